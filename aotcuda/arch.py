@@ -2,11 +2,11 @@
 
 Rules, from the CUDA Programming Guide, "Binary Compatibility", "PTX Compatibility" and "Feature Set Compiler Targets":
 
-- SASS (`sm_XY`) runs on its own compute capability and on later minor versions of the same major one. That holds for
-  desktop GPUs; SASS of a Tegra GPU runs on its own compute capability alone, and no other SASS runs there.
-- PTX (`compute_XY`) is compiled by the driver for its own compute capability and every later one, Tegra's included.
-- A suffix `a` (architecture-specific) binds code to exactly its own compute capability, both SASS and PTX.
-- A suffix `f` (family-specific) binds code to its own family, from its own minor version on.
+- SASS (`sm_XY`) of desktop GPUs runs on its own compute capability and on later minor versions of the same major one.
+  SASS of a Tegra GPU runs only on its own compute capability, and no other SASS runs there.
+- The driver compiles PTX (`compute_XY`) for its own and every later compute capability, including Tegra's.
+- Code with suffix `a` (architecture-specific) runs only on its own compute capability, SASS and PTX.
+- Code with suffix `f` (family-specific) runs only in its own family, from its own minor version on.
 
 `aotcuda.gpus` has the compute capabilities, their families and which of them are Tegra's.
 """
@@ -19,7 +19,7 @@ _SUFFIXES = ("", "a", "f")
 
 
 class Target:
-    """One item of `arch`: immutable, hashable, ordered by compute capability.
+    """A target: an item of `arch`; immutable and hashable.
 
     Attributes:
         kind: `"sass"` for `sm_*`, `"ptx"` for `compute_*`.
@@ -89,7 +89,7 @@ class Target:
 
 
 def family(capability: tuple[int, int]) -> int | None:
-    """Return the family of a compute capability, whose family-specific features it has; None if it is in none."""
+    """Return the family of a compute capability, which shares family-specific features; None without a family."""
     row = BY_NUMBER.get(capability)
     return row.family if row is not None else None
 
@@ -110,14 +110,13 @@ def parse(text: str) -> Target:
 
 
 def preference(target: Target, capability: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    """Return a key by which targets for a GPU are sorted, best first; None if the target cannot run there.
+    """Return a key that sorts targets for a GPU, best first; None if the target cannot run on the GPU.
 
     SASS for exactly this GPU comes first, then SASS of the same major version (the nearest minor one first), then PTX
-    (the newest first). Of targets that differ in their suffix alone the more specific one comes first.
+    (the newest first). If targets differ only in their suffix, the more specific one comes first.
 
-    The driver uses the same order. An exception may be Tegra: NVIDIA does not document if the driver loads SASS of a
-    desktop GPU there; this function never prefers it. Only a driver that receives no other image is certain to launch
-    the chosen one.
+    The driver uses the same order, perhaps except on Tegra: NVIDIA does not document if the driver loads SASS of a
+    desktop GPU there. So Tegra's driver receives only the chosen image.
     """
     if not target.runs_on(capability):
         return None

@@ -1,7 +1,7 @@
-"""Every way in which aotcuda can fail, one class each.
+"""The classes of aotcuda's errors and warnings.
 
-A message is one sentence or two: what is wrong, where (file, key, function, architecture), and what to do about it.
-The build hook and the command line print it alone; `AOTCUDA_DEBUG=1` adds the traceback.
+A message has the place (file, key, function, target), the fact and the remedy. The build hook and the command line
+print only the message; `AOTCUDA_DEBUG=1` adds the traceback.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SHORT = 100
-"""The characters of a text that still reads as a part of a sentence."""
+"""The most characters of a value in a message."""
 
 
 def text_of(error: BaseException) -> str:
@@ -23,7 +23,7 @@ def text_of(error: BaseException) -> str:
 
 
 def describe(value: object) -> str:
-    """Return a value with its type, for a message: at most a line, whatever it is."""
+    """Return a value with its type in at most one line, for a message."""
     kind = type(value)
     if value is None:
         return "None"
@@ -35,7 +35,7 @@ def describe(value: object) -> str:
 def quoted(value: object) -> str:
     """Return a misplaced value for a message: its `repr` if that is a short line, else its type.
 
-    An array on a GPU is not printed: printing needs a copy, which ends captures.
+    An array on a GPU is not printed, since printing copies it, which ends captures.
     """
     try:
         if hasattr(type(value), "__cuda_array_interface__"):
@@ -53,7 +53,7 @@ def quoted(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """Return the `repr` of a number or of several; a number with too many digits as a power of two."""
+    """Return the `repr` of a number or a tuple; a number with too many digits as a power of two."""
     if isinstance(value, tuple):
         return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, int) and int.bit_length(value) > 80:
@@ -66,7 +66,7 @@ class AotcudaError(Exception):
 
 
 class ConfigError(AotcudaError):
-    """A value under `[tool.aotcuda]` or of an `AOTCUDA_*` variable is missing, unknown or wrong; it is named."""
+    """A value under `[tool.aotcuda]` or of an `AOTCUDA_*` variable is missing, unknown or wrong."""
 
 
 class BuildError(AotcudaError):
@@ -77,8 +77,7 @@ class SourceError(BuildError):
     """The module that holds the functions cannot be imported, or lacks a function that the configuration names.
 
     Attributes:
-        fault: What an import fails at: if several modules have the same fault, the error is reported once. Empty
-            otherwise.
+        fault: The reason of a failed import; if several modules have the same fault, the error is reported once.
     """
 
     fault: str = ""
@@ -88,8 +87,8 @@ class CompileError(BuildError):
     """A front end refused a function for one signature and one target.
 
     Attributes:
-        fault: What is wrong in the source, where that is known: with the same fault for other signatures and targets,
-            the error is reported once. Empty otherwise.
+        fault: The fault in the source, if it is known; an equal fault for other signatures and targets is reported
+        once.
     """
 
     fault: str = ""
@@ -124,11 +123,11 @@ class NoDriverError(RuntimeUnavailableError):
 
 
 class NoDeviceError(RuntimeUnavailableError):
-    """The driver is there but shows no GPU."""
+    """The driver works, but there is no GPU."""
 
 
 class DriverTooOldError(RuntimeUnavailableError):
-    """The driver is older than what the packaged images need."""
+    """The driver is older than the packaged images need."""
 
 
 class NoImageError(RuntimeUnavailableError):
@@ -136,14 +135,14 @@ class NoImageError(RuntimeUnavailableError):
 
 
 class StaleBuildError(AotcudaError):
-    """An editable install whose sources were edited after the build; its images would answer for the old code."""
+    """The sources of an editable install were edited after the build, so its images have the old code."""
 
 
 class CudaError(AotcudaError):
     """A driver call failed.
 
     Attributes:
-        name: The driver's own name of the error, such as `CUDA_ERROR_INVALID_VALUE`.
+        name: The driver's name of the error, such as `CUDA_ERROR_INVALID_VALUE`.
         code: Its number (`CUresult`).
     """
 
@@ -154,7 +153,7 @@ class CudaError(AotcudaError):
 
 
 class UnloadedError(CudaError):
-    """Images were unloaded by another thread while this one used them; a launch begins anew with new ones."""
+    """Another thread unloaded images that this thread uses; the launch starts again with new images."""
 
     @classmethod
     def for_kernel(cls, what: str) -> UnloadedError:
@@ -164,24 +163,24 @@ class UnloadedError(CudaError):
 
 
 class LaunchError(AotcudaError, ValueError):
-    """A launch configuration (grid, block, shared memory) that the device cannot take."""
+    """A launch configuration (grid, block, shared memory) is impossible on the GPU."""
 
 
 class CallError(LaunchError, TypeError):
-    """A kernel that was called without a configuration, or a device function that the host called."""
+    """A kernel was called without a configuration, or the host called a device function."""
 
 
 class ArgumentError(AotcudaError, TypeError):
-    """Arguments of a launch that no packaged signature accepts."""
+    """No packaged signature accepts the arguments of a launch."""
 
 
 class MissingVariantError(ArgumentError):
-    """Arguments for which no variant of an exact kernel is packaged; Triton's JIT may serve them.
+    """No variant of an exact kernel is packaged for the arguments; Triton's JIT may compile one.
 
-    Its text is made when it is read.
+    The text is made when it is read.
 
     Attributes:
-        grid: The grid that the launch's function returned; None where there was none.
+        grid: The result of the launch's grid function; None without such a function.
     """
 
     def __init__(self, problem: str | Callable[[], str]) -> None:
@@ -199,7 +198,7 @@ class MissingVariantError(ArgumentError):
 
 
 class CallbackError(AotcudaError):
-    """A setup or teardown callback raised; its own exception is chained."""
+    """A setup or teardown callback raised an exception, which is chained."""
 
 
 class AllocatorError(AotcudaError, RuntimeError):
@@ -207,33 +206,33 @@ class AllocatorError(AotcudaError, RuntimeError):
 
 
 class DependencyError(AotcudaError):
-    """Something that this module needs at run time is not installed; the message has the command that installs it."""
+    """A package that is needed at run time is not installed; the message has the command that installs it."""
 
 
 class DeviceError(AotcudaError):
-    """A debug kernel raised an exception that is not one of Python's own."""
+    """A debug kernel raised an exception whose class is not built into Python."""
 
 
 class ForkError(AotcudaError):
-    """A process that forked after CUDA was initialised; CUDA cannot be used in the child."""
+    """A process forked after CUDA was initialised, so the child cannot use CUDA."""
 
 
 class FallbackWarning(UserWarning):
-    """A kernel is compiled on the user's machine because nothing in the wheel fits."""
+    """A kernel is compiled on the user's machine because the wheel has no suitable image."""
 
 
 class HostArrayWarning(UserWarning):
-    """A launch was given arrays in the host's memory, and copied them to the GPU and back."""
+    """A launch copied arrays from the host's memory to the GPU and back."""
 
 
-# What passes inside the run time alone, and no user sees.
+# An error that users do not see.
 
 
 class UnreadableError(Exception):
-    """An argument cannot be read: its description is impossible, or reading it raised.
+    """An argument cannot be read: its description is impossible, or reading it raised an exception.
 
-    The text continues after the argument's name: "has a mask". `aotcuda.runtime.arguments.overloads` makes an
-    ArgumentError of it, which names the kernel and the argument.
+    The text continues after the argument's name: "has a mask". `aotcuda.runtime.arguments.overloads` converts it to an
+    ArgumentError that names the kernel and the argument.
     """
 
     @classmethod

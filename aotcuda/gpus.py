@@ -33,7 +33,7 @@ class Limits:
     __slots__ = ("registers_block", "shared", "shared_block", "threads")
 
     def __init__(self, threads: int, shared: int, shared_block: int, registers_block: int = 65536) -> None:
-        """Take shared memory in KiB."""
+        """Store the limits; the arguments for shared memory are in KiB."""
         self.threads = threads
         self.shared = shared * _KIB
         self.shared_block = shared_block * _KIB
@@ -52,7 +52,7 @@ class Capability:
         renamed: The number in later toolkits; None if it is the same.
         tegra: True for Tegra GPUs.
         family: A number that capabilities with the same family-specific features share; None without a family.
-        limits: None if they are not known.
+        limits: The limits; None if they are unknown.
         examples: Short names for tables; empty if NVIDIA names no GPU.
         names: All known names, as the driver and NVIDIA's pages have them.
     """
@@ -86,7 +86,7 @@ class Capability:
         examples: tuple[str, ...] = (),
         names: str = "",
     ) -> None:
-        """Take the names as one text, with commas between them."""
+        """Store the properties; `names` is one text with commas."""
         self.number = number
         self.architecture = architecture
         self.first_cuda = first_cuda
@@ -101,7 +101,7 @@ class Capability:
 
     @property
     def is_current(self) -> bool:
-        """True if no toolkit has dropped it."""
+        """Return True if no toolkit has dropped it."""
         return self.last_cuda is None
 
     def known_to(self, cuda: tuple[int, int]) -> bool:
@@ -408,7 +408,7 @@ EVERYWHERE = {
 
 
 def default_targets() -> tuple[str, ...]:
-    """Return `arch` of a new project: machine code for each desktop generation, and PTX for GPUs to come."""
+    """Return `arch` of a new project: machine code for each desktop generation, and PTX for future GPUs."""
     rows = [row for row in CAPABILITIES if row.is_current and not row.tegra]
     numbers = [row.number for row in rows if row is rows[0] or row.number[1] == 0]
     return (*(f"sm_{major}{minor}" for major, minor in numbers), "compute_{}{}".format(*numbers[0]))

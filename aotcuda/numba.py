@@ -1,7 +1,7 @@
-"""In the place of Numba, in a module that defines and launches kernels: `from aotcuda.numba import cuda, float32`.
+"""Replace Numba in a module that defines and launches kernels: `from aotcuda.numba import cuda, float32`.
 
-Where the module was packaged in place, importing this needs no Numba, and its kernels launch what was packaged. In a
-source tree that was never built, in builds, in Numba's simulator and with `AOTCUDA_IN_PLACE=0` it *is* Numba. See
+If the module was packaged in place, this import needs no Numba, and its kernels launch packaged images. In a source
+tree that was never built, in builds, in Numba's simulator and with `AOTCUDA_IN_PLACE=0`, the names are Numba's own. See
 docs/in-place.md.
 """
 

@@ -1,8 +1,8 @@
-"""In the place of numba-cuda-mlir, in a module that defines and launches kernels.
+"""Replace numba-cuda-mlir in a module that defines and launches kernels: `from aotcuda.numba_cuda_mlir import cuda`.
 
-Write `from aotcuda.numba_cuda_mlir import cuda` there. Where the module was packaged in place, importing this needs no
-compiler, and its kernels launch what was packaged. In a source tree that was never built, in builds and with
-`AOTCUDA_IN_PLACE=0` it *is* numba-cuda-mlir. See docs/in-place.md.
+If the module was packaged in place, this import needs no compiler, and its kernels launch packaged images. In a source
+tree that was never built, in builds and with `AOTCUDA_IN_PLACE=0`, the names are numba-cuda-mlir's own. See
+docs/in-place.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The registry of front ends: the properties of each that builder, run time and tools need without its import.
+"""The registry of front ends: properties that builder, run time and tools need without an import of the front end.
 
-Those of aotcuda itself are in `BUILT_IN`. Any other is registered by its distribution, with an entry point:
+`BUILT_IN` has aotcuda's own front ends. The distribution of another front end registers it with an entry point:
 
     [project.entry-points."aotcuda.frontends"]
-    my-front-end = "mypkg.registration:FRONT_END"        # a `Registration`; importing it should cost nothing
+    my-front-end = "mypkg.registration:FRONT_END"        # a `Registration`; its import should take no time
 
-Entry points are read only for a name that is not in the table: to read them costs more than a cold start may.
+Entry points are read only for names that are not in the table, since reading them takes too long for a cold start.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ TOOLKITS: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     "cu12": ((12, 9), (12, 9)),
     "wide": ((13, 0), (13, 5)),
 }
-"""The extras that install compilers: the CUDA versions of those and of their linker, as pyproject.toml pins them.
+"""The extras with compilers: the CUDA versions of the compilers and of their linker, as pyproject.toml pins them.
 
-`wide` has those of `cu12` besides, and its newer linker makes images for GPUs that its compilers do not know.
+`wide` also has the compilers of `cu12`, and its newer linker makes images for GPUs that the compilers do not know.
 """
 
 
@@ -42,10 +42,10 @@ class Variables(NamedTuple):
     """The environment variables that concern a front end's compiler.
 
     Attributes:
-        prefixes: How those begin that it is set by. Builds run without them, so that the same comes out everywhere.
-        kept: Those of them that stay, because they locate headers on which the build depends.
-        given: Those that builds run with, and their values.
-        files: Files of a project's folder that the compiler reads settings from in place of its variables.
+        prefixes: Prefixes of variables with settings. Builds remove these variables, so results do not depend on them.
+        kept: Variables with such a prefix that builds do not remove, since they name folders of headers.
+        given: Variables that builds set, with their values.
+        files: Files in a project's folder from which the compiler reads settings.
     """
 
     prefixes: tuple[str, ...] = ()
@@ -55,37 +55,34 @@ class Variables(NamedTuple):
 
 
 class Registration(NamedTuple):
-    """The properties of a front end that need no import of it.
+    """The properties of a front end that need no import of the front end.
 
     Attributes:
-        name: As `frontend` in `[tool.aotcuda]` names it, and manifests do.
-        tables: The module that reads its kernels and functions from the configuration: see
+        name: The name in `frontend` of `[tool.aotcuda]`, and in manifests.
+        tables: The module that reads kernels and functions from the configuration: see
             `aotcuda.builder.frontends.protocol.Tables`.
-        compiler: What compiles them, a module or `module:object`: see `aotcuda.builder.frontends.protocol.FrontEnd`.
-        requires: What pip installs for builds; `{cuda}` represents the major version of CUDA.
-        jit_requires: What pip installs for the JIT fallback; empty if it is the same.
-        package: The package of its compiler, without which the JIT fallback does not begin; empty if there is none.
-        tested: The releases of its compiler that it was tested with (tools/matrix.py), the newest last; others are
-            refused. The extras of pyproject.toml accept them all.
+        compiler: The module, or `module:object`, that compiles: see `aotcuda.builder.frontends.protocol.FrontEnd`.
+        requires: The requirement for builds; `{cuda}` represents the major version of CUDA.
+        jit_requires: The requirement for the JIT fallback; empty if it is `requires`.
+        package: The package of the compiler, which the JIT fallback needs; empty without one.
+        tested: The releases of the compiler that were tested (tools/matrix.py), the newest last; others are refused.
+            The extras of pyproject.toml accept all of them.
         requirements_by_release: Further requirements of releases that do not work with the newest dependencies.
-        distributions: How the names of the installed distributions begin, beside `package` and `internals`, whose
-            versions decide what is compiled: what its compiler imports, too, since no import of a source shows then.
-        packages: The packages that its objects come from: a function of another front end's is refused by them.
-        internals: The top-level packages that its compiler is made of; their queries of the machine during imports are
-            not the sources' queries.
-        imports: What sources import it from.
-        variables: The environment variables that concern its compiler.
-        waiting: Its decorators, `module.name`, that run nothing of the function below them: for that, something has to
-            name what they make.
+        distributions: Prefixes of names of further distributions, besides `package` and `internals`, whose versions
+            change the compiled code: distributions that the compiler imports.
+        packages: The packages of its objects; other front ends refuse functions from them.
+        internals: The compiler's top-level packages. Their queries of the machine do not count as queries of sources.
+        imports: The package that sources import.
+        variables: The environment variables that concern the compiler.
+        waiting: Decorators (`module.name`) that do not run the decorated function; it runs only if it is named.
         caller: The package whose code reads the type of a device function; empty if kernels cannot call any.
-        interop: The module that answers.
-        kernel_abi: What inspection calls the way in which its kernels take arguments; empty for its name.
-        widens: Whether its kernels can be compiled for other types than those in the table; if not, the fallback does
-            not try.
-        in_place: What sources that are packaged in place import in the compiler's place; empty if none can be.
-        assembles: It makes images by itself, for all targets that it supports: they are not assigned to toolkits.
-        suffix: How its sources' names end, where they are no Python modules.
-        host_code: Its images hold code for the host's processor, so wheels with them carry a platform tag.
+        interop: The module that makes these types.
+        kernel_abi: The name of the calling convention of kernels in `aotcuda inspect`; empty for `name`.
+        widens: True if the JIT fallback may compile kernels for types that are not in the table.
+        in_place: The module that sources import if they are packaged in place; empty if they cannot be.
+        assembles: True if the front end makes images itself, for all targets, without a toolkit.
+        suffix: The suffix of sources that are no Python modules.
+        host_code: True if images have code for the host's processor, so wheels with them have a platform tag.
     """
 
     name: str
@@ -113,21 +110,21 @@ class Registration(NamedTuple):
 
     @property
     def all_distributions(self) -> tuple[str, ...]:
-        """Return the beginnings of the names of all distributions whose versions decide what is compiled."""
+        """Return prefixes of the names of all distributions whose versions change the compiled code."""
         own = (self.package.replace("-", "_"), *self.internals)
         return tuple(dict.fromkeys(name for name in (*own, *self.distributions) if name))
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
-        """Return the requirement for it, `aotcuda[cu13]`: compilers of `cuda`, or of the nearest major version."""
+        """Return the requirement, `aotcuda[cu13]`, with compilers of CUDA `cuda` or the nearest major version."""
         return ((jit and self.jit_requires) or self.requires).replace("{cuda}", str(max(12, min(cuda, CUDA))))
 
     def bringing(self, extra: str) -> str:
-        """Return the requirement for it with the compilers of an extra in `TOOLKITS`: `aotcuda[wide]`."""
+        """Return the requirement with the compilers of an extra in `TOOLKITS`: `aotcuda[wide]`."""
         return self.requires.replace("cu{cuda}", extra)
 
 
 _NUMBA = Variables(
-    prefixes=("NUMBA_", "LLVM_OVERRIDE_PRODUCER"),  # which libNVVM writes into LTOIR
+    prefixes=("NUMBA_", "LLVM_OVERRIDE_PRODUCER"),  # libNVVM writes the latter's value into LTOIR
     kept=("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS"),
     given=(("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1"),),
     files=(".numba_config.yaml",),
@@ -157,7 +154,7 @@ BUILT_IN: Mapping[str, Registration] = {
         jit_requires="aotcuda[jit-cu{cuda}]",
         package="numba_cuda",
         tested=("0.30.1", "0.30.2", "0.30.3", "0.30.4"),
-        # Later releases of Numba break their import.
+        # Their import fails with later releases of Numba.
         requirements_by_release=dict.fromkeys(("0.30.1", "0.30.2", "0.30.3"), "numba<0.66"),
         distributions=("numba", "llvmlite", "numpy", "packaging"),
         packages=("numba_cuda", "numba.cuda", "numba.core.types"),
@@ -235,7 +232,7 @@ def find(name: str) -> Registration | None:
     """Return the front end called `name`; None if it is not registered.
 
     Raises:
-        ToolchainError: The distribution that registers it does not do it as it must.
+        ToolchainError: Its registration is wrong.
     """
     return BUILT_IN.get(name) or _registered(name)
 
@@ -266,14 +263,14 @@ def owning(module: str) -> Registration | None:
 
 
 def internals(name: str) -> tuple[str, ...]:
-    """Return the packages whose reads of the machine's state do not count as the sources' in a build."""
+    """Return the packages whose queries of the machine do not count as queries of sources in a build."""
     return tuple(dict.fromkeys([package for item in _with([name]) for package in item.internals]))
 
 
 def variables(names: Iterable[str]) -> Variables:
-    """Return the environment variables that affect builds by the front ends `names`.
+    """Return the environment variables that affect builds with the front ends `names`.
 
-    Those of aotcuda's own are always among them: a source may import their compilers, whichever compiler builds it.
+    The variables of aotcuda's own front ends are always included, since a source may import any compiler.
     """
     found = [item.variables for item in _with(names)]
     return Variables(
@@ -291,7 +288,7 @@ def requirement(name: str, *, jit: bool = False, cuda: int = CUDA) -> str:
 
 
 def _with(names: Iterable[str]) -> list[Registration]:
-    """Return aotcuda's own front ends, and those called `names`."""
+    """Return aotcuda's own front ends, and the front ends called `names`."""
     found = {**BUILT_IN, **{name: item for name in names if (item := find(name)) is not None}}
     return list(found.values())
 

@@ -1,4 +1,4 @@
-"""Describe packs: the packages that their kernels are from, and the index that a program reads when it imports one."""
+"""Describe packs: the packages of their kernels, and the index that `import mypack` reads."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The common part of caches on disk: the format of entries, their folder, and trust in it.
+"""The common part of the two caches on disk: the format of entries, their folder, and the check of its owner.
 
-There are two, with the same design: an entry is named by what is known beforehand, and is taken only while all else
-that it was made from is as it was.
+The key of an entry has the inputs that are known before the work; the entry lists the other inputs, and is used only
+while these have not changed.
 
-    runtime/jit         what the JIT fallback compiled, one entry for each case
-    builder/build_cache what builds made: whole modules, linked images, compiled units
+    runtime/jit         results of the JIT fallback
+    builder/build_cache results of builds: whole modules, linked images, compiled units
 
-The standard library alone, and little of it: the run time comes here.
+The run time imports this package, so it imports only a few modules of the standard library.
 """

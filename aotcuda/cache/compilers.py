@@ -14,18 +14,18 @@ _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
 
 
 def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
-    """Return the versions of installed packages that take part in compiling, by their folders' names.
+    """Return the versions of installed compilers and their libraries, by the names of their folders.
 
     Args:
-        distributions: How the names of those begin that a front end from outside has.
+        distributions: Prefixes of the names of distributions of a front end outside aotcuda.
     """
     own = [name for item in registry.BUILT_IN.values() for name in item.all_distributions]
-    taken = (*_TOOLCHAIN, *own, *distributions)
-    return {name: version for name, version in everything().items() if name.startswith(taken)}
+    prefixes = (*_TOOLCHAIN, *own, *distributions)
+    return {name: version for name, version in everything().items() if name.startswith(prefixes)}
 
 
 def everything() -> dict[str, str]:
-    """Return the versions of all installed distributions: the project's code may have constants from any."""
+    """Return the versions of all installed distributions, since a project's code may have constants from any."""
     found: dict[str, str] = {}
     for entry in sys.path:
         try:
@@ -40,7 +40,7 @@ def everything() -> dict[str, str]:
 
 
 def toolkit() -> list[object]:
-    """Return the folders and version digests of toolkits that are no Python packages."""
+    """Return folders and version digests of toolkits that are no Python packages."""
     return [[path, digest(os.path.join(path, "version.json")) if path else None] for path in _toolkit_folders()]
 
 
@@ -50,7 +50,7 @@ def machine_toolkits() -> list[str]:
 
 
 def _toolkit_folders() -> list[str]:
-    """Return the folder of a toolkit that is no Python package; empty for an unset variable."""
+    """Return the possible folders of toolkits that are no Python packages; an empty text for an unset variable."""
     folders = (*(os.environ.get(name, "") for name in _TOOLKITS), "/usr/local/cuda")
     return [os.path.realpath(folder) if folder else "" for folder in folders]
 
@@ -58,7 +58,7 @@ def _toolkit_folders() -> list[str]:
 def digest(path: str) -> str | None:
     """Return the digest of a regular file; None if it cannot be read."""
     try:
-        if foreign.irregular(os.stat(path)):  # a pipe would be waited for, and some devices never end
+        if foreign.irregular(os.stat(path)):  # reading a pipe would wait, and some devices never end
             return None
         with open(path, "rb") as file:
             return manifests.digest(file.read())

@@ -1,17 +1,17 @@
 """A cache on disk: read, write and remove entries, and keep the cache below its cap.
 
     <root>/v1/<first two of key>/<key>.aotcuda/
-        entry.json        the record: what it is, and the SHA-256 of each file; and a SHA-256 of all that
+        entry.json        the record: properties of the entry and the SHA-256 of each file; and the record's SHA-256
         ...               its files
-    <root>/v1/tmp/        entries being written or removed; left over ones go after an hour
+    <root>/v1/tmp/        entries while they are written or removed; a folder older than an hour is removed
     <root>/v1/locks/
 
-An entry is written elsewhere and renamed into its place: it is there whole, or not at all. A process may be killed
-between any two lines here. It then leaves a folder in `tmp`, which is never read.
+An entry is written to `tmp` and renamed, so its folder is complete or missing. A process that is killed leaves a folder
+in `tmp`, which is never read.
 
-An entry is not trusted: it may come from a URL, or from a folder that CI has restored. `parse_record` is the one
-way into an entry, from disk and from an archive, and accepts exactly the file names of the cache. No path below the
-root is followed through a symbolic link.
+An entry is not trusted: it may come from a URL, or from a folder that CI has restored. `parse_record` checks every
+record, from disk and from an archive, and accepts exactly the file names of the cache. No symbolic link below the root
+is followed.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ class Files:
         return os.path.join(self.root or "", VERSION, key[:2], key + manifests.FOLDER_SUFFIX)
 
     def make(self, name: str) -> str:
-        """Make a folder in the cache that only this user can write, whatever the umask, and return it.
+        """Create a folder in the cache that only this user can write, with any umask, and return it.
 
         Raises:
-            OSError: It cannot be made, or is a symbolic link.
+            OSError: It cannot be created, or is a symbolic link.
         """
         folder = self.root or ""
         if not os.path.isdir(folder):
             _make(folder)
         for part in (VERSION, name):
             folder = os.path.join(folder, part)
-            if not is_folder(folder):  # twenty times as quick as an error
+            if not is_folder(folder):
                 _make(folder)
         return folder
 
@@ -96,7 +96,7 @@ class Entry:
     Attributes:
         key: Its name.
         bytes: Its size on disk.
-        used: When it was used last, in seconds since the epoch.
+        used: The time of its last use, in seconds since the epoch.
         record: The content of `entry.json`; None if it is damaged.
     """
 
@@ -110,7 +110,7 @@ class Entry:
 
 
 def read(files: Files, key: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return an entry's record and files, with every byte checked.
+    """Read an entry's record and files, and check every byte.
 
     Raises:
         ManifestError: The entry is damaged, or is not an entry of this cache.
@@ -131,7 +131,7 @@ def check_contents(record: Mapping[str, Any], contents: Mapping[str, bytes], whe
 
 
 def used(files: Files, key: str) -> None:
-    """Mark an entry as used: the least recent is removed first."""
+    """Mark an entry as used; `trim` removes the least recently used entries."""
     with contextlib.suppress(OSError):  # a cache may be shared, and read-only
         os.utime(os.path.join(files.path(key), ENTRY))
 
@@ -139,19 +139,19 @@ def used(files: Files, key: str) -> None:
 def write(
     files: Files, key: str, record: Mapping[str, Any], contents: Mapping[str, bytes], *, lasting: bool = True
 ) -> dict[str, Any]:
-    """Write an entry; another process's intact one of the same content stays in its place. Returns its whole record.
+    """Write an entry and return its record; an intact entry of another process with the same content stays.
 
     Args:
         files: The cache.
         key: The entry's name.
-        record: What it is.
+        record: Its properties.
         contents: Its files.
-        lasting: It outlives a crash of the machine, which takes a few milliseconds; where it does not, it is damaged
-            then, and counts as missing.
+        lasting: Flush it to the disk, which takes a few milliseconds. Without that, an entry may be damaged after a
+            crash of the machine, and then counts as missing.
 
     Raises:
-        OSError: It cannot be written.
-        ValueError: An entry of this cache has other files.
+        OSError: The entry cannot be written.
+        ValueError: Entries of this cache have other files.
     """
     if contents.keys() != files.file_names:
         message = f"an entry has {sorted(contents)} in place of {sorted(files.file_names)}"
@@ -181,15 +181,15 @@ def write(
 
 
 def remove(files: Files, key: str) -> None:
-    """Remove an entry; other processes do not find it from then on. Files that cannot be removed stay."""
+    """Remove an entry from its place, then its files; files that cannot be removed stay in `tmp`."""
     with contextlib.suppress(OSError), _temporary(files, key) as aside:
         os.rename(files.path(key), os.path.join(aside, "removed"))
 
 
 def trim(files: Files, cap: int, spare: str = "") -> int:
-    """Remove what was not used for longest until the entries take `cap` bytes at most; the entry `spare` stays.
+    """Remove the least recently used entries until all have at most `cap` bytes, and return these bytes.
 
-    Returns the bytes that they take then.
+    The entry `spare` stays.
     """
     found = sorted(_sizes(files), key=lambda entry: (entry.key == spare, entry.used))
     total = sum(entry.bytes for entry in found)
@@ -212,9 +212,9 @@ def entries(files: Files) -> list[Entry]:
 
 
 def _make(folder: str) -> None:
-    """Make a folder and those above it that are missing; `os.makedirs` would leave these to the umask.
+    """Create a folder and missing parents with mode 0700; `os.makedirs` would give the parents the umask's mode.
 
-    The fallback's folder is above that of builds, and is a cache only if no other user can write it.
+    The folder of the JIT cache contains the folder of the build cache, and is refused if other users can write it.
     """
     parent = os.path.dirname(folder)
     if parent and not os.path.isdir(parent):
@@ -222,7 +222,7 @@ def _make(folder: str) -> None:
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
-        if not is_folder(folder):  # else another process was quicker
+        if not is_folder(folder):  # another process has not just created it
             raise
 
 
@@ -234,14 +234,14 @@ def _sizes(files: Files) -> list[Entry]:
         try:
             size = sum(item.stat(follow_symlinks=False).st_size for item in os.scandir(folder) if is_folder(folder))
             used = os.lstat(os.path.join(folder, ENTRY)).st_mtime
-        except OSError:  # it is being removed, or lacks a file
+        except OSError:  # another process removes it, or a file is missing
             size, used = 0, 0.0
         found.append(Entry(key, size, used, None))
     return found
 
 
 def clear(files: Files) -> tuple[int, int]:
-    """Remove every entry; returns how many there were, and their bytes."""
+    """Remove every entry; return their number and bytes."""
     found = _sizes(files)
     for entry in found:
         remove(files, entry.key)
@@ -253,7 +253,7 @@ def size_cap() -> int:
     """Return the value of `AOTCUDA_CACHE_SIZE` in bytes.
 
     Raises:
-        ConfigError: It is no size.
+        ConfigError: The value is no size.
     """
     given = os.environ.get("AOTCUDA_CACHE_SIZE", "").strip()
     if not given:
@@ -264,7 +264,7 @@ def size_cap() -> int:
         size = float(number) * _UNITS[unit]
     except ValueError:
         size = -1
-    if not 0 <= size < 1 << 63:  # nor is it endless, nor "nan"
+    if not 0 <= size < 1 << 63:  # this refuses "inf" and "nan", too
         message = f"AOTCUDA_CACHE_SIZE is {given!r}; write a number of bytes, or one with K, M, G or T, such as 500M"
         raise ConfigError(message)
     return int(size)
@@ -280,7 +280,7 @@ def read_record(files: Files, key: str) -> dict[str, Any]:
     """Return the record of an entry on disk.
 
     Raises:
-        ManifestError: The record is damaged, or another entry's, or not one of this cache.
+        ManifestError: The record is damaged, or belongs to another entry or cache.
         FileNotFoundError: There is no such entry.
     """
     folder = files.path(key)
@@ -302,7 +302,7 @@ def parse_record(data: bytes, key: str, names: frozenset[str], where: str) -> di
         where: The name of the file in errors.
 
     Raises:
-        ManifestError: The record is damaged, another entry's, or names other files.
+        ManifestError: The record is damaged, belongs to another entry, or names other files.
     """
     try:
         record: dict[str, Any] = json.loads(data)["record"]
@@ -338,7 +338,7 @@ def _holds(files: Files, key: str, digests: dict[str, str]) -> bool:
 
 @contextlib.contextmanager
 def _temporary(files: Files, key: str) -> Iterator[str]:
-    """Make a folder in `tmp`, and remove it with its content at the end."""
+    """Create a folder in `tmp`, and remove it with its content at the end."""
     folder = os.path.join(files.make("tmp"), f"{key[:16]}.{os.getpid()}.{time.monotonic_ns()}")
     os.mkdir(folder, 0o700)
     try:
@@ -348,7 +348,7 @@ def _temporary(files: Files, key: str) -> Iterator[str]:
 
 
 def _sweep(files: Files) -> None:
-    """Remove what processes left behind that were killed."""
+    """Remove the folders and locks of processes that were killed."""
     for name in ("tmp", "locks"):
         base = os.path.join(files.root or "", VERSION, name)
         with contextlib.suppress(OSError):
@@ -368,7 +368,7 @@ def _write(path: str, data: bytes, *, lasting: bool) -> None:
 
 
 def _flush(folder: str) -> None:
-    """Make a folder's list of names outlive a crash of the machine, if the file system supports it."""
+    """Flush a folder's list of names to the disk, if the file system supports it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):

@@ -11,7 +11,7 @@ from aotcuda.common import system
 def folder() -> str | None:
     """Return the cache's folder: `AOTCUDA_CACHE_DIR`, or the user's cache folder; None without a home.
 
-    The latter is what `platformdirs.user_cache_dir("aotcuda")` gives on Linux, without the 20 ms of its import.
+    The user's folder is `platformdirs.user_cache_dir("aotcuda")` on Linux, without the 20 ms of that import.
     """
     given = os.environ.get("AOTCUDA_CACHE_DIR", "")
     if given.strip():

@@ -17,11 +17,11 @@ _functions: dict[str, Function] = {}
 
 
 def call(name: str, function: Function) -> None:
-    """Call a function with a module: now if it is imported already, and after each later execution.
+    """Call a function with a module now, if the module is imported, and after each later execution.
 
     Args:
-        name: The module. A later call for the same name replaces the function of an earlier one.
-        function: What to call.
+        name: The module. A later call for the same name replaces the function.
+        function: The function.
     """
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
@@ -32,7 +32,7 @@ def call(name: str, function: Function) -> None:
 
 
 class _Finder:
-    """Find modules by the other finders, and have their loaders call the functions."""
+    """A finder that uses the other finders, and makes their loaders call the functions."""
 
     def __init__(self) -> None:
         self._busy = threading.local()

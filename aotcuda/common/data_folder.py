@@ -1,6 +1,6 @@
 """Names of the files in a module's data folder, and the format of in-place marks."""
 
-# Importing a source that is packaged in place reads a mark and no manifest, so these names are apart from
+# The import of a source that is packaged in place reads a mark and no manifest. It uses this module without
 # `aotcuda.manifest`, which imports `json` and `hashlib`.
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ FOLDER_SUFFIX = ".aotcuda"
 IN_PLACE = "in-place"
 """The mark in the data folder of a source that is packaged in place.
 
-It has the digests of the manifests with kernels of the source; a generated module would have them. A package has a mark
-in `__init__.aotcuda` if the build imported sources of it.
+It has the digests of the manifests with kernels of the source, as a generated module has. A package has a mark in
+`__init__.aotcuda` if the build imported sources of the package.
 """
 
 PACK = "pack.json"
-"""The file in the data folder of a package that is a pack: which kernels of which packages its modules hold."""
+"""The file in the data folder of a pack: it lists the kernels of other packages that the pack's modules have."""
 
 PARTS = "parts.json"
 """The file in the data folder of a module whose wheel was split (`aotcuda.runtime.images.parts`)."""
@@ -31,7 +31,7 @@ A mark is text, since `json` costs 7 ms at the import of the source.
 
 
 def frozen_remedy(package: str) -> str | None:
-    """Return how an application that was frozen gets the data folders of a package; None where Python is not frozen."""
+    """Return the option that adds a package's data folders to a frozen application; None if Python is not frozen."""
     if not getattr(sys, "frozen", False) and not hasattr(sys.modules.get("__main__"), "__compiled__"):
         return None
     return (

@@ -1,6 +1,6 @@
-"""Read files, and show text, of a user, a project, a wheel or a cache, which are not trusted.
+"""Read files and show text that are not trusted: from a user, a project, a wheel or a cache.
 
-Every command and every build reads such files with `read` and prints such text with `shown`.
+Commands and builds read these files with `read` and print their text with `shown`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aotcuda.errors import AotcudaError
 
 LARGEST_TEXT = 16 << 20
-"""Bytes that a file of text may have: a source, a table, a record."""
+"""The most bytes of a text file."""
 
 _PIECE = 1 << 20
 _LONGEST = 1000
@@ -52,10 +52,10 @@ def read(
         remedy: What the user can do if the file cannot be read; the error ends with it.
         follow: Follow a symbolic link.
         error: The class of the error.
-        where: What the error begins with, if not the path.
+        where: The beginning of the error; the path by default.
 
     Raises:
-        AotcudaError: The file is missing, is not a regular one, is too large, or cannot be read.
+        AotcudaError: The file is missing, not regular, too large, or cannot be read.
     """
     try:
         return content(path, limit, follow=follow)
@@ -68,7 +68,7 @@ def content(path: str | os.PathLike[str], limit: int = LARGEST_TEXT, *, follow: 
     """Return the content of a regular file of at most `limit` bytes.
 
     Raises:
-        UnreadableError: The file is missing, is not a regular one, is too large, or cannot be read.
+        UnreadableError: The file is missing, not regular, too large, or cannot be read.
     """
     with open(open_regular(path, follow=follow), "rb") as file:
         pieces: list[bytes] = []
@@ -91,17 +91,17 @@ def content(path: str | os.PathLike[str], limit: int = LARGEST_TEXT, *, follow: 
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> int:
-    """Open a regular file for reading, and return its descriptor; no pipe is waited for, and no device touched.
+    """Open a regular file for reading and return its descriptor, without waiting for pipes or opening devices.
 
     Raises:
-        UnreadableError: The file is missing, is not a regular one, or cannot be opened.
+        UnreadableError: The file is missing, not regular, or cannot be opened.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
         problem = irregular(os.stat(path, follow_symlinks=follow))  # some devices act when they are opened
         if problem is None:
             descriptor = os.open(path, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
-            problem = irregular(os.fstat(descriptor))  # the path may lead elsewhere by now
+            problem = irregular(os.fstat(descriptor))  # another file may have the path now
             if problem is None:
                 return descriptor
             os.close(descriptor)
@@ -113,27 +113,27 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> int:
 
 
 def irregular(status: os.stat_result) -> str | None:
-    """Return what a file is if it is not a regular one, else None."""
+    """Return the problem of a file that is not regular, or None."""
     if stat.S_ISREG(status.st_mode):
         return None
     return f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a regular file"
 
 
 def show(text: str, stream: TextIO | None = None) -> None:
-    """Print text of one or more lines, each as `shown` has it; to standard output unless a stream is given."""
+    """Print text with `lines`, to standard output by default."""
     print(lines(text), file=stream)
 
 
 def lines(text: str) -> str:
-    """Return text of several lines, each as `shown` has it, with spaces in place of tabs."""
+    """Apply `shown` to each line of a text, with spaces in place of tabs."""
     return "\n".join(shown(line.expandtabs()) for line in text.split("\n"))
 
 
 def shown(text: object) -> str:
-    r"""Return text as a terminal can show it in one line, with `\x1b` in place of what does not print.
+    r"""Return text in one line, with escapes such as `\x1b` in place of characters that do not print.
 
-    Escaped are control characters, line breaks, half surrogates and marks that change the direction of writing, so no
-    name can move a terminal's cursor, or break the one line of an error. Backslashes stay as they are.
+    It escapes control characters, line breaks, half surrogates and marks that change the direction of writing. So no
+    name can move a terminal's cursor or break the one line of an error. Backslashes do not change.
     """
     plain = str(text)
     if plain.isprintable():
@@ -142,7 +142,7 @@ def shown(text: object) -> str:
 
 
 def brief(text: str) -> str:
-    """Return text as `shown` does, and of more than a page only the beginning."""
+    """Return `shown` of a text, and only the beginning of a long text."""
     if len(text) <= _LONGEST:
         return shown(text)
     return f"{shown(text[:_LONGEST])}... ({len(text) - _LONGEST:,} more characters)"

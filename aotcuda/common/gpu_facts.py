@@ -24,7 +24,7 @@ class Branch(NamedTuple):
     Attributes:
         number: `580`.
         cuda: The CUDA version that it supports, `(13, 0)`.
-        first: Its lowest driver, `(580, 65, 6)`; `(565,)` where that is not known.
+        first: Its lowest driver, `(580, 65, 6)`; `(565,)` if that is unknown.
     """
 
     number: int
@@ -65,13 +65,13 @@ def knows_gpu(cuda: tuple[int, int], row: Capability) -> bool:
 def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "") -> Version | None:
     """Return the lowest driver on Linux that loads an image; None if it is unknown.
 
-    Machine code loads on every driver of its toolkit's major version, PTX on those that support the toolkit's own
-    version. Neither does before there are drivers for the GPU.
+    Machine code loads on every driver of its toolkit's major version, PTX on drivers that support the toolkit's
+    version. The driver must support the GPU, too.
 
     Args:
-        target: What the image was built for.
-        toolkit: The CUDA version that it was built with.
-        compression: How its fatbin is compressed: nvFatbin's `-compress-mode`; empty for not at all.
+        target: The image's target.
+        toolkit: The CUDA version that built the image.
+        compression: The fatbin's compression: nvFatbin's `-compress-mode`; empty for none.
     """
     first = None
     if target.kind == "sass":
@@ -97,7 +97,7 @@ def lowest_driver(images: Iterable[tuple[Target, tuple[int, int]]]) -> str | Non
     """Return the lowest driver that loads any machine code among images, else any PTX: `"580.65"`.
 
     Args:
-        images: For each image its target and the CUDA version that it is written for.
+        images: Target and CUDA version of each image.
     """
     listed = list(images)
     code = [image for image in listed if image[0].kind == "sass"] or listed
@@ -144,5 +144,5 @@ def dotted(number: tuple[int, int]) -> str:
 
 
 def short(driver: Version) -> str:
-    """Return a driver's version as manifests have it, without its last part: `"580.65"`."""
+    """Return a driver's version without its last part, as in manifests: `"580.65"`."""
     return ".".join(f"{part:02}" for part in driver[:2])

@@ -16,8 +16,8 @@ Asked = tuple[str, bool]
 def question(function: object) -> Asked | None:
     """Return the question of a function of the literal form `lambda args: args["x"] is None`, else None.
 
-    The function's code is compared with that of such a lambda, or of such a `def`, that is compiled here: so this
-    works with the bytecode of any Python, and any default, closure, other constant or other operation is noticed.
+    The function's code is compared with a lambda and a `def` of that form that are compiled here. So this works with
+    the bytecode of any Python, and a default, a closure, another constant or another operation makes a difference.
     """
     if type(function) is not FunctionType or function.__defaults__ or function.__kwdefaults__ or function.__closure__:
         return None
@@ -37,7 +37,7 @@ def computed(around: Iterable[Any], kind: type) -> dict[str, Asked | None]:
     The question is None if the function has another form.
 
     Args:
-        around: The objects of decorators around a kernel, the outermost first.
+        around: The objects that decorators made around a kernel, the outermost first.
         kind: Triton's class of heuristics.
     """
     found: dict[str, Asked | None] = {}
@@ -45,13 +45,13 @@ def computed(around: Iterable[Any], kind: type) -> dict[str, Asked | None]:
         if isinstance(item, kind):
             values: dict[str, object] = vars(item)["values"]
             for name, function in values.items():
-                found.pop(name, None)  # the innermost one has the last word
+                found.pop(name, None)  # the innermost heuristic runs last
                 found[name] = question(function)
     return found
 
 
 def _forms(code: Any, body: str) -> list[Any]:
-    """Return the code of a lambda and of a `def` whose one parameter and whose body are given."""
+    """Return the code of a lambda and of a `def` with one parameter and this body."""
     parameter = code.co_varnames[0] if code.co_varnames else "args"
     scope: dict[str, Any] = {}
     exec(f"def named({parameter}): return {body}\nunnamed = lambda {parameter}: {body}", scope)  # noqa: S102 (two lines of ours)

@@ -25,11 +25,11 @@ class Request(NamedTuple):
         table: `[tool.aotcuda]`, as TOML has it.
         root: The folder that paths in the table are relative to.
         package_root: The folder that holds the package.
-        names: Every module of the project's wheel with its names; None to take them from the table.
+        names: The names in each module of the project's wheel; None for the names in the table.
         files: Paths of the files that the packaged images were built from; a wheel does not contain all of them.
         kernel: The kernel to build; None for all kernels.
-        signature: The kernel's argument types; None for those in the table.
-        capability: The GPU's compute capability; None as long as no GPU is chosen.
+        signature: The kernel's argument types; None for the signatures in the table.
+        capability: The GPU's compute capability; None before a GPU is chosen.
         driver: The CUDA version that the GPU's driver supports.
     """
 
@@ -60,12 +60,12 @@ class Request(NamedTuple):
 
     @property
     def is_project(self) -> bool:
-        """True if the table is that of the pyproject.toml in `root`, on which the result then depends."""
+        """Return True if the table comes from the pyproject.toml in `root`, on which the result then depends."""
         return self.names is None
 
     @property
     def target(self) -> str:
-        """Return the GPU's target, `sm_90`; empty as long as no GPU is chosen."""
+        """Return the GPU's target, `sm_90`; empty before a GPU is chosen."""
         return "sm_{}{}".format(*self.capability) if self.capability is not None else ""
 
     @property
@@ -81,7 +81,7 @@ class Result(NamedTuple):
     Attributes:
         manifest: The manifest, which lists what the result depends on.
         image: The cubin.
-        folder: The folder of its entry in the cache; empty if it is in memory alone.
+        folder: The folder of its entry in the cache; empty if it is only in memory.
     """
 
     manifest: Manifest

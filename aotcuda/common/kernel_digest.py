@@ -1,9 +1,9 @@
-"""Identify a Triton kernel by what Triton compiles its code from, to tell if a pack's code is that of a kernel.
+"""Identify a Triton kernel by the inputs of its compilation, to decide if a pack's code belongs to the kernel.
 
-The digest is that of the kernel's source from its `def` on, of its parameters as `@triton.jit` describes them, of the
-heuristics that packaged code replaces, and of each global that the kernel reads; of a function that it calls, all of
-this again. Comments and formatting count. Line numbers, files and the release of Triton do not: what Triton itself
-defines counts by its name. Constants and options of a launch are no part of it, since a launch looks for its variant.
+The digest covers the kernel's source from its `def` on, its parameters as `@triton.jit` describes them, the heuristics
+that packaged code replaces, each global that the kernel reads, and all of these for each function that it calls.
+Comments and formatting count. Line numbers, files and the release of Triton do not: Triton's own objects count by name.
+Constants and options of a launch do not count, since a launch finds its variant by them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ def digest(function: Any, computed: Mapping[str, Asked | None]) -> str:
 
     Args:
         function: The object that `@triton.jit` made.
-        computed: The arguments that heuristics around it compute, each with its question, as `heuristics.computed` has
-            them.
+        computed: The arguments that heuristics around it compute: the result of `heuristics.computed`.
     """
     asked = [[name, *(question or ())] for name, question in computed.items()]
     whole = [_Reader(_top(function.fn)).function(function), asked]
@@ -39,10 +38,10 @@ def digest(function: Any, computed: Mapping[str, Asked | None]) -> str:
 
 
 class _Reader:
-    """Describe functions and values as JSON; a function that was described before is its number.
+    """Describe functions and values as JSON; a function that was described before is described by its number.
 
     Args:
-        package: The package of the kernel. Of functions of other packages, Triton's among them, globals do not count.
+        package: The package of the kernel. Globals of functions in other packages, such as Triton, do not count.
     """
 
     def __init__(self, package: str) -> None:
@@ -69,9 +68,9 @@ class _Reader:
         ]
 
     def _globals(self, python: FunctionType) -> list[object]:
-        """Describe the globals that a function reads, and what it reads of modules among them.
+        """Describe the globals that a function reads, and the attributes that it reads from modules and classes.
 
-        The code object lists names of globals and of attributes together, so an unread value may count as well.
+        The code object lists names of globals and attributes together, so a value that is not read may count, too.
         """
         names = sorted({*_names(python.__code__)})
         cells = zip(python.__code__.co_freevars, python.__closure__ or (), strict=True)
@@ -93,7 +92,7 @@ class _Reader:
             return ["constexpr", self._value(value.value)]
         if isinstance(value, ModuleType):
             return ["module", value.__name__]
-        if hasattr(value, "src") and hasattr(value, "fn"):  # what @triton.jit and decorators like it make
+        if hasattr(value, "src") and hasattr(value, "fn"):  # the object of @triton.jit and similar decorators
             return self._of_triton(value.fn) if _is_of_triton(value.fn) else self.function(value)
         if _is_of_triton(value) or _is_of_triton(kind):
             return self._of_triton(value)
@@ -108,7 +107,7 @@ class _Reader:
         if isinstance(value, type):
             return ["type", value.__module__, value.__qualname__, *self._methods(value)]
         name = getattr(value, "__qualname__", "")
-        return ["object", kind.__module__, kind.__qualname__, name]  # Triton refuses a kernel that reads one
+        return ["object", kind.__module__, kind.__qualname__, name]  # Triton refuses kernels that read such objects
 
     def _methods(self, kind: type) -> list[object]:
         """Describe the functions for kernels that a class has, and its fields."""
@@ -116,13 +115,13 @@ class _Reader:
         return [*fields, *([name, self._value(item)] for name, item in vars(kind).items() if hasattr(item, "src"))]
 
     def _of_triton(self, value: Any) -> list[object]:
-        """Describe what Triton defines: `exp` of its module `math` is not that of `libdevice`."""
+        """Describe an object of Triton by name and module, since `math` and `libdevice` both have `exp`."""
         home = str(getattr(value, "__module__", "")).rpartition(".")[2]
         return ["Triton", str(getattr(value, "__qualname__", value)), home]
 
 
 def _is_of_triton(value: Any) -> bool:
-    """Return True for a module, class or function of Triton's own."""
+    """Return True for a module, class or function of Triton."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return str(name).partition(".")[0] == "triton"
 
@@ -132,10 +131,10 @@ def _top(function: Any) -> str:
 
 
 def _text(function: Any) -> str:
-    """Return the source of a function; of one of Triton's from its `def` on, as Triton compiles it."""
+    """Return the source of a function; for a function of `@triton.jit` the text that Triton compiles."""
     try:
         return str(function.src) if hasattr(function, "src") else inspect.getsource(function)
-    except (OSError, TypeError):  # a program made it; of another release of Python it is another one
+    except (OSError, TypeError):  # a function without a source file; its bytecode depends on Python's release
         return str(function.__code__.co_code.hex())
 
 

@@ -54,7 +54,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
 
 
 def _depth(data: object) -> int:
-    """Return how deep tables and lists are nested."""
+    """Return the depth of nested tables and lists."""
     found, level = 0, [data]
     while level and found <= _DEEPEST:
         inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
@@ -73,12 +73,12 @@ def content(path: str | os.PathLike[str]) -> Content:
 
 
 def table(data: object, *keys: str) -> Content:
-    """Return a nested table; empty if one of them is missing or no table."""
+    """Return a nested table; empty if a key is missing or its value is no table."""
     for key in keys:
         data = data.get(key) if isinstance(data, dict) else None
     return data if isinstance(data, dict) else {}
 
 
 def strings(data: object) -> list[str]:
-    """Return the strings of an array; none for another value."""
+    """Return the strings of an array; an empty list for another value."""
     return [item for item in data if isinstance(item, str)] if isinstance(data, list) else []

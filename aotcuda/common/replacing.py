@@ -1,4 +1,4 @@
-"""Write files that are whole or as they were."""
+"""Replace files atomically."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield the path of a new file, which takes the place and permissions of `path` in the end, without an error."""
-    path = path.resolve()  # where a link leads to
+    """Yield the path of a new file that replaces `path`, with its permissions, if the block raises no error."""
+    path = path.resolve()  # replace the target of a link
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield partial

@@ -1,18 +1,18 @@
-"""The build stamp: everything that a build was made from, with the answers that it got, so that they can be compared.
+"""The build stamp: the inputs of a build as questions about paths, with the answers at the time of the build.
 
-Wheels, editable installs, dependency files and the JIT cache all use it. A stamp stores the answers to these questions
-about paths; the answer is None where there is nothing:
+Wheels, editable installs, dependency files and the JIT cache use it to find changed inputs. The answer to a question is
+None if the path does not exist:
 
     file        SHA-256 of a file's content
     names       digest of the names in a folder
     modules     digest of the names of Python modules and of folders in a folder
     table       digest of the `[tool.aotcuda]` table of a pyproject.toml
-    status      size and time of change of a file: of an installed package's first one, which an installation writes
+    status      size and modification time of a file that each installation of a package writes
 
-and it has the SHA-256 of environment variables; `MYPKG_*` represents all variables with such names.
+A stamp also has the SHA-256 of environment variables; `MYPKG_*` represents all variables with matching names.
 
-The builder writes stamps and the run time reads them, at each launch of an editable install. So this module imports
-neither of them, and little else.
+The builder writes stamps, and the run time reads them at each launch of an editable install. So this module imports
+neither of them, and few other modules.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     _State = tuple[int, int, int, int]
 
 CACHE_KEY = "AOTCUDA_CACHE_KEY"
-"""The environment variable by which users add an input that no stamp sees."""
+"""The environment variable with which users add an input that no stamp has."""
 
 TABLE = "#tool.aotcuda"
-"""Ends the path of a source that is not a file but the `[tool.aotcuda]` table of a pyproject.toml."""
+"""The end of the path of a source that is the `[tool.aotcuda]` table of a pyproject.toml."""
 
 ALL_NAMES = "="
-"""Among variables: the names of all that are set."""
+"""The key for the names of all variables that are set."""
 
 _MODULES = (".py", ".so", ".pyd")
 _MOMENT = 2_000_000_000
-"""How old (ns) a file's times must be to be relied on: file systems count in steps of up to two seconds."""
+"""The least age (ns) of reliable file times, since file systems count in steps of up to two seconds."""
 
 
 class Stamp:
@@ -49,7 +49,7 @@ class Stamp:
 
     Attributes:
         reads: Answers by question and absolute path.
-        variables: SHA-256 of environment variables, None for those that are not set.
+        variables: SHA-256 of environment variables; None for a variable that is not set.
     """
 
     __slots__ = ("_known", "reads", "variables")
@@ -59,23 +59,23 @@ class Stamp:
     ) -> None:
         self.reads = dict(reads)
         self.variables = dict(variables)
-        self._known: dict[object, object] = {}  # what was found to be as it was: the state of a path, a value
+        self._known: dict[object, object] = {}  # states of paths, and values, that were compared and are unchanged
 
     def __bool__(self) -> bool:
         return bool(self.reads or self.variables)
 
     def ask(self, question: str, path: str) -> None:
-        """Add a question with its present answer, unless the stamp has it."""
+        """Add a question with its current answer, unless the stamp has it."""
         if (question, path) not in self.reads:
             self.reads[question, path] = answer(question, path)
 
     def ask_variable(self, name: str) -> None:
-        """Add an environment variable, or a pattern for several, as they are now."""
+        """Add the current value of an environment variable, or of all that match a pattern."""
         if name not in self.variables:
             self.variables[name] = variable(name)
 
     def add(self, others: Iterable[Stamp | None]) -> Stamp:
-        """Add what other stamps have; of two answers the first counts. Returns this stamp."""
+        """Add the answers of other stamps, except to questions that this stamp has; return this stamp."""
         for other in others:
             if other is not None:
                 self.reads = {**other.reads, **self.reads}
@@ -85,7 +85,7 @@ class Stamp:
     def changed(self) -> str | None:
         """Return the first change since the stamp was made; None if nothing changed.
 
-        A path is read again only after its status has changed: launches of editable installs compare each time.
+        A path is read again only if its status has changed, since each launch of an editable install compares.
         """
         try:
             return self._changed()
@@ -125,7 +125,7 @@ def of_manifest(manifest: Manifest, root: str) -> Stamp:
 
 
 def answer(question: str, path: str) -> str | None:
-    """Return the answer to a question about a path, None if the path does not exist."""
+    """Return the answer to a question about a path; None if the path does not exist."""
     try:
         if question == "table":
             return _table(path)
@@ -140,10 +140,10 @@ def answer(question: str, path: str) -> str | None:
 
 
 def names(folder: str, *, modules_only: bool = False) -> str:
-    """Return a digest of the names in a folder, and which of them are folders.
+    """Return a digest of the names in a folder, in which folders end with a slash.
 
-    Bytecode, what aotcuda generates and what editors leave while a file is open are not among them: they come and go
-    with no change to the project.
+    Bytecode, generated files of aotcuda and temporary files of editors do not count, since they change without a change
+    of the project.
 
     Raises:
         OSError: The folder cannot be read.
@@ -167,7 +167,7 @@ def names(folder: str, *, modules_only: bool = False) -> str:
 
 
 def is_mark(folder: str, name: str) -> bool:
-    """Return True if a data folder belongs to a source that is packaged in place, and so has no generated module."""
+    """Return True if a data folder belongs to a source that is packaged in place; it has no generated module."""
     return os.path.isfile(os.path.join(folder, name, manifests.IN_PLACE))
 
 
@@ -183,8 +183,8 @@ def file_digest(path: str) -> str | None:
 
 
 def table_digest(table: Mapping[str, object]) -> str:
-    """Return the digest of a `[tool.aotcuda]` table: of its canonical JSON."""
-    import json  # noqa: PLC0415 (wheels have none to compare)
+    """Return the digest of a `[tool.aotcuda]` table in canonical JSON."""
+    import json  # noqa: PLC0415 (stamps of wheels have no table)
 
     return manifests.digest(json.dumps(table, sort_keys=True, separators=(",", ":")).encode())
 
@@ -195,7 +195,7 @@ def is_pattern(name: str) -> bool:
 
 
 def variable(name: str) -> str | None:
-    """Return the digest of an environment variable's value, None if it is not set; of a pattern, that of all."""
+    """Return the digest of an environment variable's value, or of all that match a pattern; None if it is not set."""
     if not is_pattern(name):
         value = os.environ.get(name)
         return None if value is None else manifests.digest(value.encode(errors="surrogateescape"))
@@ -213,7 +213,7 @@ def _state(path: str) -> _State | None:
         status = os.stat(path)
     except (OSError, ValueError):
         return None
-    # A program that copies a file over another one may set its modification time back, but not its status change time.
+    # Programs that copy files may set the modification time back, but not the status change time.
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 

@@ -1,4 +1,4 @@
-"""Operating system functions of the run time that differ between systems, and what each system can do.
+"""Functions of the run time that differ between operating systems, and the abilities of each system.
 
 For another system change this file, and `LIBRARY` and `after_fork` in `aotcuda.runtime.driver`. docs/systems.md lists
 the tested systems.
@@ -43,7 +43,7 @@ if sys.platform == "linux":
         return f"{os.uname().nodename} {space}"
 
     def started(pid: int) -> str:
-        """Return the start time of a process, to distinguish it from a later one of its number; empty if unknown."""
+        """Return the start time of a process, which a later process with its number does not have; empty if unknown."""
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 return file.read().rpartition(b")")[2].split()[19].decode()
@@ -61,7 +61,7 @@ if sys.platform == "linux":
         return False
 
     def is_others(owner: int) -> bool:
-        """Return True if another user than this process's or the system's owns a file."""
+        """Return True if the owner of a file is neither this process's user nor the system."""
         return owner not in (os.geteuid(), 0)
 
     def is_shared(mode: int) -> bool:
@@ -71,7 +71,7 @@ if sys.platform == "linux":
 else:
 
     def is_others(owner: int) -> bool:  # noqa: ARG001 (there are no numbers of users)
-        """Return False: Python's owner and mode of a file have no meaning here."""
+        """Return False, since Python's owner and mode of a file have no meaning here."""
         return False
 
     is_shared = is_others

@@ -1,4 +1,4 @@
-"""Name the formats of Triton's variants and tuning files, and check what each begins with."""
+"""Name the formats of Triton's variants and tuning files, and check the beginning of a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VARIANTS, TUNING, VERSION = "aotcuda variants", "aotcuda tuning", 1
 
 
 def mismatch(whole: Any, form: str, sources: Sequence[str]) -> str | None:
-    """Return why the content of a file cannot be used for a module; None if it can.
+    """Return the reason why the content of a file cannot be used for a module, or None.
 
     Args:
         whole: The content.

@@ -1,8 +1,7 @@
-"""Explain packages that need aotcuda and have no module that it built: the build hook was not installed.
+"""Explain packages that need aotcuda and have no module that it built, since the build hook was not enabled.
 
-Hatchling builds a project without the hook's table as if aotcuda were not there, and succeeds. It loads no plugin that
-the project does not name, so only a later check of the project or the package can find this. setuptools does the same
-if aotcuda is not among the build's requirements.
+Hatchling builds a project without the hook's table successfully, and does not load aotcuda, so only a later check of
+the project or the package can find this. setuptools does the same if aotcuda is not among the build's requirements.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from aotcuda.common.project_file import table as _table
 
 TABLE = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
 _OWN = "hatch.toml"
-"""The other file than pyproject.toml that may have hatchling's settings."""
+"""The other file for hatchling's settings."""
 
 ADVICE = (
     f"add the table {TABLE} to its pyproject.toml, which turns hatchling's hook on, or for setuptools aotcuda to "
@@ -71,7 +70,7 @@ def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
 
 
 def above(folder: str) -> str | None:
-    """Do `in_project` for the project of a package in `folder`, inside its folder of installed packages."""
+    """Find the project of a package in `folder`, up to a folder of installed packages, and return its fault."""
     while os.path.basename(folder) not in {"site-packages", "dist-packages"}:
         if os.path.isfile(os.path.join(folder, project_file.FILE_NAME)):
             return in_project(folder)
@@ -91,7 +90,7 @@ def in_metadata(text: str) -> str | None:
 
 
 def installed(package: str) -> str | None:
-    """Do `in_metadata` for the distribution of a top-level package."""
+    """Return the probable fault of the distribution of a top-level package."""
     from importlib import metadata  # noqa: PLC0415 (only failed imports call this)
 
     for name in metadata.packages_distributions().get(package, ()):

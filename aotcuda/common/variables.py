@@ -44,7 +44,7 @@ def check(*names: str, environ: Mapping[str, str] = os.environ) -> None:
 
 
 def problem(name: str, value: str) -> str | None:
-    """Return what is wrong with the value of a variable, None if nothing is."""
+    """Return the problem of a variable's value, or None."""
     allowed = VALUES.get(name)
     if allowed is None or not value.strip() or value.strip() in allowed:
         return None

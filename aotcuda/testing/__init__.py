@@ -12,8 +12,8 @@ For example::
         with testing.only_packaged():
             mypkg.solve(...)
 
-Marks are made at their first use, and query the driver then. With `NUMBA_ENABLE_CUDASIM=1` kernels run in Numba's
-simulator; what needs a GPU is skipped.
+The first use of a mark queries the driver. With `NUMBA_ENABLE_CUDASIM=1` kernels run in Numba's simulator, and tests
+that need a GPU are skipped.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ __all__ = [
 STAND_INS = ("cupy", "cupyx")
 """Libraries with a stand-in in this package that programs import by name."""
 
-# By the module of a front end's launches: the class and the method that each of its own launches calls, and how
-# to tell the Python function of the object.
+# By the module of a front end's launches: the class and the method that each of its launches calls, and a function that
+# returns the object's Python function.
 _LAUNCHES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "numba.cuda.dispatcher": ("_Kernel", "launch", lambda kernel: kernel.py_func),
     "numba_cuda_mlir.descriptor": ("_ArgMarshaller", "_launch", lambda marshaller: marshaller._dispatcher.py_func),  # noqa: SLF001
@@ -60,20 +60,20 @@ _LAUNCHES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
 
 
 def stand_in(name: str) -> Any:
-    """Import a stand-in under the name of a library that needs a GPU, where that library is missing.
+    """Import a stand-in under the name of a missing library that needs a GPU.
 
-    `aotcuda record --dry` does so by itself. A `prelude` may do it for builds, and a conftest.py for tests.
+    `aotcuda record --dry` calls it. A `prelude` may call it for builds, and a conftest.py for tests.
 
     Args:
         name: `cupy` or `cupyx`.
 
     Returns:
-        The module, which is in `sys.modules` as well.
+        The module, which is also in `sys.modules`.
 
     Raises:
-        ConfigError: There is no stand-in for it.
+        ConfigError: There is no stand-in for the library.
     """
-    from importlib.machinery import PathFinder  # noqa: PLC0415 (with this function alone)
+    from importlib.machinery import PathFinder  # noqa: PLC0415 (only this function needs it)
     from importlib.util import module_from_spec  # noqa: PLC0415
 
     spec = PathFinder.find_spec(name, [os.path.dirname(__file__)]) if name in STAND_INS else None  # noqa: PTH120
@@ -86,7 +86,7 @@ def stand_in(name: str) -> Any:
 
 
 def has_gpu() -> bool:
-    """Return True if kernels can run on a GPU here: a GPU and its driver work, and no simulator is on."""
+    """Return True if a GPU and its driver work, and Numba's simulator is off."""
     if is_simulated():
         return False
     try:
@@ -97,25 +97,25 @@ def has_gpu() -> bool:
 
 
 def is_packaged(module: str) -> bool:
-    """Return True if launches of a module's kernels take a packaged image here, in place or by a generated module.
+    """Return True if launches of a module's kernels take a packaged image on this machine.
 
     Args:
-        module: Its name; it is imported.
+        module: The module's name; the function imports it.
 
     Raises:
-        ImportError: It cannot be imported.
+        ImportError: The module cannot be imported.
     """
     return _why_not_packaged(module) is None
 
 
 def needs_packaged(module: str) -> Any:
-    """Return a mark for tests that launch packaged kernels: without them, tests are skipped with the reason.
+    """Return a mark that skips tests, with the reason, if a module's kernels are not packaged for this machine.
 
     Args:
-        module: The module's name; it is imported.
+        module: The module's name; the function imports it.
 
     Raises:
-        ImportError: It cannot be imported.
+        ImportError: The module cannot be imported.
     """
     import pytest  # noqa: PLC0415 (only tests have it)
 
@@ -125,13 +125,13 @@ def needs_packaged(module: str) -> Any:
 
 @contextmanager
 def only_packaged() -> Iterator[None]:
-    """Check that in the block nothing is launched but packaged code: nothing that was compiled here, nor by Numba.
+    """Check that the block launches only packaged code, and no code of the JIT fallback or of Numba.
 
-    Packaged modules that were imported are unloaded first, so that what was compiled for them before counts again.
+    It unloads imported packaged modules first, so code that was compiled for them before counts, too.
 
     Raises:
-        ConfigError: The block is in Numba's simulator, which launches nothing that is packaged.
-        AssertionError: Something else was launched; all of it is listed.
+        ConfigError: Kernels run in Numba's simulator, which launches no packaged code.
+        AssertionError: Other code was launched; the message lists it.
     """
     if is_simulated():
         message = "NUMBA_ENABLE_CUDASIM is set, and Numba's simulator launches nothing that is packaged; unset it"
@@ -155,7 +155,7 @@ def only_packaged() -> Iterator[None]:
 
 
 def _watch(stack: ExitStack, owner: Any, method: str, function: Callable[[Any], Any], found: dict[str, None]) -> None:
-    """Record the front end's own launches until the stack is closed."""
+    """Record the compiler's own launches until the stack is closed."""
     original = getattr(owner, method)
 
     def launch(self: Any, *args: Any, **options: Any) -> Any:

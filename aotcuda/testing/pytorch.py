@@ -1,8 +1,8 @@
 """Let PyTorch report a GPU on a machine without one: tensors on the CPU whose device is `cuda:0`.
 
-`aotcuda record --dry` calls `install` as soon as a program has imported PyTorch. Operators run on the CPU. A tensor is
-on the GPU if its storage was made for `device="cuda"`, or came out of an operator with such a tensor. This uses
-PyTorch's dispatch modes and the names of `torch.cuda`, so it is tied to the releases that are tested (`TESTED`).
+`aotcuda record --dry` calls `install` after a program has imported PyTorch. Operators run on the CPU. A tensor counts
+as on the GPU if its storage was made for `device="cuda"`, or by an operator with such a tensor. The module uses
+PyTorch's dispatch modes and names of `torch.cuda`, so it works with tested releases only (`TESTED`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TESTED = ("2.13",)
 
 _MEMORY = 64 << 30
 _READING = ("_local_scalar_dense", "equal", "is_nonzero")
-"""Operators that give the host a result."""
+"""Operators that return a result to the host."""
 
 _NOTHING = (
     "set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats", "reset_max_memory_allocated",
@@ -42,8 +42,8 @@ def install(torch: Any, facts: dict[str, Any], results: Any) -> None:
     Args:
         torch: The module.
         facts: `name`, `capability` and `attributes` (by CUDA's names) of the GPU.
-        results: Keeps account of memory that launches could have written: `written(start, size)`,
-            `launched(start, size, owner)`, and `read(start, size, call)` for what the host reads.
+        results: An object that records memory which launches could have written: `written(start, size)`,
+            `launched(start, size, owner)`, and `read(start, size, call)` for reads of the host.
     """
     tensors = _Tensors(torch, results)
     mode = _mode_of(torch, tensors)
@@ -65,7 +65,7 @@ class _Tensors:
         self.cuda = torch.device("cuda", 0)
 
     def storage(self, tensor: Any) -> int:
-        """Return a number for the storage of a tensor; 0 for one without."""
+        """Return a number for the storage of a tensor; 0 without storage."""
         try:
             return int(tensor.untyped_storage()._cdata)
         except (NotImplementedError, RuntimeError):
@@ -83,13 +83,13 @@ class _Tensors:
         return found
 
     def is_on_gpu(self, device: Any) -> bool | None:
-        """Return True for a device of CUDA's, False for another one, None for none."""
+        """Return True for a CUDA device, False for another device, None for none."""
         if device is None or isinstance(device, bool):
             return None
         return isinstance(device, int) or str(getattr(device, "type", device)).startswith("cuda")
 
     def note(self, tensor: Any, call: str) -> None:
-        """Tell that the host reads a tensor."""
+        """Record that the host reads a tensor."""
         if self.has(tensor):
             self._results.read(*self._memory(tensor), f"{call} of a tensor")
 
@@ -112,7 +112,7 @@ def _mode_of(torch: Any, tensors: _Tensors) -> Any:
     leaves = torch.utils._pytree.tree_leaves
 
     class OnCpu(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
-        """Runs each operator on the CPU, and keeps account of where its tensors are."""
+        """A mode that runs operators on the CPU and records the devices of their tensors."""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             del types
@@ -140,7 +140,7 @@ def _mode_of(torch: Any, tensors: _Tensors) -> Any:
 
 
 def _start_in_threads(mode: Any) -> None:
-    """Enter the mode in each thread: modes belong to one."""
+    """Enter the mode in each thread, since a mode belongs to one thread."""
     own = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     @functools.wraps(own)
@@ -229,7 +229,7 @@ def _replace_questions(torch: Any, facts: dict[str, Any]) -> None:
     )
     stream = _Stream()
     answers: dict[str, Any] = {
-        **{name: _answer(None) for name in _NOTHING},  # functions of their own: Dynamo has a table of them
+        **{name: _answer(None) for name in _NOTHING},  # different objects, since Dynamo has a table of them
         **{name: _answer(0) for name in _NUMBERS},
         **{name: _answer(True) for name in ("is_available", "is_initialized", "is_bf16_supported")},
         **{name: _answer(stream) for name in ("current_stream", "default_stream")},
@@ -267,7 +267,7 @@ def _answer(value: object) -> Callable[..., object]:
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
-    """Return the function itself: Inductor would compile for the CPU."""
+    """Return the function itself, since Inductor would compile for the CPU."""
     return model if model is not None else lambda function: function
 
 
@@ -312,7 +312,7 @@ def _replace_methods(torch: Any, tensors: _Tensors) -> None:
 
 
 def _replace_factories(torch: Any, tensors: _Tensors) -> None:
-    """Make tensors of data on the CPU: these functions have their device before operators are dispatched."""
+    """Make tensors of data on the CPU, since these functions use their device before operators are dispatched."""
     device: Any = importlib.import_module("torch.utils._device")
     context = device.DeviceContext
     modes = torch.overrides._get_current_function_mode_stack
@@ -343,7 +343,7 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
     generator: Any = torch.Generator
 
     class Generator(generator):  # type: ignore[misc]
-        """A generator on the CPU, whatever device it is made for."""
+        """A generator on the CPU for any device."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
             return super().__new__(cls, "cpu" if tensors.is_on_gpu(device) else device)
@@ -365,7 +365,7 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
 
 
 def _replace_autocast(torch: Any) -> None:
-    """Cast for the CPU what is cast for the GPU: operators run there."""
+    """Apply the GPU's autocast on the CPU, where operators run."""
     own = torch.autocast.__init__
 
     def __init__(self: Any, device_type: str, *args: Any, **named: Any) -> None:

@@ -67,7 +67,7 @@ _found: dict[tuple[str, str], object] = {}
 
 
 def attribute(package: str, name: str) -> object:
-    """Return what a source gets under a name of the package.
+    """Return the object that a source gets under a name of the package.
 
     Raises:
         AttributeError: `__version__` of a Numba that is not installed.
@@ -102,7 +102,7 @@ def _made(package: str, owner: str, name: str) -> Any:
 
 
 def _is_linkable(name: str) -> bool:
-    """Return True if a name is that of a class of linkable items."""
+    """Return True for the name of a class of linkable items."""
     if not name[:1].isupper():
         return False
     from aotcuda.manifest import linkable  # noqa: PLC0415 (few sources link)
@@ -121,11 +121,13 @@ def _version(package: str) -> str:
 
 
 class _DriverModule(NumbaProxy):
-    """A module of Numba with some names that the driver answers instead.
+    """A module of Numba in which the driver, and not Numba, serves some names.
 
     Args:
-        package: As for NumbaProxy, like `words` and `make`.
-        own: Returns each of those names, by its path below the module.
+        package: As for NumbaProxy.
+        words: As for NumbaProxy.
+        make: As for NumbaProxy.
+        own: By path below the module, a function that returns the object of the name.
     """
 
     def __init__(self, package: str, words: str, make: Callable[[], Any], own: dict[str, Callable[[], Any]]) -> None:
@@ -173,7 +175,7 @@ class Cuda(Proxy):
         return found
 
     def _of_driver(self) -> dict[str, Any]:
-        """Return the names of `cuda.cudadrv` that need the driver only: programs use them to find a GPU."""
+        """Return the names of `cuda.cudadrv` that need only the driver; programs use them to find a GPU."""
 
         def failed() -> type[Exception]:
             from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
@@ -192,7 +194,7 @@ class Cuda(Proxy):
 
     @property
     def CudaSupportError(self) -> type[Exception]:  # noqa: N802 (Numba's name)
-        """Return the class of the error that no GPU raises; Numba's class if Numba is imported."""
+        """Return the class of the error without a GPU; Numba's class if Numba is imported."""
         from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.no_gpu(self._package)
@@ -213,10 +215,10 @@ class Cuda(Proxy):
         self.current_context().synchronize()
 
     def current_context(self, devnum: int | None = None) -> Context:
-        """Return the current context; make that of a GPU current in this thread if there is none.
+        """Return the current context; without one, make the context of a GPU current in this thread.
 
         Args:
-            devnum: The GPU, by default the current one.
+            devnum: The GPU's ordinal; by default the current GPU, or 0.
 
         Raises:
             RuntimeUnavailableError: There is no driver or no GPU.

@@ -24,7 +24,7 @@ _COMPILERS = ("numba", "numba_cuda", "numba_cuda_mlir")
 
 
 def attribute(package: str, name: str, namespace: dict[str, Any]) -> object:
-    """Return what a source gets under a name of `aotcuda.numba` or `aotcuda.numba_cuda_mlir`.
+    """Return the object that a source gets under a name of `aotcuda.numba` or `aotcuda.numba_cuda_mlir`.
 
     Args:
         package: `numba` or `numba_cuda_mlir`.
@@ -85,9 +85,9 @@ def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
         raise ModuleNotFoundError(message, name=package) from None
     if name == "cuda":
         with suppress(ImportError):  # numba-cuda-mlir 0.5 has none
-            import_module(f"{package}.cuda.random")  # which neither package imports by itself
+            import_module(f"{package}.cuda.random")  # neither package imports it
     if name == "cuda" and is_simulated(package):
-        # In a simulated kernel `cuda` is that of the launch; the simulator replaces it where it is a global itself.
+        # A simulated kernel needs the `cuda` of its launch; the simulator replaces only globals named `cuda`.
         kernels: Any = sys.modules.get("numba.cuda.simulator.kernel")
         running = kernels._kernel_context if kernels is not None else None  # noqa: SLF001 (the simulator has no other)
         if running is not None:

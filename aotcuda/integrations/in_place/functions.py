@@ -1,7 +1,7 @@
 """Results of decorators in a source that is packaged in place: kernels, device functions, host functions.
 
-They are made while the source is imported, so they only store the function. A kernel finds its packaged kernel at its
-first launch.
+They are made during the import of the source, so they only store the function. The first launch finds the packaged
+kernel.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Function(Proxy):
         """Return the result of Numba's own decorator (see Proxy)."""
         if self._numba is None:
             made = self._decorated(*self._args, **self._options)
-            self._numba = self._numba or made  # another function of the module may have loaded it meanwhile
+            self._numba = self._numba or made  # `_decorated` may have compiled this function for another one
         return self._numba
 
     def __getattr__(self, name: str) -> Any:
@@ -111,7 +111,7 @@ class DeviceFunction(Function):
 class Kernel(Function):
     """A kernel. `kernel[grid, block](*args)` launches a packaged overload with Numba's semantics.
 
-    One without `device=True` may be a function that kernels call all the same; then it is never launched.
+    Kernels may call a function without `device=True`, too; it is then never launched.
     """
 
     def __init__(
@@ -126,21 +126,21 @@ class Kernel(Function):
         """Return a launcher for `grid, block`, and optionally a stream and bytes of dynamic shared memory.
 
         Raises:
-            LaunchError: The grid, the block or the shared memory is not a possible one.
+            LaunchError: The grid, the block or the shared memory is not possible.
             ArgumentError: The stream is not a stream.
             ManifestError: A packaged file was altered.
-            DependencyError: It is not packaged, and Numba is not installed.
+            DependencyError: The kernel is not packaged, and Numba is not installed.
         """
         is_exact = type(configuration) is tuple and are_exact(configuration)
         found = self._launchers.get(configuration) if is_exact else None
         return self._ready()[configuration] if found is None else found
 
     def forall(self, ntasks: int, tpb: int = 0, stream: object = 0, sharedmem: int = 0) -> Any:
-        """Return a launcher over at least `ntasks` threads; the kernel must ignore those beyond.
+        """Return a launcher with at least `ntasks` threads; the kernel must ignore further threads.
 
         Args:
-            ntasks: How many threads are needed.
-            tpb: Threads of a block; by default as many as occupy the GPU best.
+            ntasks: The number of threads.
+            tpb: Threads of a block; by default the number with the highest occupancy.
             stream: As in a configuration.
             sharedmem: Bytes of dynamic shared memory for each block.
 
@@ -157,7 +157,7 @@ class Kernel(Function):
         """Raise an error: a launch needs a configuration.
 
         Raises:
-            CallError: Always; it is a ValueError, as Numba's.
+            CallError: Always; it is a ValueError, like Numba's error.
         """
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
@@ -181,7 +181,7 @@ class Kernel(Function):
         """Return the packaged kernel, or None.
 
         Raises:
-            ManifestError: It was altered.
+            ManifestError: A packaged file was altered.
             StaleBuildError: The source has changed since the build.
         """
         if self._found is None:

@@ -1,4 +1,4 @@
-"""GPU queries of Numba's interface, answered by the driver: `cuda.gpus`, `cuda.current_context()`."""
+"""Answer the GPU queries of Numba's interface with the driver: `cuda.gpus`, `cuda.current_context()`."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ _ATTRIBUTES = {
 
 
 class Device:
-    """A GPU, as Numba shows it.
+    """A GPU with the interface of Numba's devices.
 
     Attributes:
         id: Its ordinal.
         name: The product's name.
         compute_capability: `(major, minor)`.
 
-    The driver's attributes are attributes of it: `MULTIPROCESSOR_COUNT`.
+    The driver's attributes, such as `MULTIPROCESSOR_COUNT`, are attributes of the object.
     """
 
     def __init__(self, package: str, index: int) -> None:
@@ -101,7 +101,7 @@ class Device:
 
 
 class Gpu(Device):
-    """One of `cuda.gpus`: a GPU, to be made current for a block by `with`."""
+    """An item of `cuda.gpus`: a GPU, and a context manager that makes it current."""
 
     def __enter__(self) -> Context:
         driver = _driver()
@@ -150,7 +150,7 @@ class Gpus:
 
 
 class MemoryInfo(tuple[int, int]):
-    """Bytes of a GPU's memory: those that are free, and all."""
+    """Free and total bytes of a GPU's memory."""
 
     __slots__ = ()
 
@@ -161,12 +161,12 @@ class MemoryInfo(tuple[int, int]):
 
     @property
     def total(self) -> int:
-        """Return all bytes."""
+        """Return the total bytes."""
         return self[1]
 
 
 class Context:
-    """A GPU's primary context, as Numba shows it."""
+    """A GPU's primary context with the interface of Numba's contexts."""
 
     def __init__(self, package: str, index: int) -> None:
         self._package = package
@@ -187,7 +187,7 @@ class Context:
         """Return the free and total bytes of the GPU's memory.
 
         Raises:
-            CudaError: The driver does not tell.
+            CudaError: The driver reports an error.
         """
         driver, free, total = _driver(), ctypes.c_size_t(), ctypes.c_size_t()
         code = driver.call["cuMemGetInfo_v2"](ctypes.byref(free), ctypes.byref(total))
@@ -215,7 +215,7 @@ def is_available() -> bool:
 
 
 def current_context(package: str, index: int | None) -> Context:
-    """Return the context of a GPU, by default the current one, and make it current in this thread.
+    """Return the context of a GPU (by default the current GPU), and make it current in this thread.
 
     Raises:
         RuntimeUnavailableError: There is no driver or no GPU.

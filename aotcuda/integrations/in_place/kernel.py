@@ -1,7 +1,7 @@
-"""The packaged kernel of a source that is packaged in place: calls have Numba's semantics.
+"""The packaged kernel of a source that is packaged in place: launches have Numba's semantics.
 
-They have the meaning of Numba's: numbers have the types that Numba gives them (the manifest has `exact`), a launch
-with no stream is on the default one, and NumPy's arrays are copied to the GPU and back, with Numba's warning.
+Numbers have the types that Numba gives them (the manifest has `exact`), a launch without a stream uses the default
+stream, and NumPy's arrays are copied to the GPU and back, with Numba's warning.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PackagedKernel(PackagedBase):
     """A packaged kernel whose calls have Numba's semantics.
 
     Attributes:
-        launchers: Its launchers by configuration, as the user wrote that; emptied with the images.
+        launchers: Its launchers by the configuration that the user wrote; unloading the images empties it.
     """
 
     @property
@@ -50,7 +50,7 @@ class PackagedKernel(PackagedBase):
             if type(configuration) is tuple and are_exact(configuration):
                 self.launchers[configuration] = launcher
             return launcher
-        return super().__getitem__(configuration)  # type: ignore[index]  # it is refused in words
+        return super().__getitem__(configuration)  # type: ignore[index]  # this raises an error with the right form
 
     def forall(self, n: SupportsIndex, block: int | None = None, stream: types.Stream = 0, shared: int = 0) -> ForAll:
         """Return a launcher as `aotcuda.Kernel` does; a block of 0 means the block of highest occupancy."""
@@ -64,7 +64,7 @@ class PackagedKernel(PackagedBase):
 
 
 class _Launcher(Launcher):
-    """A launcher that copies NumPy's arrays, where its fast paths have declined them."""
+    """A launcher that copies NumPy's arrays; the fast path declines them."""
 
     __slots__ = ()
 
@@ -88,13 +88,13 @@ class _Launcher(Launcher):
 
 
 class _ForAll(ForAll):
-    """The same for a launch over elements."""
+    """A launcher by number of elements that copies NumPy's arrays."""
 
     __slots__ = ()
 
     def _launch(self, args: tuple[object, ...]) -> None:
         if self._n == 0:
-            return  # where Numba looks at no argument
+            return  # Numba checks no argument then
         if not any(map(_is_copied, args)):
             super()._launch(args)
             return
@@ -109,7 +109,7 @@ class _Copies(host_arrays.Copies):
 
     @classmethod
     def made(cls, loader: Loader, args: tuple[object, ...], stream: int, where: str) -> _Copies:
-        """Make copies for a launch on a stream; a context is made current."""
+        """Make copies for a launch on a stream, and a context current."""
         loaded = loader.ready()
         loader.enter(loaded, (), [stream], where)
         values = tuple([arg.value if is_annotation(arg) else arg for arg in args])
@@ -121,10 +121,12 @@ class _Copies(host_arrays.Copies):
     _only_read: list[object]
 
     def bring_back(self, stream: int) -> None:
-        """Wait for the kernel, copy what it wrote, and warn as Numba does: last, since warnings may be errors.
+        """Wait for the kernel, copy the arrays back, and warn as Numba does.
+
+        The warning comes last, since it may be an error.
 
         Raises:
-            CudaError: It failed.
+            CudaError: The kernel or a copy failed.
         """
         synchronize = self._driver.call["cuStreamSynchronize"]
         self._driver.check(synchronize(stream), f"{self._where} failed")

@@ -24,9 +24,9 @@ _checked: dict[Source, str | None] = {}  # by source, the reason why its images 
 
 
 def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
-    """Return the packaged kernel of a function that Numba's decorators have; errors as for `packaged`."""
+    """Return the packaged kernel of a function with a decorator of Numba; it raises the errors of `packaged`."""
     found = packaged(kernel, function, lambda value: value if isinstance(value, Proxy) else None)
-    assert found is None or isinstance(found, PackagedKernel)  # noqa: S101 (only to tell mypy)
+    assert found is None or isinstance(found, PackagedKernel)  # noqa: S101 (only for mypy)
     return found
 
 
@@ -115,7 +115,7 @@ def allow_numba(function: FunctionType, package: str) -> None:
         NoImageError: Nothing may be compiled here.
         DependencyError: Numba is not installed.
     """
-    from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (what is packaged needs neither)
+    from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (packaged kernels need neither)
     from aotcuda.runtime.jit import fallback  # noqa: PLC0415
 
     source = sources.find_source(function.__globals__)

@@ -74,7 +74,7 @@ class NumbaProxy(Proxy):
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            message = f"{self._words} has no attribute {name!r} before it is had from Numba"
+            message = f"{self._words} has no attribute {name!r} before Numba is imported"
             raise AttributeError(message, name=name, obj=self)
         words = f"{self._words}.{name}"
         if name.endswith(_CLASSES):
@@ -213,7 +213,7 @@ def _snapshot(namespace: dict[str, Any]) -> dict[str, Any]:
     found.update({name: value for name, value in changed.items() if not isinstance(value, Proxy)})
     for name, value in changed.items():
         if isinstance(value, Proxy) and name not in found:
-            found[name] = value  # while `of_numba` runs: two functions may name each other
+            found[name] = value  # for `of_numba`, since two functions may name each other
             found[name] = value.of_numba()
     return found
 

@@ -1,9 +1,9 @@
-"""Sources that are packaged in place: their marks, and the modules with their kernels.
+"""Find the mark of a source that is packaged in place, and the modules with its kernels.
 
-Next to `mypkg/solver.py` that is a mark, `mypkg/solver.aotcuda/in-place`, a text of a few lines: whether it is of a
-wheel or of an editable install, and the names of modules with the SHA-256 of their manifests. It does for these what
-generated modules do for others. There is none in a source tree that was never built. The mark of a package,
-`mypkg/__init__.aotcuda/in-place`, speaks for those of its modules that have none.
+The mark of `mypkg/solver.py` is the file `mypkg/solver.aotcuda/in-place`. It tells if the source belongs to a wheel or
+an editable install, and has the names of modules with the SHA-256 of their manifests, as a generated module would. A
+source tree without a build has no mark. The mark of a package, `mypkg/__init__.aotcuda/in-place`, serves the modules of
+the package that have none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MODULE = "__aotcuda__"
 """The name under which a source has its `Module`."""
 
-_known: dict[str, Source | None] = {}  # by its file
+_known: dict[str, Source | None] = {}  # by the file of the mark
 _packages: dict[str, bool] = {}  # by folder
 _decided: dict[object, tuple[dict[str, Any], bool]] = {}  # by the name of a source
 _modules: dict[str, InPlaceModule] = {}  # by the file of the manifest
@@ -58,7 +58,7 @@ class Source:
     Attributes:
         name: Its name as a module.
         namespace: Its names.
-        editable: It is of an editable install.
+        editable: True in an editable install.
     """
 
     def __init__(self, name: str, namespace: dict[str, Any], path: str) -> None:
@@ -70,14 +70,14 @@ class Source:
         self._problem = self._read()
 
     def own(self) -> InPlaceModule | None:
-        """Return the module that packages it; None if only other modules use its functions."""
+        """Return the module that packages its kernels under its own name; None if only other modules do."""
         return self._module(self.name) if self.name in self._digests else None
 
     def modules(self) -> list[InPlaceModule]:
         """Return the modules with kernels of this source, its own first.
 
         Raises:
-            ManifestError: A file that the build wrote next to it was altered.
+            ManifestError: A file that the build wrote next to the source was altered.
         """
         if self._problem is not None:
             from aotcuda.errors import ManifestError  # noqa: PLC0415 (errors.py is not needed for an import)
@@ -98,7 +98,7 @@ class Source:
         return _modules[path]
 
     def _read(self) -> str | None:
-        """Read the file; what is wrong with it, None if nothing is."""
+        """Read the mark; return its problem, or None."""
         with open(self._path, encoding="utf-8", errors="replace") as file:
             first, *lines = file.read(1 << 16).split("\n") or [""]
         if first not in (data_folder.WHEEL, data_folder.EDITABLE):
@@ -122,13 +122,13 @@ def find_source(namespace: dict[str, Any]) -> Source | None:
     folder, base = os.path.split(os.path.splitext(os.path.abspath(file))[0])
     path = _mark(folder if base == "__init__" else os.path.join(folder, base))
     found = _known.get(path)
-    if found is None or found.namespace is not namespace:  # a module may be executed again, or be __main__ too
+    if found is None or found.namespace is not namespace:  # a module may run again, or as __main__, too
         found = _known[path] = Source(name, namespace, path) if os.path.isfile(path) else None
     return found
 
 
 def is_switched_off() -> bool:
-    """Return True in builds and with `AOTCUDA_IN_PLACE=0`: all sources get their compiler itself.
+    """Return True in builds and with `AOTCUDA_IN_PLACE=0`; all sources then get their compiler itself.
 
     Raises:
         ConfigError: `AOTCUDA_IN_PLACE` has an unknown value.
@@ -140,7 +140,7 @@ def is_switched_off() -> bool:
 def is_packaged(namespace: dict[str, Any]) -> bool:
     """Return True if the importing source or its package was built in place.
 
-    One with kernels gets its `Module` under the name that generated modules have it by.
+    It stores the `Module` of a source with kernels as `__aotcuda__` of the source.
     """
     name = namespace.get("__name__")
     decided = _decided.get(name)

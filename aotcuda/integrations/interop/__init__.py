@@ -1,1 +1,1 @@
-"""Packaged device functions inside other compilers. Each module of this package belongs to one of them."""
+"""Pass packaged device functions to other compilers; each compiler has a module here."""

@@ -1,8 +1,8 @@
 """Packaged device functions inside `@cuda.jit` kernels of numba-cuda.
 
-Numba types any object that has a `_numba_type_`. That of a packaged function is made when it is first read, which
-is when a kernel that uses it is compiled: a foreign function with the C ABI for each packaged signature, which brings
-the module's LTOIR (and PTX, for links without LTO), whatever else it links, and the callbacks.
+Numba reads the type of an object from its attribute `_numba_type_`. The attribute of a packaged function is computed
+when Numba compiles a kernel that calls it: a foreign function with the C ABI for each packaged signature, linked with
+the module's LTOIR (and PTX, for links without LTO), its link items and its callbacks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
 
     Raises:
         ManifestError: A packaged file is missing or altered.
-        TypeError: A signature cannot be called from here.
+        TypeError: Kernels of this compiler cannot call a signature.
     """
     records = packaged.callable_from(module, records, "numba-cuda")
     typing_context, target_context = cuda_target.typing_context, cuda_target.target_context

@@ -36,7 +36,7 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
 
     Raises:
         ManifestError: A packaged file is missing or altered.
-        TypeError: A signature cannot be called from here.
+        TypeError: Kernels of this compiler cannot call a signature.
     """
     records = packaged.callable_from(module, records, "numba-cuda-mlir")
     mlir_target.ensure_initialized()
@@ -51,12 +51,12 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
     made = types.Function(template)
 
     def lower(builder: Any, target: Any, args: Any, keywords: Any) -> None:
-        # The arguments' own types need not be those of a signature; typing selects the overload.
+        # The types of the arguments may differ from all signatures; typing selects the overload.
         given = tuple(builder.get_numba_type(arg.name) for arg in args)
-        meant = made.get_call_type(mlir_target.typing_context, given, {})
-        function = functions[tuple(meant.args)]
-        _bring(builder, function.link)
-        if any(isinstance(ty, types.BaseTuple) for ty in (*meant.args, meant.return_type)):
+        selected = made.get_call_type(mlir_target.typing_context, given, {})
+        function = functions[tuple(selected.args)]
+        _add_links(builder, function.link)
+        if any(isinstance(ty, types.BaseTuple) for ty in (*selected.args, selected.return_type)):
             _call_with_tuples(builder, target, function, args)
         else:
             builder.lower_call_external_function(target, function, args, keywords)
@@ -67,9 +67,9 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
 
 
 def _call_with_tuples(builder: Any, target: Any, function: ExternFunction, args: Any) -> None:
-    """Lower a call as the compiler lowers calls of its own device functions: tuples are passed as their items.
+    """Lower a call as the compiler does for its own device functions, with the items of tuples as arguments.
 
-    Its lowering of C functions needs one MLIR type for a tuple, and MLIR has none.
+    The compiler's lowering of C functions needs one MLIR type for a tuple, and MLIR has none.
     """
     result = function.sig.return_type
     results = [builder.get_return_type(item) for item in _items(result)]
@@ -84,7 +84,7 @@ def _call_with_tuples(builder: Any, target: Any, function: ExternFunction, args:
 
 
 def _items(ty: Any) -> list[Any]:
-    """Return the parts of a type as an argument or a result: the items of nested tuples, else itself."""
+    """Return the types of the items of nested tuples; for another type the type itself."""
     if isinstance(ty, types.BaseTuple):
         return [item for member in ty for item in _items(member)]
     return [] if ty == types.none else [ty]
@@ -94,21 +94,21 @@ _LINKS = "aotcuda_links"
 """The key for link items of packaged modules: in the metadata of a compilation, and an attribute of its linker."""
 
 
-def _bring(builder: Any, items: Iterable[Any]) -> None:
+def _add_links(builder: Any, items: Iterable[Any]) -> None:
     """Add `items` to the link of the kernel or helper that `builder` lowers, with LTO unless its author decided."""
-    brought = builder.metadata.setdefault(_LINKS, [])
+    links = builder.metadata.setdefault(_LINKS, [])
     for item in items:
-        if not any(item is other for other in brought):
-            brought.append(item)
-        builder.link_external_item(item)  # takes each object once
+        if not any(item is other for other in links):
+            links.append(item)
+        builder.link_external_item(item)  # it links each object once
     # The compiler's default is LTO if an LTOIR file is linked. It does not detect LTOIR in these fatbins.
     options = builder.targetoptions
     if not any(options.get(name) for name in ("_lto_explicit", "_compile_output", "debug")):
         builder.targetoptions = {**options, "lto": True}
 
 
-def _bring_from_helpers() -> None:
-    # A helper that is not inlined is compiled by itself. Its caller takes over LTOIR only; other link items would be
+def _pass_links_from_helpers() -> None:
+    # A helper that is not inlined is compiled separately, and its caller gets only its LTOIR: other link items would be
     # missing in the link, and the callbacks would never run.
     create, record = MLIRLower._create_resolved_linker, MLIRLower._record_ltoirs_from_linker
 
@@ -120,7 +120,7 @@ def _bring_from_helpers() -> None:
     def record_ltoirs_from_linker(self: Any, linker: Any) -> None:
         record(self, linker)
         if items := getattr(linker, _LINKS, None):
-            _bring(self, [*items])
+            _add_links(self, [*items])
 
     MLIRLower._create_resolved_linker = create_resolved_linker
     MLIRLower._record_ltoirs_from_linker = record_ltoirs_from_linker
@@ -136,5 +136,5 @@ def _keep_out_of_the_disk_cache() -> None:
     caching.MLIRCacheImpl.check_cachable = check_cachable
 
 
-_bring_from_helpers()
+_pass_links_from_helpers()
 _keep_out_of_the_disk_cache()

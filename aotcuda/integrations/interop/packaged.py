@@ -34,11 +34,13 @@ _items: dict[tuple[str, str], list[Any]] = {}
 
 
 def link_items(module: Linkable, classes: Any) -> list[Any]:
-    """Return the link items for calls of a module's functions, always the same objects: each is linked once.
+    """Return the link items for calls of a module's functions; each call returns the same objects.
+
+    Compilers link each object once.
 
     Args:
         module: The packaged module.
-        classes: Whatever has the compiler's classes of `linkable.CLASSES` as attributes.
+        classes: The compiler's module with the classes of `linkable.CLASSES`.
 
     Raises:
         ManifestError: A packaged file is missing or altered.
@@ -52,7 +54,7 @@ def link_items(module: Linkable, classes: Any) -> list[Any]:
         first = classes.Fatbin(
             packaged, name=module.name, setup_callback=callbacks.setup, teardown_callback=callbacks.teardown
         )
-        # A build that links it has to package the names, not the two functions above.
+        # A build with this link item packages the names of the callbacks.
         first.aotcuda_callbacks = manifest["callbacks"]
         _items[key] = [first]
         for file in needed:
@@ -63,7 +65,7 @@ def link_items(module: Linkable, classes: Any) -> list[Any]:
 
 def _linker() -> int:
     """Return the major CUDA version of this process's linker."""
-    from cuda.bindings import nvjitlink  # noqa: PLC0415 (both compilers link by it)
+    from cuda.bindings import nvjitlink  # noqa: PLC0415 (both compilers use it)
 
     major: int = nvjitlink.version()[0]
     return major
@@ -72,7 +74,7 @@ def _linker() -> int:
 def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
     """Return functions that run the callbacks once for each loaded image.
 
-    Numba calls what it was given as often as a kernel reaches the item by different functions.
+    Numba calls a link item's callbacks once for each function through which a kernel reaches the item.
     """
     if not found:
         return LinkCallbacks(None, None)
@@ -99,11 +101,11 @@ def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
 
 
 def callable_from(module: Linkable, records: Sequence[Function], compiler: str) -> list[Function]:
-    """Return those of `records` whose calling convention is that of `compiler`.
+    """Return the records of functions with the calling convention of `compiler`.
 
     Raises:
-        TypeError: The module was built with another compiler, and none of them does: complex arguments, arrays and
-            tuples are passed in different ways.
+        TypeError: There are none: the module was built with another compiler, which passes complex numbers, arrays or
+            tuples differently.
     """
     built_with = module.manifest["frontend"]
     if built_with == compiler:
@@ -133,9 +135,9 @@ def _differs(signature: str) -> bool:
 
 
 def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return a signature as text to evaluate, and its types that are not the compiler's own.
+    """Return a signature as text to evaluate, and the types of its records by name.
 
-    Records are written out in signatures, as `Record(x: float32)`; the manifest has NumPy's description of each.
+    Signatures have records such as `Record(x: float32)`; the manifest has NumPy's description of each.
     """
     text, types = record["signature"], {}
     described = record.get("records", {})
@@ -144,7 +146,7 @@ def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple
 
         types[f"aotcuda_record{number}"] = from_dtype(np.dtype(_descr(described[name])))
         text = text.replace(name, f"aotcuda_record{number}")
-    # How these are spelled is not how they are called.
+    # The names of these types in signatures differ from Numba's names.
     text = re.sub(r"\b(datetime|timedelta)64\[(\w+)\]", lambda found: f"NP{found[1].capitalize()}({found[2]!r})", text)
     return re.sub(r"\bbool\b", "boolean", text), types
 
@@ -152,7 +154,7 @@ def signature_names(record: Function, from_dtype: Callable[[Any], Any]) -> tuple
 def signature(record: Function, from_dtype: Callable[[Any], Any], types: Any, sigutils: Any) -> tuple[Any, Any]:
     """Return the argument types and the result type of a function, from a compiler's modules."""
     text, names = signature_names(record, from_dtype)
-    # As `sigutils` does it, with more names; the manifest was checked against its digest.
+    # `sigutils` evaluates the text with fewer names. The manifest was checked against its digest.
     args, result = sigutils.normalize_signature(eval(text, {}, {**vars(types), **names}))  # noqa: S307
     return tuple(args), result
 

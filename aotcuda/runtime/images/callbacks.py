@@ -1,7 +1,7 @@
-"""Setup and teardown callbacks: once for each loaded module and context, whichever thread gets there first.
+"""Run setup and teardown callbacks once for each loaded module and context.
 
-A callback is given what the front end's own run time would give it: for numba-cuda a `cuda.core.ObjectCode`, which then
-owns the loaded images, so that what a callback writes into a device global is what the kernels read.
+Callbacks get the same object as from the front end's own run time: with numba-cuda a `cuda.core.ObjectCode`. This
+object owns the loaded images, so kernels read the device globals that callbacks write.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def open_handle(manifest: Manifest, images: bytes) -> tuple[Any, int]:
     """Load images as the object that callbacks receive; return it and the driver's handle of its library.
 
     Raises:
-        DependencyError: What makes that object is not installed.
+        DependencyError: The package of the object's class is not installed.
     """
     try:
         from cuda.core import ObjectCode  # noqa: PLC0415 (only modules with callbacks need it)
@@ -47,8 +47,8 @@ class Callbacks:
     """The callbacks of one loaded module.
 
     Attributes:
-        failed: What a setup callback raised that did not end in its context, an interrupt too; None if all ended.
-        handle: What they are given.
+        failed: The exception of a setup callback, which may be an interrupt; None if no setup failed.
+        handle: The argument of the callbacks.
     """
 
     __slots__ = ("_done", "_driver", "_functions", "_lock", "_running", "_where", "failed", "handle")
@@ -68,10 +68,10 @@ class Callbacks:
         return context in self._done
 
     def set_up(self) -> None:
-        """Run the setup callbacks if the current context has not seen them yet; other threads wait for the end.
+        """Run the setup callbacks, unless they have run in the current context; other threads wait.
 
         Raises:
-            CallbackError: One raised; what had been set up is torn down again, and the next launch starts anew.
+            CallbackError: A callback raised an error. The caller unloads the images, and the next launch starts again.
         """
         context = self._driver.current_context()
         if context in self._done:
@@ -80,7 +80,7 @@ class Callbacks:
             # A callback may launch kernels of its own module: its own thread enters again and continues.
             if context in self._done or context == self._running:
                 return
-            if self.failed is not None:  # in a thread that this one waited for, and that unloads the module now
+            if self.failed is not None:  # the thread that this one waited for unloads the module now
                 raise self._of_other_thread(self.failed) from self.failed
             if not self._done:
                 atexit.register(self._at_exit)
@@ -102,14 +102,14 @@ class Callbacks:
         return CallbackError(f"setting up {self._where} was ended by a {type(error).__name__} in another thread")
 
     def release(self) -> None:
-        """Let go of what the callbacks are given: it owns the images."""
+        """Release the object that owns the images."""
         self.handle = None
 
     def tear_down(self) -> None:
         """Run the teardown callbacks in every context that was set up.
 
         Raises:
-            CallbackError: One raised; the others have run all the same.
+            CallbackError: A callback raised an error; the others have run.
         """
         atexit.unregister(self._at_exit)
         failures = []
@@ -120,8 +120,8 @@ class Callbacks:
                 codes: list[int] = []
                 popped = ctypes.byref(ctypes.c_void_p())
                 try:
-                    codes += map(push, (context,))  # an interrupt that comes after the call finds its answer here
-                    if not any(codes):  # else the context and everything in it no longer exist
+                    codes += map(push, (context,))  # `finally` has the result even if an interrupt follows the call
+                    if not any(codes):  # else the context no longer exists
                         failures += self._tear_down_here()
                 finally:
                     if codes == [0]:
@@ -140,7 +140,7 @@ class Callbacks:
         return failures
 
     def _at_exit(self) -> None:
-        if not drivers.forked:  # what was set up is the parent's
+        if not drivers.forked:  # the parent tears down
             self.tear_down()
 
     def _call(self, name: str, which: str, origin: str) -> None:

@@ -25,10 +25,10 @@ class Choice:
         gpu: The GPU in words.
         capability: Its compute capability.
         arch: The image's target, such as `"sm_90"`; None when no packaged image can run.
-        kind: `"sass"`, `"ptx"`, `"jit"` for what the JIT fallback compiled, or None.
-        why: Why this image, or why none.
-        rejected: The other images, each with the reason why it was not taken.
-        better: The image that would be taken if the wheel had not been split, or its parts were all installed.
+        kind: `"sass"`, `"ptx"`, `"jit"` for an image of the JIT fallback, or None.
+        why: The reason for this image, or for none.
+        rejected: The other images, each with a reason.
+        better: The image that a wheel that was not split would use; None if it is `arch`.
     """
 
     __slots__ = ("arch", "better", "capability", "gpu", "kind", "rejected", "too_old", "why")
@@ -93,7 +93,7 @@ class Tier:
         signature: The overload's signature.
         tier: `"exact"` for machine code for exactly this GPU, `"same-major"` for machine code of a lower minor version,
             `"ptx"` for PTX that the driver compiles, `"jit"` for the JIT fallback, None if nothing fits.
-        choice: The image, why it is taken, and why each of the others is not.
+        choice: The image, with reasons for it and against the others.
     """
 
     __slots__ = ("choice", "signature", "tier")
@@ -121,7 +121,7 @@ def choose(
     Args:
         manifest: The module's manifest.
         capability: The GPU's compute capability.
-        driver: The CUDA version that the driver supports; None leaves the driver out of account.
+        driver: The CUDA version that the driver supports; None for any driver.
         gpu: The GPU in words.
     """
     gpu = gpu or f"a GPU of compute capability {_dotted(capability)}"

@@ -1,8 +1,8 @@
-"""Debug builds: raising on the host what a kernel raised on the GPU.
+"""Raise on the host the exception that a kernel of a debug build raised on the GPU.
 
-A kernel built with `debug = true` stores the code of the first exception that a thread raises, and that thread's place,
-in globals named after the kernel (numba.cuda.compiler.add_exception_store_helper). They are read after each launch,
-which is why launches of debug builds wait for the kernel. While its stream is captured nothing runs or is read.
+A kernel built with `debug = true` stores the code of the first exception of a thread, and the thread's indices, in
+globals named after the kernel (numba.cuda.compiler.add_exception_store_helper). Launches of debug builds wait for the
+kernel and read these globals, unless the launch's stream is captured.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ class Watch:
         self._where = where
 
     def clear(self, stream: int) -> None:
-        """Forget what an earlier launch stored."""
+        """Clear the code of an earlier launch."""
         code = self._driver.call["cuMemsetD32Async"](self._global("errcode"), 0, 1, stream)
         self._driver.check(code, f"the error code of {self._where} could not be cleared")
 
     def check(self, stream: int) -> int:
-        """Wait for a launch, and raise what it raised; the driver's code if the kernel failed otherwise.
+        """Wait for a launch, and raise its exception; return the driver's code if the kernel failed otherwise.
 
         Raises:
-            Exception: The exception that the kernel raised; `DeviceError` for one that is not Python's own.
-            CudaError: What it stored cannot be read.
+            Exception: The exception that the kernel raised; `DeviceError` for a class that is not built into Python.
+            CudaError: The globals cannot be read.
         """
         if streams.is_captured(self._driver, stream):
-            return 0  # and nothing was stored yet
+            return 0  # the kernel has not run
         code = streams.wait(self._driver, stream)
         if code:
             return code

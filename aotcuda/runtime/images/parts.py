@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest import File, Manifest
 
 FORMAT = 1
-"""The version of the file. Raise it when older readers would misread them."""
+"""The version of the file. Raise it if older readers would misread the file."""
 
 LARGEST = 1 << 20
 """The most bytes that the file may have."""
@@ -39,8 +39,8 @@ class Parts:
 
     Attributes:
         kernels: The fatbin in the module's own data folder.
-        faulty: The absent images whose absence is a fault of the installation: it has a variant for another GPU, or a
-            provider package that does not belong to the wheel.
+        faulty: The absent images that a wrong installation lacks: the wheel is a variant for another GPU, or a provider
+            package does not belong to the wheel.
     """
 
     def __init__(self, data: bytes, folder: str, manifest: Manifest, root: str | None) -> None:
@@ -50,10 +50,10 @@ class Parts:
             data: The content of `parts.json`.
             folder: The data folder.
             manifest: The module's manifest.
-            root: The folder that holds the package; None looks for no provider package.
+            root: The folder with the package; None to skip the search for provider packages.
 
         Raises:
-            ManifestError: A file is altered, or of a later format.
+            ManifestError: A file is altered, or has a later format.
         """
         self.faulty: set[str] = set()
         self._held: dict[str, tuple[str, File]] = {}  # by target: the folder and the file of its fatbin
@@ -76,7 +76,7 @@ class Parts:
                 image["absent"] = absent.get(image["arch"], "is missing; install the package again")
 
     def fatbin(self, manifest: Manifest) -> bytes:
-        """Return a fatbin with the images that are here.
+        """Return a fatbin with the images that are installed.
 
         Raises:
             ManifestError: A file is missing or altered.

@@ -1,7 +1,7 @@
-"""Select images of fatbins: some images of one, or the images of several as one.
+"""Select images of one or several fatbins as one fatbin.
 
-A Tegra GPU's driver may choose an image that is not certain to run; split wheels have their images in several files.
-`aotcuda.binary.fatbin` documents the format. Entries are copied as they are, so nothing is decompressed.
+Tegra's driver may choose an image that is not certain to run, and split wheels have their images in several files.
+`aotcuda.binary.fatbin` documents the format. Entries are copied without decompression.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _PTX = 1
 
 
 def only(fatbins: Sequence[bytes], archs: Collection[str], where: str) -> bytes:
-    """Return a fatbin with the images for `archs` alone, in this order.
+    """Return a fatbin with only the images for `archs`, in this order.
 
     Args:
-        fatbins: The fatbins that hold them.
+        fatbins: The fatbins with the images.
         archs: Targets as manifests have them: `sm_87`, `compute_75`.
         where: The fatbin's name in errors.
 
     Raises:
-        ManifestError: They cannot be taken apart, or lack one of the images.
+        ManifestError: A fatbin is damaged, or an image is missing.
     """
     try:
         found = {arch: entry for data in fatbins for arch, entry in _entries(data)}

@@ -1,1 +1,1 @@
-"""The JIT fallback: compiling on the user's machine what no wheel has; imported when it is first needed."""
+"""The JIT fallback: compile on the user's machine the code that the wheel lacks; imported at the first use."""

@@ -1,4 +1,4 @@
-"""Find what a JIT build builds from: the installed package, or the project of an editable install."""
+"""Find the inputs of a JIT build: the installed package, or the project of an editable install."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Keep the results of JIT builds: on disk, and in memory where the disk cannot be used.
+"""Cache the results of JIT builds on disk, or in memory if the disk cannot be used.
 
-`aotcuda.cache` has the format. An entry holds the record of its request, a manifest as in a wheel, and one cubin. An
-entry is checked when it is read, and a damaged one counts as missing. A folder that belongs to another user, or that
-others can write, is not used.
+`aotcuda.cache` has the format. An entry has the record of its request, a manifest like a wheel's, and one cubin.
+Reading checks an entry, and a damaged one counts as missing. A folder that belongs to another user, or that others can
+write, is not used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Cache(Files):
     """A cache.
 
     Attributes:
-        root: Its folder; None if there is none, and all is kept in memory.
+        root: Its folder; None to store entries in memory.
     """
 
     def __init__(self, root: str | None, warn: Callable[[str], None]) -> None:
@@ -58,7 +58,7 @@ class Cache(Files):
         return result
 
     def put(self, key: str, result: Result, record: Mapping[str, object]) -> Result:
-        """Keep an entry, in memory if it cannot be written; return it, with its folder if it has one."""
+        """Store an entry, in memory if it cannot be written; return it, with its folder on disk."""
         if self.root is not None and self._is_trusted():
             try:
                 return _write(self, key, result, record)
@@ -106,10 +106,10 @@ class Cache(Files):
 
 
 def _read(files: entries.Files, key: str) -> Result:
-    """Return an entry, with every byte of it checked.
+    """Read an entry and check every byte.
 
     Raises:
-        ManifestError: It is damaged, or is not an entry of this cache.
+        ManifestError: The entry is damaged, or is not an entry of this cache.
         FileNotFoundError: There is no such entry.
     """
     folder = files.path(key)
@@ -124,7 +124,7 @@ def _read(files: entries.Files, key: str) -> Result:
 
 
 def _write(files: entries.Files, key: str, result: Result, record: Mapping[str, object]) -> Result:
-    """Write an entry and return it; another process's intact one of the same content stays in its place.
+    """Write an entry and return it; an intact entry of another process with the same content stays.
 
     Raises:
         OSError: It cannot be written.

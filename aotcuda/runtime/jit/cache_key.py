@@ -1,8 +1,8 @@
 """Name the cache's entry of a request, and decide whether an entry is current.
 
-The key has the digests of the sources, and the versions of installed packages by their folders' names; it uses no
-compiler and imports no module of the user. What the key cannot foresee (a helper in a new file, another package, a data
-file or a variable that the import read) is in the entry's manifest.
+The key has the digests of the sources, and the versions of installed packages from their folders' names. It needs no
+compiler and no import of the user's modules. Inputs that only the build finds (helpers in other files, other packages,
+data files and variables that the import read) are in the entry's manifest.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from aotcuda.common.jit_build import Request, Result
 
 FORMAT = 3
-"""Grows when what is compiled changes though everything below stays the same."""
+"""The version of the compiled code. Raise it if results change and nothing below does."""
 
 
 def key(request: Request) -> str:
-    """Return the key of a request: hexadecimal, and equal in every process for which the result is the same."""
+    """Return the hexadecimal key of a request; it is equal in all processes with the same result."""
     front_end = registry.find(request.frontend)
     found = compilers.installed(front_end.all_distributions if front_end is not None else ())
     package = front_end.package if front_end is not None else ""
@@ -50,9 +50,9 @@ def key(request: Request) -> str:
 
 
 def is_current(result: Result, request: Request) -> bool:
-    """Return True if a cached result is what the request would build now, and the driver loads it.
+    """Return True if the request would build the cached result now, and the driver loads it.
 
-    A process with a newer driver may have made it, and its inputs may have changed since.
+    The inputs may have changed, and a process with a newer driver may have made the result.
     """
     general = result.manifest["toolchain"].get("cuda", "0.0")
     newest = max(int(image.get("cuda", general).partition(".")[0]) for image in result.manifest["images"])

@@ -1,9 +1,9 @@
-"""One process compiles, the others wait: a lock that is a file, on any file system, and outlives no crash.
+"""A lock file: one process compiles, the others wait, on any file system.
 
-The file is made by O_CREAT | O_EXCL, which is atomic on NFS too, and names its holder.
-The holder renews the file's time while it works. A waiter takes the lock over when the holder is dead (as far as that
-can be found from here) or has not renewed it for a while by the waiter's own clock, so clocks of several machines need
-not agree. Should two processes hold the lock after all, both compile, and one result is dropped.
+O_CREAT | O_EXCL creates the file, which is atomic on NFS, too. The file names its holder, and the holder renews the
+file's time. A waiter takes the lock over if the holder is known to be dead, or if it has not renewed the lock for some
+time by the waiter's clock; clocks of different machines need not agree. If two processes hold the lock nevertheless,
+both compile, and one result is discarded.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Lock:
     __slots__ = ("_content", "_path", "_stop")
 
     def __init__(self, path: str, content: bytes) -> None:
-        """Make a lock that is not taken yet; no other lock has this content."""
-        from threading import Event  # noqa: PLC0415 (only who compiles comes here)
+        """Prepare a lock; no other lock has this content."""
+        from threading import Event  # noqa: PLC0415 (few launches compile)
 
         self._path = path
         self._content = content
         self._stop = Event()
 
     def renew(self) -> None:
-        """Show from now on that it has a holder."""
+        """Start the thread that renews the file's time."""
         _renew(self._path, self._stop)
 
     def release(self) -> None:
@@ -52,14 +52,14 @@ def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | Non
     """Take the lock at `path`.
 
     Args:
-        path: The file; its folder is there.
-        ready: Returns True if the holder's result exists, so that the wait can end.
+        path: The file; its folder exists.
+        ready: Returns True if the holder's result exists and the wait can end.
         patience: Seconds to wait.
 
     Returns:
-        The lock; None if `ready` returned True, if patience ran out, or if no file can be made there.
+        The lock; None if `ready` returned True, if the time is over, or if the file cannot be created.
     """
-    content = _me()
+    content = _new_content()
     pause, deadline = _FIRST_PAUSE, time.monotonic() + patience
     watched: tuple[bytes, int] | None = None
     since = 0.0
@@ -91,8 +91,8 @@ def _create(path: str, content: bytes) -> Lock:
     """Create the lock's file, if there is none.
 
     Raises:
-        FileExistsError: There is one.
-        OSError: None can be made.
+        FileExistsError: The file exists.
+        OSError: The file cannot be created.
     """
     lock = Lock(path, content)
     try:
@@ -101,7 +101,7 @@ def _create(path: str, content: bytes) -> Lock:
         lock.renew()
     except FileExistsError:
         raise
-    except BaseException:  # an interrupt, which may come when it is there already
+    except BaseException:  # an interrupt, which may come after the file was created
         _remove(path, b"")
         lock.release()
         raise
@@ -136,14 +136,14 @@ def _state(path: str) -> tuple[bytes, int] | None:
 
 
 def _read(path: str) -> bytes:
-    if not stat.S_ISREG(os.lstat(path).st_mode):  # a pipe would be waited for
+    if not stat.S_ISREG(os.lstat(path).st_mode):  # opening a pipe would wait
         return b""
     with open(path, "rb") as file:
         return file.read(1000)
 
 
-def _me() -> bytes:
-    """Return the content of a lock of this thread; its end differs for each lock of the process."""
+def _new_content() -> bytes:
+    """Return the content of a new lock of this process; its last line is unique."""
     return f"{system.machine()}\n{os.getpid()}\n{system.started(os.getpid())}\n{time.monotonic_ns()}".encode()
 
 

@@ -1,4 +1,4 @@
-"""Obtain the result of a JIT build: from the cache, or by building it in one process for all."""
+"""Obtain the result of a JIT build from the cache, or build it in one process for all."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _warned: set[str] = set()
 
 
 def cache() -> Cache:
-    """Return this process's cache; another one after `AOTCUDA_CACHE_DIR` has changed."""
+    """Return this process's cache for the current value of `AOTCUDA_CACHE_DIR`."""
     root = folder.folder()
     if root not in _caches:
         _caches[root] = Cache(root, warn)
@@ -34,57 +34,57 @@ def cache() -> Cache:
 
 
 def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
-    """Return the result of a request: from the cache, or by building it.
+    """Return the result of a request from the cache, or build it.
 
     Args:
-        request: What to build.
+        request: The request.
         gpu: The GPU, for messages.
-        cause: Why nothing in the wheel is taken.
+        cause: The error that a launch without the fallback would raise.
 
     Raises:
-        DependencyError: It has to be compiled, and the compiler is not installed.
-        AotcudaError: It cannot be compiled.
+        DependencyError: The compiler is needed, and not installed.
+        AotcudaError: The build failed.
     """
-    of_kernel = f"{request.module}.{request.kernel} for {request.signature}"
-    what = of_kernel if request.kernel else f"{request.module}, all of it, for {gpu}"
+    kernel = f"{request.module}.{request.kernel} for {request.signature}"
+    what = kernel if request.kernel else f"{request.module}, all of it, for {gpu}"
     if (problem := system.why_not("builds")) is not None:
         message = f"{what}: {problem}"
         raise DependencyError(message)
-    kept = cache()
-    size_cap()  # a wrong value is reported before anything is compiled
+    results = cache()
+    size_cap()  # report a wrong value before the compilation
     key = cache_key.key(request)
-    found = kept.get(key)
+    found = results.get(key)
     if found is not None and cache_key.is_current(found, request):
         return found
     is_older = request.capability is not None and request.capability < FIRST_CURRENT
     _check_installed(request, what, 12 if is_older else request.driver[0])
     because = str(cause).partition("\n")[0]
     warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {because}")
-    lock = kept.lock(key)
+    lock = results.lock(key)
     try:
-        found = kept.get(key)
+        found = results.get(key)
         if found is not None and cache_key.is_current(found, request):
             return found
         if lock is not None:
-            kept.discard(key)
-        return kept.put(key, _build(request), request.record)
+            results.discard(key)
+        return results.put(key, _build(request), request.record)
     finally:
         if lock is not None:
             lock.release()
 
 
 def refused(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:
-    """Return `cause` with the reason why the fallback could not help either."""
+    """Return `cause` with the reason why the fallback failed, too."""
     first, newline, rest = str(cause).partition("\n")
     detail = str(reason) if not isinstance(cause, ArgumentError) else str(reason).partition("\n")[0]
     try:
         return type(cause)(f"{first}; and the JIT fallback failed: {detail}{newline}{rest}")
-    except TypeError:  # an error with arguments of its own
+    except TypeError:  # a class whose constructor has other arguments
         return cause
 
 
 def warn(text: str) -> None:
-    """Give a FallbackWarning for the line of the user's program that led here; each text once."""
+    """Warn once for each text, with the line of the user's program."""
     if text in _warned:
         return
     _warned.add(text)
@@ -92,7 +92,7 @@ def warn(text: str) -> None:
 
 
 def _check_installed(request: Request, what: str, cuda: int) -> None:
-    front_end = registry.find(request.frontend)  # an unknown one is for the configuration's check to refuse
+    front_end = registry.find(request.frontend)  # the check of the configuration refuses an unknown one
     if front_end is not None and not _is_installed(front_end):
         message = (
             f"{what}: compiling it here needs {front_end.name}, which is not installed: "
@@ -123,10 +123,10 @@ def _build(request: Request) -> Result:
         raise _lacking(error) from error
     try:
         built = jit.build(request)
-    except OSError as error:  # no room for temporary files, no more processes, ...
+    except OSError as error:  # no space for temporary files, no more processes, ...
         message = f"the build could not run: {error}"
         raise BuildError(message) from error
-    # As it will be read back from the disk, where tuples are lists.
+    # An entry that is read from the disk has lists in place of tuples.
     return Result(manifests.parse(manifests.dump(built.manifest), request.module), built.image)
 
 

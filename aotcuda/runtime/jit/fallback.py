@@ -1,15 +1,13 @@
-"""The JIT fallback: what happens where nothing in the wheel fits a GPU, a call's arguments, or the sources of today.
+"""The JIT fallback: build images for a GPU, for argument types or for edited sources that the wheel does not serve.
 
-The same build then runs on the user's machine, for that one case, and what it makes is loaded like what a wheel brings.
-Two kinds:
+The same build as of a wheel runs on the user's machine, and its images are loaded like those of a wheel. It builds:
 
-- The whole module for one GPU: where no packaged image runs on it, or where an editable install's sources have changed.
-  It is the whole module, and not one kernel of it, because a module's kernels share the globals of what is linked in.
-- One kernel for one more signature and one GPU: where a call's types were not packaged. It has globals of its own, as
-  each of Numba's own compilations has, and its setup callbacks run for it.
+- The whole module for one GPU, if no packaged image runs on the GPU, or if the sources of an editable install have
+  changed. It builds all kernels, because the kernels of a module share device globals.
+- One kernel for one signature and one GPU, if no packaged overload accepts the arguments. This kernel has its own
+  globals, like each of Numba's own compilations, and its own setup callbacks.
 
-A case is looked for in this process, then in the cache, and is compiled only then. This module does not track launches:
-callers receive loaded images, and decide what to do with them.
+Images are searched in this process, then in the cache, and compiled if they are in neither. Callers launch the images.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 WHOLE: Case = (None, None)
 
 observers: list[Callable[[str], None]] = []
-"""Called for each launch of code that was compiled here; `aotcuda.testing` sets it during its check."""
+"""Functions that each launch of JIT-compiled code calls; `aotcuda.testing` adds one during its check."""
 
 
 def allowed(setting: str) -> bool:
@@ -58,7 +56,7 @@ class Fallback:
     """The fallback of one module.
 
     Attributes:
-        loaded: What was compiled for it and is loaded, by kernel, signature and compute capability.
+        loaded: The loaded images, by kernel, signature and compute capability.
     """
 
     def __init__(self, module: ImageSource) -> None:
@@ -69,7 +67,7 @@ class Fallback:
         self._lock = new_lock()
 
     def may(self) -> bool:
-        """Return True if it may compile for the module, and has something to compile from."""
+        """Return True if it may compile for the module, and has sources."""
         return allowed(self._module.setting) and self._module.build_inputs() is not None
 
     def may_widen(self) -> bool:
@@ -86,7 +84,7 @@ class Fallback:
         Args:
             case: The kernel and the signature, or `WHOLE`.
             gpu: The GPU.
-            cause: Why nothing that is packaged is taken.
+            cause: The error that a launch without the fallback would raise.
 
         Raises:
             AotcudaError: `cause`, if the fallback may not or cannot compile it.
@@ -113,7 +111,7 @@ class Fallback:
             return found
 
     def drop(self, library: Library) -> None:
-        """Load images again at their next request; the old ones stay, as in `forget`."""
+        """Load images again at their next request; the old images stay loaded, as with `forget`."""
         with self._lock:
             for key, compiled in list(self.loaded.items()):
                 if compiled is library:
@@ -121,14 +119,14 @@ class Fallback:
                     del self.loaded[key]
 
     def forget(self) -> None:
-        """Drop what was compiled: the sources have changed. It stays loaded, since some of it may be running."""
+        """Forget all images after an edit of the sources. They stay loaded, since kernels may be running."""
         with self._lock:
             self._forgotten += self.loaded.values()
             self.loaded.clear()
             self._failed.clear()
 
     def withdraw(self, going: list[Library]) -> None:
-        """Forget everything; the images are added to `going`, some of them twice after an interrupt."""
+        """Forget all images and add them to `going`; after an interrupt, some may be in it twice."""
         with self._lock:
             self.forget()
             going += self._forgotten

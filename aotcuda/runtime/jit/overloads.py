@@ -1,7 +1,4 @@
-"""Overloads that the JIT fallback has compiled while a module's images are loaded.
-
-They are kernels for signatures that were not packaged, and whole modules for GPUs without a packaged image.
-"""
+"""The overloads that the JIT fallback compiled for a module: further signatures, and GPUs without a packaged image."""
 
 from __future__ import annotations
 
@@ -26,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class JitOverloads:
-    """Overloads that the packaged images lack on all GPUs, and kernels that they lack on some."""
+    """Overloads for signatures that are not packaged, and kernels for GPUs without a packaged image."""
 
     def __init__(self, module: str, library: Library, fallback: Fallback, live: Mark) -> None:
-        """Take the module's name, its packaged images, and the validity flag of the overloads."""
+        """Store the module's name, its packaged images, and the validity flag of the overloads."""
         self._module = module
         self._library = library
         self._fallback = fallback
@@ -48,13 +45,13 @@ class JitOverloads:
         return all(table.is_idle() for table in self._wider.copy().values())
 
     def select(self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int) -> Selection | None:
-        """Select as `OverloadTable.select` does, for arguments that no overload of the kernel in `table` takes.
+        """Select an overload for arguments that no packaged overload in `table` accepts, and compile it if necessary.
 
-        Return None if their number is wrong, or if the fallback may not compile for them.
+        Return None if the number of arguments is wrong, or if the fallback may not compile for their types.
 
         Raises:
-            ArgumentError: One of them cannot be read, or what was compiled for their types does not take them.
-            AotcudaError: It could not be compiled.
+            ArgumentError: An argument cannot be read, or the compiled overload does not accept the arguments.
+            AotcudaError: The compilation failed.
         """
         if all(len(overload.parameters) != len(args) for overload in table.overloads):
             return None
@@ -77,9 +74,9 @@ class JitOverloads:
     def kernel(
         self, overload: PackedOverload, device: int, choice: Choice, concerned: Sequence[object], where: str
     ) -> tuple[DeviceKernel, bool]:
-        """Return an overload on a GPU, compiled if need be, and True if launches may cache it.
+        """Return the kernel of an overload on a GPU, compiled if necessary, and True if launches may cache it.
 
-        They may not if it has callbacks of its own, which must run for each context.
+        They may not if it has setup callbacks, which must run for each context.
 
         Args:
             overload: The overload.
@@ -90,7 +87,7 @@ class JitOverloads:
 
         Raises:
             LaunchError: As for `Loader.enter`.
-            AotcudaError: It could not be compiled, or its argument layout differs from the packaged one.
+            AotcudaError: The compilation failed, or the argument layout differs from the packaged one.
         """
         guest = self._guests.get((overload, device))
         if guest is None:
@@ -134,7 +131,7 @@ class JitOverloads:
         return table
 
     def _missing(self, case: Case | None, choice: Choice) -> AotcudaError:
-        """Return the error that says why an overload has to be compiled for a GPU."""
+        """Return the error with the reason why an overload has to be compiled for a GPU."""
         if case is None:
             return choice.error(self._module)
         kernel, signature = case

@@ -1,14 +1,14 @@
-"""Stand in for CuPy where it is missing or has no GPU: NumPy's arrays in a class of their own.
+"""Stand in for CuPy where it is missing or has no GPU, with NumPy's arrays inside its own array class.
 
-`aotcuda record --dry` imports it under CuPy's name. Builds and tests may do so too::
+`aotcuda record --dry` imports it under CuPy's name. Builds and tests may import it, too::
 
     from aotcuda import testing
 
     testing.stand_in("cupy")
 
-Names that are not here are NumPy's, with arrays exchanged on the way in and out. Kernels in CUDA C++ that CuPy would
-compile (`RawKernel`, `ElementwiseKernel` and their like) are refused when they are launched. Libraries that take
-handles and addresses (`cupy.cuda.cublas`, `cufft`) compute nothing.
+Other names are NumPy's functions, which here take and return arrays of the stand-in. Launches of kernels in CUDA C++
+that CuPy would compile (`RawKernel`, `ElementwiseKernel` and others) are refused. Libraries that take handles and
+addresses (`cupy.cuda.cublas`, `cufft`) compute nothing.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def memoize(*_: Any, **__: Any) -> Any:
 
 
 class _Refused:
-    """A kernel in CUDA C++ that CuPy would compile, by its name."""
+    """A kernel in CUDA C++ that CuPy would compile."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         words = [item for item in args if isinstance(item, str) and item.isidentifier()]

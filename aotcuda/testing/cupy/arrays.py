@@ -1,4 +1,4 @@
-"""Arrays of CuPy's kind in the memory of the host, and functions of NumPy and SciPy that take and return them."""
+"""Arrays with CuPy's interface in the host's memory, and functions of NumPy and SciPy that take and return them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class Hooks:
     """Functions that the recorder sets.
 
     Attributes:
-        results: Keeps account of memory that launches could have written: `written(start, size)`,
-            `launched(start, size, owner)`, and `read(start, size, call)` for what the host reads.
-        launch: Called with name, grid, block and arguments of a kernel that CuPy launches from another compiler's code.
+        results: An object that records memory which launches could have written: `written(start, size)`,
+            `launched(start, size, owner)`, and `read(start, size, call)` for reads of the host.
+        launch: A function that is called with name, grid, block and arguments of kernels that CuPy launches from
+            another compiler's code.
     """
 
     results: Any = None
@@ -29,7 +30,7 @@ class Hooks:
 
 
 class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that is not NumPy's, so that code which distinguishes the two takes its branch for CuPy."""
+    """An array that is no NumPy array, so code that distinguishes the two libraries takes its branch for CuPy."""
 
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
@@ -199,7 +200,7 @@ def _memory(array: Any) -> tuple[int, int]:
 
 
 def _is_result(value: Any) -> bool:
-    """Return True if launches could have written an array of CuPy's kind, at any depth of tuples and lists."""
+    """Return True if launches could have written one of the arrays in a value, at any depth of tuples and lists."""
     if isinstance(value, tuple | list):
         return any(map(_is_result, value))
     return isinstance(value, ndarray) and bool(Hooks.results.written(*_memory(value._array)))
@@ -223,7 +224,7 @@ class _Described:
 
 
 def shared(value: Any) -> Any:
-    """Return NumPy's array over the memory of an object that CuPy would share, else the object."""
+    """Return a NumPy array with the memory of an object that CuPy could share; another object unchanged."""
     if isinstance(value, ndarray):
         return value._array
     described = getattr(value, "__cuda_array_interface__", None)
@@ -233,7 +234,7 @@ def shared(value: Any) -> Any:
 
 
 def into(value: Any) -> Any:
-    """Return arrays of CuPy's kind as NumPy's, at any depth of tuples, lists and dicts."""
+    """Convert arrays of the stand-in to NumPy's, at any depth of tuples, lists and dicts."""
     if isinstance(value, ndarray):
         return value._array
     if isinstance(value, slice):
@@ -250,7 +251,7 @@ def _parts(value: slice) -> tuple[Any, Any, Any]:
 
 
 def from_numpy(value: Any) -> Any:
-    """Return NumPy's arrays as CuPy's kind. CuPy has no scalars but arrays without dimensions."""
+    """Convert NumPy's arrays to arrays of the stand-in, and scalars to arrays without dimensions, as CuPy does."""
     if isinstance(value, np.ndarray | np.generic):
         return ndarray(np.asarray(value))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -259,7 +260,7 @@ def from_numpy(value: Any) -> Any:
 
 
 def exchanged(function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
-    """Wrap a function of NumPy or SciPy, or a method of its owner, to take and return CuPy's kind of arrays."""
+    """Wrap a function of NumPy or SciPy, or a method of its owner, to take and return arrays of the stand-in."""
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
     def call(*args: Any, **options: Any) -> Any:
@@ -276,7 +277,7 @@ def exchanged(function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
 
 
 class Generator:
-    """Random numbers of NumPy in the requested dtype, as arrays of the stand-in."""
+    """A generator of NumPy's random numbers in the requested dtype, as arrays of the stand-in."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -300,7 +301,7 @@ class Generator:
 
 
 class Wrapped(ModuleType):
-    """A module whose functions are those of a module of NumPy or SciPy, imported when the first is used."""
+    """A module with the functions of a module of NumPy or SciPy, which the first use imports."""
 
     def __init__(self, name: str, source: str, **own: Any) -> None:
         super().__init__(name, f"{source} under CuPy's name.")

@@ -1,4 +1,4 @@
-"""Devices, streams, events and memory of CuPy's for one GPU that is not there, and libraries that compute nothing."""
+"""CuPy's devices, streams, events and memory for one missing GPU, and libraries that compute nothing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def get_device_id() -> int:
 
 
 def check_cuda_available() -> None:
-    """Do nothing: it is."""
+    """Do nothing: CUDA counts as available."""
 
 
 class Device:
@@ -167,7 +167,7 @@ class Memory:
 
 
 class MemoryPointer:
-    """A place in a block."""
+    """A pointer into a block."""
 
     def __init__(self, mem: Memory, offset: int) -> None:
         self.mem = mem
@@ -203,16 +203,16 @@ def alloc_pinned_memory(size: int) -> Any:
 
 
 class MemoryPool:
-    """A pool of nothing."""
+    """A memory pool without blocks."""
 
     def __init__(self, *_: object, **__: object) -> None:
         self.malloc = alloc
 
     def free_all_blocks(self, stream: Any = None) -> None:
-        """Do nothing: it has none."""
+        """Do nothing: the pool has no blocks."""
 
     def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
-        """Do nothing: it has no blocks."""
+        """Do nothing: the pool has no blocks."""
 
     def n_free_blocks(self) -> int:
         return 0
@@ -240,7 +240,7 @@ def using_allocator(allocator: Any = None) -> Iterator[None]:
 
 
 class Function:
-    """A kernel of another compiler's code, which the recorder may know by its name."""
+    """A kernel from another compiler's code; the recorder may know its name."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -269,7 +269,7 @@ class OutOfMemoryError(MemoryError):
 
 
 class _Idle(ModuleType):
-    """A library or an object of one that computes nothing: whatever is called returns another one."""
+    """A library, or an object of one, that computes nothing: attributes and calls return such objects."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

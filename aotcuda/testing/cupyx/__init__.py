@@ -1,4 +1,4 @@
-"""Stand in for cupyx, with the stand-in for CuPy: SciPy's functions on its arrays."""
+"""Stand in for cupyx: SciPy's functions on arrays of the stand-in for CuPy."""
 
 from __future__ import annotations
 
