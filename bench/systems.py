@@ -4,8 +4,8 @@
     python bench/systems.py --check    # exit status 1 if the page is not what this script makes
 
 A file of results names its runs: as JSON with a list `runs`, or as text whose first line is a JSON object with that
-list. A run has `system`, `python`, `what`, `passed`, `skipped`, `failed`, `date` and `commit`, and `gpu` and `driver` if
-it had them. Benches name their machine; `tools/matrix.py` and `tools/windows.py` have other rows.
+list. A run has `system`, `python`, `what`, `passed`, `skipped`, `failed`, `date` and `commit`, and may have `gpu` and
+`driver`. Benches name their machine; `tools/matrix.py` and `tools/windows.py` have other rows.
 """
 
 from __future__ import annotations
