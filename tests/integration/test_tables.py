@@ -218,27 +218,6 @@ def test_type_names_of_the_table_work_in_signatures(front_end: str, tmp_path: Pa
     assert "pkg/_other.py" in [item["path"] for item in built["sources"]]
 
 
-ELSEWHERE = """
-types.particle = "pkg._other:particle"
-types.particles = "particle[::1]"
-types.a = "pkg._other:b"
-types.b = "pkg._other:a"
-types.pkg = "pkg._other:pkg"
-"""
-
-
-def test_table_types_may_share_names_with_module_types(front_end: str, tmp_path: Path) -> None:
-    kernel = 'kernels.k = "void(particles, a[::1], b[::1], pkg[::1])"'
-    text = "def k(p, x, y, z):\n    x[0].y = p[0].particle + y[0].x + z[0].pkg\n"
-    project = write(tmp_path / "project", text, aotcuda=ELSEWHERE, module=kernel)
-    names = {"particle": "particle", "a": "x", "b": "y", "pkg": "pkg"}
-    dtypes = [f"{name} = np.dtype([({field!r}, np.float32)])\n" for name, field in names.items()]
-    (project / "pkg" / "_other.py").write_text("".join(["import numpy as np\n", *dtypes]))
-    built = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")
-    found = [item["dtype"] for item in built["kernels"][0]["overloads"][0]["parameters"]]
-    assert found == [f"|V4{{{field}:<f4@0}}" for field in ("particle", "y", "x", "pkg")]
-
-
 NO_TYPES = {
     "void(fields)": "'fields' is no Numba type; did you mean field?",
     "void(flaot32)": "'flaot32' is no Numba type; did you mean float32?",
