@@ -1,4 +1,4 @@
-"""The JIT fallback with the real compiler and the stand-in driver: what wheels carry, what is stale, who compiles."""
+"""The JIT fallback with the real compiler and the stand-in driver."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ print(json.dumps({"heavy": heavy, "tiers": tiers, "images": images}))
 
 
 class Machine:
-    """A machine with the stand-in driver and a cache of its own.
+    """A machine with the stand-in driver and its own cache.
 
     Attributes:
-        workers: What starts the workers of late builds; Python itself if it is empty.
+        workers: The program that starts the workers of JIT builds; Python itself if it is empty.
     """
 
     def __init__(self, cuda, tmp_path):
@@ -102,7 +102,7 @@ class Machine:
 
     @property
     def builds(self):
-        """Return how many builds there were."""
+        """Return the number of builds."""
         return self.log.stat().st_size if self.log.exists() else 0
 
     def environment(self, **variables):
@@ -124,14 +124,11 @@ class Machine:
         )
 
     def run(self, *launches, **variables):
-        """Return what the process says that launches `kernel:typestr`, one after the other."""
-        return said(self.start(*launches, **variables))
-
-
-def said(process):
-    out, err = process.communicate()
-    assert process.returncode == 0, err
-    return json.loads(out.splitlines()[-1])
+        """Launch `kernel:typestr` one after the other in a process, and return its report."""
+        process = self.start(*launches, **variables)
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        return json.loads(out.splitlines()[-1])
 
 
 @pytest.fixture

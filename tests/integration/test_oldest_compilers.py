@@ -1,6 +1,6 @@
-"""The first releases of the compilers that the extras accept: what they build here, in place of those installed.
+"""Build with the first releases of the compilers that the extras accept.
 
-`tools/matrix.py` runs more tests, against each release. Here they are on PYTHONPATH, in a folder of their own.
+They are in a folder on PYTHONPATH. `tools/matrix.py` runs more tests, with each release.
 """
 
 from __future__ import annotations

@@ -96,9 +96,9 @@ def test_kernels_behind_decorators_and_objects_are_built(front_end: str, tmp_pat
     kernels = {item["name"]: item for item in projects.manifest_of(files, "pkg.k")["kernels"]}
     assert set(kernels) == {*(f"k_{name}" for name in NAMES), *PATHS}
     assert kernels["deep"]["origin"] == "pkg._k:push.kernel.inner"
-    # All are the same function, and so take as many registers; what calls it twice is another one.
-    taken = {name: item["overloads"][0]["resources"]["sm_80"]["registers"] for name, item in kernels.items()}
-    assert len({taken[name] for name in taken if name not in ("k_twice", "k_launching")}) == 1
+    # All are one function, so they need as many registers, except for those that call it.
+    registers = {name: item["overloads"][0]["resources"]["sm_80"]["registers"] for name, item in kernels.items()}
+    assert len({registers[name] for name in registers if name not in ("k_twice", "k_launching")}) == 1
     code = {item["overloads"][0]["symbol"] for item in kernels.values()}
     assert code == set(kernels)
 
@@ -131,10 +131,10 @@ def test_wrong_python_path_is_refused(front_end: str, tmp_path: Path) -> None:
         for number, path in enumerate(LEADS_NOWHERE)
     ]
     project = write(tmp_path / "project", source(AMBIGUOUS), module="\n".join(kernels))
-    for number, (line, said) in enumerate(
+    for number, (line, message) in enumerate(
         zip(projects.lines_of(refused(project).err), LEADS_NOWHERE.values(), strict=True)
     ):
-        assert line.startswith(f"{MODULE}.kernels.k{number}: {said}")
+        assert line.startswith(f"{MODULE}.kernels.k{number}: {message}")
 
 
 DECLARED = """
@@ -236,9 +236,9 @@ def test_unknown_type_name_is_refused(front_end: str, tmp_path: Path) -> None:
     text = "def f(x):\n    x[0] = 1\n"
     project = write(tmp_path / "project", text, aotcuda=types, module="\n".join(kernels))
     lines = projects.lines_of(refused(project).err)
-    for number, (line, (signature, said)) in enumerate(zip(lines, NO_TYPES.items(), strict=True)):
+    for number, (line, (signature, message)) in enumerate(zip(lines, NO_TYPES.items(), strict=True)):
         start = f"{MODULE}.kernels.k{number}.signature: '{signature}' is no signature in Numba's notation: "
-        assert line == start + said
+        assert line == start + message
 
 
 def several(folder: Path, tables: str) -> Path:

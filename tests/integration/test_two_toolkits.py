@@ -103,7 +103,7 @@ def test_oldest_suitable_toolkit_makes_each_image(files: dict[str, bytes], modul
         **dict.fromkeys(NEW, "13.0"),
     }
     made = images(files, module)
-    # The ELF ABI tells the assembler: 8 for what CUDA 13 makes, and for all GPUs from 10.0 on.
+    # The ELF ABI shows the assembler: 8 for images of CUDA 13, and for all GPUs from 10.0 on.
     abis = {arch: Elf(made[arch], machine=190, budget=Budget(1 << 20)).abi_version for arch in (*OLD, *NEW)}
     assert abis == {"sm_75": 7, "sm_90": 7, "sm_120": 8, "sm_88": 8, "sm_110": 8}
 

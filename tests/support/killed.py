@@ -1,4 +1,4 @@
-"""Writers that are killed in the midst of their work, each in a process of its own, which is forked."""
+"""Kill a forked process in the middle of its work."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def killed_at(number: int, steps: Iterable[str], write: Callable[[], None]) -> bool:
-    """Write in a process that is killed before its step of this number, counted from 1; whether it came so far.
+    """Write in a process that is killed before a step; return False if it ended before that step.
 
     Args:
-        number: The step's.
-        steps: What counts as one: functions of `os`.
-        write: What the process does; whatever it raises fails the test.
+        number: The number of the step, from 1.
+        steps: The functions of `os` that count as steps.
+        write: The work of the process; its errors fail the test.
     """
     if (pid := os.fork()) == 0:
         _write_until(number, steps, write)
@@ -44,7 +44,7 @@ def _write_until(number: int, steps: Iterable[str], write: Callable[[], None]) -
             setattr(os, name, counted(getattr(os, name)))
         write()
         status = 0
-    except BaseException:  # noqa: BLE001 (told here: this process never comes back to pytest)
+    except BaseException:  # noqa: BLE001 (this process never returns to pytest)
         traceback.print_exc()
     finally:
         os._exit(status)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builder:
-    """Return the builder, and a cache of the test's own in `tmp_path / "cache"`."""
+    """Replace the builder of the JIT fallback, and its cache by an empty one in `tmp_path / "cache"`."""
     found = Builder()
     monkeypatch.setattr(jit, "build", found)
     late.forget_cache(monkeypatch)

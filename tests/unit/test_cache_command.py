@@ -1,4 +1,4 @@
-"""`aotcuda cache dir`, `list` and `clear`, and what `warm` refuses."""
+"""`aotcuda cache dir`, `list` and `clear`, and errors of `warm`."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_read_is_an_error(cache, capsys, action):
 
 
 @pytest.mark.parametrize(
-    ("cuda", "said"),
+    ("cuda", "message"),
     [
         ("11", "--cuda 11: write 12 or 13"),
         (
@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_read_is_an_error(cache, capsys, action):
         ),
     ],
 )
-def test_warm_makes_nothing_that_the_drivers_do_not_load(cuda, said, cache, capsys, monkeypatch):
+def test_warm_makes_nothing_that_the_drivers_do_not_load(cuda, message, cache, capsys, monkeypatch):
     monkeypatch.setattr(toolkits, "installed", lambda: (SimpleNamespace(linker=(13, 0)),))
     assert cli.main(["cache", "warm", "anything", "--cuda", cuda]) == 1
-    assert capsys.readouterr().err.startswith(f"aotcuda: {said}")
+    assert capsys.readouterr().err.startswith(f"aotcuda: {message}")

@@ -37,10 +37,10 @@ def steps(root, damaged):
                 if os.path.exists(file):
                     os.truncate(file, 7)
         killed = killed_at(number, STEPS, lambda: write(root))
-        found = Cache(root, warnings.warn).get(KEY)
-        assert found is None or (found.manifest, found.image) == (whole, data)
+        result = Cache(root, warnings.warn).get(KEY)
+        assert result is None or (result.manifest, result.image) == (whole, data)
         if not killed:
-            assert found is not None
+            assert result is not None
             return number
     raise AssertionError
 

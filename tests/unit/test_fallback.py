@@ -1,4 +1,4 @@
-"""The JIT fallback in the run time: when it compiles, what it says, and what it never does."""
+"""The JIT fallback in the run time: the calls that it compiles, its warnings and its errors."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def with_callbacks(cuda, package, builder, monkeypatch):
     builder.changes = {"callbacks": [names], "handle": "x"}
     (cuda.packages / "mypkg" / "_hooks.py").write_text("seen = []\nup, down = seen.append, lambda _: None\n")
     monkeypatch.setattr(callbacks, "open_handle", lambda _manifest, data: ("the handle", cuda.load(data)))
-    monkeypatch.setattr(callbacks.atexit, "register", lambda _: None)  # the stand-in is gone by then
+    monkeypatch.setattr(callbacks.atexit, "register", lambda _: None)  # the stand-in does not exist then
     return module, importlib.import_module("mypkg._hooks")
 
 
@@ -192,7 +192,7 @@ class TestTypes:
 class TestGpu:
     """A GPU that no packaged image fits."""
 
-    def test_the_whole_module_is_compiled_for_it_at_the_first_launch(self, cuda, package, builder):
+    def test_the_first_launch_compiles_the_whole_module(self, cuda, package, builder):
         module = package(kernel("k", "void(int32)"), kernel("l", "void(int32)"), targets=("sm_80",))
         assert builder.requests == []
         with pytest.warns(FallbackWarning) as caught:

@@ -1,4 +1,4 @@
-"""Sources that are packaged in place: what they import, what their launches mean, and what comes from Numba."""
+"""Sources that are packaged in place: imports, launches, and objects of Numba."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_load_returns_the_module(cuda):
     assert symbols(cuda) == ["add_0"]
 
 
-def test_kernels_have_names_of_their_functions_and_are_pickled_by_them(cuda):
+def test_kernels_are_named_and_pickled_like_their_functions(cuda):
     s = solver(cuda)
     assert inspect.unwrap(s.add) is s.add.py_func
     assert (s.add.__module__, s.add.__doc__, s.Solver.step.__qualname__) == ("mypkg.solver", "Adds.", "Solver.step")

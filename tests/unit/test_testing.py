@@ -111,7 +111,7 @@ def test_launches_by_a_compiler_fail_the_check(cuda, monkeypatch, name, owner, m
     assert getattr(kernel, method) is original
 
 
-def test_a_stand_in_is_imported_under_the_name_of_the_library(monkeypatch):
+def test_a_stand_in_has_the_name_of_its_library(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] in ("cupy", "cupyx")]:
         monkeypatch.delitem(sys.modules, name)
     names = {name: sys.modules.get(name) for name in ("cupy", "cupyx")}
