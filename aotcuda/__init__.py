@@ -1,6 +1,7 @@
 """Ship GPU code in ordinary wheels: Python kernels compiled ahead of time, loaded and launched without a compiler.
 
-Its names are found when they are first requested: every packaged module imports this one, so it must cost nothing.
+Every packaged module imports this one, so it imports nothing: `__getattr__` imports the module of a name at its first
+use.
 """
 
 from __future__ import annotations
@@ -85,13 +86,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "errors":  # most launches raise none, and that makes thirty classes
+    if name == "errors":  # most launches raise none, and the module makes thirty classes
         import sys  # noqa: PLC0415 (as below)
 
         import aotcuda.errors  # noqa: F401, PLC0415 (found when first requested; see above)
 
-        # `import ... as` would look the name up here again if another thread has just imported the module and not yet
-        # set it.
+        # If another thread has just imported the module and not set the attribute yet, `import ... as` would call this
+        # function again.
         return sys.modules["aotcuda.errors"]
     if name not in __all__ and name != "__version__":
         message = f"module {__name__!r} has no attribute {name!r}"

@@ -9,7 +9,7 @@ For example::
     def axpy(x, y):
         return aotcuda.jax.call(k.axpy, jax.ShapeDtypeStruct(x.shape, x.dtype), forall=x.size)(2.0, x, y)
 
-It is a call of XLA's FFI: no callback into Python, and neither a copy nor a wait.
+XLA launches the kernel by its FFI, without a callback into Python, a copy or a wait.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ def call(
 ) -> Callable[..., Any]:
     """Return a function of JAX arrays and Python numbers that launches a packaged kernel; call it while JAX traces.
 
-    The kernel's parameters are the function's arguments, in order, but for those that are results: the last ones,
-    unless `outputs` names them. Numbers are compiled into the program, so they cannot be traced values. Arrays are
-    row-major. A result that is no argument as well has no contents before the launch.
+    The arguments of the function are the kernel's parameters in order, without the results. The results are the last
+    parameters, or those that `outputs` names. Numbers are compiled into the program, so they cannot be traced values.
+    Arrays are row-major. The memory of a result is not initialized, unless an argument is an alias of it.
 
     Args:
         kernel: The kernel.
         result_shape_dtypes: Shape and dtype of each result, as `jax.ffi.ffi_call` takes them: one
             `jax.ShapeDtypeStruct`, or a sequence of them.
         grid: Blocks of the grid, as in `kernel[grid, block]`.
-        block: Threads of a block, as for `grid`.
-        forall: In place of a grid: how many threads are needed, as in `kernel.forall(n)`.
+        block: Threads of a block, as in `kernel[grid, block]`.
+        forall: The number of threads, in place of a grid, as in `kernel.forall(n)`.
         shared: Bytes of dynamic shared memory for each block.
-        outputs: The names of the parameters that are results and no arguments, in the order of the results.
-        input_output_aliases: By the number of an argument the number of a result that is the same array: the kernel
-            changes it in place. JAX copies it before, unless it is donated.
-        vmap_method: What `jax.vmap` does: None refuses, `"sequential"` launches once for each element of the batch.
-
+        outputs: The names of the parameters that are results and not arguments, in the order of the results.
+        input_output_aliases: The number of an argument, with the number of the result that is the same array. The
+            kernel changes it in place; JAX copies the argument before, unless it is donated.
+        vmap_method: The behaviour of `jax.vmap`: None refuses, `"sequential"` launches once for each element of the
+            batch.
         command_buffer: Let XLA record the launch into its command buffers, CUDA graphs, together with its own kernels.
             The module's images then stay loaded until the process ends; `unload()` does not remove them.
 
@@ -76,9 +76,10 @@ def call(
         The function; it returns one array, or a list where `result_shape_dtypes` is a sequence.
 
     Raises:
-        ArgumentError: These do not fit together, or, from the function: no packaged signature takes the arguments.
-        LaunchError: The grid or block is not possible; from the function also: not on this GPU.
-        DependencyError: From the function: this installation of aotcuda has no extension.
+        ArgumentError: The options do not fit together. The function raises it if no packaged signature accepts the
+            arguments.
+        LaunchError: The grid or block is not possible. The function raises it if this GPU cannot have them.
+        DependencyError: The function raises it if this installation of aotcuda has no extension.
     """
     where = str(kernel)
     framework_checks.check_kernel(kernel, "aotcuda.jax.call")
@@ -122,7 +123,7 @@ def call(
 def _arguments(
     kernel: Kernel, args: tuple[Any, ...], results: list[Any], outputs: Sequence[str], aliases: dict[int, int]
 ) -> tuple[list[object], list[xla_call.Place | None], list[Any], dict[int, int]]:
-    """Return the kernel's arguments and places, the given arrays, and the number of each array by argument."""
+    """Return the kernel's arguments, their places, the array arguments, and the number of each array by argument."""
     where = str(kernel)
     whole: list[Any] = []
     places: list[xla_call.Place | None] = []
@@ -154,7 +155,7 @@ def _arguments(
 
 
 def _positions(kernel: Kernel, given: int, own: list[int], outputs: Sequence[str]) -> list[int]:
-    """Return the positions of the parameters that are results and no arguments."""
+    """Return the positions of the parameters that are results and not arguments."""
     if not outputs:
         return list(range(given, given + len(own)))
     where, known = str(kernel), _names(kernel)
@@ -215,13 +216,13 @@ def _is_array(arg: object) -> bool:
 
 
 def _typestr(dtype: Any) -> str:
-    """NumPy's type string of a dtype; those that only JAX has, bfloat16 among them, by their names."""
+    """Return NumPy's type string of a dtype, or the name of a dtype that NumPy lacks, such as bfloat16."""
     found = np.dtype(dtype)
     return str(found.name if found.name in NAMED or found.kind == "V" else found.str)
 
 
 def _register() -> None:
-    """Make the handlers known to JAX, once."""
+    """Register the handlers with JAX, once."""
     if not _registered:
         launches, records, refuses = xla_call.handlers()
         jax.ffi.register_ffi_target(_TARGET, launches, platform="CUDA")

@@ -1,4 +1,4 @@
-"""Packaged kernels as operators of PyTorch: `aotcuda.torch.op`, of which `torch.compile` makes one node.
+"""Packaged kernels as operators of PyTorch: `aotcuda.torch.op`. `torch.compile` keeps each as one node.
 
 For example::
 
@@ -8,8 +8,8 @@ For example::
     axpy = aotcuda.torch.op(k.axpy, forall="out", mutates=("out",))     # axpy(2.0, x, y, out)
     axpy = aotcuda.torch.op(k.axpy, forall="out", outputs={"out": "x"}) # out = axpy(2.0, x, y)
 
-What comes back is a `torch._ops.OpOverload`, as `torch.library` registers them. Its schema is made from the kernel's
-packaged signatures; on a GPU it is the kernel's usual launcher, on the current stream.
+An operator is a `torch._ops.OpOverload` that `torch.library` registers. Its schema follows from the packaged signatures
+of the kernel. On a GPU it launches the kernel on the current stream.
 """
 
 from __future__ import annotations
@@ -61,31 +61,32 @@ def op(
 ) -> Any:
     """Make an operator of PyTorch that launches a packaged kernel.
 
-    Its arguments are the kernel's parameters, in order and under their names, but for `outputs`: arrays are `Tensor`,
-    numbers `int`, `float`, `bool` and `complex`, or `Scalar` where the packaged signatures differ in that. It returns
-    what `outputs` names, nothing without. Which signature is launched is decided at each launch, by the arguments.
+    The arguments of the operator are the kernel's parameters, in order and under their names, without `outputs`. Arrays
+    are `Tensor`; numbers are `int`, `float`, `bool` and `complex`, or `Scalar` where the packaged signatures differ in
+    their type. The operator returns the tensors that `outputs` names. The arguments of each launch select the
+    signature.
 
     Args:
         kernel: The kernel.
         grid: Blocks of the grid, as in `kernel[grid, block]`; or a function of the kernel's arguments that returns it.
-        block: Threads of a block, or a function of the kernel's arguments that returns them.
-        forall: In place of a grid, how many threads are needed: an int, a function of the kernel's arguments, or the
-            name of a tensor, for as many as it has elements. It costs least where `block` is given too.
+        block: Threads of a block.
+        forall: The number of threads, in place of a grid: an int, a function of the kernel's arguments, or the name of
+            a tensor, for the number of its elements. A launch is fastest if `block` is given too.
         shared: Bytes of dynamic shared memory for each block.
         mutates: The names of the tensors that the kernel writes to.
-        outputs: Tensors that the operator makes and returns, by their names, in the order in which it returns them:
-            each is a function of the operator's arguments that allocates it, or the name of a tensor that it is to be
-            like (`torch.empty_like`). Operators that write to nothing else can have `register_autograd`.
+        outputs: The names of the tensors that the operator allocates and returns, in order. The value of each is a
+            function of the operator's arguments that allocates the tensor, or the name of a tensor to allocate it like
+            (`torch.empty_like`). An operator that writes to its outputs alone can have `register_autograd`.
         name: The operator's name, `"namespace::name"`; by default the module's with underscores, and the kernel's.
-        signature: Of which signature the schema is made, where the packaged ones differ in the number of arguments, or
-            in which of them are arrays.
-        attributes: What else `kernel.configure` takes, such as `cooperative`.
+        signature: The signature for the schema, if the packaged ones differ in the number of arguments or in which of
+            them are arrays.
+        attributes: Other options of `kernel.configure`, such as `cooperative`.
 
     Returns:
         The operator, `torch.ops.namespace.name.default`.
 
     Raises:
-        ArgumentError: The outputs of the kernel are not given, or do not fit the kernel; or there is an
+        ArgumentError: Neither `mutates` nor `outputs` names an array, or they do not fit the kernel, or PyTorch has an
             operator of this name already.
         LaunchError: The grid or block is not possible.
     """
@@ -93,8 +94,7 @@ def op(
     if type(kernel) is not Kernel:
         message = (
             f"{where}: aotcuda.torch.op needs a kernel of a module that the build made; not Triton's, which are "
-            "launched "
-            "by their grid alone, and not those in place, which are launched on Numba's default stream"
+            "launched by their grid alone, and not those in place, which are launched on Numba's default stream"
         )
         raise ArgumentError(message)
     framework_checks.check_configuration(kernel, grid, block, forall)
@@ -128,8 +128,8 @@ class _Schema:
 
     Attributes:
         names: Their names, in order.
-        overloads: Their entries in the manifest, for each signature of so many.
-        only_packaged: Whether other dtypes are refused, and not compiled for.
+        overloads: Their records in the manifest, for each signature that fits the schema.
+        only_packaged: Whether other dtypes are refused, because the package forbids the JIT fallback.
     """
 
     def __init__(self, kernel: Kernel, signature: str | None) -> None:
@@ -176,7 +176,7 @@ class _Schema:
                 self.refuse(f"{name} cannot be like {like!r}, which is no tensor among the operator's arguments")
 
     def text(self, mutates: Sequence[str], outputs: Sequence[str]) -> str:
-        """Return the schema behind the operator's name."""
+        """Return the schema without the operator's name."""
         parts = []
         for number, (name, kind) in enumerate(zip(self.names, self._types, strict=True)):
             if name not in outputs:
@@ -185,7 +185,7 @@ class _Schema:
         return f"({', '.join(parts)}) -> {results}"
 
     def refuse_types(self, args: Sequence[Any]) -> None:
-        """Raise ArgumentError if no signature takes tensors of such dtypes and dimensions."""
+        """Raise ArgumentError if no signature accepts the dtypes and dimensions of the tensors."""
         given = [(arrays.element(arg.dtype), arg.dim()) if isinstance(arg, torch.Tensor) else None for arg in args]
         if any(all(map(_fits, parameters, given)) for parameters in self.overloads):
             return
@@ -219,14 +219,14 @@ class _Schema:
 
 
 class _Calling:
-    """From the arguments of an operator to a launch."""
+    """Convert the arguments of an operator to a launch."""
 
     def __init__(self, kernel: Kernel, names: list[str], outputs: Mapping[str, Output]) -> None:
         self._kernel = kernel
         self._names = names
         self._inputs = [name for name in names if name not in outputs]
         self._makers = [self._maker(like) for like in outputs.values()]
-        # Where each of the kernel's arguments is, among the operator's and then what it made.
+        # The index of each of the kernel's arguments in the list of the operator's arguments and its outputs.
         self._order = [[*self._inputs, *outputs].index(name) for name in names]
 
     def by_grid(self, grid: Any, block: Any, shared: int, attributes: dict[str, Any]) -> Callable[..., None]:
@@ -243,7 +243,7 @@ class _Calling:
         return lambda *args: kernel[grid(*args), block, None, shared](*args)
 
     def by_number(self, n: Any, block: Any, shared: int) -> Callable[..., None]:
-        """Return the launch over so many threads."""
+        """Return the launch over a number of threads."""
         kernel = self._kernel
         over = lru_cache(_MOST_NUMBERS)(lambda number: kernel.forall(number, block, None, shared))
         if isinstance(n, int):
@@ -267,7 +267,7 @@ class _Calling:
         return launch
 
     def returning(self, launch: Callable[..., None]) -> Callable[..., Any]:
-        """Return the launch with what it returns made before."""
+        """Return a function that allocates the outputs, launches and returns the outputs."""
         makers, order = self._makers, self._order
         if not makers:
             return launch
@@ -306,7 +306,7 @@ class _Calling:
 
 
 def _on_the_right_gpu(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the launch on the GPU of its first tensor; with one GPU that is the one."""
+    """Return a function that launches on the GPU of the first tensor; with one GPU, that is `launch` itself."""
     if torch.cuda.device_count() <= 1:
         return launch
 
@@ -331,7 +331,7 @@ def _refusing(where: str) -> Callable[..., Any]:
 
 
 def _exact_strides() -> tuple[Any, ...]:
-    """Return the tag by which Inductor keeps the layout of an operator's arguments; older releases have none."""
+    """Return the tag that makes Inductor keep the layout of an operator's arguments; older releases have none."""
     found = getattr(torch.Tag, "needs_exact_strides", None)
     return () if found is None else (found,)
 
@@ -341,7 +341,7 @@ def _is_array(parameter: Parameter) -> bool:
 
 
 def _fits(parameter: Parameter, given: tuple[str, int] | None) -> bool:
-    """Return True if a parameter takes tensors of this dtype and number of dimensions."""
+    """Return True if a parameter accepts tensors of this dtype and number of dimensions."""
     if given is None:
         return True
     return parameter.get("dtype") == given[0] and parameter.get("ndim", given[1]) == given[1]

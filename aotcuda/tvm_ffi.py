@@ -8,8 +8,8 @@ For example::
     axpy = aotcuda.tvm_ffi.function(k.axpy, forall=lambda a, x, y, out: x.shape[0])
     axpy(2.0, x, y, out)  # tensors of any library that speaks DLPack
 
-TVM-FFI calls back into Python, and its tensors are read by DLPack, which takes some microseconds more than a launch
-with arrays of PyTorch or CuPy.
+TVM-FFI calls back into Python, and the launch reads its tensors by DLPack. This takes some microseconds more than a
+launch with arrays of PyTorch or CuPy.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def function(
 
     Args:
         kernel: The kernel.
-        grid: Blocks of the grid, as in `kernel[grid, block]`; or a function of the arguments that returns them.
-        block: Threads of a block, or a function of the arguments that returns them.
-        forall: In place of a grid: the number of threads, or a function of the arguments that returns it.
+        grid: Blocks of the grid, as in `kernel[grid, block]`, or a function of the arguments that returns the grid.
+        block: Threads of a block.
+        forall: The number of threads, in place of a grid, or a function of the arguments that returns the number.
         shared: Bytes of dynamic shared memory for each block.
 
     Raises:

@@ -1,11 +1,11 @@
-"""Types for annotations: the stubs of packaged modules are written in them, and so may be the code around them.
+"""Types for annotations: the stubs of packaged modules use them, and programs may use them too.
 
-Nothing here is needed to launch a kernel, and no run time imports it.
+No launch needs them, and the run time does not import this module.
 
-Kernels accept more than types can express. An array's dtype, dimensions and layout are checked at the launch.
-Numbers are Python's and NumPy's; of what else the run time takes (`fractions.Fraction`, whatever has `__index__`), make
-one of those. What speaks plain DLPack and nothing else, types cannot tell from NumPy's arrays, which are on no GPU: an
-array of such a library passes as `typing.cast(aotcuda.typing.DeviceArray, x)`.
+Types express less than kernels check: a launch also checks dtype, dimensions and layout of each array. The types of
+numbers are Python's and NumPy's; convert other numbers that the run time accepts, such as `fractions.Fraction`, for a
+type checker. Arrays that offer DLPack alone look like NumPy's arrays to a type checker, and those are not on a GPU:
+write `typing.cast(aotcuda.typing.DeviceArray, x)` for them.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ class SupportsDLPackExchange(Protocol):
 
 
 class JAXArray(Protocol):
-    """An array of JAX, with DLPack and the places of its shards."""
+    """An array of JAX, with DLPack and its shards."""
 
     @property
     def addressable_shards(self) -> Any:
-        """Its parts, by device."""
+        """The parts of the array, each on a device."""
         ...
 
     def __dlpack__(self, *, stream: int | None = ...) -> Any: ...
 
 
 DeviceArray: TypeAlias = "SupportsCudaArrayInterface | SupportsDLPackExchange | JAXArray"
-"""An array on a GPU: PyTorch's, CuPy's, JAX's, Numba's, Warp's, and others with one of these interfaces."""
+"""An array on a GPU: of PyTorch, CuPy, JAX, Numba, Warp, or another library with one of these interfaces."""
 
 
 class NumPyScalar(Protocol):
-    """A scalar of NumPy's: it has no dimensions."""
+    """A NumPy scalar: it has no dimensions."""
 
     @property
     def shape(self) -> tuple[()]:
-        """No extents."""
+        """The empty tuple."""
         ...
 
 
 class _NumPyInteger(NumPyScalar, Protocol):
-    """An integer or a bool, which has no `__index__`: of NumPy's numbers, these can be inverted."""
+    """A NumPy integer or bool. A bool has no `__index__`; only these NumPy numbers have `__invert__`."""
 
     def __invert__(self) -> Any: ...
 
@@ -121,7 +121,7 @@ Dimensions: TypeAlias = "SupportsIndex | tuple[SupportsIndex, ...] | list[int]"
 Configuration: TypeAlias = (
     "tuple[Dimensions, Dimensions] | tuple[Dimensions, Dimensions, Stream] | tuple[Dimensions, Dimensions, Stream, int]"
 )
-"""What is in brackets: grid, block, stream and bytes of dynamic shared memory."""
+"""The configuration in brackets: grid, block, stream and bytes of dynamic shared memory."""
 
 Grid: TypeAlias = "Dimensions | Callable[[dict[str, Any]], Dimensions]"
-"""A grid of programs, or what makes it of a launch's arguments, by their names."""
+"""A grid of programs, or a function that returns it for the arguments of a launch by name."""

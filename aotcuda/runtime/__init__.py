@@ -1,18 +1,18 @@
 """The run time: load -> choose -> select -> launch, with the standard library alone; see docs/design.md.
 
-An import with `load = "first-use"` reads `module` alone; other modules are imported where they are first needed.
+An import with `load = "first-use"` imports `module` alone; other modules are imported when they are first needed.
 """
 
-# module              `load` and `Module`, which a generated module uses; module_attributes: what they report
-# module_registry     `aotcuda.load(name)`: modules by name, also of a tree that was never built
-# kernel              what users index and call: `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`;
+# module              `load` and `Module`, which a generated module uses; module_attributes: reports for users
+# module_registry     `aotcuda.load(name)`: modules by name, also in a source tree that was never built
+# kernel              `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`;
 #                     grid_kernel: kernels that are launched by their grid alone; grid_binding: their arguments;
 #                     help_text: documentation of kernels
-# launcher            a kernel with its configuration; config_key: finds one that is kept
+# launcher            a kernel with its configuration; config_key: finds a cached launcher
 # general_path        one launch, from the arguments to the driver; specialize: adds it to the fast path
 # launch_config       grid, block, stream and shared memory; launch_attributes: clusters, priorities, ...
 # launch_problems     errors before and after a launch
-# loader              loads, replaces and unloads images; unloading: how they leave the driver
+# loader              loads, replaces and unloads images; unloading: waits for launches, then unloads
 # image_source        where images come from: a wheel, an editable install, a source tree that was never built
 # staleness           compares an editable install's images with its sources
 # kernel_table        overloads, specializations and launchers as long as the same images are loaded
@@ -27,7 +27,7 @@ An import with `load = "first-use"` reads `module` alone; other modules are impo
 # arguments/          reads arguments, selects overloads, packs parameter blocks
 # fast/               the same in C; launch.h is the introduction
 # images/             choice: the image that a GPU takes, and why; callbacks; debug_exceptions; subset: part of a fatbin
-# jit/                fallback: images that were compiled here; compile: from the cache or the builder;
+# jit/                fallback: images that this machine compiled; compile: from the cache or the builder;
 #                     overloads: kernels for more signatures or GPUs; build_inputs: what to build from;
 #                     cache_key: names cache entries and decides whether one is current; cache, cache_lock
 
@@ -64,10 +64,10 @@ def integer(value: object) -> int | None:
     from operator import index  # noqa: PLC0415 (an import of a package needs none)
 
     try:
-        return int.__index__(index(value))  # type: ignore[arg-type]  # which is to be found out
+        return int.__index__(index(value))  # type: ignore[arg-type]  # any object is tried
     except (MemoryError, RecursionError):
         raise
-    except Exception:  # noqa: BLE001 (arrays have `__index__`, and raise; so may anybody's)
+    except Exception:  # noqa: BLE001 (`__index__` of an array raises, and any class may define it)
         return None
 
 

@@ -1,7 +1,7 @@
-"""Find the launcher of a configuration among those that a kernel has kept.
+"""Find the cached launcher of a configuration.
 
-They are kept by their configuration in Python's own ints. A stream object's is found by its handle, and what is
-returned for it is made anew each time: it keeps the object alive for as long as it lasts.
+The key is the configuration in Python's own ints. For a stream object the key has the stream's handle, and each lookup
+returns a new launcher, which keeps the stream object alive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Device functions of a packaged module, and groups of them under one name.
 
-Numba's compilers type any object that has a `_numba_type_`, so an exported function can be called inside `@cuda.jit`
-kernels. That attribute is made when a compiler reads it: no compiler is imported here.
+Numba's compilers accept any object that has a `_numba_type_`, so `@cuda.jit` kernels can call an exported function. The
+attribute is computed when a compiler reads it: this module imports no compiler.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _Callable:
         self._records = records
         self._types: dict[str, Any] = {}
         prototypes = "\n".join([f"{record['prototype']}  // {record['signature']}" for record in records])
-        self.__doc__ = f"{prototypes}\n\nFor kernels to call on the GPU; the host cannot."
+        self.__doc__ = f"{prototypes}\n\nKernels call it on the GPU; the host cannot."
 
     def __call__(self, *_args: object, **_named: object) -> Any:
         """Raise an error: kernels call a device function on the GPU.
@@ -61,15 +61,15 @@ class _Callable:
 
     @property
     def _numba_type_(self) -> object:
-        """Return the type of this function for the calling compiler of Numba.
+        """Return the type of this function for the compiler of Numba that reads the attribute.
 
-        Both compilers may use one object, and both read this name; their types have nothing in common.
+        Both compilers read this name, and each needs a type of its own.
 
         Raises:
-            AttributeError: Another caller reads it, such as Numba's compiler for the host.
+            AttributeError: Another module reads it, such as Numba's compiler for the host.
         """
-        asking = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 (nothing else tells who asks)
-        compiler = registry.calling(asking)
+        caller = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 (no other way to know the compiler)
+        compiler = registry.calling(caller)
         if compiler is None:
             callers = " and ".join(found.name for found in registry.BUILT_IN.values() if found.caller)
             message = f"{self} has no type here; it can be called inside kernels of {callers}"
@@ -83,7 +83,7 @@ class _Callable:
 
 
 class DeviceFunction(_Callable):
-    """An exported device function: code for kernels to call, packaged under a C name.
+    """An exported device function: code that kernels call, packaged under a C name.
 
     Attributes:
         signature: Its signature.
@@ -100,9 +100,9 @@ class DeviceFunction(_Callable):
 
 
 class DeviceFunctionGroup(_Callable):
-    """The exported device functions that were made from one Python function, called by its name.
+    """The exported device functions that come from one Python function, called by its name.
 
-    Which of them a call means is decided by the types of its arguments, as for any overloaded function.
+    The argument types of a call select one of them, as for any overloaded function.
 
     Attributes:
         functions: The names of the functions, in the order of the configuration.
@@ -121,7 +121,7 @@ class DeviceFunctionGroup(_Callable):
 def exported(
     name: str, path: str, manifest: manifests.Manifest
 ) -> tuple[dict[str, DeviceFunction], dict[str, DeviceFunctionGroup]]:
-    """Return the device functions of a module, and the groups of them, by name; `path` is its manifest's."""
+    """Return the device functions of a module and their groups, by name; `path` is the path of its manifest."""
     linked = Linkable(name, path, manifest)
     functions = {record["name"]: DeviceFunction(linked, record) for record in manifest["functions"]}
     groups = {

@@ -65,10 +65,10 @@ class DeviceKernel:
     Attributes:
         device: The GPU.
         kernel: The driver's handle (`CUkernel`).
-        threads: The most threads that a block may have, by the registers it takes and its launch bounds.
+        threads: The most threads that a block may have, by the kernel's registers and launch bounds.
         static_shared: Bytes of shared memory that every block has.
         cooperative: Whether it is launched cooperatively.
-        most_threads: The most threads of a block by its author's launch bounds; 0 if there are none.
+        most_threads: The most threads of a block by the launch bounds in the source; 0 if there are none.
         watch: The exceptions of a debug kernel; None for other kernels.
         fixed: Block, shared memory and cluster that it is launched with; None where users set them.
         verified: Configurations that were checked.
@@ -119,7 +119,7 @@ class DeviceKernel:
             self._set(_CARVEOUT, carveout)
 
     def allow_shared(self) -> None:
-        """Let launches have as much dynamic shared memory as the GPU has; the driver's default is 48 KiB."""
+        """Allow launches as much dynamic shared memory as the GPU has; the driver's default is 48 KiB."""
         if not self._dynamic:
             self._set(_MAX_DYNAMIC_SHARED, self.device.limit("shared_optin") - self.static_shared)
             self._dynamic = True
@@ -137,7 +137,7 @@ class DeviceKernel:
         return self._unasked
 
     def best_block(self, shared: int) -> int:
-        """Return the block size of most occupancy with so many bytes of dynamic shared memory.
+        """Return the block size of most occupancy with `shared` bytes of dynamic shared memory.
 
         A context must be current.
         """
@@ -156,7 +156,7 @@ class DeviceKernel:
         return block
 
     def active_blocks(self, threads: int, shared: int) -> int:
-        """Return how many blocks of so many threads a multiprocessor holds at once; a context must be current."""
+        """Return the number of blocks that a multiprocessor holds at once; a context must be current."""
         result = ctypes.c_int()
         self.ask(
             "the driver did not report the occupancy of a kernel on {gpu}",
@@ -166,7 +166,7 @@ class DeviceKernel:
         return result.value
 
     def largest_cluster(self, config: ctypes.Array[ctypes.c_uint64]) -> int:
-        """Return the most blocks of a cluster in launches of a `CUlaunchConfig`; a context must be current."""
+        """Return the size of the largest cluster for a `CUlaunchConfig`; a context must be current."""
         result = ctypes.c_int()
         self.ask(
             "the driver did not report the largest cluster of a kernel on {gpu}",
@@ -176,7 +176,7 @@ class DeviceKernel:
         return result.value
 
     def allow_large_clusters(self) -> None:
-        """Let launches have clusters of more than 8 blocks, which not every GPU with clusters has."""
+        """Allow clusters of more than 8 blocks, which not every GPU with clusters has."""
         self._set(_LARGE_CLUSTERS, 1)
 
     def attribute(self, attribute: int) -> int:
@@ -198,7 +198,7 @@ class DeviceKernel:
     def ask(self, problem: str, function: str, *args: object) -> None:
         """Call a function of the driver with this kernel's handle among its arguments.
 
-        `problem` begins its error, with the GPU's name for `{gpu}`, which is only queried for an error.
+        The error begins with `problem`, in which the GPU's name replaces `{gpu}`.
         """
         driver = self._library.driver
         with self._library.lock:

@@ -1,6 +1,6 @@
 """The CUDA driver through ctypes: starting it, its devices, contexts and errors.
 
-`get()` starts it once for a process. Nothing here is imported before something needs the driver.
+`get()` starts the driver once for a process. Modules import this one only when they need the driver.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 """The file name of the driver's library."""
 
 LOWEST = (12, 0)
-"""The first CUDA version whose driver has `cuLibrary*`, which loads images without a context."""
+"""The first CUDA version with the functions `cuLibrary*`, which load images without a context."""
 
 NO_DEVICE = 100
 NOT_INITIALIZED = 3
@@ -33,7 +33,7 @@ INVALID_CONTEXT = 201
 INVALID_VALUE = 1
 
 AFTER = 1 << 16
-"""The fast path adds it to the code of a launch that was made, but for which a stream could not be made to wait."""
+"""The fast path adds it to the driver's code if the launch was made, and a stream could not be made to wait for it."""
 
 LAST_DEFAULT_STREAM = 2
 """The handle of a thread's own default stream; like 0 and 1 it belongs to the current context."""
@@ -52,7 +52,7 @@ _CELLS = 256
 
 _pointer = ctypes.c_void_p
 _out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it
-_int = ctypes.c_int  # for unsigned ones, too: ctypes looks at the bits alone
+_int = ctypes.c_int  # also for unsigned ints: ctypes passes the same bits
 _size = ctypes.c_size_t
 
 _PROTOTYPES: dict[str, tuple[type, ...]] = {
@@ -123,11 +123,11 @@ class Mark(list[bool]):
 
     Attributes:
         flights: Counts of launches in progress in the extension, in several cells so that threads rarely share one.
-        retired: Not 0 once it is empty. Readable without the GIL, so C code can check it at any time.
+        retired: Not 0 if the list is empty. C code reads it without the GIL.
     """
 
     __slots__ = ("_cells",)
-    __hash__ = object.__hash__  # type: ignore[assignment]  # each is one of its own, whatever it holds
+    __hash__ = object.__hash__  # type: ignore[assignment]  # compared by identity
     __eq__ = object.__eq__
 
     def __init__(self) -> None:
@@ -136,30 +136,30 @@ class Mark(list[bool]):
 
     @property
     def flights(self) -> Any:
-        """Counts of the extension's launches; made when the extension first gets the mark, as `retired` is."""
+        """Counts of launches in the extension; `flights` and `retired` are allocated when the extension needs them."""
         return self._cells.get("flights") or self._cells.setdefault("flights", (ctypes.c_uint * _CELLS)())
 
     @property
     def retired(self) -> Any:
-        """Return a cell that is not 0 once the mark is empty."""
+        """Return a cell that is not 0 if the mark is empty."""
         cell = self._cells.get("retired") or self._cells.setdefault("retired", (ctypes.c_uint * 1)())
-        if not self:  # `retire` may just have run, before there was a cell to set
+        if not self:  # another thread may have called `retire` before the cell existed
             cell[:] = [1]
         return cell
 
     def is_in_flight(self) -> bool:
-        """Return True while the extension makes a launch."""
+        """Return True if a launch is in progress in the extension."""
         return any(self._cells.get("flights", ()))
 
     def retire(self) -> None:
-        """Empty it."""
+        """Empty the list, and set the cell."""
         self.clear()
         if "retired" in self._cells:
             self._cells["retired"][:] = [1]
 
 
 class _Functions(dict[str, "Callable[..., int]"]):
-    """`Driver.call`."""
+    """The functions of the driver by name, looked up at their first use."""
 
     __slots__ = ("_make",)
 
@@ -229,8 +229,7 @@ class Driver:
         version: The newest CUDA version that it supports, `(major, minor)`.
         devices: The GPUs it shows.
         call: Its functions by name, each returning a `CUresult`; looked up at their first use.
-        launch: `cuLaunchKernelEx`, called with ctypes values, without `argtypes`, which are slow.
-        events: Events that launches have used, for the next ones; see `aotcuda.runtime.streams`.
+        launch: `cuLaunchKernelEx`, called with ctypes values and without `argtypes`, which are slow.
     """
 
     def __init__(self) -> None:
@@ -245,7 +244,6 @@ class Driver:
             )
             raise aotcuda.errors.NoDriverError(message) from None
         self.call = _Functions(self._function)
-        self.events: list[Any] = []
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
         self.launch = self.without_types("cuLaunchKernelEx")
@@ -306,7 +304,7 @@ class Driver:
         return function
 
     def address(self, name: str) -> int:
-        """Return the address of one of its functions."""
+        """Return the address of one of the driver's functions."""
         try:
             return ctypes.addressof(_pointer.in_dll(self._library, name))
         except ValueError:
@@ -317,15 +315,15 @@ class Driver:
         if code:
             raise self.error(code, problem)
 
-    def error(self, code: int, problem: str, *, late: bool = True) -> CudaError:
+    def error(self, code: int, problem: str, *, asynchronous: bool = True) -> CudaError:
         """Return the error for a `CUresult`, with the driver's name and text.
 
         Args:
             code: The `CUresult`.
             problem: How the message begins.
-            late: Whether the error may come from an earlier kernel than the problem names.
+            asynchronous: Whether an earlier kernel may have caused the error.
         """
-        error: CudaError = _errors().make_error(self, code, problem, late=late)
+        error: CudaError = _errors().make_error(self, code, problem, asynchronous=asynchronous)
         return error
 
     def current_device(self) -> int | None:
@@ -352,7 +350,7 @@ class Driver:
         device = self.devices[index]
         with _lock:
             context = self._contexts.get(index)
-            if context is None or not self._is_active(device):  # it was reset since
+            if context is None or not self._is_active(device):  # another library may have reset it
                 context = ctypes.c_void_p()
                 code = self.call["cuDevicePrimaryCtxRetain"](ctypes.byref(context), device.handle)
                 if code:
@@ -383,11 +381,11 @@ def get() -> Driver:
     Raises:
         NoDriverError: There is no driver library.
         NoDeviceError: It shows no GPU.
-        DriverTooOldError: It lacks what every launch needs.
+        DriverTooOldError: It lacks a function that every launch needs.
         ForkError: This process forked after the driver was started.
         CudaError: It could not be started for another reason.
     """
-    global _driver, _starting  # noqa: PLW0603 (one driver a process is what CUDA has)
+    global _driver, _starting  # noqa: PLW0603 (CUDA has one driver for a process)
     check_fork()
     with _lock:
         if _driver is None:
@@ -401,7 +399,7 @@ def get() -> Driver:
 
 
 def is_installed() -> bool:
-    """Return True if this system can launch kernels and has the driver's library; it need not start."""
+    """Return True if this system can launch kernels and has the driver's library, without starting the driver."""
     if _why_not_here() is not None:
         return False
     try:
@@ -435,7 +433,7 @@ def live_mark() -> Mark:
 
 
 def retire(mark: Mark) -> None:
-    """Empty a mark that `live_mark` gave."""
+    """Empty a mark of `live_mark`."""
     mark.retire()
     _marks.discard(mark)
 
@@ -443,7 +441,7 @@ def retire(mark: Mark) -> None:
 def _why_not_here() -> str | None:
     if sys.platform == "linux":
         return None
-    from aotcuda.common import system  # noqa: PLC0415 (Linux needs nothing of it to start the driver)
+    from aotcuda.common import system  # noqa: PLC0415 (Linux does not need it)
 
     return system.why_no_launches()
 

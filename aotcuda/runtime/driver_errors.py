@@ -17,7 +17,7 @@ CONTEXT_IS_DESTROYED = 709
 _STICKY = frozenset([700, 702, 710, 714, 715, 716, 717, 718, 719])
 """Errors of a kernel that already ran. The driver repeats them from every later call in the same context."""
 
-_LATE = (
+_ASYNCHRONOUS = (
     ". The driver reports such errors late: an earlier launch in this process may be the cause, of any kernel; run it "
     "again with AOTCUDA_SYNCHRONIZE=1, which waits after each launch and names the kernel"
 )
@@ -42,14 +42,14 @@ _HINTS = {
 """The cause of an error and its remedy, by the driver's code."""
 
 
-def make_error(driver: Any, code: int, problem: str, *, late: bool) -> CudaError:
+def make_error(driver: Any, code: int, problem: str, *, asynchronous: bool) -> CudaError:
     """Return the error for a `CUresult`.
 
     Args:
-        driver: The `aotcuda.runtime.driver.Driver`, which has a name and a text for its errors.
+        driver: The `aotcuda.runtime.driver.Driver`, which returns the name and the text of the error.
         code: The `CUresult`.
         problem: The beginning of the message.
-        late: True if the error may be of an earlier kernel than the one that `problem` names.
+        asynchronous: Whether an earlier kernel than the one of `problem` may have caused the error.
     """
     name = _driver_text(driver, "cuGetErrorName", code) or f"CUresult {code}"
     text = _driver_text(driver, "cuGetErrorString", code)
@@ -57,7 +57,7 @@ def make_error(driver: Any, code: int, problem: str, *, late: bool) -> CudaError
     if code in _HINTS:
         message += f"; {_HINTS[code]}"
     if code in _STICKY:
-        message += (_LATE if late else "") + _LOST
+        message += (_ASYNCHRONOUS if asynchronous else "") + _LOST
     return CudaError(message, name=name, code=code)
 
 

@@ -1,4 +1,4 @@
-"""A kernel over so many elements: what `kernel.forall(n)` gives."""
+"""Launch a kernel over a number of elements: `kernel.forall(n)`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 
 def _number_of_elements(n: object, kernel: Kernel) -> int:
-    """Return what `forall` was given, if it is an integer of another type."""
+    """Return the number of elements as an int.
+
+    Raises:
+        LaunchError: It is no integer, or negative.
+    """
     number = integer(n)
     if number is None:
         message = (
@@ -43,7 +47,7 @@ def _handle(stream: object) -> int | None:
 
 
 class ForAll(OfThisProcess):
-    """A kernel to be run once for each of `n` elements, over a grid of blocks that suits the GPU."""
+    """A kernel for `n` elements; a launch computes the grid, and the block of most occupancy if none is given."""
 
     __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
 
@@ -57,7 +61,7 @@ class ForAll(OfThisProcess):
         self._n = n
         self._block = block if block is None else dimensions((block,), "block", str(kernel))[0]
         self._stream = None if stream is None else _handle(stream)
-        self._owner = stream  # as in Held
+        self._owner = stream  # keeps the stream object alive
         self._shared = shared
 
     if TYPE_CHECKING:
@@ -84,13 +88,13 @@ class ForAll(OfThisProcess):
         if best is not None:
             self._launcher(best)(*args)
             return
-        loader.ready()  # which raises what prevents a launch
+        loader.ready()  # raises the errors that prevent a launch
         if self._n == 0:
             loaded.check(name, args, self._stream)
             return
         selection = loaded.select(name, args, self._stream)
         if selection is None:
-            from aotcuda.runtime.general_path import launch_copies  # noqa: PLC0415 (few programs want it)
+            from aotcuda.runtime.general_path import launch_copies  # noqa: PLC0415 (few programs copy host arrays)
 
             launch_copies(loader, loaded, (name, str(self._kernel)), self._stream, args, self._launch)
             return
@@ -103,13 +107,13 @@ class ForAll(OfThisProcess):
         launcher.settle(loaded, selection, args)
 
     def _launcher(self, best: int) -> Launcher:
-        """Return the launcher for blocks of `best` threads, unless the user has named their number."""
+        """Return the launcher for blocks of `best` threads, unless the user has given a block."""
         block = self._block or best
         found: Launcher = self._kernel[-(-self._n // block), block, self._stream, self._shared]
         return found
 
     def _known_block(self, loaded: KernelTable, args: tuple[object, ...]) -> int | None:
-        """Return the block size of most occupancy, if all overloads that may be selected are known to have one."""
+        """Return the block size of most occupancy, if it is cached and equal for all overloads that may be selected."""
         candidates = loaded.table(self._kernel.__name__).candidates(args)
         if candidates is None or loaded.library.device < 0:
             return None

@@ -1,6 +1,6 @@
-"""The private names of other libraries that launches use. Everything else that they read is documented there.
+"""The private names of other libraries that launches use. All other names that launches use are documented.
 
-A library may rename these in any release. A launch then works without it; the last field of an entry describes how.
+A library may rename these in any release. Launches then work without the name, as the field `otherwise` describes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class PrivateName:
     """A private name of a library.
 
     Attributes:
-        module: The module that has it; of an attribute of objects, the module of their class.
-        path: The name, with dots for attributes of an object of the module.
+        module: The module that has the name; for an attribute of objects, the module of their class.
+        path: The name; dots separate attributes of an object of the module.
         reason: Why a launch uses it.
-        otherwise: What a launch does where the library has no such name.
+        otherwise: The behaviour of launches if the library has no such name.
     """
 
     __slots__ = ("_parts", "module", "otherwise", "path", "reason")
@@ -32,7 +32,7 @@ class PrivateName:
         self.otherwise = otherwise
 
     def find(self) -> Any:
-        """Return what has this name in the module, None if the module is not imported or has no such name."""
+        """Return the object of this name; None if the module is not imported or has no such name."""
         found: Any = sys.modules.get(self.module)
         for part in self._parts:
             found = getattr(found, part, None)

@@ -1,4 +1,4 @@
-"""Check the launch configuration of a kernel that is passed to another library."""
+"""Check a kernel and its configuration for `aotcuda.torch`, `aotcuda.jax` and `aotcuda.tvm_ffi`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from aotcuda.runtime.kernel import Kernel
 
 
 def check_kernel(kernel: object, function: str) -> None:
-    """Raise ArgumentError unless it is a kernel with a grid and a block; `function` is where it was given."""
+    """Raise ArgumentError unless it is a kernel with a grid and a block; `function` is the caller, for the message."""
     if isinstance(kernel, GridKernel) or not isinstance(kernel, Kernel):
         message = f"{kernel}: {function} takes kernels that are launched as kernel[grid, block]"
         raise ArgumentError(message)
 
 
 def check_configuration(kernel: object, grid: object, block: object, forall: object) -> None:
-    """Raise LaunchError unless there is one configuration."""
+    """Raise LaunchError unless either grid and block are given, or forall."""
     if (grid is None) == (forall is None) or (forall is None and block is None):
         message = f"{kernel} needs a configuration: either grid= and block=, or forall="
         raise LaunchError(message)

@@ -32,12 +32,12 @@ SPECIALIZE_AT = 2
 """The number of launches after which a specialization goes to the fast path: many kernels are launched only once."""
 
 _ATTEMPTS = 30
-"""How often a launch is tried whose images are unloaded meanwhile, by other threads or by its own arguments."""
+"""The number of attempts for a launch whose images are unloaded meanwhile, by other threads or its own arguments."""
 
 _EACH_ATTEMPT = range(_ATTEMPTS)
 
 _MOST_TARGETS = 1024
-"""The launch configurations for which an overload keeps the encoded configuration and the kernel's handle."""
+"""The number of launch configurations for which an overload caches the encoded form and the kernel's handle."""
 
 
 def launch_again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
@@ -64,7 +64,7 @@ class GeneralPath:
     def __init__(
         self, loader: Loader, name: str, where: str, configuration: Configuration, specializations: Any
     ) -> None:
-        """Take a kernel of `loader`; `specializations` are the fast path's, None to go without."""
+        """Take a kernel of `loader` and the specializations of the fast path, None for no fast path."""
         self.name = name
         self.where = where
         self.configuration = configuration
@@ -104,12 +104,12 @@ class GeneralPath:
         """
         overload, slot, _, pending, stream, _ = selection
         try:
-            if not overload.live or self._loader.current is not loaded:  # the slot is taken, so the images stay loaded
+            if not overload.live or self._loader.current is not loaded:  # the slot in use keeps the images loaded
                 raise aotcuda.errors.UnloadedError.for_kernel(self.where)
             prepared = overload.targets.get(self.configuration)
-            if prepared is None or (pending and not self._submit_ordered(loaded, selection, *prepared)):
+            if prepared is None or any(isinstance(item, int) for item in pending):  # an int is a stream to wait for
                 self._submit_checked(loaded, selection, args)
-            elif not pending:
+            else:
                 configurations, kernel = prepared
                 code = loaded.library.driver.launch(configurations[stream], kernel, *slot.pointers)
                 if code:
@@ -145,14 +145,14 @@ class GeneralPath:
             specialize.add_miss_to_fast_path(loaded, self._specializations, specialization, args)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
-        """Raise the error of a launch that the fast path could not make; if only a context was missing, launch.
+        """Raise the error of a launch that failed on the fast path; if only a context was missing, launch.
 
-        If the launch was made but streams could not be made to wait for it, try the wait again.
+        If the launch was made, and a stream could not be made to wait for it, repeat the wait.
 
         Raises:
-            ArgumentError: A stream that has to wait for the launch does not exist any more.
+            ArgumentError: A stream that has to wait for the launch was destroyed.
             CudaError: The driver reports an error.
-            LaunchError: The stream does not exist any more.
+            LaunchError: The stream of the launch was destroyed.
         """
         try:
             self._fail(code, args)
@@ -165,7 +165,7 @@ class GeneralPath:
     def _fail(self, code: int, args: tuple[object, ...]) -> None:
         loaded = self._loader.ready()
         driver = loaded.library.driver
-        if code > drivers.AFTER:  # it was launched, but a stream does not wait for it
+        if code > drivers.AFTER:  # the launch was made, but a stream does not wait for it
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
 
             overload, slot, _, pending, stream, _ = loaded.select_or_refuse(self.name, args, self.configuration.stream)
@@ -183,29 +183,8 @@ class GeneralPath:
             configured = configured.for_kernel(kernel)
         raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
 
-    def _submit_ordered(self, loaded: KernelTable, selection: Selection, configurations: Any, kernel: object) -> bool:
-        """Launch with waits between streams; return False if waits are not enough (`order`)."""
-        from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
-
-        overload, slot, _, pending, stream, _ = selection
-        library = loaded.library
-        others = streams.distinct(pending)  # a DLPack array's owner may have ordered its stream already
-        event = streams.wait_quickly(library.driver, others, stream) if others else None
-        if others and event is None:
-            return False
-        code = library.driver.launch(configurations[stream], kernel, *slot.pointers)
-        if code:
-            self._recover(code, loaded, overload.kernels[library.device], selection)
-        if event is not None:
-            for other in others:
-                if other.mutual and event.order(stream, other):
-                    streams.order_launch(library.driver, pending, stream, self.where, launched=True)
-                    return True
-            library.driver.events.append(event)
-        return True
-
     def _submit_checked(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Launch with all checks, and keep what the next launch needs, if that needs no checks."""
+        """Launch with all checks; cache the encoded configuration if later launches need no checks."""
         overload, slot, _, pending, stream, _ = selection
         library, configured = loaded.library, self.configuration
         driver = library.driver
@@ -214,7 +193,7 @@ class GeneralPath:
             device = self._enter(loaded, selection)
             kernel = loaded.device_kernel(overload, device, (stream, *pending), self.where)
         configuration = allow_once(configured, kernel, self.where)
-        if pending:  # the last check: a stream that has joined a capture can only return to it if the launch is made
+        if pending:  # the last check: a stream that joins a capture here returns to it only after the launch
             from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
             streams.order_launch(driver, pending, stream, self.where, launched=False)
@@ -252,7 +231,7 @@ class GeneralPath:
             overload.targets[configured] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)
 
     def _enter(self, loaded: KernelTable, selection: Selection) -> int:
-        """Enter a context, and check where the arrays are."""
+        """Enter a context, and check that the GPU can read the arrays."""
         overload, _, values, pending, stream, _ = selection
         library, places = loaded.library, overload.addresses_of(values)
         driver = library.driver
@@ -305,10 +284,10 @@ def launch_copies(
     """Launch with copies of the host's arrays and records.
 
     Args:
-        loader: The module's.
+        loader: The loader of the module.
         loaded: Its kernel table.
-        kernel: The kernel's name, and its name with its module's.
-        given: The handle of the stream that the launch was given; None for the current one.
+        kernel: The kernel's name, and its name with the module's.
+        given: The handle of the launch's stream; None for the current one.
         args: The arguments.
         launch: A function that launches with the copies.
     """

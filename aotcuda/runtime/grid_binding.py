@@ -1,4 +1,4 @@
-"""Putting the arguments of a grid launch in order: by position, by name, left out, or given by a heuristic."""
+"""Put the arguments of a grid launch in order: given by position or by name, omitted, or computed by a heuristic."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel as Record
 
     Bind = Callable[[tuple[object, ...], dict[str, object]], tuple[object, ...]]
-    """Returns all arguments in order, from those by position and those by name."""
+    """A function that returns all arguments in order, from the positional and the named arguments."""
 
     Named = tuple[tuple[str | None, ...], tuple[object, ...], int, tuple[tuple[int, int, int], ...]]
-    """Interned names, in order, None for an option that is given by the name of a parameter; what each is that is left
-    out, the names themselves if it must not be; how many of them may be given by position; and arguments that follow
-    from others, as `Derived` in launch.h."""
+    """The arguments for the extension: interned names in order, None for an option with the name of a parameter; the
+    defaults, or the tuple of names itself for required arguments; the number of positional arguments; and computed
+    arguments, as `Derived` in launch.h."""
 
 _MOST_SHOWN = 16
 _COPIED, _IS_NONE, _IS_NOT_NONE = 0, 1, 2
@@ -53,7 +53,7 @@ def left_out(record: Record) -> tuple[Callable[[tuple[object, ...]], dict[str, o
 
 
 def _is_optional(record: Record, at: int) -> bool:
-    """Return True if a launch may leave out an argument, which is then what the variant has; never in exact kernels."""
+    """Return True if a launch may omit an argument, which then has the variant's value; never in exact kernels."""
     return not record.get("exact") and all(each["parameters"][at].get("optional") for each in record["overloads"])
 
 
@@ -61,10 +61,10 @@ class _Filled:
     """An argument that a launch does not give by position.
 
     Attributes:
-        name: The name that it is given by; None if the launch leaves it out, or a heuristic gives it.
-        value: The argument where it is left out.
-        source: Of a heuristic, the index or the name of the argument that it looks at.
-        is_none: Of a heuristic, the value where that argument is None.
+        name: Its name in the call; None if the launch omits it, or a heuristic computes it.
+        value: Its value if the launch omits it.
+        source: For a heuristic: the index or the name of the argument that it tests for None.
+        is_none: For a heuristic: the result if that argument is None.
     """
 
     __slots__ = ("is_none", "name", "source", "value")
@@ -90,7 +90,7 @@ class _Filled:
 
 
 def named(record: Record) -> Named | None:
-    """Return the arguments as the extension takes them; None if it cannot put them in order."""
+    """Return the arguments in the form for the extension; None if it cannot put them in order."""
     arguments = record["arguments"]
     names = [argument["name"] for argument in arguments]
     interned: list[str | None] = [*map(sys.intern, names)]
@@ -115,10 +115,11 @@ def named(record: Record) -> Named | None:
 def binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:
     """Return the function that puts a launch's arguments in order.
 
-    An option with the name of a parameter is what is given by that name, as in Triton: by position it is not given.
+    As in Triton, an option with the name of a parameter gets the value of that name only if the launch gives it by
+    name.
 
     Raises:
-        ArgumentError: There are too many, unknown ones, some twice, or too few.
+        ArgumentError: There are too many, unknown, repeated, or missing arguments.
     """
     arguments = record["arguments"]
     known = list(dict.fromkeys(argument["name"] for argument in arguments))
@@ -150,16 +151,16 @@ def binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> B
 def _by_heuristic(
     where: str, record: Record, argument: Argument, test: str, positional: list[str], names: tuple[str, ...]
 ) -> _Filled:
-    """Return an argument that a heuristic gives, whatever the launch gives by its name.
+    """Return an argument that a heuristic computes; a value that the launch gives by its name is ignored.
 
     Raises:
-        ArgumentError: The launch gives it by position, or does not give the argument that the heuristic looks at.
+        ArgumentError: The launch gives it by position, or omits the argument that the heuristic tests.
     """
     name, source = argument["name"], argument[test]  # type: ignore[literal-required]
     if name in positional:
         _refuse(where, record, f"was given {name} by position, and a heuristic gives it by name")
     if _is_given_before(record, source, name):
-        return _Filled(value=test == "is_not_none")  # what a heuristic has given before is not None
+        return _Filled(value=test == "is_not_none")  # a heuristic has computed it before, so it is not None
     if source not in positional and source not in names:
         _refuse(where, record, f"was not given {source}, which the heuristic for {name} tests for None")
     return _Filled(source=positional.index(source) if source in positional else source, is_none=test == "is_none")
@@ -171,17 +172,17 @@ def _test_of(argument: Argument) -> str | None:
 
 
 def _is_given_before(record: Record, source: str, name: str) -> bool:
-    """Return True if such a heuristic gives `source`, and before that for `name` is called."""
+    """Return True if an earlier heuristic than that of `name` computes `source`."""
     order = [each["name"] for each in record["arguments"] if _test_of(each) is not None]
     order = [each for each in record.get("heuristics", order) if each in order]
     return source in order and name in order and order.index(source) < order.index(name)
 
 
 def _default(where: str, record: Record, at: int, argument: Argument) -> object:
-    """Return what an argument is that a launch leaves out: the source's default, or what the variant has.
+    """Return the value of an omitted argument: the source's default, or None for the variant's value.
 
     Raises:
-        ArgumentError: It cannot be left out.
+        ArgumentError: It is required.
     """
     if "default" in argument:
         return argument["default"]

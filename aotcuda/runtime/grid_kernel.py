@@ -1,9 +1,9 @@
 """Kernels that are launched by their grid alone, `kernel[grid](*args, **constants)`, as Triton's are.
 
-Block, shared memory, clusters and attributes are known of each variant. The brackets always hold the grid:
-one to three ints, or a function that gets what the launch was given, by name, and returns them. Constants may be given
-by name or by position; with the options (`num_warps` and such) they are arguments like the others, of which nothing is
-packed (`aotcuda.runtime.arguments.other_kinds.Constant`). So one look at the arguments chooses the variant.
+Each variant defines block, shared memory, clusters and attributes. The brackets have the grid: one to three ints, or a
+function that returns them for a dict of the launch's arguments. Constants and options such as `num_warps` are arguments
+like the others, by name or by position, but they have no bytes in the parameter block
+(`aotcuda.runtime.arguments.other_kinds.Constant`). Choosing a variant is therefore choosing an overload.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _MOST_GRIDS = 256
 _MOST_BINDS = 256
 _ON = object()
-"""The key of the launcher for grids that functions return."""
+"""The key of the launcher whose grid a function returns."""
 _FUNCTION: type = type(lambda: None)
 
 
@@ -37,7 +37,7 @@ class GridKernel(Kernel):
     """A kernel of a packaged module: `kernel[grid](*args, **constants)`.
 
     Attributes:
-        binds: What `bind` has made, by its arguments.
+        binds: The cached results of `bind`, by its arguments.
     """
 
     def __init__(self, name: str, loader: Loader) -> None:
@@ -49,16 +49,16 @@ class GridKernel(Kernel):
 
     @property
     def may_change(self) -> bool:
-        """Return True if its parameters may be others at the next launch: those of an editable install."""
+        """Return True if its parameters may change between launches, as in an editable install."""
         return self._loader.checks_each_launch
 
     def __getitem__(self, grid: types.Grid) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
         """Return the kernel with a grid: an int, a tuple of one to three, or a function of the named arguments.
 
         Raises:
-            LaunchError: It is none.
+            LaunchError: The grid is not possible.
         """
-        if type(grid) is not _FUNCTION:  # most are made anew for each launch, so none is kept
+        if type(grid) is not _FUNCTION:  # programs make a new function for each launch, so none is cached
             if are_exact((grid,)):
                 kept: GridLauncher | None = self._launchers.get(grid)
                 if kept is not None:
@@ -73,8 +73,8 @@ class GridKernel(Kernel):
         """Return the kernel with a grid and a stream; the stream is as in `Kernel.configure`.
 
         Raises:
-            LaunchError: The grid is none, or something is given that the kernel itself decides.
-            ArgumentError: The stream is none.
+            LaunchError: The grid is not possible, or an option is given that the kernel itself defines.
+            ArgumentError: The stream is not a stream.
         """
         if block is not None or others:
             for name, value in (("block", block), *others.items()):
@@ -107,10 +107,10 @@ class GridKernel(Kernel):
             raise errors.unconfigured(str(self), self.__name__, "[grid]")
 
     def bind(self, count: int, names: tuple[str, ...]) -> Bind:
-        """Return what makes the arguments of a launch, in order, from `count` positional ones and some by name.
+        """Return the function that puts `count` positional arguments and some named ones in order.
 
         Raises:
-            ArgumentError: Some cannot be, or are missing.
+            ArgumentError: Some are unknown, repeated or missing.
         """
         found = grid_binding.binding(str(self), self.record(), count, names)
         if not self.may_change:
@@ -120,10 +120,10 @@ class GridKernel(Kernel):
         return found
 
     def record(self) -> Record:
-        """Return its entry in the manifest.
+        """Return its record in the manifest.
 
         Raises:
-            LaunchError: The images that are launched now have no such kernel.
+            LaunchError: The current images have no such kernel.
         """
         record = self._loader.kernels.get(self.__name__)
         if record is None:
@@ -131,13 +131,13 @@ class GridKernel(Kernel):
         return record
 
     def constants(self, args: tuple[object, ...]) -> dict[str, object]:
-        """Return the values of all arguments by name; those left out have the values of the variant.
+        """Return the values of all arguments by name; omitted ones have the values of the variant.
 
         Args:
             args: The arguments, in order.
 
         Raises:
-            ArgumentError: No variant takes them.
+            ArgumentError: No variant accepts them.
         """
         left_out = self._left_out
         if left_out is None or self.may_change:
@@ -150,7 +150,7 @@ class GridKernel(Kernel):
         return found  # type: ignore[no-any-return]
 
     def find(self, args: tuple[object, ...], named: dict[str, object]) -> Overload | None:
-        """Return the manifest's record of the variant that a launch would take; None if an exact kernel has none.
+        """Return the record of the variant that a launch would use; None if an exact kernel has none.
 
         Raises:
             ArgumentError: As for a launch of a kernel that is not exact.
@@ -164,11 +164,11 @@ class GridKernel(Kernel):
             return None
 
     def check(self, args: tuple[object, ...]) -> None:
-        """Raise ArgumentError unless a variant takes the arguments; nothing is launched."""
+        """Raise ArgumentError unless a variant accepts the arguments."""
         self._chosen(args)
 
     def run(self, grid: Any, args: tuple[object, ...]) -> None:
-        """Launch with a grid that a function returned, and arguments that are in order already."""
+        """Launch with a grid that a function returned, and arguments in order."""
         launcher = self._launchers.get((grid, None)) if are_exact((grid,)) else None
         if launcher is None:
             self[grid].run(args)
@@ -215,13 +215,13 @@ class GridKernel(Kernel):
         return result  # type: ignore[no-any-return]
 
     def of_function(self, function: Callable[..., Any], *told: object) -> GridLauncher:
-        """Return the launcher in Python whose grid a function returns; if it was called, `told` is its result."""
+        """Return the launcher in Python whose grid a function returns; `told` is its result if it was called before."""
         if not told:
             return self._by_name(None, function, None, function)
         return self._by_name(None, lambda _arguments: told[0], None, told[0])
 
     def _with_function(self, function: Callable[..., Any], stream: object) -> GridLauncher:
-        """Return a launcher with the grid that a function returns, in C if the C path has all arguments."""
+        """Return a launcher with the grid that a function returns, in C if the extension has all arguments."""
         record = self._loader.kernels.get(self.__name__)
         if stream is None and type(function) is _FUNCTION and record is not None and record.get("exact"):
             front: Any = self[1]
@@ -233,7 +233,7 @@ class GridKernel(Kernel):
     def _by_name(
         self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object
     ) -> GridLauncher:
-        """Return the object that takes a launch's arguments by name; `grid` is as the program wrote it."""
+        """Return the launcher that accepts arguments by name; `grid` is the program's value."""
         del grid
         return GridLauncher(self, launcher, function, stream)
 
@@ -261,7 +261,7 @@ class GridLauncher(OfThisProcess):
     __slots__ = ("_binds", "_grid", "_kernel", "_launcher", "_stream")
 
     def __init__(self, kernel: GridKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object) -> None:
-        """Take the launcher that has the grid, or the function that returns it; with neither there are no programs."""
+        """Take the launcher with the grid, or the function that returns it; both are None for a grid of zero."""
         self._kernel = kernel
         self._launcher = launcher
         self._grid = grid
@@ -278,7 +278,7 @@ class GridLauncher(OfThisProcess):
         def __call__(self, *args: object, **named: object) -> None:
             """Launch the kernel; it runs asynchronously. Errors as for `aotcuda.runtime.launcher.Launcher`.
 
-            A grid of no programs is no launch, as in Triton; the arguments are checked all the same.
+            As in Triton, a grid of zero launches nothing; the arguments are checked.
             """
             bind = self._binds.get((len(args), *named)) or self._kernel.bind(len(args), tuple(named))
             full = bind(args, named)
@@ -292,18 +292,18 @@ class GridLauncher(OfThisProcess):
                         kernel.run(grid, full)
                     else:
                         kernel.configure(grid, stream=self._stream).run(full)
-                except aotcuda.errors.MissingVariantError as miss:  # its function was called, and need not be again
+                except aotcuda.errors.MissingVariantError as miss:  # the caller must not call the grid's function again
                     miss.grid = grid
                     raise
             else:
                 self._kernel.check(full)
 
     def missed(self, *args: object, **named: object) -> Any:
-        """Launch if the fast path has found that no variant accepts the arguments."""
+        """Launch after the fast path has found that no variant accepts the arguments."""
         return self(*args, **named)
 
     def run(self, args: tuple[object, ...]) -> None:
-        """Launch with arguments that are in order already."""
+        """Launch with arguments in order."""
         if self._launcher is not None:
             self._launcher(*args)
         elif self._grid is None:
@@ -315,7 +315,7 @@ class GridLauncher(OfThisProcess):
             raise LaunchError(message)
 
     def __getattr__(self, name: str) -> object:
-        launcher = None if name in GridLauncher.__slots__ else self._launcher  # an empty slot leads here, too
+        launcher = None if name in GridLauncher.__slots__ else self._launcher  # also for an empty slot
         if launcher is None:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def doc(record: Kernel) -> str:
-    """Return the text for `help`: how it is launched, its docstring, and its packaged signatures and targets."""
+    """Return the text for `help`: launch expressions, docstring and packaged signatures."""
     name, overloads = record["name"], record["overloads"]
     if "arguments" in record:
         configuration = "grid"
@@ -32,9 +32,9 @@ def doc(record: Kernel) -> str:
 
 
 def signature(record: Kernel) -> Signature:
-    """Return the parameters of a kernel; `*args` if its overloads name them differently, or as no name of Python's.
+    """Return the parameters of a kernel; `*args` if its overloads have different names, or names that Python refuses.
 
-    They are by position alone, but for kernels that are launched by their grid: those take them by name, too.
+    Kernels that are launched by their grid accept arguments by name; others accept them by position alone.
     """
     names = {tuple(item["name"] for item in overload["parameters"]) for overload in record["overloads"]}
     if len(names) == 1:
@@ -43,13 +43,13 @@ def signature(record: Kernel) -> Signature:
             if "arguments" in record:
                 return Signature([_argument(*each) for each in zip(record["arguments"], columns, strict=True)])
             return Signature([_parameter(column[0]["name"], Parameter.POSITIONAL_ONLY, column) for column in columns])
-        except ValueError:  # another front end's names, which are none of Python's
+        except ValueError:  # a name that is no identifier in Python
             pass
     return Signature([Parameter("args", Parameter.VAR_POSITIONAL)])
 
 
 def _argument(argument: Argument, column: Sequence[Described]) -> Parameter:
-    """Return a parameter with its default: the source's, or None for what the variant has."""
+    """Return a parameter with its default: the default of the source, or None for the variant's own value."""
     kind = Parameter.KEYWORD_ONLY if argument.get("keyword") else Parameter.POSITIONAL_OR_KEYWORD
     left_out = None if all(item.get("optional") for item in column) else Parameter.empty
     return _parameter(argument["name"], kind, column).replace(default=argument.get("default", left_out))

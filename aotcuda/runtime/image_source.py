@@ -62,7 +62,7 @@ class Packaged:
         return library
 
     def check(self) -> bytes:
-        """Return the packaged images; raise ManifestError if their file is missing or altered."""
+        """Return the fatbin; raise ManifestError if it is missing or altered."""
         if self._parts is not None:
             return self._parts.fatbin(self.manifest())
         return manifests.read_file(os.path.dirname(self._path), self.manifest()["files"]["kernels"])
@@ -78,7 +78,7 @@ class Packaged:
         return manifest
 
     def _warn(self, parts: Parts, choices: Iterable[Choice]) -> None:
-        """Warn of a GPU that takes a lesser image, because what is installed does not fit together."""
+        """Warn if a GPU takes a worse image because the installed parts of a split wheel do not fit together."""
         import warnings  # noqa: PLC0415 (few wheels were split)
 
         from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (as above)
@@ -96,7 +96,7 @@ class Packaged:
         return self.manifest()["fallback"]
 
     def build_inputs(self) -> Request | None:
-        """Return what the JIT fallback builds from, or None; Triton compiles what modules in place lack."""
+        """Return the inputs of the JIT fallback; None for Triton in place, where Triton compiles missing variants."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         manifest = self.manifest()
@@ -106,11 +106,11 @@ class Packaged:
 
     @property
     def is_read(self) -> bool:
-        """True if the manifest has been read."""
+        """Return True if the manifest has been read."""
         return self._manifest is not None
 
     def packaged_choice(self, device: Device) -> Choice | None:
-        """Return the packaged image that a GPU takes, or why it takes none; None if nothing is packaged."""
+        """Return the choice of a packaged image for a GPU; None if nothing is packaged."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
 
@@ -118,7 +118,7 @@ class Packaged:
 
 
 class Editable(Packaged):
-    """The images of an editable install; the JIT fallback builds from the project as it is now."""
+    """The images of an editable install; the JIT fallback builds from the current state of the project."""
 
     is_editable = True
 
@@ -131,7 +131,7 @@ class Editable(Packaged):
 
 
 class Unbuilt:
-    """A source tree that was never built; its first JIT build makes its images."""
+    """A source tree that was never built; the first JIT build makes its images."""
 
     is_editable = True
 
@@ -159,7 +159,7 @@ class Unbuilt:
 
     @property
     def setting(self) -> str:
-        """As in Packaged; from the project's table."""
+        """Implement Packaged.setting, from the project's table."""
         return str(self._request.table.get("fallback", "jit"))
 
     def build_inputs(self) -> Request | None:
@@ -170,7 +170,7 @@ class Unbuilt:
 
     @property
     def is_read(self) -> bool:
-        """As in Packaged."""
+        """Implement Packaged.is_read."""
         return self._manifest is not None
 
     def packaged_choice(self, _device: Device) -> Choice | None:
@@ -178,7 +178,7 @@ class Unbuilt:
         return None
 
     def _first(self, fallback: MakesFallback) -> Library:
-        from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only who builds comes here)
+        from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only a first build needs it)
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.jit.build_inputs import PYPROJECT  # noqa: PLC0415
 

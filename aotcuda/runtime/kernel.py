@@ -21,49 +21,49 @@ _MOST_LAUNCHERS = 256
 _MOST_SHOWN = 8
 
 
-class _Own:
-    """An attribute that each kernel has of its own, from a method of it; the class has another: what `help` shows."""
+class _Computed:
+    """An attribute that a method computes for each kernel; the class has a fixed value, which `help` shows."""
 
-    def __init__(self, of_class: str | None, method: str) -> None:
-        self._of_class = of_class
+    def __init__(self, class_value: str | None, method: str) -> None:
+        self._class_value = class_value
         self._method = method
 
     def __get__(self, kernel: Kernel | None, owner: type[Kernel]) -> Any:
-        return self._of_class if kernel is None else getattr(kernel, self._method)()
+        return self._class_value if kernel is None else getattr(kernel, self._method)()
 
 
 class Kernel:
     """A kernel of a packaged module: `kernel[grid, block](*args)`.
 
-    `aotcuda.load(kernel.__module__)` is its module. `help(kernel)` shows its docstring, and what it is packaged for.
+    `aotcuda.load(kernel.__module__)` is its module. `help(kernel)` shows its docstring and its packaged signatures.
     """
 
-    __signature__ = _Own(None, "parameters")  # of a kernel what `inspect.signature` shows
+    __signature__ = _Computed(None, "parameters")  # `inspect.signature` shows it
     if not TYPE_CHECKING:
-        __doc__ = _Own(__doc__, "documentation")
+        __doc__ = _Computed(__doc__, "documentation")
 
     def __init_subclass__(cls) -> None:
-        cls.__doc__ = _Own(cls.__doc__ or "", "documentation")  # type: ignore[assignment]
+        cls.__doc__ = _Computed(cls.__doc__ or "", "documentation")  # type: ignore[assignment]
 
     def __init__(self, name: str, loader: Loader) -> None:
         """Take the kernel's name, and the loader of its module."""
         self.__name__ = self.__qualname__ = name
         self.__module__ = loader.source.name
         self._loader = loader
-        self._launchers: dict[object, Any] = {}  # the cache's, once there is a launcher
+        self._launchers: dict[object, Any] = {}  # the dict of the kernel's cache, from the first launcher on
 
-    # An object that is indexed by numbers without an end would otherwise be iterated for ever.
+    # Without these, Python would iterate a kernel by indexing it with 0, 1, 2, ... without an end.
     __iter__ = None
     __contains__ = None
 
     @property
     def loader(self) -> Loader:
-        """Return the loader of the kernel's images, for modules of aotcuda that launch it in another way."""
+        """Return the loader of the kernel's images, for integrations that launch the kernel."""
         return self._loader
 
     @property
     def signatures(self) -> list[str]:
-        """Return the signatures that it was compiled for."""
+        """Return the signatures of the packaged overloads."""
         record = self._loader.kernels.get(self.__name__)
         return [overload["signature"] for overload in record["overloads"]] if record is not None else []
 
@@ -71,8 +71,8 @@ class Kernel:
         """Return the kernel with a configuration: `grid, block`, then a stream and bytes of dynamic shared memory.
 
         Raises:
-            LaunchError: The grid, the block or the shared memory is not a possible one.
-            ArgumentError: The stream is none.
+            LaunchError: The grid, the block or the shared memory is not possible.
+            ArgumentError: The stream is not a stream.
         """
         found: Launcher | None = config_key.find(self._launchers, configuration)
         return self._configured(configuration) if found is None else found
@@ -90,7 +90,7 @@ class Kernel:
         return self._kept_launcher(configuration, None)
 
     def _kept_launcher(self, configuration: tuple[Any, ...], attributes: LaunchAttributes | None) -> Launcher:
-        """Return the launcher of a configuration, whose stream is a handle; made where none is kept."""
+        """Return the launcher of a configuration, whose stream is a handle, from the cache or a new one."""
         exact = config_key.exact_key(configuration)
         grid, block, stream, shared = _parts(exact or configuration)
         if exact is None:
@@ -106,7 +106,7 @@ class Kernel:
         return kept
 
     def _cache(self) -> KernelCache:
-        """Return the kernel's cache for the images of today, and find launchers there from now on."""
+        """Return the kernel's cache for the current images, and use its launchers from now on."""
         cache = self._loader.cache(self.__name__)
         self._launchers = cache.launchers
         return cache
@@ -117,14 +117,14 @@ class Kernel:
         """Return the kernel over at least `n` threads: `kernel.forall(n)(*args)`. It must ignore threads beyond `n`.
 
         Args:
-            n: How many threads are needed.
+            n: The number of threads.
             block: Threads of a block; by default as many as occupy the GPU best.
             stream: As in a configuration.
             shared: Bytes of dynamic shared memory for each block.
 
         Raises:
             LaunchError: `n` is negative, or the block is not possible.
-            ArgumentError: The stream is none.
+            ArgumentError: The stream is not a stream.
         """
         from aotcuda.runtime.for_all import ForAll  # noqa: PLC0415 (as in launcher)
 
@@ -144,27 +144,27 @@ class Kernel:
         carveout: int | None = None,
         **unknown: Never,
     ) -> Launcher:
-        """Return the kernel with a configuration with further options; call the result with the arguments.
+        """Return the kernel with a configuration that has more options; call the result with the arguments.
 
         Args:
             grid: Blocks of the grid: an int, or a tuple of one to three.
-            block: Threads of a block, as one to three ints.
+            block: Threads of a block: an int, or a tuple of one to three.
             stream: As in `kernel[grid, block, stream]`.
             shared: Bytes of dynamic shared memory for each block.
-            cluster: Blocks of a cluster, as the grid is written; they have to divide it. More than 8 where the GPU and
-                the kernel can have them.
-            cooperative: Launch the grid all at once; it must fit on the GPU.
-            dependent: Let it begin before the launch before it on the stream has ended (programmatic dependent launch).
-            priority: Its priority, lower first, within what the GPU has; None for the stream's.
+            cluster: Blocks of a cluster: an int, or a tuple of one to three, which divide the grid. More than 8 are
+                possible if the GPU and the kernel allow them.
+            cooperative: Launch all blocks of the grid at once; they must fit on the GPU.
+            dependent: Let the kernel begin before the previous launch on the stream has ended (programmatic dependent
+                launch).
+            priority: The priority of the launch, lower numbers first; None for the stream's priority.
             carveout: The share of the multiprocessor's memory to prefer as shared memory, in percent.
-            unknown: Attributes that there are none of.
+            unknown: Other options, which are refused.
 
         Raises:
-            LaunchError: One of these is not a possible one, or unknown. Errors that depend on the GPU are raised by the
-                launch.
-            ArgumentError: The stream is none.
+            LaunchError: An option is not possible, or unknown. The launch raises errors that depend on the GPU.
+            ArgumentError: The stream is not a stream.
         """
-        from aotcuda.runtime import launch_attributes  # noqa: PLC0415 (few programs want more)
+        from aotcuda.runtime import launch_attributes  # noqa: PLC0415 (few programs have any)
         from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
 
         if unknown:
@@ -235,17 +235,17 @@ class Kernel:
         return self._ask("max_threads", signature)
 
     def occupancy(self, block: object, shared: int = 0, signature: str | None = None) -> int:
-        """Return how many such blocks a multiprocessor of the current GPU holds at once.
+        """Return the number of blocks of this size that a multiprocessor of the current GPU holds at once.
 
         Args:
             block: Threads of a block, as in a configuration.
             shared: Bytes of dynamic shared memory for each block.
-            signature: One of `signatures`; a kernel with several needs it.
+            signature: One of `signatures`; required if there are several.
         """
         return self._on_this_gpu().active_blocks(block, self._shared(shared), signature)[0]
 
     def max_cooperative_grid_blocks(self, block: object, shared: int = 0, signature: str | None = None) -> int:
-        """Return the most blocks that a cooperative grid of such blocks may have: all that the GPU holds at once."""
+        """Return the most blocks of this size that a cooperative grid may have: as many as the GPU holds at once."""
         blocks, kernel = self._on_this_gpu().active_blocks(block, self._shared(shared), signature)
         return blocks * kernel.device.limit("multiprocessors")
 
@@ -253,8 +253,8 @@ class Kernel:
         """Return the machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`.
 
         Raises:
-            DependencyError: It is not installed.
-            LaunchError: The GPU takes no machine code from the package, or it cannot be disassembled.
+            DependencyError: `cuobjdump` is not installed.
+            LaunchError: The GPU uses no machine code of the package, or `cuobjdump` fails.
         """
         from aotcuda.runtime import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
@@ -263,7 +263,7 @@ class Kernel:
     def cuda_core_kernel(self, signature: str | None = None) -> Any:
         """Return the kernel as a `cuda.core.Kernel`, for launches by other code; `module.unload()` invalidates it.
 
-        Its parameters are as the packaged header declares them: aotcuda packs none for it.
+        The caller packs its parameters, as the packaged header declares them.
 
         Raises:
             DependencyError: `cuda.core` is not installed.
@@ -293,14 +293,14 @@ class Kernel:
             raise errors.unconfigured(str(self), self.__name__)
 
     def documentation(self) -> str:
-        """Return what `help` shows, `__doc__`; of the class where the manifest cannot be read."""
+        """Return `__doc__`, which `help` shows; the docstring of the class if the manifest cannot be read."""
         from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
         return help_text.doc(record) if record is not None else str(Kernel.__doc__)
 
     def parameters(self) -> Signature | None:
-        """Return what `inspect.signature` shows, `__signature__`; None where the manifest cannot be read."""
+        """Return `__signature__`, which `inspect.signature` shows; None if the manifest cannot be read."""
         from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()

@@ -21,10 +21,10 @@ ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registe
 
 
 class OnThisGpu:
-    """A kernel on the current GPU; a context is made if there is none."""
+    """A kernel on the current GPU; makes a context if there is none."""
 
     def __init__(self, loader: Loader, name: str, where: str) -> None:
-        """Take the kernel `name` of `loader`, which users know as `where`."""
+        """Take the kernel `name` of `loader`, which errors name `where`."""
         self._where = where
         self._loaded = loader.ready()
         self._device = loader.enter(self._loaded, ())
@@ -42,10 +42,10 @@ class OnThisGpu:
         }
 
     def active_blocks(self, block: object, shared: int, signature: str | None) -> tuple[int, DeviceKernel]:
-        """Return how many blocks of these dimensions a multiprocessor holds at once; and the overload on this GPU."""
+        """Return the number of blocks that a multiprocessor holds at once, and the overload on this GPU."""
         x, y, z = dimensions(block, "block", self._where)
         kernel = self.device_kernel(signature)
-        if max(x * y * z, shared) >> 31:  # the driver's call has no room for it
+        if max(x * y * z, shared) >> 31:  # the driver's function takes 32-bit numbers
             from aotcuda.runtime.launch_attributes import too_large  # noqa: PLC0415 (only errors come here)
 
             message = f"{self._where} cannot be launched: {too_large(kernel, (1, 1, 1), (x, y, z), shared)}"
@@ -63,10 +63,10 @@ class OnThisGpu:
         return self._kernel(self._find(signature))
 
     def disassemble(self, text: Callable[[str, str, str], str], signature: str | None) -> str | dict[str, str]:
-        """Return what `text` gives for target, symbol and file of one overload, or of all by their signatures.
+        """Return `text(target, symbol, file)` for one overload, or for all by signature.
 
         Raises:
-            LaunchError: The GPU takes no machine code from the package.
+            LaunchError: The GPU uses no machine code of the package.
         """
         loaded = self._loaded
         choice = loaded.library.choices[self._device]
@@ -77,7 +77,7 @@ class OnThisGpu:
         arch = choice.arch
         image = next(image for image in loaded.manifest["images"] if image["arch"] == arch)
         own = os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
-        path = image.get("path", own)  # a split wheel has it in a provider package
+        path = image.get("path", own)  # of a split wheel: in another package
         if signature is not None:
             return text(arch, self._find(signature).record["symbol"], path)
         return {
@@ -104,7 +104,7 @@ class OnThisGpu:
 def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | None) -> Any:
     """Return the overload on the current GPU as a `cuda.core.Kernel`."""
     try:
-        from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only who requests one has cuda.core)
+        from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only some programs have cuda.core)
     except ImportError:
         from aotcuda import registry  # noqa: PLC0415 (only errors come here)
 
@@ -114,7 +114,7 @@ def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | Non
 
 
 def sass(loader: Loader, name: str, where: str, signature: str | None) -> str | dict[str, str]:
-    """Return the current GPU's machine code, disassembled by `cuobjdump`: of one overload, or by signature."""
+    """Return the current GPU's machine code, disassembled by `cuobjdump`: for one overload, or for all by signature."""
     tool = _cuobjdump()
 
     def text(arch: str, symbol: str, path: str) -> str:
@@ -124,7 +124,7 @@ def sass(loader: Loader, name: str, where: str, signature: str | None) -> str | 
 
 
 def _cuobjdump() -> str:
-    """Return where the disassembler is: on PATH, in CUDA_HOME, or in NVIDIA's wheel."""
+    """Return the path of the disassembler: from CUDA_HOME, PATH, or NVIDIA's wheel."""
     from shutil import which  # noqa: PLC0415 (only inspections come here)
 
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")

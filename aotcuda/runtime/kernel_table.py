@@ -1,9 +1,9 @@
 """The kernels of loaded images: their overloads, their kernels on each GPU, and their caches."""
 
-# A `KernelTable` is made when images are loaded, and never changed into another one. Where images are replaced or
-# unloaded, its validity flag is emptied, its caches are retired, and a launch gets the current table from the loader. A
-# launch goes through it in this order: arguments -> overload -> kernel on a GPU. Where the images have nothing for
-# either, the JIT fallback compiles it, through `aotcuda.runtime.jit.overloads`.
+# A loader makes a `KernelTable` when it loads images. If the images are replaced or unloaded, the table's validity flag
+# is emptied, its caches are retired, and a launch gets the current table from the loader. A launch uses it in this
+# order: arguments -> overload -> kernel on a GPU. If the images lack one of them, the JIT fallback compiles it, through
+# `aotcuda.runtime.jit.overloads`.
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class KernelCache:
 
     Attributes:
         launchers: The kernel's launchers, by configuration.
-        specializations: Those of the fast path in C, which the launchers share; None until one needs them.
+        specializations: The specializations of the fast path, which the launchers share; None until one needs them.
         table: The overloads and their specializations; None until the first launch.
     """
 
@@ -48,7 +48,7 @@ class KernelCache:
         self.table: OverloadTable | None = None
 
     def share_specializations(self, make: Callable[[], Any]) -> Any:
-        """Return the specializations that all launchers share, made by `make` for the first of them."""
+        """Return the specializations that all launchers share; the first call makes them by `make`."""
         if self.specializations is None:
             self.specializations = make()
         return self.specializations
@@ -65,8 +65,8 @@ class KernelTable:
         library: The images.
         manifest: The manifest that describes them.
         kernels: The records of their kernels, by name.
-        sources: What they were compiled from, where the JIT fallback made them because sources were edited; else None.
-        live: The validity flag: one item, until the images are out of use or the process forks.
+        sources: The stamp of the edited sources that the JIT fallback compiled the images from; None for other images.
+        live: The validity flag: one item, until the images are retired or the process forks.
         caches: The caches of the kernels, by name.
     """
 
@@ -90,10 +90,10 @@ class KernelTable:
         self._jit: JitOverloads | None = None
 
     def table(self, name: str) -> OverloadTable:
-        """Return the overloads of a kernel that the images hold.
+        """Return the overloads of a kernel.
 
         Raises:
-            LaunchError: They hold no such kernel: it is not in the sources any more.
+            LaunchError: The images have no such kernel: it is no longer in the sources.
         """
         cache = self.caches.get(name)
         if cache is not None and cache.table is not None:
@@ -114,7 +114,7 @@ class KernelTable:
             return cache.table
 
     def _of_this_machine(self, record: Kernel) -> Kernel:
-        """Return a kernel without the variants that the images of all GPUs lack: a launch takes the next that fits."""
+        """Return a kernel without variants that no image for this machine's GPUs has: launches take the next one."""
         library = self.library
         gpus = [device.index for device in library.driver.devices]
         overloads = [
@@ -127,15 +127,15 @@ class KernelTable:
     def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection | None:
         """Select the overload of a kernel for these arguments, and pack them; see `OverloadTable.select`.
 
-        None if some of them are arrays in the host's memory that have to be copied first.
+        Return None if some arguments are arrays in the host's memory that have to be copied first.
 
         Args:
-            name: The kernel's.
+            name: The name of the kernel.
             args: The arguments.
-            given: The handle of the launch's stream, None for the current one.
+            given: The handle of the launch's stream; None for the current stream.
 
         Raises:
-            ArgumentError: No overload takes the arguments, or one of them cannot be read.
+            ArgumentError: No overload accepts the arguments, or one of them cannot be read.
         """
         cache = self.caches.get(name)
         table = cache.table if cache is not None else None
@@ -146,7 +146,7 @@ class KernelTable:
     def _select_otherwise(
         self, name: str, table: OverloadTable, args: tuple[object, ...], given: int | None
     ) -> Selection | None:
-        """Compile an overload for arguments that no packaged one takes; None if arrays have to be copied first."""
+        """Compile an overload for arguments that no packaged one accepts; None if arrays have to be copied first."""
         if table.is_exact:
             raise table.refusal(args)
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
@@ -158,19 +158,19 @@ class KernelTable:
         if found is None:
             raise table.refusal(args)
         table.keep(args, found[0])
-        return (*found[:5], None)  # of another table's specialization
+        return (*found[:5], None)  # the specialization belongs to another table
 
     def select_or_refuse(self, name: str, args: tuple[object, ...], given: int | None) -> Selection:
-        """Select as `select` does, and raise ArgumentError for arrays in the host's memory."""
+        """Select an overload as `select` does; raise ArgumentError for arrays in the host's memory."""
         selection = self.select(name, args, given)
         if selection is None:
             raise self.table(name).refusal(args)
         return selection
 
     def check(self, name: str, args: tuple[object, ...], given: int | None) -> PackedOverload:
-        """Return the overload that a launch with these arguments would take; errors as for `select`.
+        """Return the overload that a launch with these arguments would use; errors as for `select`.
 
-        Arrays in the host's memory are taken where a launch would copy them.
+        Arrays in the host's memory are accepted if a launch would copy them.
         """
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
             from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
@@ -183,18 +183,17 @@ class KernelTable:
     def device_kernel(
         self, overload: PackedOverload, device: int, concerned: Sequence[object] = (), where: str = ""
     ) -> DeviceKernel:
-        """Return an overload on a GPU; compiled where the images have nothing for it.
+        """Return an overload on a GPU; compile it if the images lack it.
 
         Args:
             overload: The overload.
             device: The GPU's ordinal.
-            concerned: As for `Loader.enter`: what is compiled may come with setup callbacks of its own.
+            concerned: As for `Loader.enter`: compiled code may have setup callbacks of its own.
             where: As for `Loader.enter`.
 
         Raises:
             LaunchError: As for `Loader.enter`.
-            RuntimeUnavailableError: Nothing that is packaged runs on that GPU, and the fallback may not or cannot
-                compile it.
+            RuntimeUnavailableError: No packaged image runs on that GPU, and the fallback may not or cannot compile one.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
         """
         found: DeviceKernel | None = overload.kernels.get(device)
@@ -210,18 +209,18 @@ class KernelTable:
         return found
 
     def is_compiled_elsewhere(self, overload: PackedOverload, device: int) -> bool:
-        """Return True if a request for an overload on a GPU may compile it first."""
+        """Return True if `device_kernel` for an overload on a GPU may compile it."""
         jit = self._jit
         return jit is not None and jit.holds(overload) and device not in overload.kernels
 
     def retire(self) -> None:
-        """Make the fast path decline from now on, and launchers be looked up anew: the images are out of use."""
+        """Make the fast path decline from now on, and remove the launchers: the images are replaced or unloaded."""
         drivers.retire(self.live)
         for cache in list(self.caches.values()):
             cache.retire()
 
     def is_idle(self) -> bool:
-        """Return True if no launch is under way; it stays so once they are retired."""
+        """Return True if no launch is in progress; for a retired table this stays true."""
         if self.live.is_in_flight() or not all(
             cache.table is None or cache.table.is_idle() for cache in self.caches.copy().values()
         ):
@@ -229,7 +228,7 @@ class KernelTable:
         return self._jit is None or self._jit.is_idle()
 
     def _compiled(self) -> JitOverloads:
-        """Return what the fallback has compiled in addition to the images."""
+        """Return the overloads that the fallback has compiled in addition to the images."""
         if self._jit is None:
             from aotcuda.runtime.jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
 
@@ -243,7 +242,7 @@ class KernelTable:
 
 
 def _takes_descriptors(record: Kernel) -> bool:
-    """Return True for a kernel with tensor descriptors: its variants differ between targets in their parameters."""
+    """Return True for a kernel with tensor descriptors: the parameters of its variants depend on the target."""
     return any(each["kind"] == "descriptor" for overload in record["overloads"] for each in overload["parameters"])
 
 

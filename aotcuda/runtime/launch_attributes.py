@@ -1,7 +1,7 @@
 """Launch attributes beyond grid, block, stream and shared memory, and the limits of a GPU.
 
-The driver takes them as `CUlaunchAttribute`s (cuda.h; CUDA Driver API, "Execution Control"). Numbers below are those of
-`CUlaunchAttributeID` and `CUfunction_attribute` there.
+The driver's form is `CUlaunchAttribute` (cuda.h; CUDA Driver API, "Execution Control"). The numbers below are values of
+`CUlaunchAttributeID` and `CUfunction_attribute`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _COOPERATIVE, _CLUSTER, _SCHEDULING, _DEPENDENT, _PRIORITY, _CARVEOUT = 2, 4, 5, 6, 8, 14
 _SPREAD = 1
 _PORTABLE_CLUSTER = 8
-"""The most blocks of a cluster that every GPU with clusters has; beyond it a kernel attribute must allow them."""
+"""The largest cluster that every GPU with clusters has; larger ones need a kernel attribute."""
 
 _CARVEOUT_DRIVER = (12, 5)
-"""The first CUDA version whose driver takes a carveout for one launch."""
+"""The first CUDA version whose driver accepts a carveout for one launch."""
 
 
 def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
-    """Return what of a configuration is more than the GPU or the kernel can have, None if nothing is."""
+    """Return the error text for a configuration beyond the limits of the GPU or the kernel, else None."""
     device = kernel.device
     on = f"on {device}"
     for what, extents in (("grid", grid), ("block", block)):
@@ -52,7 +52,7 @@ def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared:
 
 
 class Attribute(ctypes.Structure):
-    """`CUlaunchAttribute`, as far as it is used: each value is up to three ints."""
+    """`CUlaunchAttribute`; the values in use have up to three ints."""
 
     _fields_ = (
         ("id", ctypes.c_int),
@@ -63,14 +63,14 @@ class Attribute(ctypes.Structure):
 
 
 class LaunchAttributes:
-    """The attributes of a launch; a value, valid as far as this can be checked without a GPU.
+    """The attributes of a launch, after all checks that need no GPU.
 
     Attributes:
         cluster: Blocks of a cluster in x, y and z; None for no clusters.
         spread: Whether the blocks of a cluster are spread over all multiprocessors, as in Triton's launches.
         cooperative: Whether the grid is launched all at once, so that its blocks can wait for each other.
-        dependent: Whether the launch may begin before the one before it on the stream has ended, as programmatic
-            dependent launches do: the kernel itself waits for what it needs.
+        dependent: Whether the kernel may begin before the previous launch on the stream has ended (programmatic
+            dependent launch); the kernel itself then waits for its inputs.
         priority: The launch's priority, lower numbers first; None for the stream's.
         carveout: The share of the multiprocessor's memory to prefer as shared memory, in percent; None for the kernel's
             own.
@@ -92,7 +92,7 @@ class LaunchAttributes:
         """Check the attributes of a launch of kernel `where`.
 
         Raises:
-            LaunchError: One of them is not of its type, or out of its range.
+            LaunchError: An attribute has another type, or is out of its range.
         """
         for name, flag in (("cooperative", cooperative), ("dependent", dependent)):
             if not isinstance(flag, bool):
@@ -113,7 +113,7 @@ class LaunchAttributes:
         return self.values() != (None, False, False, False, None, None)
 
     def values(self) -> tuple[object, ...]:
-        """Return the attributes by which it is compared with others."""
+        """Return the attributes as a tuple, for comparisons and cache keys."""
         return self.cluster, self.spread, self.cooperative, self.dependent, self.priority, self.carveout
 
     def __str__(self) -> str:
@@ -125,7 +125,7 @@ class LaunchAttributes:
         return ", ".join(parts)
 
     def encoded(self, *, cooperative: bool = False) -> list[Attribute]:
-        """Return them as the driver takes them; `cooperative` is for a kernel that needs to be."""
+        """Return the attributes in the driver's form; `cooperative` adds that attribute for a cooperative kernel."""
         found: list[tuple[int, tuple[int, ...]]] = []
         if self.cooperative or cooperative:
             found.append((_COOPERATIVE, (1,)))
@@ -149,7 +149,7 @@ class LaunchAttributes:
         shared: int,
         config: ctypes.Array[ctypes.c_uint64],
     ) -> str | None:
-        """Return what of them a GPU, or a kernel on it, cannot take; None if it takes all. It needs a current context.
+        """Return the error text for attributes that are not possible for a kernel; None if they are. Needs a context.
 
         `config` is the `CUlaunchConfig` of the launch.
         """
@@ -193,7 +193,7 @@ class LaunchAttributes:
 
 
 def _priorities(device: Device) -> tuple[int, int]:
-    """Return the least and the greatest priority of work on a GPU, which is lower; a context must be current."""
+    """Return the least and the greatest priority on a GPU, which is the lower number; a context must be current."""
     least, greatest = ctypes.c_int(), ctypes.c_int()
     driver = drivers.get()
     code = driver.call["cuCtxGetStreamPriorityRange"](ctypes.byref(least), ctypes.byref(greatest))

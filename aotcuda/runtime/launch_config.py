@@ -1,7 +1,7 @@
 """Check a launch configuration, fit it to a GPU and a kernel, and encode it for the driver.
 
-Its `CUlaunchConfig` is made once. A launch with it passes four arguments to the driver, `cuLaunchKernel` has eleven,
-and ctypes needs time for each.
+Its `CUlaunchConfig` is made once. `cuLaunchKernelEx` with it has four arguments and `cuLaunchKernel` eleven; ctypes
+needs time for each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_STREAMS = 64
 _MOST_VERIFIED = 1024
 
 THE_KERNELS_OWN = object()
-"""A mark in place of a block: the kernel defines its block, shared memory and clusters, as Triton's kernels do."""
+"""The block of a configuration whose kernel defines block, shared memory and clusters, as Triton's kernels do."""
 
 
 # An array of words, because from Python 3.14 on the first Structure imports all of ctypes: a quarter of a first launch.
@@ -68,7 +68,7 @@ class OnStreams(dict[int, object]):
         import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
 
         found = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
-        if len(self) >= _MOST_STREAMS:  # a program that makes streams while it runs
+        if len(self) >= _MOST_STREAMS:  # a program that makes new streams all the time
             self.clear()
         self[stream] = found
         return found
@@ -80,7 +80,7 @@ class Configuration:
     Attributes:
         grid: Blocks of the grid in x, y and z.
         block: Threads of a block in x, y and z.
-        stream: The handle of the stream, 0 for the default one; None for the one that is current at each launch.
+        stream: The handle of the stream, 0 for the default stream; None for the current stream of each launch.
         shared: Bytes of dynamic shared memory for each block.
         attributes: Further launch attributes; None for none.
         by_grid: True if only the grid was given; `of` adds the rest, which the kernel defines.
@@ -100,8 +100,8 @@ class Configuration:
         """Check the values that a user gave for kernel `where`; the block may be `THE_KERNELS_OWN`.
 
         Raises:
-            LaunchError: Grid or block is not a possible one.
-            ArgumentError: `stream` is no possible handle.
+            LaunchError: Grid or block is not possible.
+            ArgumentError: `stream` is not a possible handle.
         """
         self.grid = dimensions(grid, "grid", where)
         self.by_grid = block is THE_KERNELS_OWN
@@ -129,7 +129,7 @@ class Configuration:
         return max(*self.grid, *self.block, self.shared)
 
     def on_streams(self, *, cooperative: bool) -> OnStreams:
-        """Return what `Driver.launch` takes, by the stream's handle; `cooperative`: all blocks run together."""
+        """Return the argument of `Driver.launch` by the stream's handle; `cooperative`: all blocks run at once."""
         if not cooperative:
             return self._for_driver
         if self._cooperative is None:
@@ -171,9 +171,9 @@ class Configuration:
         return found
 
     def allow(self, kernel: DeviceKernel, where: str) -> None:
-        """Raise LaunchError if the GPU or the kernel, which users know as `where`, cannot take it.
+        """Raise LaunchError if the configuration is not possible for the kernel, which errors name `where`, on its GPU.
 
-        If it needs more shared memory than the driver's default, a kernel attribute allows it.
+        If it needs more shared memory than the driver's default, set the kernel attribute that allows it.
         """
         threads = self.block[0] * self.block[1] * self.block[2]
         wanted = (*self.grid, *self.block, self.shared, threads)
@@ -195,7 +195,7 @@ class Configuration:
 
 
 def allow_once(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
-    """Return `configuration.for_kernel(kernel)`, checked by `allow` unless it was before."""
+    """Return `configuration.for_kernel(kernel)`; check it by `allow` the first time."""
     found = configuration.for_kernel(kernel)
     if configuration not in kernel.verified:
         found.allow(kernel, where)

@@ -36,7 +36,7 @@ def refused(
     configuration: Configuration,
     kernel: DeviceKernel | None = None,
 ) -> Exception:
-    """Return the error of a launch of kernel `where` that the driver did not take, but for this `CUresult`."""
+    """Return the error of a launch of kernel `where` that the driver refused with the `CUresult` `code`."""
     from aotcuda.runtime import streams  # noqa: PLC0415 (a launch on one of several GPUs imports this file)
 
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
@@ -66,9 +66,9 @@ def failed(
     configuration: Configuration,
     args: tuple[object, ...],
 ) -> CudaError:
-    """Return the error of a kernel that was waited for: the first line is complete in itself, lists follow it."""
+    """Return the error of a kernel that failed while the launch waited: one complete line, then details."""
     overload, _, _, _, stream, _ = selection
-    error = driver.error(code, f"{where} failed on {kernel.device}", late=False)
+    error = driver.error(code, f"{where} failed on {kernel.device}", asynchronous=False)
     lines = [
         f"{error}",
         f"signature: {overload.record['signature']}",
@@ -83,7 +83,7 @@ def failed(
 
 
 def _given(parameter: Parameter, arg: object) -> str:
-    """Return the value of an argument, or the shape and the address of an array; an empty text if it has none."""
+    """Return the text for the value of an argument, or for the shape and address of an array; empty if unreadable."""
     try:
         read = arrays.reader(arg)
         view = read(arg, [], 0) if read is not None else None
@@ -100,10 +100,15 @@ def _given(parameter: Parameter, arg: object) -> str:
 def check_capture(
     where: str, callbacks: Callbacks, driver: Driver, concerned: Iterable[object], whose: str, advice: str
 ) -> None:
-    """Raise LaunchError if setup callbacks would have to run while a stream that a launch has to do with is captured.
+    """Raise LaunchError if setup callbacks have to run while a stream of the launch is captured into a graph.
 
-    `concerned` has the launch's stream, and what is `pending`; `whose` callbacks they are, and what is to be done
-    before the capture, is named.
+    Args:
+        where: The kernel.
+        callbacks: The callbacks.
+        driver: The driver.
+        concerned: The launch's stream and the `pending` items of its selection.
+        whose: The owner of the callbacks, for the message.
+        advice: The remedy, for the message.
     """
     from aotcuda.runtime import streams  # noqa: PLC0415 (as above)
 
@@ -120,14 +125,14 @@ def check_capture(
 
 
 def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int], stream: int) -> None:
-    """Check that a launch on one of several GPUs can reach its arrays, and that its stream is that GPU's.
+    """Check that a launch on one of several GPUs can read its arrays, and that its stream belongs to that GPU.
 
     Raises:
-        ArgumentError: An array is on another GPU, which this one cannot read.
-        LaunchError: The stream is of another context than the current one.
+        ArgumentError: An array is on another GPU, whose memory this one cannot read.
+        LaunchError: The stream belongs to another context.
     """
     for address in addresses:
-        if not address:  # an array of no elements
+        if not address:  # an array without elements
             continue
         home = driver.pointer_device(address)
         if home is not None and home != device and not _is_reachable(driver, address):
@@ -140,13 +145,13 @@ def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int],
 
 
 def _is_reachable(driver: Driver, address: int) -> bool:
-    """Return True if kernels in the current context can use an address: their own, managed, or a peer's with access."""
+    """Return True if kernels in the current context can read an address: own, managed, or accessible peer memory."""
     result = ctypes.c_uint64()
     return driver.call["cuPointerGetAttribute"](ctypes.byref(result), 3, address) == 0
 
 
 def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
-    """Check that the stream is of the current context: the driver would launch in the stream's."""
+    """Check that the stream belongs to the current context; otherwise the driver launches in the stream's context."""
     if stream <= drivers.LAST_DEFAULT_STREAM:
         return
     from aotcuda.runtime import streams  # noqa: PLC0415 (as above)
@@ -162,7 +167,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
     push, pop = driver.call["cuCtxPushCurrent_v2"], driver.call["cuCtxPopCurrent_v2"]
     codes: list[int] = []
     try:
-        codes += map(push, (owner,))  # an interrupt that comes after the call finds its answer here
+        codes += map(push, (owner,))  # stores the result in one step, in case of an interrupt after the call
         driver.check(codes[0], "a stream's context could not be entered")
         home = driver.current_device() or 0
     finally:

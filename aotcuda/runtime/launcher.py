@@ -1,4 +1,4 @@
-"""A kernel with a configuration, to be called with arguments: what `kernel[grid, block]` returns."""
+"""Call a kernel with a configuration: `kernel[grid, block]` returns a `Launcher`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class OfThisProcess:
     __slots__ = ()
 
     def _written(self) -> tuple[str, str]:
-        """Return what it is, and what is written to have it in another process."""
+        """Return the object's name, and the expression that makes it in another process."""
         raise NotImplementedError
 
     def with_stream(self, stream: object) -> Self:
-        """Return the launcher for a stream object, which has this one's stream, and which it keeps alive."""
-        return Held(self, stream)  # type: ignore[return-value]  # it has all attributes of this one
+        """Return a launcher like this one that keeps a stream object alive; this one has the stream's handle."""
+        return Held(self, stream)  # type: ignore[return-value]  # it has all attributes of this launcher
 
     def __copy__(self) -> Self:
         return self
@@ -32,7 +32,7 @@ class OfThisProcess:
         return self
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        """Refuse: its stream and its specializations belong to this process.
+        """Refuse to be pickled: the stream and the specializations belong to this process.
 
         Raises:
             TypeError: Always.
@@ -50,7 +50,7 @@ class Launcher(OfThisProcess, GeneralPath):
     if TYPE_CHECKING:
 
         def __call__(self, *args: Any, **_none: Any) -> None:
-            """To type checkers: what a stub's class narrows down to the kernel's parameters."""
+            """Launch the kernel; the class in a stub has the kernel's parameters."""
 
     else:
 
@@ -58,8 +58,8 @@ class Launcher(OfThisProcess, GeneralPath):
             """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
 
             Raises:
-                ArgumentError: No packaged signature takes the arguments, or some are given by name.
-                LaunchError: The GPU cannot take the configuration.
+                ArgumentError: No packaged signature accepts the arguments, or some are given by name.
+                LaunchError: The configuration is not possible on the GPU.
                 RuntimeUnavailableError: There is no driver, no GPU, or no image for this GPU.
                 StaleBuildError: The package is installed as editable and its sources were edited after the build.
                 ForkError: The process forked after CUDA was started.
@@ -94,7 +94,7 @@ class Launcher(OfThisProcess, GeneralPath):
 
     @property
     def stream(self) -> int | None:
-        """Return the handle of the stream, 0 for the default one; None for the one that is current at the launch."""
+        """Return the handle of the stream, 0 for the default stream; None for the current stream of each launch."""
         return self.configuration.stream
 
     @property
@@ -116,14 +116,14 @@ class Launcher(OfThisProcess, GeneralPath):
 
 
 class Held(OfThisProcess):
-    """A launcher, and the stream object that its stream's handle came from: a stream lives as long as that does.
+    """A launcher with the stream object of its stream, which it keeps alive: the object owns the stream.
 
     Attributes:
         owner: The stream object.
     """
 
-    # A call looks `__call__` up in the class and finds a slot: what the object has there, the launcher, is called.
-    # A method would have to read it, which takes long of a class with `__getattr__`.
+    # A call finds the slot `__call__` in the class, and calls its value, the launcher. A method would be slower,
+    # because reading an attribute takes long in a class with `__getattr__`.
     __slots__ = ("__call__", "owner")
 
     owner: object
@@ -137,7 +137,7 @@ class Held(OfThisProcess):
         return launcher.__reduce__()
 
     def __getattr__(self, name: str) -> object:
-        if name in Held.__slots__:  # of one that is empty
+        if name in Held.__slots__:  # a slot without a value
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
         return getattr(self.__call__, name)

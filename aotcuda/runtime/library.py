@@ -1,8 +1,8 @@
 """A module's images, loaded into the driver."""
 
-# Launches take no lock. An unload puts the images out of use first: their loader has other ones or none, the validity
-# flags of their overloads are empty, and `OpenLibrary` refuses calls of the driver with them. Then the unload
-# waits for the launches that were under way: slots that are not back, and the fast path's counts. See `Loader.unload`.
+# Launches take no lock. An unload retires the images first: the loader has other images or none, the validity flags of
+# the overloads are empty, and `OpenLibrary` refuses calls of the driver. Then the unload waits for launches in
+# progress: slots in use, and counts of the fast path. See `Loader.unload`.
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Guest:
-    """The mark of a thread in a setup callback, which ends with its frame."""
+    """Marks a thread in a setup callback; the object dies with the frame."""
 
     __slots__ = ("__weakref__",)
 
@@ -39,11 +39,11 @@ class Library:
     Attributes:
         driver: The driver that holds them.
         manifest: The manifest that describes them.
-        folder: Where the manifest is.
-        device: The ordinal of the only GPU, -1 if a launch has to find out or to see to the callbacks.
+        folder: The folder of the manifest.
+        device: The ordinal of the only GPU; -1 if there are several GPUs, or callbacks.
         callbacks: The module's callbacks; None if it has none.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
-        launches: How the kernels of JIT-compiled images are launched, by symbol, where users set the grid alone.
+        launches: The fixed launch parameters of JIT-compiled kernels that are launched by their grid, by symbol.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class Library:
 
         Args:
             manifest: The module's manifest.
-            folder: Where the manifest is.
+            folder: The folder of the manifest.
             image: The images.
             choices: The image for each GPU; by default the result of `survey`.
             fatbin: The module's fatbin, if the caller has read it.
@@ -85,9 +85,9 @@ class Library:
             ManifestError: The fatbin is missing, truncated or altered.
             RuntimeUnavailableError: There is no driver or no GPU, or none of the GPUs has an image.
             CudaError: The driver refuses the fatbin.
-            DependencyError: The module has callbacks, and what they are given is not installed.
+            DependencyError: The module has callbacks, and the package of their argument is not installed.
         """
-        self._is_kept = True  # while it is empty
+        self._is_kept = True  # there is nothing to unload yet
         self._where = manifest["module"]
         self.manifest = manifest
         self._choices = choices
@@ -121,7 +121,7 @@ class Library:
         try:
             code = load(ctypes.byref(handle), data, None, None, 0, None, None, 0)
             self._is_kept = False
-        except BaseException:  # an interrupt that came meanwhile, as the driver takes its time
+        except BaseException:  # an interrupt during the call, which takes long
             if handle.value:
                 self.driver.call["cuLibraryUnload"](handle)
             raise
@@ -132,14 +132,14 @@ class Library:
         self._is_kept = True
 
     def __del__(self) -> None:
-        """Take out of the driver what nothing has kept: an interrupt came before their module had them."""
-        is_kept = getattr(self, "_is_kept", True)  # without, it came before there was anything
+        """Unload images that no loader has, after an interrupt."""
+        is_kept = getattr(self, "_is_kept", True)  # unset if the interrupt came before
         if not (is_kept or self._is_gone or drivers.forked) and self._library.handle.value:
             self.driver.call["cuLibraryUnload"](self._library.handle)
 
     @property
     def choices(self) -> dict[int, Choice]:
-        """Return the choice of image for each GPU, by its ordinal."""
+        """Return the choice of image for each GPU, by ordinal."""
         if self._choices is None:
             from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
 
@@ -147,19 +147,19 @@ class Library:
         return self._choices
 
     def choice_for(self, capability: tuple[int, int]) -> Choice:
-        """Return what the GPUs of a compute capability take; there has to be one."""
+        """Return the choice for the GPUs of a compute capability; there must be one."""
         return next(choice for choice in self.choices.values() if choice.capability == capability)
 
     def has_image(self, device: int) -> bool:
-        """Return True if a GPU takes one of the images."""
+        """Return True if one of the images runs on a GPU."""
         if self._choices is None and self._has_own(self.driver.devices[device]):
             return True
         return self.choices[device].arch is not None
 
     def _has_own(self, device: Device) -> bool:
-        """Return True if there is machine code for exactly this GPU, and the driver takes it.
+        """Return True if there is machine code for exactly this GPU, and the driver can load it.
 
-        Most packages have it where they run, and need not weigh anything up then.
+        Most packages have it, and then no choice has to be computed.
         """
         wanted = "sm_{}{}".format(*device.capability)
         general = self.manifest["toolchain"].get("cuda", "")
@@ -170,9 +170,9 @@ class Library:
         return False
 
     def _for_tegra(self, data: bytes) -> bytes:
-        """Return the part of the fatbin `data` for the driver: if one of the GPUs is Tegra's, the chosen images alone.
+        """Return the fatbin for the driver: on a machine with a Tegra GPU, only the chosen images.
 
-        The driver might take a desktop GPU's machine code there, which NVIDIA does not promise to run.
+        The driver might choose machine code for desktop GPUs there, and NVIDIA does not promise that it runs.
         """
         if all(device.capability not in TEGRA for device in self.driver.devices):
             return data
@@ -185,14 +185,13 @@ class Library:
         return subset.only([data], taken, f"the fatbin of {self._where}")
 
     def current_device(self) -> int | None:
-        """Return the ordinal of the GPU of a launch, None if no context is current."""
+        """Return the ordinal of the GPU of a launch; None if no context is current."""
         return self.device if self.device >= 0 else self.driver.current_device()
 
     def enter(self, addresses: Sequence[int]) -> int:
-        """Return the ordinal of the GPU to launch on, with a context current in this thread.
+        """Return the ordinal of the GPU to launch on, make a context current, and run the setup callbacks for it.
 
-        A context that is current already stays so. Else it is the primary one of the GPU that the arguments' first
-        array is on, or of GPU 0. The module's callbacks have run for the context.
+        A current context stays. Without one, use the primary context of the GPU that has the first array, or of GPU 0.
 
         Raises:
             CallbackError: A callback raised.
@@ -207,7 +206,7 @@ class Library:
         return device
 
     def set_up(self) -> None:
-        """Run the setup callbacks if the current context has not seen them yet.
+        """Run the setup callbacks if they have not run for the current context.
 
         Raises:
             CallbackError: A callback raised.
@@ -229,7 +228,7 @@ class Library:
 
         Raises:
             NoImageError: No packaged image runs on that GPU.
-            DriverTooOldError: One would, with a newer driver.
+            DriverTooOldError: An image needs a newer driver.
             UnloadedError: Another thread unloads the images.
             MissingVariantError: The image for that GPU lacks this variant.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
@@ -282,12 +281,12 @@ class Library:
         return DeviceKernel(self._library, gpu, kernel, overload.record, watch, fixed)
 
     def has_variant(self, record: Overload, device: int) -> bool:
-        """Return False for a variant of a kernel that the image for a GPU lacks: it is packaged for other GPUs."""
+        """Return False for a variant that is packaged for other GPUs and is not in the image for this one."""
         launches = self.launches.get(record["symbol"]) or record.get("launches")
         return not launches or self.choices[device].arch in launches
 
     def _fixed(self, overload: PackedOverload, gpu: Device) -> FixedLaunch | None:
-        """Return how the image for a GPU has to be launched, unless the launch sets it."""
+        """Return the fixed launch parameters of an overload on a GPU; None if the launch sets them."""
         launches = self.launches.get(overload.record["symbol"]) or overload.record.get("launches")
         if not self.has_variant(overload.record, gpu.index):
             what = f"{overload.record['symbol']} of {self._where}, {overload.record['signature']},"
@@ -296,7 +295,7 @@ class Library:
         return launches[self.choices[gpu.index].arch or ""] if launches else None
 
     def close(self) -> None:
-        """Begin to unload: from now on, calls that need the images raise UnloadedError."""
+        """Refuse further use: from now on, calls that need the images raise UnloadedError."""
         self._library.close()
 
     def is_idle(self) -> bool:
@@ -304,7 +303,7 @@ class Library:
         return not self._guests
 
     def unload(self) -> None:
-        """Take the images out of the driver, after the teardown callbacks; no launch of theirs may be under way.
+        """Run the teardown callbacks and unload the images; no launch of them may be in progress.
 
         After an interrupt, call it again; it skips images that were already unloaded.
 
@@ -315,7 +314,7 @@ class Library:
         if self._is_gone:
             return
         callbacks, unload, handle = self.callbacks, self.driver.call["cuLibraryUnload"], self._library.handle
-        self._is_gone, self.callbacks = True, None  # nothing is called from here on but what takes them out
+        self._is_gone, self.callbacks = True, None  # an interrupt after a call must not repeat it
         if callbacks is None:
             code = unload(handle)
             self.driver.check(code, f"{self._where} could not be unloaded")
@@ -329,6 +328,6 @@ class Library:
 def _is_synchronous() -> bool:
     if not os.environ.get("AOTCUDA_SYNCHRONIZE"):
         return False
-    from aotcuda.runtime.streams import launches_wait  # noqa: PLC0415 (for who looks for a fault)
+    from aotcuda.runtime.streams import launches_wait  # noqa: PLC0415 (few programs set the variable)
 
     return launches_wait()

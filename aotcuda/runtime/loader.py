@@ -1,11 +1,9 @@
 """Load, replace and unload the images of a module, with the overloads of their kernels."""
 
-# Nothing is imported here that a module that is never launched has no need of: `ctypes` above all.
+# A module may be imported and never launched, so modules that only launches need are imported late, above all `ctypes`.
 #
-# A `Loader` has the lock, what is loaded, and where images come from: an `aotcuda.runtime.image_source.ImageSource`.
-#
-# Loaded images have an `aotcuda.runtime.kernel_table.KernelTable`. Where they are replaced or unloaded, the table is
-# put out of use, and a launch gets the current table from the loader.
+# A `Loader` has the lock, the current `KernelTable` and the `ImageSource`. If images are replaced or unloaded, their
+# table is retired, and launches get the current table from the loader.
 
 from __future__ import annotations
 
@@ -34,10 +32,10 @@ class Loader:
     """Load and replace the images of one module.
 
     Attributes:
-        source: Where its images come from.
-        current: What is loaded; None until something needs it. One that was read may be out of use a moment later.
+        source: The source of its images.
+        current: The current table; None until something loads images. Another thread may retire it at any time.
         checks_each_launch: Whether `ready` must be called at each launch.
-        leaving: Images that are out of use, and stay in the driver until launches of them have ended.
+        leaving: Retired images that stay in the driver until their launches have ended.
     """
 
     def __init__(self, source: ImageSource) -> None:
@@ -46,18 +44,18 @@ class Loader:
         self.current: KernelTable | None = None
         self.leaving: list[Leaving] = []
         self._lock = new_lock()
-        self._replaced: list[KernelTable] = []  # launches of them may still be under way
-        self._going: list[Library] = []  # images that are being put out of use
+        self._replaced: list[KernelTable] = []  # launches of them may still be in progress
+        self._going: list[Library] = []  # images that are being retired
         self._launched: Manifest | None = None
         self._records: tuple[Manifest | None, dict[str, Kernel]] = (None, {})
         self._staleness: Staleness | None = None
         self._fallback: Fallback | None = None
         self._making = new_lock()  # not the lock above, which a thread holds while it compiles
-        self._caches: dict[str, KernelCache] = {}  # for the images that are loaded, or that will be next
+        self._caches: dict[str, KernelCache] = {}  # for the current images, or for the next ones
 
     @property
     def manifest(self) -> Manifest:
-        """Return the manifest that the module came with.
+        """Return the manifest of the module.
 
         Raises:
             ManifestError: It is missing, altered or of another format.
@@ -66,7 +64,7 @@ class Loader:
 
     @property
     def kernels(self) -> dict[str, Kernel]:
-        """Return the records of the kernels by name: of the images that were launched last, else of the manifest."""
+        """Return the records of the kernels by name: of the images that were loaded last, else of the manifest."""
         manifest, found = self._launched or self.manifest, self._records
         if found[0] is not manifest:
             found = self._records = manifest, {kernel["name"]: kernel for kernel in manifest["kernels"]}
@@ -74,7 +72,7 @@ class Loader:
 
     @property
     def compiled(self) -> dict[tuple[Case, tuple[int, int]], Library]:
-        """Return the images that the JIT fallback has loaded, as in `Fallback.loaded`."""
+        """Return a copy of `Fallback.loaded`, the images that the JIT fallback has loaded."""
         return dict(self._fallback.loaded) if self._fallback is not None else {}
 
     def fallback(self) -> Fallback:
@@ -87,7 +85,7 @@ class Loader:
         return self._fallback
 
     def staleness(self) -> Staleness:
-        """Return what compares an editable install's images with its sources."""
+        """Return the object that compares an editable install's images with its sources."""
         if self._staleness is None:
             from aotcuda.runtime.staleness import Staleness  # noqa: PLC0415 (wheels have none)
 
@@ -106,7 +104,7 @@ class Loader:
         return self.source.is_read
 
     def ready(self) -> KernelTable:
-        """Return the images, loaded and up to date; every launch calls this.
+        """Return the table of the current images; load or replace them if needed.
 
         Raises:
             RuntimeUnavailableError: There is no driver, no GPU, or no image for any GPU.
@@ -121,7 +119,7 @@ class Loader:
         loaded = self.current or self._load()
         if not self.checks_each_launch:
             return loaded
-        with self._lock:  # of threads that find an edit, one has it compiled, and the others wait
+        with self._lock:  # one thread compiles an edit, and the others wait
             loaded = self.current or self._load()
             other = self.staleness().in_place_of(loaded.library, loaded.sources)
             return loaded if other is None else self._launch(*other)
@@ -132,10 +130,10 @@ class Loader:
         """Enter a context as `Library.enter` does; unload everything if a setup callback raises or is interrupted.
 
         Args:
-            loaded: What is launched.
-            addresses: As in `KernelTable`.
-            concerned: The stream of a launch, and what is `pending`; nothing of what launches nothing.
-            where: The kernel that is launched there.
+            loaded: The current table.
+            addresses: The addresses of a launch's arrays, as for `Library.enter`.
+            concerned: The stream of a launch and its `pending` items; empty if nothing is launched.
+            where: The kernel of the launch, for errors.
 
         Raises:
             LaunchError: Setup callbacks would have to run while one of these streams is captured.
@@ -153,7 +151,7 @@ class Loader:
                 with self._lock:
                     if self.current is loaded:
                         self._retire()
-                self.sweep()  # or, where a launch has come here, that launch at its end
+                self.sweep()  # images whose launches are in progress are unloaded by the next sweep
             raise
 
     def preload(self) -> None:
@@ -171,12 +169,12 @@ class Loader:
                     loaded.device_kernel(overload, device).load()
 
     def load_early(self) -> None:
-        """Read, check and load at import; what the machine lacks is no error yet.
+        """Read, check and load at import; a missing driver, GPU or image is no error yet.
 
         Raises:
             ManifestError: The manifest or the fatbin is missing, altered or of a newer format version.
             CallbackError: A setup callback raised.
-            DependencyError: The module has callbacks, and what they are given is not installed.
+            DependencyError: The module has callbacks, and the package of their argument is not installed.
         """
         if not self.manifest["kernels"]:
             return
@@ -193,7 +191,7 @@ class Loader:
             self.enter(loaded, ())
 
     def unload(self) -> None:
-        """Put the images out of use, and take them out of the driver once launches of them have ended.
+        """Retire the images, and unload them from the driver when their launches have ended.
 
         Raises:
             CallbackError: A teardown callback raised; the images were unloaded all the same.
@@ -204,7 +202,7 @@ class Loader:
         with self._lock:
             self._retire()
             drivers = sys.modules.get("aotcuda.runtime.driver")
-            if drivers is not None and drivers.forked:  # they are the parent's
+            if drivers is not None and drivers.forked:  # the images belong to the parent
                 self.leaving.clear()
         unloading.persist(self.sweep)
 
@@ -216,12 +214,12 @@ class Loader:
         from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
 
         with self._lock:
-            leaving, self.leaving = self.leaving, []  # to which a teardown callback may add
+            leaving, self.leaving = self.leaving, []  # a teardown callback may add to the new list
             staying: list[unloading.Leaving] = []
             try:
                 error = unloading.take_out(leaving, staying)
             finally:
-                self.leaving += staying + leaving  # the latter is what an interrupt has left
+                self.leaving += staying + leaving  # `leaving` is empty unless there was an interrupt
             if error is not None:
                 raise error
             return not self.leaving
@@ -230,7 +228,7 @@ class Loader:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
 
         manifest = self.manifest  # damage is reported before a missing driver
-        drivers.check_fork()  # before the lock, which a thread of the parent may have held
+        drivers.check_fork()
         with self._lock:
             if self.current is None:
                 try:
@@ -242,12 +240,12 @@ class Loader:
                     return self._launch(compiled, compiled.manifest)
                 if self.current is None:
                     return self._launch(library, manifest)
-                library.close()  # meanwhile something in this thread has launched, a destructor perhaps
+                library.close()  # this thread has launched meanwhile, in a destructor for example
                 self.leaving.append(([library], []))
             return self.current
 
     def _launch(self, library: Library, manifest: Manifest, sources: Stamp | None = None) -> KernelTable:
-        """Launch these images from now on, in place of the earlier ones."""
+        """Make these the current images, and retire the earlier ones."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (see above)
 
@@ -262,15 +260,15 @@ class Loader:
         return loaded
 
     def _retire(self) -> None:
-        """Put the images out of use: from now on launches load new ones."""
+        """Retire the images: from now on launches load new ones."""
         try:
             self._put_away()
-        except BaseException:  # an interrupt; what is put away by half would be launched still, or never leave
+        except BaseException:  # an interrupt: finish, because half of it would leave images loaded for ever
             self._put_away()
             raise
 
     def _put_away(self) -> None:
-        """Do so, or go on with it: signals are looked for after calls, so what belongs together calls nothing."""
+        """Retire the images, or finish an interrupted call. Signals arrive after calls, so the steps make few calls."""
         loaded = self.current
         if loaded is not None:
             self._going += [loaded.library]
@@ -278,7 +276,7 @@ class Loader:
             self.current, self._caches = None, {}
         if self._staleness is not None:
             self._staleness.withdraw(self._going)
-        if self._fallback is not None:  # which may have loaded what an interrupt kept from being launched
+        if self._fallback is not None:  # it may have loaded images of an interrupted launch
             self._fallback.withdraw(self._going)
         if not self._going:
             return

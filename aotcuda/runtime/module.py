@@ -32,7 +32,7 @@ _UNLISTED = frozenset(["_aotcuda"])
 
 
 class Module:
-    """A packaged module: its manifest, its images and what they export.
+    """A packaged module: its manifest, its images and its exports.
 
     Attributes:
         name: The module's name, `"mypkg.kernels"`.
@@ -54,7 +54,7 @@ class Module:
         self.path = path
         self.editable = editable
         self._namespace = namespace
-        self._stored: set[str] = set()  # of its names those that `attribute` has put there
+        self._stored: set[str] = set()  # the names that `attribute` has added to the namespace
         self._sha256 = sha256
         self._unbuilt = unbuilt
         self._lock = new_lock()
@@ -77,7 +77,7 @@ class Module:
     def kernels(self) -> dict[str, Kernel]:
         """Return the kernels by name."""
         if is_simulated():
-            return dict(self._simulated().kernels)  # type: ignore[arg-type]  # they are launched alike
+            return dict(self._simulated().kernels)  # type: ignore[arg-type]  # with the same interface
         return {name: self._kernels.get(name) or self._kernel(name) for name in self._loader.kernels}
 
     @property
@@ -97,7 +97,7 @@ class Module:
 
     @property
     def chosen(self) -> dict[int, Choice]:
-        """Return the image that each GPU of this machine takes, and why, by the GPU's ordinal.
+        """Return the image for each GPU of this machine with the reason, by the GPU's ordinal.
 
         Raises:
             RuntimeUnavailableError: There is no driver or no GPU.
@@ -109,10 +109,7 @@ class Module:
 
     @property
     def tiers(self) -> dict[str, list[Tier]]:
-        """For each kernel what each of its overloads takes on each GPU, and why not something better.
-
-        Errors as for `chosen`.
-        """
+        """Return for each kernel the image of each overload on each GPU, with the reason; errors as for `chosen`."""
         from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.tiers(self._loader)
@@ -137,21 +134,21 @@ class Module:
         return module_attributes.fast_path(self._loader)
 
     def choice_for(self, capability: tuple[int, int] | str, driver: tuple[int, int] | None = None) -> Choice:
-        """Return the image that a GPU of a compute capability takes; this machine need not have one.
+        """Return the image for a GPU of a compute capability; this machine need not have such a GPU.
 
         Args:
             capability: The compute capability, `(9, 0)` or `"sm_90"`.
-            driver: The CUDA version of a driver; None supposes one that is new enough.
+            driver: The CUDA version of a driver; None means a driver that is new enough.
 
         Raises:
-            ValueError: It is no target, and no pair of numbers.
+            ValueError: `capability` is neither a target nor a pair of integers.
         """
         from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.choice_for(self._loader, capability, driver)
 
     def symbol(self, name: str) -> Symbol:
-        """Return a `__device__` or `__constant__` variable of the images; nothing is loaded before it is used.
+        """Return a `__device__` or `__constant__` variable of the images; its first use loads the images.
 
         Args:
             name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
@@ -161,9 +158,9 @@ class Module:
         return Symbol(name, self._loader)
 
     def attribute(self, name: str) -> object:
-        """Return a kernel or function, and keep it as an attribute of the module; the generated module's `__getattr__`.
+        """Return a kernel or function, and store it in the module; the generated module's `__getattr__`.
 
-        Of an editable install none is kept: what it exports may change with the sources.
+        In an editable install nothing is stored: the exports may change with the sources.
 
         Raises:
             AttributeError: The module exports no such name.
@@ -185,7 +182,7 @@ class Module:
         return sorted({*self._namespace, *self._exported()} - _UNLISTED)
 
     def ready(self) -> Library:
-        """Return the images, loaded and up to date, as a launch uses them.
+        """Load the images if needed, and return them; an editable install is compared with its sources first.
 
         Raises:
             RuntimeUnavailableError: There is no driver, no GPU, or no image for any GPU.
@@ -204,11 +201,11 @@ class Module:
         self._loader.preload()
 
     def unload(self) -> None:
-        """Take the images out of the driver, once the kernels that were launched have ended. A launch loads them again.
+        """Unload the images from the driver; the next launch loads them again.
 
-        Other threads may launch meanwhile. Launches that they are in the midst of come first; those that take longer
-        than a tenth of a second keep the images loaded, and the next launch or `unload` takes them out. Of a process
-        that forked after CUDA was started nothing is taken out: what it has there is its parent's.
+        Other threads may launch meanwhile: `unload` waits up to a tenth of a second for launches in progress. If they
+        take longer, the next launch or `unload` removes the images. A process that forked after CUDA was started
+        unloads nothing, because the images belong to its parent.
 
         Raises:
             CallbackError: A teardown callback raised; the images were unloaded all the same.
@@ -217,18 +214,18 @@ class Module:
         self._loader.unload()
 
     def load_early(self) -> None:
-        """Read, check and load, as an import with `load = "import"` does; a missing driver or GPU is no error yet.
+        """Read, check and load, for an import with `load = "import"`; a missing driver or GPU is no error yet.
 
         Raises:
             ManifestError: The manifest or the fatbin is missing, altered or of a newer format version.
             CallbackError: A setup callback raised.
-            DependencyError: The module has callbacks, and what they are given is not installed.
+            DependencyError: The module has callbacks, and the package of their argument is not installed.
         """
         self._loader.load_early()
 
     def forget_names(self) -> None:
-        """Remove what `attribute` kept, because the module is being executed again."""
-        # A copy, since another thread may add to it; the manifest, which would tell of all, may be another one by now.
+        """Remove the attributes that `attribute` stored, because the module is being executed again."""
+        # A copy, because another thread may add names. The manifest may be a new one, so it does not list all of them.
         for name in [*self._stored]:
             self._namespace.pop(name, None)
 
@@ -244,7 +241,7 @@ class Module:
 
     @property
     def _loader(self) -> Loader:
-        """Return the loader, made at the first use."""
+        """Return the loader; make it at the first use."""
         return self._made or self._make_loader()
 
     def _make_loader(self) -> Loader:
@@ -285,8 +282,8 @@ class Module:
         return self._simulator
 
     def _kernel(self, name: str) -> Kernel:
-        """Return the one object of a kernel, which stays valid when images are replaced."""
-        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (not before something is requested)
+        """Return the object of a kernel, which stays valid when images are replaced."""
+        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (an import makes no kernels)
 
         kind = Kernel
         if self._loader.manifest.get("by_grid"):
@@ -314,7 +311,7 @@ class Module:
 
 
 def is_simulated() -> bool:
-    """Return True if Numba's simulator runs kernels in this process; the variable is read as Numba reads it."""
+    """Return True if Numba's simulator runs kernels in this process, by Numba's environment variable."""
     return os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip() not in ("", "0")
 
 
@@ -323,8 +320,8 @@ def load(
 ) -> Module:
     """Return the `Module` of a packaged module.
 
-    `aotcuda.load("mypkg.kernels")` imports that module and gives its `Module`; in a source tree that was never built it
-    makes the module. Generated modules call this with the other arguments.
+    `aotcuda.load("mypkg.kernels")` imports that module and returns its `Module`. In a source tree that was never built,
+    it makes the module. The other arguments are for generated modules.
 
     Args:
         name: The module's name.
@@ -339,16 +336,16 @@ def load(
         ConfigError: `AOTCUDA_LOAD` has an unknown value.
     """
     if manifest is None:
-        from aotcuda.runtime import module_registry  # noqa: PLC0415 (not for an import)
+        from aotcuda.runtime import module_registry  # noqa: PLC0415 (an import of a generated module does not need it)
 
         found: Module = module_registry.find(name, Module)
         return found
-    generated = sys.modules.get(name)  # code that executes a module by its file need not have added it
+    generated = sys.modules.get(name)  # None if a program executes the module from its file
     namespace = vars(generated) if generated is not None else sys._getframe(1).f_globals  # noqa: SLF001 (as `warnings`)
     previous = namespace.get("__aotcuda__")
     if isinstance(previous, Module):
         previous.forget_names()
-    # Some editable installs import links to the files of the source tree, from a folder that has not all of them.
+    # Some editable installs import symbolic links to the source tree, from a folder without the data files.
     real = os.path.realpath if editable else os.path.abspath
     path = os.path.join(os.path.dirname(real(namespace["__file__"])), *manifest.split("/"))
     module = Module(name, namespace, path, sha256, editable=editable)
@@ -364,10 +361,10 @@ def load(
 
 
 def _picklable(*kinds: type) -> None:
-    """Let exports be pickled, by their module and name; they do not know how modules are found themselves."""
+    """Let exports be pickled by module and name; their classes are in lower layers and cannot find modules."""
     for kind in kinds:
         if vars(kind).get("__reduce__") is not _reduced:
-            kind.__reduce__ = _reduced  # type: ignore[method-assign, assignment]  # copyreg would be one import more
+            kind.__reduce__ = _reduced  # type: ignore[method-assign, assignment]  # saves the import of copyreg
 
 
 def _reduced(export: Kernel | DeviceFunction | DeviceFunctionGroup) -> tuple[object, tuple[str, str]]:
@@ -378,7 +375,7 @@ def _find(module: str, name: str) -> object:
     """Return an export by name, for unpickling.
 
     Raises:
-        ImportError: The process that is to have it lacks the package, or has another version of it.
+        ImportError: This process lacks the package, or has another version of it.
     """
     try:
         return load(module).attribute(name)

@@ -1,4 +1,4 @@
-"""Describe a module on this machine: the images that its GPUs take, its fast path, its `repr`."""
+"""Describe a module on this machine: the images of its GPUs, its fast path, its `repr`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def choices(loader: Loader) -> dict[int, Choice]:
-    """Return the image that each GPU of this machine takes, and why, by the GPU's ordinal.
+    """Return the image for each GPU of this machine with the reason, by the GPU's ordinal.
 
     Raises:
         RuntimeUnavailableError: There is no driver or no GPU.
@@ -30,13 +30,13 @@ def choices(loader: Loader) -> dict[int, Choice]:
 
 
 def tiers(loader: Loader) -> dict[str, list[Tier]]:
-    """Return by kernel the signature of each overload with the image for it on each GPU; errors as for `choices`."""
+    """Return the signatures of each kernel's overloads, each with its image on each GPU; errors as for `choices`."""
     loaded, compiled = loader.current, loader.compiled
     manifest = loaded.manifest if loaded is not None else loader.manifest
     found: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
     for choice in choices(loader).values():
         used = choice
-        whole_module = compiled.get(((None, None), choice.capability))  # no kernel and no signature: all of them
+        whole_module = compiled.get(((None, None), choice.capability))  # None: all kernels, all signatures
         if choice.arch is None and whole_module is not None:
             used = whole_module.choice_for(choice.capability)
         for kernel in manifest["kernels"]:
@@ -48,7 +48,7 @@ def tiers(loader: Loader) -> dict[str, list[Tier]]:
 
 
 def choice_for(loader: Loader, capability: tuple[int, int] | str, driver: tuple[int, int] | None) -> Choice:
-    """Return the image that a GPU of a compute capability takes, with a driver that supports a CUDA version.
+    """Return the image for a GPU of a compute capability, with a driver that supports a CUDA version.
 
     Raises:
         ValueError: `capability` is neither a target nor a pair of integers.
@@ -65,7 +65,7 @@ def _parts(capability: object) -> tuple[object, ...]:
 
 
 def fast_path(loader: Loader) -> str:
-    """Return `"in C"` where launches take the fast path, else `"none: ..."` with the reason.
+    """Return `"in C"` if launches take the fast path, else `"none: ..."` with the reason.
 
     Raises:
         ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.

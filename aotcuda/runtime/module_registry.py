@@ -1,4 +1,4 @@
-"""Packaged modules by their names, imported or, in a source tree that was never built, made from it.
+"""Find packaged modules by name: imported, or made from a source tree that was never built.
 
 `aotcuda.load("mypkg.kernels")` calls this module; a program that imports `mypkg.kernels` itself does not need it.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def find(name: str, kind: type[Any]) -> Any:
-    """Return the `__aotcuda__` of a packaged module, an instance of `kind`; make one for a tree that was never built.
+    """Return the `__aotcuda__` of a packaged module, an instance of `kind`; make it in a tree that was never built.
 
     Raises:
         ImportError: There is no such module.
@@ -48,10 +48,10 @@ def find(name: str, kind: type[Any]) -> Any:
 
 
 def _unbuilt(name: str, kind: type[Any]) -> Any:
-    """Make a module of a source tree that was never built, from the tree of its package.
+    """Make a module from a source tree that was never built; return None if no pyproject.toml names the module.
 
-    There is no import hook: `import mypkg.kernels` fails until the module is made, because there is no such file. The
-        package is imported. Return None if no pyproject.toml names the module.
+    Import its package. There is no import hook: `import mypkg.kernels` fails until this function has made the module,
+    because there is no such file.
     """
     package, _, stem = name.rpartition(".")
     if not package:

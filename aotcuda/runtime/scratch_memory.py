@@ -1,8 +1,7 @@
-"""Global scratch memory, which some kernels of Triton's need at each launch; the program allocates it.
+"""Global scratch memory, which some kernels of Triton need at each launch; the program allocates it.
 
-The function that allocates is the one of `triton.set_allocator`, where Triton is imported. Where it is not installed,
-`aotcuda.triton` has a `set_allocator` that sets the function here. It has Triton's form: it takes bytes, alignment and
-stream, and returns an object with `data_ptr()`.
+If Triton is imported, `triton.set_allocator` sets the allocator; without Triton, `aotcuda.triton.set_allocator` does.
+As in Triton, an allocator takes bytes, alignment and stream, and returns an object with `data_ptr()`.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ def allocate(scratch: Scratch, grid: tuple[int, int, int], stream: int, block: A
     """Allocate the scratch memory of a launch, write its address into the parameter block, and return its owner.
 
     Args:
-        scratch: The kernel's need.
+        scratch: The size and alignment that the kernel needs.
         grid: The blocks of the launch, in x, y and z.
         stream: The handle of its stream.
         block: The parameter block.
         where: The kernel, for errors.
 
     Raises:
-        AllocatorError: The program has set no allocator, or what it returned has no address.
+        AllocatorError: The program has set no allocator, or the allocator's result has no address.
     """
     of_triton: Any = sys.modules.get("triton.runtime._allocation")
     allocator = of_triton._allocator.get() if of_triton is not None else _own.get()  # noqa: SLF001 (no other way)

@@ -1,7 +1,8 @@
-"""Packaged kernels in Numba's simulator: their sources, run by the processor with NumPy's arrays.
+"""Packaged kernels in Numba's simulator, which runs their sources on the CPU with NumPy arrays.
 
-With `NUMBA_ENABLE_CUDASIM=1` a package's tests need no GPU. Arguments are held against the packaged signatures as at a
-launch: numbers get the types that the kernel was compiled for, and what no signature takes is refused where the package
+With `NUMBA_ENABLE_CUDASIM=1` the tests of a package need no GPU. Arguments are compared with the packaged signatures as
+in a
+launch: numbers get the types of the selected signature. Arguments that no signature accepts are refused if the package
 forbids the JIT fallback.
 """
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
 
 _SIMULATED = registry.DEFAULT
-"""The one front end that has a simulator."""
+"""The only front end with a simulator."""
 
 
 class Simulator:
@@ -62,7 +63,7 @@ class Simulator:
 
     @classmethod
     def of_table(cls, module: str, request: Request) -> Simulator:
-        """Make the exports of a tree that was never built; the kernels take any arguments. Errors as above."""
+        """Make the exports of a tree that was never built; kernels accept any arguments. Errors: see `of_manifest`."""
         found = cls(module, request.frontend, "jit")
         modules: Any = request.table["modules"]
         table = modules[module]
@@ -120,7 +121,7 @@ class SimulatedKernel:
         """Return the kernel with a configuration; the stream has no effect.
 
         Raises:
-            LaunchError: It is none.
+            LaunchError: The configuration has another number of items.
         """
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             message = (
@@ -133,7 +134,7 @@ class SimulatedKernel:
 
     def forall(self, n: int, block: int | None = None, stream: object = 0, shared: int = 0) -> Callable[..., None]:
         """Return the kernel over `n` threads."""
-        threads = block or 1  # as Numba's simulator has it: each of them is a thread of the processor's
+        threads = block or 1  # as in Numba's simulator, where each thread is a thread of the CPU
         del stream
         return self._launcher((-(-n // threads), threads, 0, shared) if n else None, ".forall(n)")
 
@@ -148,38 +149,38 @@ class SimulatedKernel:
         raise errors.unconfigured(str(self), self.__name__)
 
     def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
-        """Return a function that launches with a configuration, written as `how`; None launches nothing."""
+        """Return a function that launches with a configuration, which errors show as `how`; None launches nothing."""
 
         def launch(*args: object, **named: object) -> None:
             if named:
                 from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
                 raise errors.by_name(str(self), f"{self.__name__}{how}", self._record, named)
-            taken = self._taken(args)
+            converted = self._convert(args)
             if configuration is not None:
-                self._kernel[configuration](*taken)
+                self._kernel[configuration](*converted)
 
         return launch
 
     def configure(self, grid: object, block: object, *, stream: object = 0, shared: int = 0, **_: object) -> Any:
-        """Configure as brackets do; other attributes of a launch mean nothing here."""
+        """Return the kernel with a configuration; other launch attributes have no effect."""
         return self[grid, block, stream, shared]
 
-    def _taken(self, args: tuple[object, ...]) -> Sequence[object]:
-        """Convert the arguments to the types of the packaged signature that takes them.
+    def _convert(self, args: tuple[object, ...]) -> Sequence[object]:
+        """Convert the arguments to the types of the packaged signature that accepts them.
 
         Raises:
-            ArgumentError: There is none, and the package allows no other.
+            ArgumentError: No signature accepts them, and the package forbids the JIT fallback.
         """
         if self._table is None:
             return args
-        shown = tuple([_Shown(arg) if _is_array(arg) else arg for arg in args])
-        selection = self._table.select(shown, 0)
+        as_on_gpu = tuple([_AsDeviceArray(arg) if _is_array(arg) else arg for arg in args])
+        selection = self._table.select(as_on_gpu, 0)
         if selection is None:
             from aotcuda.runtime.jit.fallback import allowed  # noqa: PLC0415 (few launches come here)
 
             if not allowed(self._fallback):
-                refusal: ArgumentError = self._table.refusal(shown)
+                refusal: ArgumentError = self._table.refusal(as_on_gpu)
                 raise refusal
             return args
         overload, slot, *_ = selection
@@ -193,8 +194,8 @@ class SimulatedKernel:
         return f"<aotcuda kernel {self}, in Numba's simulator>"
 
 
-class _Shown:
-    """A NumPy array with the interface of an array on a GPU, so that it is compared with signatures."""
+class _AsDeviceArray:
+    """The interface of an array on a GPU for a NumPy array, to compare it with signatures."""
 
     def __init__(self, array: Any) -> None:
         interface = array.__array_interface__
@@ -230,7 +231,7 @@ def _converted(args: tuple[object, ...], overload: PackedOverload) -> list[objec
 
 
 def _simulated(function: Any) -> Any:
-    """Make a kernel of the simulator from the object that a source has under the name."""
+    """Return a kernel of the simulator for an object of a source module."""
     try:
         cuda: Any = import_module("numba.cuda")
     except ImportError as error:
@@ -254,6 +255,6 @@ def _simulated(function: Any) -> Any:
 
 
 def _holder(sources: Sequence[str], python: str) -> str:
-    """Return the source that has a function."""
+    """Return the source module that defines a function."""
     first = python.partition(".")[0]
     return next((name for name in sources if hasattr(import_module(name), first)), sources[0])

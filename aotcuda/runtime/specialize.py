@@ -1,4 +1,4 @@
-"""Teaching the fast path in C a specialization, after a launch by the general path."""
+"""Add a specialization to the fast path in C after a launch by the general path."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ def add_to_fast_path(
     configuration: Configuration,
     where: str,
 ) -> None:
-    """Add a specialization to the fast path in C after a launch with `args`, unless it has it for this context.
+    """Add a specialization to the fast path in C after a launch with `args`, unless it is there for this context.
 
-    The fast path takes no debug kernels and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the kernel.
+    The fast path launches no debug kernels, and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the
+    kernel.
     """
     library = loaded.library
     if library.synchronous:
         return
     context, device = 0, library.device
-    if device < 0:  # several GPUs, or callbacks, which have to see each context
+    if device < 0:  # several GPUs, or callbacks, which run in each context
         try:
             context, device = library.driver.current_context(), library.driver.current_device() or 0
-        except aotcuda.errors.CudaError:  # the launch was made
+        except aotcuda.errors.CudaError:  # the launch was successful, so no error is raised
             return
     key, in_fast_path = (configuration, context), specialization.in_fast_path
     if key in in_fast_path:
         return
     if library.callbacks is not None and not library.callbacks.has_seen(context):
-        return  # a setup callback that launches; other threads have to wait for its end
+        return  # a setup callback launches; other threads have to wait for its end
     if len(in_fast_path) >= _MOST_IN_FAST_PATH:
         in_fast_path.clear()
     try:
@@ -52,7 +53,7 @@ def add_to_fast_path(
             from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
 
             fast_path.add(specializations, library, specialization, kernels, args, configuration.shared)
-    except BaseException:  # an interrupt: the next launch adds it
+    except BaseException:  # an interrupt: the next launch adds the specialization
         in_fast_path.discard(key)
         raise
 
@@ -77,7 +78,7 @@ def _device_kernels(
     try:
         for overload in specialization.overloads:
             if loaded.is_compiled_elsewhere(overload, device):
-                return None  # looking it up could compile it
+                return None  # the lookup could compile it
             kernel = loaded.device_kernel(overload, device)
             allow_once(configuration, kernel, where)
             fixed = kernel.fixed
@@ -85,11 +86,11 @@ def _device_kernels(
                 fixed is not None and ("cluster" in fixed or fixed.get("cooperative", False))
             )
             needs_scratch = fixed is not None and "scratch" in fixed
-            # An overload whose kernel is not cached has callbacks of its own, which have to see each context.
+            # An overload whose kernel is not cached has callbacks of its own, which run in each context.
             is_cached = overload.kernels.get(device) is kernel
             if is_cooperative or needs_scratch or kernel.watch is not None or not is_cached:
                 return None
             found.append(kernel)
-    except aotcuda.errors.AotcudaError:  # of an overload that was not the one launched: a launch of that one raises it
+    except aotcuda.errors.AotcudaError:  # another overload than the launched one; its own launch raises the error
         return None
     return found

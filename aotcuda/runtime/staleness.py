@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 class Staleness:
-    """The comparison for one module; callers of `in_place_of` hold the loader's lock."""
+    """Compare the images of one module with its sources; callers of `in_place_of` hold the loader's lock."""
 
     def __init__(self, source: ImageSource, fallback: Callable[[], Fallback]) -> None:
         """Take the source of the images, and a function that returns the module's JIT fallback."""
         self._source = source
         self._fallback = fallback
         self._built: Stamp | None = None
-        self._aside: Library | None = None  # the build's images, while those of edited sources replace them
+        self._aside: Library | None = None  # the images of the build, while images of edited sources replace them
 
     def changed(self) -> str | None:
-        """Return what was edited since the images were built; None if nothing was."""
+        """Return a text for the edit since the build, such as "/src/k.py was edited"; None if there was none."""
         found = self._built
         if found is None:
             found = self._built = self._stamp_of(self._manifest())
@@ -72,7 +72,7 @@ class Staleness:
         return compiled, compiled.manifest, self._stamp_of(compiled.manifest)
 
     def withdraw(self, going: list[Library]) -> None:
-        """Forget everything, and add the build's images that were replaced to `going`, without a call that may fail."""
+        """Forget everything, and add the images of the build to `going` if they were replaced; makes no calls."""
         if self._aside is not None:
             going += [self._aside]
         self._aside = self._built = None

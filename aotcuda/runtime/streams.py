@@ -1,7 +1,7 @@
-"""Streams of every library as the driver's handle, ordering one stream after another, and waiting for them.
+"""Read the handle of every library's streams, make streams wait for each other, and wait for streams.
 
-A kernel runs after its launch has returned, so its faults show at a later call of another library. With
-`AOTCUDA_SYNCHRONIZE=1` launches wait for their kernel, and name it when it fails. The variable is read when images are
+A kernel runs after its launch has returned, so a later call of another library reports its errors. With
+`AOTCUDA_SYNCHRONIZE=1` launches wait for their kernel, and name it if it fails. The variable is read when images are
 loaded, and launches then take the general path.
 """
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Driver
 
 LEGACY = 1
-"""The handle that means the legacy default stream; 0 means the same to a launch."""
+"""A handle of the legacy default stream; for a launch, 0 is the same stream."""
 
 _ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
-"""The attribute of a library's streams that holds the handle; it takes less than the protocol."""
+"""The attribute of a library's streams that has the handle; reading it is faster than the protocol."""
 
 _INVALID_CONTEXT = 201
 
@@ -39,7 +39,7 @@ _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 
 class Ready(int):
-    """The handle of a stream that a launch has to wait for, since an array's data is on it.
+    """The handle of a stream that a launch has to wait for, because an array's data is on it.
 
     Attributes:
         mutual: Whether that stream then has to wait for the launch, too.
@@ -57,10 +57,10 @@ class MutuallyReady(Ready):
 
 
 def handle(stream: object) -> int | None:
-    """Return the driver's handle of a stream: an int, or any library's stream object; None stays None.
+    """Return the driver's handle of a stream: an int, or any library's stream object; None for None.
 
     Raises:
-        ArgumentError: The object is not a stream, or a closed one, or its handle is impossible.
+        ArgumentError: The object is not a stream, or was closed, or its handle is impossible.
     """
     if stream is None:
         return None
@@ -71,7 +71,7 @@ def handle(stream: object) -> int | None:
 
 
 def impossible(handle: int) -> Exception:
-    """Return the error for an int that is no handle."""
+    """Return the error for an int that cannot be a handle."""
     return aotcuda.errors.ArgumentError(f"{aotcuda.errors.quoted(handle)} is no handle of a stream")
 
 
@@ -95,13 +95,13 @@ def _handle(stream: object) -> int:
 
 
 def reader_for(kind: type) -> Callable[[Any], int | None]:
-    """Return the function that reads the handle of stream objects of a type: of some libraries, their attribute."""
+    """Return a function that reads the handle of stream objects of a type, by an attribute for some libraries."""
     attribute = _ATTRIBUTES.get(module_of(kind).partition(".")[0])
     return attrgetter(attribute) if attribute is not None else handle
 
 
 def _read_handle(stream: Any) -> int | None:
-    """Return the handle of a stream object by the protocol or an attribute; None if it is no stream."""
+    """Return the handle of a stream object by the protocol or an attribute; None if the object is not a stream."""
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
         version, value = protocol() if callable(protocol) else protocol
@@ -123,16 +123,15 @@ def _read_handle(stream: Any) -> int | None:
 
 
 def is_same(left: int, right: int) -> bool:
-    """Return True if two handles mean one stream."""
+    """Return True if two handles are of the same stream."""
     return (left or LEGACY) == (right or LEGACY)
 
 
 def is_dead(driver: Driver, stream: int) -> bool:
-    """Return True if a handle is of no stream that exists, as far as the driver can tell.
+    """Return True if a stream was destroyed, as far as the driver can tell. A context must be current.
 
-    It returns CUDA_ERROR_INVALID_CONTEXT for such a handle in launches and in queries of its capture, while
-    `cuStreamGetCtx` crashes; other questions would end a capture. Once that memory has another use, or for what never
-    was a handle, everything crashes. A context must be current.
+    For a destroyed stream, `cuStreamIsCapturing` returns CUDA_ERROR_INVALID_CONTEXT and `cuStreamGetCtx` crashes; other
+    functions would end a capture. If the memory has another use by now, or never was a stream, all functions crash.
     """
     status = ctypes.c_int()
     code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) if stream > LAST_DEFAULT_STREAM else 0
@@ -140,7 +139,7 @@ def is_dead(driver: Driver, stream: int) -> bool:
 
 
 def dead(stream: int) -> str:
-    """Return the error text for a stream that `is_dead`."""
+    """Return the error text for a destroyed stream."""
     return (
         f"stream {stream:#x} does not exist any more; keep a reference to the object that made it while the "
         "stream is used"
@@ -148,14 +147,14 @@ def dead(stream: int) -> str:
 
 
 def is_captured(driver: Driver, stream: int) -> bool:
-    """Return True if a stream is being captured: nothing of it runs yet, and waiting for it would end the capture."""
+    """Return True if a stream is being captured: its work does not run yet, and waiting would end the capture."""
     status = ctypes.c_int()
     code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status))
     return code == _CAPTURE_IMPLICIT or (code == 0 and status.value != 0)
 
 
 def _is_in_graph(driver: Driver, stream: int) -> bool:
-    """Return True if work on a stream becomes part of a graph; the default one may only break a capture."""
+    """Return True if work on a stream becomes part of a graph; work on the default stream breaks a capture."""
     status = ctypes.c_int()
     return driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) == 0 and status.value != 0
 
@@ -164,8 +163,8 @@ def order(driver: Driver, before: int, after: int, what: str) -> None:
     """Make work submitted to `after` from now on wait for what has been submitted to `before`.
 
     Raises:
-        ArgumentError: One of them is captured into a graph and the other one cannot be, or one does not exist any
-            more. The text begins with `what`, which is where that stream comes from.
+        ArgumentError: One of them is captured into a graph and the other cannot be, or one was destroyed. The message
+            begins with `what`, the origin of that stream.
         CudaError: The driver refuses for another reason.
     """
     for stream in (before, after):
@@ -198,46 +197,25 @@ class Event:
         driver.check(driver.call["cuEventCreate"](ctypes.byref(self.handle), _NO_TIMING), "no event could be made")
 
     def order(self, before: int, after: int) -> int:
-        """Make `after` wait for what has been submitted to `before`; return the driver's code."""
+        """Make `after` wait for the work that was submitted to `before`; return the driver's code."""
         call = self._driver.call
         return call["cuEventRecord"](self.handle, before) or call["cuStreamWaitEvent"](after, self.handle, 0)
 
     def __del__(self) -> None:
-        handle = getattr(self, "handle", None)  # an interrupt may have come before there was one
+        handle = getattr(self, "handle", None)  # unset after an interrupt
         if handle and not drivers.forked and not sys.is_finalizing():
             self._driver.call["cuEventDestroy_v2"](handle)
 
 
 def distinct(pending: Iterable[object]) -> list[Ready]:
-    """Return the streams among what is pending, each once."""
+    """Return the streams among the `pending` items, each once."""
     found: dict[int, Ready] = {}
     for item in pending:
         if isinstance(item, Ready):
-            key = item or LEGACY  # which is one stream by two handles
+            key = item or LEGACY  # both handles are of one stream
             if key not in found or item.mutual:
                 found[key] = item
     return list(found.values())
-
-
-def wait_quickly(driver: Driver, others: list[Ready], stream: int) -> Event | None:
-    """Make a stream wait for others with an event that is kept from launch to launch, which no other thread has.
-
-    Return the event, to be appended to `Driver.events`; None if one of the streams is captured or does not exist, or
-    the driver refuses. `order_launch` then applies the rules of captures, and raises the error.
-    """
-    is_capturing, status = driver.call["cuStreamIsCapturing"], ctypes.c_int()
-    reference = ctypes.byref(status)
-    for each in (stream, *others):
-        if is_capturing(each, reference) or status.value:
-            return None
-    try:
-        event = driver.events.pop() if driver.events else Event(driver)
-    except (IndexError, aotcuda.errors.CudaError):  # another thread was faster; no context is current
-        return None
-    for other in others:
-        if event.order(other, stream):
-            return None
-    return event
 
 
 def _check_exists(driver: Driver, stream: int, what: str) -> None:
@@ -256,7 +234,7 @@ def _check_in_graph(driver: Driver, stream: int, captured: int, what: str) -> No
 
 
 def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: str, *, launched: bool) -> None:
-    """Make a launch of kernel `where` wait for the streams that are `pending`; once it is `launched`, those for it.
+    """Make a launch of kernel `where` wait for the `pending` streams; after the launch, make streams wait for it.
 
     Errors as for `order`.
     """
@@ -265,7 +243,7 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
     def what(ready: int) -> str:
         return f"{where}{' was launched, and' if launched else ':'} an argument's data is on stream {ready:#x}"
 
-    if len(found) > 1 and not launched:  # all before any: the first may have the launch's stream join a capture
+    if len(found) > 1 and not launched:  # all checks come first: a wait may let the launch's stream join a capture
         for ready in found:
             _check_exists(driver, ready, what(ready))
         captured = next((each for each in (stream, *found) if is_captured(driver, each)), None)
@@ -275,12 +253,12 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
     for ready in found:
         if not launched:
             order(driver, ready, stream, what(ready))
-        elif ready.mutual or is_captured(driver, ready):  # what joined a capture has to come back to it
+        elif ready.mutual or is_captured(driver, ready):  # a stream that joined a capture has to return to it
             order(driver, stream, ready, what(ready))
 
 
 def launches_wait() -> bool:
-    """Return True if launches are to wait for their kernels.
+    """Return True if launches have to wait for their kernels.
 
     Raises:
         ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
@@ -296,7 +274,7 @@ def wait(driver: Driver, stream: int) -> int:
     """Wait for a stream, also during captures of other streams; return the driver's code."""
     exchange, synchronize = driver.call["cuThreadExchangeStreamCaptureMode"], driver.call["cuStreamSynchronize"]
     mode = ctypes.byref(ctypes.c_int(_RELAXED))
-    try:  # nothing is called in between that an interrupt could come after
+    try:  # no other call in between, after which an interrupt could be raised
         exchange(mode)
         code = synchronize(stream)
     finally:

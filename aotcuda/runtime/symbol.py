@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 class Symbol:
     """A `__device__` or `__constant__` variable of a module's images.
 
-    The images are loaded when they are first needed, as for a launch. A variable exists once on each GPU; the one of
-    the current context is used, or of GPU 0. Images that the JIT fallback compiled have variables of their own.
+    The first use loads the images, as a launch does. Each GPU has its own copy of a variable; methods use the copy of
+    the current context's GPU, or of GPU 0. Images that the JIT fallback compiled have variables of their own.
 
     Attributes:
         name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
@@ -90,7 +90,7 @@ class Symbol:
 
     def _view(self, host: object, what: str) -> memoryview:
         try:
-            return memoryview(host)  # type: ignore[arg-type]  # anything is tried
+            return memoryview(host)  # type: ignore[arg-type]  # any object is tried
         except TypeError:
             message = (
                 f"{self._where}.{what} needs host memory, such as a NumPy array or bytes, and not {type(host).__name__}"

@@ -24,8 +24,8 @@ def take_out(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None
     """Unload the images that no launch uses any more, and return the first error.
 
     Args:
-        leaving: The images to unload; each is removed once it is unloaded, so that an interrupt leaves the others.
-        staying: Where that is added which launches have still.
+        leaving: The images to unload; each item is removed after its unload, so that an interrupt keeps the others.
+        staying: The list to which items are added whose launches are in progress.
     """
     error: Exception | None = None
     while leaving:
@@ -37,7 +37,7 @@ def take_out(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None
         for library in libraries:
             try:
                 library.unload()
-            except Exception as problem:  # noqa: BLE001 (raised by who asked: the others must go too)
+            except Exception as problem:  # noqa: BLE001 (returned after the other unloads)
                 error = error or problem
         del leaving[0]
     return error

@@ -1,8 +1,8 @@
-"""Launches that are prepared before their arrays have addresses: what programs that XLA compiles call.
+"""Prepare launches for programs that XLA compiles, before the arrays have addresses.
 
-Shapes, dtypes and numbers are known when such a program is traced. So a launch takes the general path once, with
-stand-ins of the arrays: overloads are selected, limits checked and the block packed as ever. The extension gets
-the block with the places of the addresses, and launches it from XLA's threads (`fast/xla.c`).
+Shapes, dtypes and numbers are known when such a program is traced. A launch then takes the general path once with
+placeholders for the arrays: it selects an overload, checks limits and packs the block. The extension gets the block
+with the places of the addresses, and launches it from XLA's threads (`fast/xla.c`).
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from aotcuda.runtime.loader import Loader
 
 NOWHERE = -1
-"""The number of a launch that was traced where nothing can be launched: its program can be compiled, and not run."""
+"""The number of a launch that was traced on a machine without a GPU: its program can be compiled, but not run."""
 
 _STEP = 1 << 20
-"""Between the addresses of stand-ins: whatever must divide an address divides it."""
+"""The distance between the addresses of placeholders, a multiple of every divisor that a signature may promise."""
 
 _numbers: dict[object, int] = {}
-_marks: list[drivers.Mark] = []  # the extension looks into them for as long as the process lives
+_marks: list[drivers.Mark] = []  # kept alive, because the extension reads them until the process ends
 _lock = new_lock()
 
 
 class Shaped:
-    """A stand-in for an array that is not there yet: C-contiguous, on the GPU.
+    """A placeholder for a C-contiguous array on the GPU that does not exist yet.
 
     Attributes:
-        address: In place of its address; each of a launch has its own.
+        address: A unique number in place of the address.
     """
 
     __slots__ = ("__cuda_array_interface__", "address")
@@ -79,10 +79,10 @@ class Place:
 
 
 def handlers() -> tuple[Any, Any, Any]:
-    """Return the extension's handlers of XLA's FFI: for launches, for those that are pinned, and for other devices.
+    """Return the extension's handlers of XLA's FFI: for launches, for pinned launches, and for other devices.
 
     Raises:
-        DependencyError: The extension is not there.
+        DependencyError: This installation has no extension.
     """
     found: tuple[Any, Any, Any] = _extension().xla_handlers()
     return found
@@ -102,23 +102,23 @@ def prepare(
 ) -> tuple[int, int]:
     """Prepare a launch: return its number, and a token that distinguishes it from launches of other processes.
 
-    The number is `NOWHERE` on a machine where nothing can be launched; the arguments are checked all the same.
+    On a machine without a GPU, check the arguments and return `NOWHERE` as the number.
 
     Args:
-        loader: The module's.
-        name: The kernel's.
-        where: The same with its module's.
+        loader: The loader of the module.
+        name: The name of the kernel.
+        where: The name with the module's.
         args: The arguments in the kernel's order, arrays as `Shaped`.
-        places: For each argument where XLA has it; None for those that are packed now.
-        counts: How many arguments and results XLA has.
+        places: The place of each argument in XLA's call; None for arguments that are packed now.
+        counts: The numbers of arguments and of results in XLA's call.
         configuration: Grid, block and bytes of dynamic shared memory.
-        n: If it is not None, in place of the grid: how many threads are needed. The block may then be None.
-        pinned: Whether XLA may record it: its images then stay loaded for as long as the process lives.
+        n: The number of threads in place of the grid, or None. With a number, the block may be None.
+        pinned: Whether XLA may record the launch into a graph: the images then stay loaded until the process ends.
 
     Raises:
-        ArgumentError: No packaged signature takes the arguments.
-        LaunchError: The GPU cannot take the configuration, or the kernel cannot be launched by XLA.
-        DependencyError: The extension is not there.
+        ArgumentError: No packaged signature accepts the arguments.
+        LaunchError: The configuration is not possible on the GPU, or XLA cannot launch the kernel.
+        DependencyError: This installation has no extension.
     """
     given = tuple(args)
     try:
@@ -156,11 +156,11 @@ def prepare(
         holes,
         starts,
     )
-    return _noted(module, loaded, described)
+    return _register(module, loaded, described)
 
 
-def _noted(module: Any, loaded: KernelTable, described: tuple[Any, ...]) -> tuple[int, int]:
-    """Return the number of a launch, which has one for as long as the process lives, and its identity."""
+def _register(module: Any, loaded: KernelTable, described: tuple[Any, ...]) -> tuple[int, int]:
+    """Give a launch to the extension, unless it has it; return its number and its identity."""
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
     where, symbol, kernel, dimensions, counts, packed, holes, starts = described
@@ -191,10 +191,10 @@ def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object
 
 
 def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: str) -> DeviceKernel:
-    """Return the selected overload on the GPUs of this machine, its code loaded on the first.
+    """Return the selected overload on this machine's GPUs, and load its code on the first.
 
     Raises:
-        LaunchError: XLA's launches cannot be of such a kernel.
+        LaunchError: XLA cannot launch such a kernel.
     """
     overload, library = selection[0], loaded.library
     if library.callbacks is not None and len(library.driver.devices) > 1:
@@ -224,7 +224,7 @@ def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: st
 def _holes(
     described: Sequence[Parameter], values: list[object], args: tuple[object, ...], places: Sequence[Place | None]
 ) -> bytes:
-    """Return the places of the addresses in the block, as the extension takes them."""
+    """Return the places of the addresses in the block, in the form for the extension."""
     by_address = {
         arg.address: place
         for arg, place in zip(args, places, strict=True)
@@ -251,5 +251,5 @@ def _extension() -> Any:
 
 
 def refuse(where: str, problem: str) -> ArgumentError:
-    """Return the error for a call of a kernel that is wrong already in how it is written."""
+    """Return the error for a call of a kernel with wrong options."""
     return ArgumentError(f"{where}: {problem}")

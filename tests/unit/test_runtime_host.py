@@ -10,7 +10,6 @@ import pytest
 
 from aotcuda.errors import ArgumentError, ConfigError, CudaError, HostArrayWarning
 from aotcuda.runtime.arguments import host_arrays
-from support import grids
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -175,50 +174,21 @@ def test_records_are_copied_there_and_back(cuda, monkeypatch, view):
     assert len(cuda.calls("cuMemAlloc")) == len(cuda.calls("cuMemFree")) == 2
 
 
-@pytest.mark.usefixtures("adds_one")
-@pytest.mark.parametrize("block", [None, 64])
-def test_forall_copies_arrays_too(cuda, k, block, monkeypatch):
-    monkeypatch.setattr("aotcuda.runtime.specialize.add_to_fast_path", lambda *_args: None)
-    line, sheet = np.arange(5, dtype="f4"), np.zeros((2, 3), "f4")
-    for _ in range(2):
-        with pytest.warns(HostArrayWarning, match=r"\(arguments 2, 3\)") as caught:
-            k.forall(line.size, block)(7, line, sheet)
-        assert caught[0].filename == __file__
-        np.testing.assert_array_equal(line, np.arange(5, dtype="f4") + 1)
-        line -= 1
-    assert len(cuda.launches()) == 2
-    k.forall(0)(7, cuda.array(5), cuda.array(np.zeros((2, 3), "f4")))
-    assert len(cuda.launches()) == 2
-
-
-def by_grid(cuda):
-    """Return a kernel that is launched by its grid alone, of which a launch may leave out BLOCK."""
-    variants = [grids.variant("even", 128, divisor=16), grids.variant("any", 1024)]
-    for each in variants:
-        each["parameters"][3]["optional"] = True
-    arguments = [{**each, "default": None} if each["name"] == "BLOCK" else each for each in grids.ARGUMENTS]
-    return cuda.package(grids.kernel(*variants, arguments=arguments), by_grid=True, frontend="triton").k
-
-
-CHECKS = {
-    "forall": lambda cuda, array: cuda.package(kernel("k", "void(float32[:])")).k.forall(0)(array),
-    "no programs": lambda cuda, array: by_grid(cuda)[0](array, 1.0, 16),
-    "a function that says no programs": lambda cuda, array: by_grid(cuda)[lambda _: (0,)](array, 1.0, 16),
-}
-
-
-@pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
-def test_launches_of_nothing_check_host_arrays(cuda, monkeypatch, check):
-    right, wrong = [np.zeros(64, "f4"), np.zeros((2, 32), "f4").T[::2, 0]], np.zeros(64, "f8")
-    right[0].flags.writeable = False
+def test_launches_of_nothing_check_host_arrays(cuda, monkeypatch):
+    k = cuda.package(kernel("k", "void(float32[:], float32[:])", apart=[[0, 1]])).k
+    right, read_only = np.zeros((2, 32), "f4").T[::2, 0], np.zeros(64, "f4")
+    read_only.flags.writeable = False
     with pytest.raises(ArgumentError, match="set AOTCUDA_HOST_ARRAYS=copy"):
-        check(cuda, right[1])
+        k.forall(0)(right, right[:2])
     monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
-    check(cuda, right[1])
-    with pytest.raises(ArgumentError, match="is read-only"):
-        check(cuda, right[0])
-    with pytest.raises(ArgumentError, match=r"argument 1, [ax], is float64"):
-        check(cuda, wrong)
+    k.forall(0)(right, right[:2])  # each is copied to memory of its own
+    for wrong, problem in (
+        (read_only, "is read-only"),
+        (np.zeros(64), "argument 1, a, is float64"),
+        (right, "overlap"),
+    ):
+        with pytest.raises(ArgumentError, match=problem):
+            k.forall(0)(wrong, right)
     assert not cuda.launches()
     assert not cuda.calls("cuMemAlloc")
 

@@ -156,12 +156,8 @@ class TestWhenItLoads:
         assert cuda.calls() == []
         launch(1)
         launch(2)
-        assert [call["call"] for call in cuda.calls("cuInit", "cuLibraryLoadData", "cuLaunchKernel")] == [
-            "cuInit",
-            "cuLibraryLoadData",
-            "cuLaunchKernel",
-            "cuLaunchKernel",
-        ]
+        calls = [call["call"] for call in cuda.calls("cuInit", "cuLibraryLoadData", "cuLaunchKernel")]
+        assert calls == ["cuInit", "cuLibraryLoadData", "cuLaunchKernel", "cuLaunchKernel"]
 
     def test_first_use_reads_no_manifest(self, cuda):
         folder = manifests.write(cuda.packages, [kernel("k", INT)], load="first-use")

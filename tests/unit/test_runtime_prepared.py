@@ -1,4 +1,4 @@
-"""Launches for XLA's programs: prepared by Python, called with frames as XLA makes them, taken by the stand-in."""
+"""Launches for XLA's programs: Python prepares them, and the tests call the handlers with frames like XLA's."""
 
 from __future__ import annotations
 
@@ -21,119 +21,68 @@ AXPY = [
 BUFFER, SCALAR, S64, EXECUTE = 1, 3, 5, 3
 
 
-class Fields(ctypes.Structure):
-    """A structure of XLA's, which begin with their size and a list of extensions."""
-
-    _fields_ = [("struct_size", ctypes.c_size_t), ("extension", ctypes.c_void_p)]
+INT, INT64, SIZE, POINTER, TEXT = ctypes.c_int, ctypes.c_int64, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
 
 
-class Version(Fields):
-    _fields_ = [("major", ctypes.c_int), ("minor", ctypes.c_int)]
+def plain(**members):
+    """Return a class of structures."""
+    return type("Structure", (ctypes.Structure,), {"_fields_": [*members.items()]})
 
 
-class ErrorArgs(Fields):
-    _fields_ = [("message", ctypes.c_char_p), ("code", ctypes.c_int)]
+def structure(**members):
+    """Return a class of XLA's structures, which begin with their size and a list of extensions."""
+    return plain(struct_size=SIZE, extension=POINTER, **members)
 
 
-class StreamArgs(Fields):
-    _fields_ = [("context", ctypes.c_void_p), ("stream", ctypes.c_void_p)]
-
-
-ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(ErrorArgs))
-GET_STREAM = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(StreamArgs))
-
-
-class Api(Fields):
-    _fields_ = [
-        ("version", Version),
-        ("internal", ctypes.c_void_p),
-        ("error_create", ERROR),
-        ("error_get_message", ctypes.c_void_p),
-        ("error_destroy", ctypes.c_void_p),
-        ("handler_register", ctypes.c_void_p),
-        ("stream_get", GET_STREAM),
-    ]
-
-
-class Buffer(Fields):
-    _fields_ = [
-        ("dtype", ctypes.c_int),
-        ("data", ctypes.c_void_p),
-        ("rank", ctypes.c_int64),
-        ("dims", ctypes.c_void_p),
-    ]
-
-
-class List(Fields):
-    _fields_ = [
-        ("size", ctypes.c_int64),
-        ("types", ctypes.POINTER(ctypes.c_int)),
-        ("values", ctypes.POINTER(ctypes.c_void_p)),
-    ]
-
-
-class Span(ctypes.Structure):
-    _fields_ = [("text", ctypes.c_char_p), ("length", ctypes.c_size_t)]
-
-
-class Scalar(ctypes.Structure):
-    _fields_ = [("dtype", ctypes.c_int), ("value", ctypes.c_void_p)]
-
-
-class Attributes(Fields):
-    _fields_ = [
-        ("size", ctypes.c_int64),
-        ("types", ctypes.POINTER(ctypes.c_int)),
-        ("names", ctypes.POINTER(ctypes.POINTER(Span))),
-        ("values", ctypes.POINTER(ctypes.c_void_p)),
-    ]
-
-
-class Frame(Fields):
-    _fields_ = [
-        ("api", ctypes.POINTER(Api)),
-        ("context", ctypes.c_void_p),
-        ("stage", ctypes.c_int),
-        ("args", List),
-        ("results", List),
-        ("attributes", Attributes),
-    ]
-
-
-class Metadata(ctypes.Structure):
-    _fields_ = [("struct_size", ctypes.c_size_t), ("version", Version), ("traits", ctypes.c_uint32)]
+# The structures of XLA's c_api.h; tests/unit/test_jax_abi.py compares the extension's own with that header.
+Version = structure(major=INT, minor=INT)
+ErrorArgs = structure(message=TEXT, code=INT)
+StreamArgs = structure(context=POINTER, stream=POINTER)
+ERROR = ctypes.CFUNCTYPE(POINTER, ctypes.POINTER(ErrorArgs))
+GET_STREAM = ctypes.CFUNCTYPE(POINTER, ctypes.POINTER(StreamArgs))
+BETWEEN = ("error_get_message", "error_destroy", "handler_register")
+Api = structure(
+    version=Version, internal=POINTER, error_create=ERROR, **dict.fromkeys(BETWEEN, POINTER), stream_get=GET_STREAM
+)
+Buffer = structure(dtype=INT, data=POINTER, rank=INT64, dims=POINTER)
+List = structure(size=INT64, types=ctypes.POINTER(INT), values=ctypes.POINTER(POINTER))
+Span = plain(text=TEXT, length=SIZE)
+Scalar = plain(dtype=INT, value=POINTER)
+NAMES = ctypes.POINTER(ctypes.POINTER(Span))
+Attributes = structure(size=INT64, types=ctypes.POINTER(INT), names=NAMES, values=ctypes.POINTER(POINTER))
+Frame = structure(api=ctypes.POINTER(Api), context=POINTER, stage=INT, args=List, results=List, attributes=Attributes)
 
 
 class Xla:
-    """Calls a handler as XLA does.
+    """Call a handler as XLA does.
 
     Attributes:
-        said: The messages of the errors so far.
+        messages: The messages of the errors so far.
     """
 
-    def __init__(self, module, *, which=0, minor=3):
+    def __init__(self, module, *, which=0):
         capsule = module.xla_handlers()[which]
         get = ctypes.pythonapi.PyCapsule_GetPointer
         get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
         self._handler = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(Frame))(get(capsule, None))
-        self.said: list[str] = []
+        self.messages: list[str] = []
         self._api = Api(
-            version=Version(major=0, minor=minor), error_create=ERROR(self._error), stream_get=GET_STREAM(_stream)
+            version=Version(major=0, minor=3), error_create=ERROR(self._error), stream_get=GET_STREAM(_stream)
         )
 
     def _error(self, args):
-        self.said.append(args.contents.message.decode())
-        return len(self.said)
+        self.messages.append(args.contents.message.decode())
+        return len(self.messages)
 
-    def call(self, args=(), results=(), extension=None, stage=EXECUTE, **attributes):
-        """Return True if it went well, with these addresses and 64-bit attributes."""
+    def call(self, args=(), results=(), **attributes):
+        """Call the handler with addresses and 64-bit attributes; return True if there was no error."""
         kept: list[object] = []
         frame = Frame(
             ctypes.sizeof(Frame),
-            extension,
+            None,
             ctypes.pointer(self._api),
             None,
-            stage,
+            EXECUTE,
             _buffers(args, kept),
             _buffers(results, kept),
             _attributes(attributes, kept),
@@ -195,12 +144,12 @@ def axpy_args(count=10, typestr="<f4"):
 def test_a_prepared_launch_sends_what_a_launch_sends(cuda, module, axpy):
     arrays = [cuda.array(np.zeros(10, "<f4")) for _ in range(3)]
     axpy[3, 64](2.5, *arrays)
-    wanted, launch = cuda.parameters(), cuda.launches()[-1]
+    expected, launch = cuda.parameters(), cuda.launches()[-1]
     number, identity = prepare(axpy, *axpy_args())
     x, y, out = (array.address for array in arrays)
     assert Xla(module).call((x, y), (out,), launch=number, identity=identity)
     got = cuda.launches()[-1]
-    assert cuda.parameters() == wanted
+    assert cuda.parameters() == expected
     assert {**got, "stream": None} == {**launch, "stream": None}
     assert got["stream"] == STREAM
     assert len(cuda.launches()) == 2
@@ -242,14 +191,14 @@ def test_a_launch_of_another_process_is_refused(module, axpy):
         {"launch": number},
     ):
         assert not xla.call((0x1000, 0x2000), (0x3000,), **numbers)
-        assert "was not prepared in this process" in xla.said[-1]
+        assert "was not prepared in this process" in xla.messages[-1]
 
 
 def test_other_buffers_than_were_traced_are_refused(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     xla = Xla(module)
     assert not xla.call((0x1000,), (0x3000,), launch=number, identity=identity)
-    assert xla.said[-1].endswith("hands over 1 arguments and 1 results where 2 and 1 were traced")
+    assert xla.messages[-1].endswith("XLA passes 1 arguments and 1 results, and 2 and 1 were traced")
     assert cuda.launches() == []
 
 
@@ -260,7 +209,7 @@ def test_unloaded_images_are_not_launched(cuda, module, axpy):
     mypkg.kernels.__aotcuda__.unload()
     xla = Xla(module)
     assert not xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
-    assert "trace it again" in xla.said[-1]
+    assert "trace it again" in xla.messages[-1]
     assert cuda.launches() == []
     again = prepare(axpy, *axpy_args())
     assert again[0] != number
@@ -279,12 +228,12 @@ def test_pinned_launches_keep_their_images(cuda, module, axpy):
 
 def test_unloading_waits_for_a_launch_of_xlas(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args())
-    xla, went = Xla(module), []
+    xla, succeeded = Xla(module), []
 
     def launch():
         axpy.loader.enter(axpy.loader.ready(), ())  # as XLA's threads have a context
         cuda.hold(True)
-        went.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))
+        succeeded.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))
 
     import mypkg.kernels
 
@@ -294,16 +243,16 @@ def test_unloading_waits_for_a_launch_of_xlas(cuda, module, axpy):
         unloaded = len(cuda.calls("cuLibraryUnload"))
         cuda.hold(False)
     mypkg.kernels.__aotcuda__.unload()
-    assert (unloaded, went, len(cuda.calls("cuLibraryUnload"))) == (0, [True], 1)
+    assert (unloaded, succeeded, len(cuda.calls("cuLibraryUnload"))) == (0, [True], 1)
 
 
 def test_a_thread_without_a_context_takes_the_streams_context(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     cuda.set(streams=f"{STREAM}=0")
-    xla, went = Xla(module), []
-    call = lambda: went.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))  # noqa: E731
+    xla, succeeded = Xla(module), []
+    call = lambda: succeeded.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))  # noqa: E731
     assert threads.at_once([call]) == []
-    assert (went, xla.said, len(cuda.launches())) == ([True], [], 1)
+    assert (succeeded, xla.messages, len(cuda.launches())) == ([True], [], 1)
     assert len(cuda.calls("cuCtxPushCurrent")) >= 1
 
 
@@ -312,7 +261,7 @@ def test_an_error_of_the_driver_is_returned(cuda, module, axpy):
     cuda.set(fail="cuLaunchKernel=719")
     xla = Xla(module)
     assert not xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
-    assert xla.said == ["mypkg.kernels.axpy could not be launched: the CUDA driver reports error 719"]
+    assert xla.messages == ["mypkg.kernels.axpy could not be launched: the CUDA driver reports error 719"]
 
 
 def test_without_a_gpu_the_arguments_are_checked(cuda, module, axpy, monkeypatch):

@@ -52,43 +52,6 @@ def test_an_import_and_a_launch_import_nothing_heavy(packaged, load):
     assert len(cuda.launches()) == 1
 
 
-@pytest.mark.parametrize("load", ["import", "first-use"])
-def test_a_driver_that_fails_to_start_is_started_again_at_each_launch(packaged, load):
-    cuda = packaged(load)
-    code = f"""
-import mypkg.kernels
-{ARRAY}
-for _ in range(3):
-    try:
-        mypkg.kernels.k[1, 32](2.0, Array())
-    except Exception as error:
-        print(type(error).__name__, error.name)
-"""
-    assert cuda.run(code, FAKE_CUDA_FAIL="cuInit=999") == "CudaError CUDA_ERROR_UNKNOWN\n" * 3
-    assert len(cuda.calls("cuInit")) == 3 + (load == "import")
-
-
-@pytest.mark.parametrize("lacking", ["driver", "GPU"])
-def test_parents_and_children_without_a_driver_get_the_same_error(packaged, tmp_path, lacking):
-    cuda = packaged("import")
-    code = f"""
-import os, sys
-import mypkg.kernels
-{ARRAY}
-for turn in range(2):
-    try:
-        mypkg.kernels.k[1, 32](2.0, Array())
-    except Exception as error:
-        print(type(error).__name__)
-    sys.stdout.flush()
-    if turn == 0 and (child := os.fork()):
-        assert os.waitpid(child, 0)[1] == 0
-"""
-    more = {"LD_LIBRARY_PATH": str(tmp_path)} if lacking == "driver" else {"FAKE_CUDA_FAIL": "cuInit=100"}
-    error = "NoDriverError\n" if lacking == "driver" else "NoDeviceError\n"
-    assert cuda.run(code, **more) == error * 3
-
-
 def test_importing_aotcuda_imports_nothing_more(packaged):
     assert imported(packaged("import"), "import aotcuda") == {"__future__", "aotcuda"}
     asked = imported(packaged("import"), "import aotcuda; aotcuda.__version__")

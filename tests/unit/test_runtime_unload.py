@@ -204,3 +204,22 @@ def test_an_unload_waits_for_setup(hooks, with_callbacks):
         unloaded.set()
     with_callbacks.__aotcuda__.unload()
     assert hooks.calls == ["up", "set up", "down"]
+
+
+def test_an_interrupted_load_unloads_its_images(cuda, monkeypatch):
+    """The interpreter raises it when the driver's call returns, which takes most of the time of an import."""
+    module, call = cuda.package(kernel("k", "void(int32)"), load="first-use"), driver.get().call
+    load = call["cuLibraryLoadData"]
+
+    def interrupted_load(*args):
+        load(*args)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setitem(call, "cuLibraryLoadData", interrupted_load)
+        with pytest.raises(KeyboardInterrupt):
+            module.k[1, 1](1)
+    module.k[1, 1](1)
+    assert (len(cuda.calls("cuLibraryLoadData")), len(cuda.launches())) == (2, 1)
+    module.__aotcuda__.unload()
+    assert len(cuda.calls("cuLibraryUnload")) == 2

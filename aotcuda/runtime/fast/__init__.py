@@ -1,8 +1,8 @@
 """The fast path in C, if this installation has it: the extension `fast._launch`, which launch.h introduces.
 
-It does what the general path does, or declines. It declines tuples, float16 and some complex scalars, addresses as
-`ctypes.c_void_p`, cooperative kernels and clusters. After launches, `fast.specializations` adds specializations.
-`AOTCUDA_EXTENSION=0` leaves it out.
+The fast path does the same as the general path, or declines. It declines tuples, float16 and some complex scalars,
+addresses as `ctypes.c_void_p`, cooperative kernels and clusters. `fast.specializations` adds specializations after
+launches. `AOTCUDA_EXTENSION=0` disables it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST = 0xFFFFFFFF
 """The largest dimension of a grid in the driver's call."""
 
 _found: list[Any] = []  # the module, or None if it was not found; unset before the search
-_missing: list[str] = []  # the reason why it is None
+_missing: list[str] = []  # the reason, if it is None
 _lock = new_lock()  # held while specializations are made: launchers of a kernel share them
 
 
@@ -56,12 +56,12 @@ def _find() -> tuple[Any, str]:
     try:
         import aotcuda.runtime.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
-        from aotcuda.common import system  # noqa: PLC0415 (where there is an extension nothing asks)
+        from aotcuda.common import system  # noqa: PLC0415 (only the error needs it)
 
         kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
         return None, f"this installation of aotcuda has none for {kind} on {sys.platform}; {advice}"
-    except (ImportError, SystemError) as error:  # SystemError: a Python without the GIL found one that needs the GIL
+    except (ImportError, SystemError) as error:  # SystemError: the extension needs the GIL, and this Python has none
         return None, f"it cannot be imported: {error}; install aotcuda again with this Python"
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
@@ -72,12 +72,12 @@ def _find() -> tuple[Any, str]:
 def specializations_of(cache: Any, configuration: Configuration) -> Any:
     """Return the fast path's specializations of a `KernelCache`; None where launches take the general path."""
     module = in_use()
-    if module is None or configuration.largest() > _MOST:  # no grid has so many; a launch raises the error
+    if module is None or configuration.largest() > _MOST:  # the launch raises an error
         return None
-    driver = sys.modules.get("aotcuda.runtime.driver")  # without it CUDA was not started, so no fork can be too late
+    driver = sys.modules.get("aotcuda.runtime.driver")  # if it is not imported, CUDA was not started before a fork
     if driver is not None and getattr(driver, "forked", False):
         return None
-    if configuration.attributes is not None:  # the kernel's limits were checked for this configuration alone
+    if configuration.attributes is not None:  # limits were checked for this configuration alone, so share nothing
         return module.Specializations()
     with _lock:
         return cache.share_specializations(module.Specializations)
@@ -88,7 +88,7 @@ def wrap(
 ) -> Any:
     """Return the launcher wrapped in the fast path; `named` are the arguments that calls may name.
 
-    A launcher whose calls may name more arguments than the extension takes is returned as it is.
+    If there are more names than the extension supports, return the launcher itself.
     """
     module = in_use()
     if named is not None and len(named[0]) > module.MOST_ARGUMENTS:
@@ -115,8 +115,8 @@ def layered(
         kinds: Of each, `h` for heuristics or `t` for an autotuner.
         cache_type: The type of an autotuner's `cache`, if it is not dict.
         config_type: The type of configs.
-        literals: Arguments that the launcher computes itself: the name, the argument that is tested for None, and the
-            value for None.
+        literals: Arguments that the launcher computes itself: the name, the argument that it tests for None, and the
+            result for None.
     """
     module = in_use()
     arg_names = layers[0].arg_names

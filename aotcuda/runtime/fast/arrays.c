@@ -1,13 +1,13 @@
-/* Reads device arrays: what each library's array says of itself goes into an ArrayView, and its stream into LaunchStreams.
+/* Read device arrays: the description of an array goes into an ArrayView, and its stream into LaunchStreams.
  *
- * Each reader here does what the reader of that family in aotcuda/runtime/arguments/arrays.py does, or returns 0, perhaps with
- * a Python error set: the caller then declines the launch. Only public interfaces are used; the one private attribute is
- * listed in aotcuda/runtime/foreign_names.py, which gives it to set_cupy().
+ * Each reader does the same as the reader of that family in aotcuda/runtime/arguments/arrays.py, or returns 0, perhaps with a
+ * Python error set: the caller then declines the launch. Readers use public interfaces, and one private attribute, which
+ * aotcuda/runtime/foreign_names.py lists and set_cupy() receives.
  */
 #include "launch.h"
 
 enum { DEVICE_CUDA = 2, DEVICE_CUDA_MANAGED = 13, CODE_COMPLEX = 5 }; /* DLPack's */
-enum { LOWEST_ADDRESS_BITS = 40 }; /* the driver gives no lower addresses on most machines */
+enum { LOWEST_ADDRESS_BITS = 40 }; /* on most machines the driver allocates no lower addresses */
 
 static PyObject *s_dtype, *s_ndim, *s_data, *s_ptr, *s_shape, *s_strides, *s_is_cuda, *s_is_conj, *s_is_contiguous, *s_storage_offset,
     *s_element_size, *s_data_ptr, *s_stride, *s_interface, *s_typestr, *s_stream, *s_mask, *s_exchange, *s_gpu_data,
@@ -31,9 +31,9 @@ int arrays_init(void) {
 
 /* ---------------------------------------------------------------------------------------------------------- small functions */
 
-/* Clear a Python error that the general path will raise again; return 0 for errors that must stop the program. A launch that
- * declined after a RecursionError would recurse again on the general path, at each level. */
-int is_forgiven(void) {
+/* Clear a Python error that the general path will raise again; return 0 for errors that must stop the program. After a
+ * RecursionError the launch must not decline, because the general path would recurse again at each level. */
+int clear_error(void) {
     if (!PyErr_Occurred())
         return 1;
     if (!PyErr_ExceptionMatches(PyExc_Exception) || PyErr_ExceptionMatches(PyExc_MemoryError) ||
@@ -43,7 +43,7 @@ int is_forgiven(void) {
     return 1;
 }
 
-/* In these the caller checks for errors. */
+/* The callers of these functions check for errors. */
 int64_t as_number(PyObject *value) { return value ? (int64_t)PyLong_AsLongLong(value) : -1; }
 
 uint64_t as_address(PyObject *value) { return value ? PyLong_AsUnsignedLongLong(value) : (uint64_t)-1; }
@@ -86,8 +86,8 @@ static int read_attribute_numbers(PyObject *object, PyObject *name, int64_t *mem
     return fits;
 }
 
-/* Read `dtype` and `shape`, which begin the view of an array whose attributes are read; 0 if the fast path does not take it. The
- * dtype's address identifies the element type: the array keeps the object alive, and so does the specialization that has it. */
+/* Read the attributes `dtype` and `shape` into a view; 0 if the fast path does not support them. The address of the dtype
+ * identifies the element type: the array and the specialization keep the object alive. */
 static int read_dtype_and_shape(PyObject *array, ArrayView *view) {
     PyObject *dtype = PyObject_GetAttr(array, s_dtype), *shape = dtype ? PyObject_GetAttr(array, s_shape) : NULL;
     Py_ssize_t ndim = shape && PyTuple_Check(shape) ? PyTuple_Size(shape) : -1;
@@ -102,8 +102,8 @@ static int read_dtype_and_shape(PyObject *array, ArrayView *view) {
 
 /* --------------------------------------------------------------------------------------------------------------------- CuPy */
 
-/* The descriptors of CuPy's own classes, as set_cupy() found them; NULL for an attribute that is not made in C. Half of the time that
- * an attribute takes goes into finding its descriptor. A class that is patched later does not matter: these read the array. */
+/* The descriptors of CuPy's own classes from set_cupy(); NULL for an attribute that is not implemented in C. Finding the
+ * descriptor takes half of the time of reading an attribute. Later patches of the class have no effect on these. */
 static struct {
     PyTypeObject *array, *pointer;
     PyObject *dtype, *ndim, *contiguous, *data, *ptr;
@@ -142,8 +142,8 @@ static PyObject *attribute(PyObject *object, const PyTypeObject *type, PyObject 
     return PyObject_GetAttr(object, name);
 }
 
-/* CuPy makes the tuples `shape` and `strides` anew for each question, at 0.15 us each. A contiguous array of one dimension is
- * asked for neither, if it is of CuPy's own class: len() is its extent. */
+/* CuPy makes new tuples for each read of `shape` and `strides`, in 0.15 us each. A contiguous array of CuPy's own class with one
+ * dimension needs neither: len() is its extent. */
 static int read_cupy(PyObject *array, int is_subclass, ArrayView *view, LaunchStreams *streams) {
     PyObject *dtype = attribute(array, cupy.array, cupy.dtype, s_dtype);
     if (!dtype)
@@ -181,16 +181,16 @@ static int read_cupy(PyObject *array, int is_subclass, ArrayView *view, LaunchSt
 
 /* ------------------------------------------------------------------------------------------------------------------ PyTorch */
 
-/* Return 0 for a lazy conjugate, whose memory holds other numbers than it shows. PyTorch's own DLPack export refuses lazy
- * conjugates, and exports lazy negatives as they are in memory. The fast path does the same, so only complex tensors are asked. */
+/* Return 0 for a lazy conjugate, whose memory has other numbers than the tensor shows. PyTorch's own DLPack export refuses lazy
+ * conjugates, and exports lazy negatives as they are in memory. The fast path does the same, so it checks complex tensors alone. */
 static int is_not_conjugated(PyObject *tensor) {
     PyObject *answer = PyObject_CallMethodObjArgs(tensor, s_is_conj, NULL);
     Py_XDECREF(answer);
     return answer == Py_False;
 }
 
-/* Return 1 if a tensor's storage has memory. A storage that was resized to nothing has the address 0, and a tensor that begins
- * further on in it has a small address. normalize() refuses the address 0. */
+/* Return 1 if a tensor's storage has memory. A storage that was resized to nothing has the address 0, and a tensor with an offset
+ * in that storage has a small address. normalize() refuses the address 0. */
 static int has_memory(PyObject *tensor, const ArrayView *view) {
     if (!view->address || view->address >> LOWEST_ADDRESS_BITS)
         return 1;
@@ -218,40 +218,40 @@ static int read_torch(PyObject *tensor, ArrayView *view, LaunchStreams *streams)
 
 /* Read a tensor of PyTorch's own class by DLPack's exchange API. */
 static int read_exchange(PyObject *tensor, const DLPackExchange *exchange, ArrayView *view, LaunchStreams *streams) {
-    DLPackTensor told;
-    if (exchange->read(tensor, &told))
+    DLPackTensor source;
+    if (exchange->read(tensor, &source))
         return 0;
-    if ((told.device.type != DEVICE_CUDA && told.device.type != DEVICE_CUDA_MANAGED) || told.ndim < 0 ||
-        told.ndim > MOST_DIMENSIONS || (told.ndim && !told.shape) || told.dtype.lanes != 1 || told.dtype.bits % 8)
+    if ((source.device.type != DEVICE_CUDA && source.device.type != DEVICE_CUDA_MANAGED) || source.ndim < 0 ||
+        source.ndim > MOST_DIMENSIONS || (source.ndim && !source.shape) || source.dtype.lanes != 1 || source.dtype.bits % 8)
         return 0;
-    view->element = 1 | (uint64_t)told.dtype.code << 8 | (uint64_t)told.dtype.bits << 16;
-    view->address = told.data ? (uint64_t)(uintptr_t)told.data + told.byte_offset : 0;
-    view->device = told.device.type == DEVICE_CUDA ? told.device.id : -1;
-    view->ndim = told.ndim;
+    view->element = 1 | (uint64_t)source.dtype.code << 8 | (uint64_t)source.dtype.bits << 16;
+    view->address = source.data ? (uint64_t)(uintptr_t)source.data + source.byte_offset : 0;
+    view->device = source.device.type == DEVICE_CUDA ? source.device.id : -1;
+    view->ndim = source.ndim;
     view->readonly = 0;
-    view->has_strides = told.strides != NULL;
+    view->has_strides = source.strides != NULL;
     view->in_elements = 1;
-    for (int i = 0; i < told.ndim; i++) {
-        view->dimensions[i].extent = told.shape[i];
-        view->dimensions[i].stride = told.strides ? told.strides[i] : 0;
+    for (int i = 0; i < source.ndim; i++) {
+        view->dimensions[i].extent = source.shape[i];
+        view->dimensions[i].stride = source.strides ? source.strides[i] : 0;
     }
-    return (told.dtype.code != CODE_COMPLEX || is_not_conjugated(tensor)) && has_memory(tensor, view) &&
-           add_exchange_stream(streams, exchange, told.device.type, told.device.id);
+    return (source.dtype.code != CODE_COMPLEX || is_not_conjugated(tensor)) && has_memory(tensor, view) &&
+           add_exchange_stream(streams, exchange, source.device.type, source.device.id);
 }
 
-/* Return the exchange API of a class, NULL if it has none that is known here. */
+/* Return the exchange API of a class; NULL if it has none, or an unknown version. */
 const DLPackExchange *exchange_of(PyTypeObject *type) {
     PyObject *capsule = PyObject_GetAttr((PyObject *)type, s_exchange);
     const DLPackExchange *exchange = capsule ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : NULL;
-    Py_XDECREF(capsule); /* the type keeps it */
+    Py_XDECREF(capsule); /* the type has a reference */
     PyErr_Clear();
     return exchange && exchange->version.major == 1 && exchange->read && exchange->current_stream ? exchange : NULL;
 }
 
 /* ------------------------------------------------------------------------------------------------- __cuda_array_interface__ */
 
-/* Return a value of an interface's dictionary, NULL if there is none or it is None. The reference is the caller's own: some
- * arrays give the same dictionary each time, and another thread may be changing it. */
+/* Return a new reference to a value of an interface's dictionary; NULL if there is none or it is None. Some arrays return the same
+ * dictionary each time, and another thread may be changing it. */
 static PyObject *item(PyObject *dictionary, PyObject *key) {
     PyObject *value;
 #ifdef Py_GIL_DISABLED
@@ -280,7 +280,7 @@ static int read_interface_items(PyObject *const items[ITEMS], ArrayView *view, L
         return 0;
     const char *text = PyUnicode_AsUTF8AndSize(typestr, &length);
     if (!text || length < 1 || length > 8 || memchr(text, 'V', length) || memchr(text, 0, length))
-        return 0; /* the fields of a structured type are not in the type string; `element` holds the text and ends where it does */
+        return 0; /* the type string does not have the fields of a structured type; `element` has the text of other types */
     view->element = 0;
     memcpy(&view->element, text, length);
     view->ndim = (int)PyTuple_Size(shape);
@@ -312,7 +312,7 @@ static int read_interface(PyObject *array, ArrayView *view, LaunchStreams *strea
 
 /* -------------------------------------------------------------------------------------------------------------------- Numba */
 
-/* Return the value of an int, or what int() gives: Numba's handles and addresses are objects. The caller checks for errors. */
+/* Return the value of int(): Numba's handles and addresses are objects. The caller checks for errors. */
 static uint64_t as_int(PyObject *value) {
     PyObject *number = value && !PyLong_Check(value) ? PyNumber_Long(value) : Py_XNewRef(value);
     uint64_t result = as_address(number);
@@ -320,8 +320,8 @@ static uint64_t as_int(PyObject *value) {
     return result;
 }
 
-/* Numba's own arrays are read by their attributes: their interface is a dictionary that Python code makes, at 1 us, and it gives
- * no strides where broadcast dimensions stand beside contiguous ones. The attribute `stream` is 0 for no stream. */
+/* Read Numba's own arrays by their attributes: Python code makes their interface in 1 us, and it has no strides for some arrays with
+ * broadcast dimensions. The attribute `stream` is 0 for no stream. */
 static int read_numba(PyObject *array, ArrayView *view, LaunchStreams *streams) {
     view->has_strides = 1;
     view->in_elements = 0;
@@ -333,7 +333,7 @@ static int read_numba(PyObject *array, ArrayView *view, LaunchStreams *streams) 
     Py_XDECREF(data);
     PyObject *stream = PyErr_Occurred() ? NULL : PyObject_GetAttr(array, s_stream);
     uint64_t handle = stream ? as_int(stream) : 0;
-    /* An object that becomes 0 and is no int may be equal to 0 or not: the general path finds out. */
+    /* An object that int() converts to 0 may be equal to 0 or not: the general path decides. */
     int fits = stream && !PyErr_Occurred() && (!handle ? PyLong_Check(stream) : add_named_stream(streams, handle));
     Py_XDECREF(stream);
     return fits && !PyErr_Occurred();
@@ -341,7 +341,7 @@ static int read_numba(PyObject *array, ArrayView *view, LaunchStreams *streams) 
 
 /* --------------------------------------------------------------------------------------------------------------- all readers */
 
-/* Read the arrays among the arguments, in their order; return how many, -1 if the fast path does not take one of them. */
+/* Read the arrays among the arguments, in order; return their number, or -1 if the fast path does not support one. */
 int read_arrays(const ArgumentTypes *types, PyObject *const *args, ArrayView *views, LaunchStreams *streams) {
     int count = types->arrays_count;
     const Reader *reader = types->readers;
@@ -360,7 +360,7 @@ int read_arrays(const ArgumentTypes *types, PyObject *const *args, ArrayView *vi
     return count;
 }
 
-/* Return the argument for arrays.element() in Python for an array that was read; NULL if it has another dtype by now. */
+/* Return the argument of arrays.element() in Python for an array that was read; NULL if its dtype has changed. */
 PyObject *element_of(int kind, PyObject *array, const ArrayView *view) {
     char text[sizeof view->element + 1] = {0};
     if (kind == EXCHANGE)

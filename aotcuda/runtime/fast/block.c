@@ -1,7 +1,7 @@
 /* Parameter blocks: the layout of one overload's arguments, and packing arguments into a block by it.
  *
- * A layout comes from aotcuda/runtime/arguments/parameter_kinds.py: record() there describes one parameter. What each kind of parameter
- * takes is defined there, too.
+ * The layout comes from record() in aotcuda/runtime/arguments/parameter_kinds.py, which also defines the arguments that each kind of
+ * parameter accepts.
  */
 #include "launch.h"
 #include <math.h>
@@ -19,7 +19,7 @@ const Parameter *parameter_of(const ArgumentLayout *layout, int at) {
     return parameter;
 }
 
-/* Return 1 if a parameter is for arguments that are read in this way; an array must be of the parameter's type besides. */
+/* Return 1 if a parameter accepts arguments that are read in this way; the type of an array is compared elsewhere. */
 int takes_kind(const Parameter *parameter, int kind) {
     if (is_array(parameter) || kind < INT)
         return is_array(parameter) && kind < INT;
@@ -33,13 +33,13 @@ int takes_kind(const Parameter *parameter, int kind) {
 
 /* ------------------------------------------------------------------------------------------------------ making a layout */
 
-/* Return the place in ArrayView.numbers of a word's number. */
+/* Return the index in ArrayView.numbers of a word. */
 static unsigned char number_of(unsigned char word) {
     int family = word / 16;
     return (unsigned char)(family ? FIRST_DIMENSION + word % 16 * PER_DIMENSION + family - 1 : word);
 }
 
-/* Return 1 if the number in this place is a stride in elements. */
+/* Return 1 if the number at this index is a stride in elements. */
 static int is_step(unsigned char number) {
     return number >= FIRST_DIMENSION && (number - FIRST_DIMENSION) % PER_DIMENSION == PER_DIMENSION - 1;
 }
@@ -76,7 +76,7 @@ static int bounds_of(char format, int64_t *low, int64_t *high) {
     return 0;
 }
 
-/* Read an array's sizes; 0 if one is of no dimension that the array has, no integer, or outside of the block. */
+/* Read an array's sizes; 0 if one has a wrong dimension or format, or is outside of the block. */
 static int read_sizes(Parameter *parameter, const char *sizes, Py_ssize_t bytes, int size) {
     int ndim = parameter->ndim == ANY_DIMENSIONS ? 0 : parameter->ndim;
     if (bytes % SIZE_BYTES || bytes / SIZE_BYTES > MOST_SIZES || (bytes && parameter->kind != 'a'))
@@ -99,7 +99,7 @@ static int read_sizes(Parameter *parameter, const char *sizes, Py_ssize_t bytes,
     return 1;
 }
 
-/* Read the pairs of arrays that must not overlap; 0 if there are too many, or one names no array. */
+/* Read the pairs of arrays that must not overlap; 0 if there are too many, or a number is not an array's. */
 static int read_pairs(ArgumentLayout *layout, const unsigned char *numbers, Py_ssize_t bytes) {
     if (bytes % 2 || bytes / 2 > MOST_PAIRS)
         return 0;
@@ -115,7 +115,7 @@ static int read_pairs(ArgumentLayout *layout, const unsigned char *numbers, Py_s
     return 1;
 }
 
-/* Fill in the members of a parameter that launches use and Python does not describe. */
+/* Compute the members of a parameter that Python's description lacks. */
 static void prepare(ArgumentLayout *layout, int at) {
     Parameter *parameter = &layout->parameters[at];
     int64_t divisor = parameter->divisor;
@@ -146,7 +146,7 @@ static int compare_parameters(const void *one, const void *other) {
     return groups[0] != groups[1] ? groups[0] - groups[1] : a->at - b->at;
 }
 
-/* Read one parameter as Python describes it; 0, and an error, if it is not for the fast path. */
+/* Read Python's description of a parameter; 0 and an error if the fast path does not support it. */
 static int read_parameter(Parameter *parameter, PyObject *described, int size) {
     int kind, format, layout, ndim, writable;
     const char *words, *sizes = "";
@@ -172,7 +172,7 @@ static int read_parameter(Parameter *parameter, PyObject *described, int size) {
         (kind == 'a' && !words_fit(words, words_count, any ? 0 : ndim)) || (words_count && !is_array(parameter)) ||
         divisor < 1 || !strchr("scpaek", kind) || !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format) ||
         !read_sizes(parameter, sizes, sizes_bytes, size)) {
-        PyErr_SetString(PyExc_ValueError, "a parameter that only the general path takes");
+        PyErr_SetString(PyExc_ValueError, "only the general path supports this parameter");
         return 0;
     }
     parameter->dtype = Py_NewRef(dtype);
@@ -215,7 +215,7 @@ static PyObject *layout_new(PyTypeObject *type, PyObject *args, PyObject *keywor
         int32_t start;
         memcpy(&start, starts + i * (Py_ssize_t)sizeof start, sizeof start);
         if (start < 0 || start >= size) {
-            PyErr_SetString(PyExc_ValueError, "a parameter outside of the block");
+            PyErr_SetString(PyExc_ValueError, "a parameter is outside of the block");
             goto failed;
         }
         self->starts[i] = start;
@@ -226,7 +226,7 @@ static PyObject *layout_new(PyTypeObject *type, PyObject *args, PyObject *keywor
         prepare(self, (int)i);
     }
     if (!read_pairs(self, (const unsigned char *)apart, apart_bytes)) {
-        PyErr_SetString(PyExc_ValueError, "pairs of arrays that only the general path takes");
+        PyErr_SetString(PyExc_ValueError, "only the general path supports these pairs of arrays");
         goto failed;
     }
     qsort(self->parameters, (size_t)count, sizeof(Parameter), compare_parameters);
@@ -279,8 +279,8 @@ static int multiply(int64_t left, int64_t right, int64_t *result) {
 #endif
 }
 
-/* Do what views.view() in Python does: 0 if no array can be so. Afterwards a view has strides only if it is not C-contiguous, and
- * the strides of a contiguous one follow from its shape. Of `address_alone` a kernel takes no more than the address. */
+/* Do the same as array_view.view() in Python; 0 for an impossible array. Afterwards a view has strides only if it is not
+ * C-contiguous; the strides of a contiguous one follow from its shape. With `address_alone` a kernel uses the address alone. */
 int normalize(ArrayView *view, int itemsize, int address_alone) {
     int64_t bytes = itemsize, items = 1;
     int is_contiguous = 1;
@@ -295,7 +295,7 @@ int normalize(ArrayView *view, int itemsize, int address_alone) {
         d->step = items;
         /* The stride of a dimension of one element does not matter. */
         is_contiguous &= !view->has_strides || d->extent == 1 || d->stride == items * itemsize;
-        items *= d->extent; /* smaller than what fitted */
+        items *= d->extent; /* no overflow, because the bytes did not overflow */
     }
     view->items = items;
     view->in_elements = 0;
@@ -307,7 +307,7 @@ int normalize(ArrayView *view, int itemsize, int address_alone) {
 
 /* --------------------------------------------------------------------------------------------------------- packing arrays */
 
-/* Return 1 if a number is a multiple of a divisor. For a power of two it does not matter whether the number has a sign. */
+/* Return 1 if a number is a multiple of a divisor. For a power of two the sign does not matter. */
 int is_multiple(int64_t value, int64_t divisor, int is_unsigned) {
     if ((divisor & (divisor - 1)) == 0)
         return (value & (divisor - 1)) == 0;
@@ -324,7 +324,7 @@ static int pack_whole(char format, int64_t value, unsigned char *place) {
     return 1;
 }
 
-/* Copy a view with the strides of an F-contiguous array, also for dimensions of one element or none; 0 if it is not one. */
+/* Copy a view with the strides of an F-contiguous array, also for dimensions of one element or none; 0 if the array is not one. */
 static int copy_in_columns(const ArrayView *view, ArrayView *copy) {
     int64_t step = 1;
     *copy = *view;
@@ -338,7 +338,7 @@ static int copy_in_columns(const ArrayView *view, ArrayView *copy) {
     return 1;
 }
 
-/* Write an array's numbers; 0 if the parameter does not take the array. */
+/* Write an array's numbers; 0 if the parameter does not accept the array. */
 static int pack_array(const Parameter *parameter, ArrayView *view, unsigned char *block) {
     ArrayView in_columns;
     const int64_t *numbers = view->numbers;
@@ -358,7 +358,7 @@ static int pack_array(const Parameter *parameter, ArrayView *view, unsigned char
         numbers = in_columns.numbers;
     } else if (view->has_strides) {
         if (parameter->layout != 'A')
-            return 0; /* a contiguous array has none */
+            return 0; /* the view of a contiguous array has no strides */
         for (int i = 0; parameter->counts_elements && i < view->ndim; i++) {
             if (view->dimensions[i].stride % view->itemsize)
                 return 0;
@@ -378,7 +378,7 @@ static int pack_array(const Parameter *parameter, ArrayView *view, unsigned char
     return 1;
 }
 
-/* Set the lowest address of an array that has elements, and the first address after it; 0 where these are no addresses. */
+/* Set the lowest address of an array that has elements, and the first address after it; 0 if they overflow. */
 static int extent_of(const ArrayView *view, uint64_t *low, uint64_t *high) {
     int64_t below = 0, above = 0, span, itemsize = view->itemsize;
     if (!view->has_strides && !multiply(view->items, itemsize, &above))
@@ -396,7 +396,7 @@ static int extent_of(const ArrayView *view, uint64_t *low, uint64_t *high) {
     return *low <= view->address && *high >= view->address;
 }
 
-/* Return 1 if no two arrays overlap that must not, 0 if two do; -1 where only the general path can tell. */
+/* Return 1 if no pair of arrays overlaps, 0 if one does, and -1 if only the general path can compare them. */
 int are_apart(const ArgumentLayout *layout, const ArrayView *views) {
     for (int i = 0; i < layout->pairs_count; i++) {
         const ArrayView *one = &views[layout->pairs[i][0]], *other = &views[layout->pairs[i][1]];
@@ -429,7 +429,7 @@ static int read_int(PyObject *value, Number *number) {
     return overflow >= 0 && !PyErr_Occurred();
 }
 
-/* Read an argument that is no array; 0 if only the general path reads it. */
+/* Read an argument that is not an array; 0 if only the general path reads it. */
 int read_number(int kind, PyObject *value, Number *number) {
     number->object = value;
     number->kind = kind;
@@ -461,7 +461,7 @@ int read_number(int kind, PyObject *value, Number *number) {
     return kind == CONSTANT || kind == OBJECT;
 }
 
-/* Write a float; 0 if it is finite and would become infinite, which the struct module refuses, too. */
+/* Write a float; 0 if it is finite and would become infinite, as in the struct module. */
 static int pack_float(char format, double value, unsigned char *place) {
     if (format == 'd') {
         memcpy(place, &value, 8);
@@ -474,20 +474,20 @@ static int pack_float(char format, double value, unsigned char *place) {
     return 1;
 }
 
-/* Return 1 if an argument is the constant that was compiled in. Both are None or of Python's own types, whose comparison runs no
- * other code: a specialization has no candidates with constants of another type than its arguments. */
+/* Return 1 if an argument equals the constant of the variant. Both are None or of Python's own types, so the comparison runs no other
+ * code: a specialization has no candidates with constants of another type than its arguments. */
 static int is_constant(const Parameter *parameter, const Number *number) {
     PyObject *object = number->object;
     if (object == parameter->value || number->kind == OBJECT) /* the key has the object's address */
         return 1;
     if (object == Py_None)
-        return parameter->writable || !parameter->value; /* `writable`: the constant may be left out */
+        return parameter->writable || !parameter->value; /* `writable`: the constant may be omitted */
     if (parameter->is_int && number->kind == INT && PyLong_CheckExact(object))
         return !number->is_unsigned && (int64_t)number->bits == parameter->low;
     return parameter->value && PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1;
 }
 
-/* Return 1 if an integer is divisible as the signature promises, and within the bounds that it promises. */
+/* Return 1 if an integer has the divisor and the bounds that the signature promises. */
 static int keeps_promises(const Parameter *parameter, const Number *number) {
     int64_t value = (int64_t)number->bits;
     if (!is_multiple(value, parameter->divisor, number->is_unsigned))
@@ -521,7 +521,8 @@ static int pack_number(const Parameter *parameter, const Number *number, unsigne
 
 /* ------------------------------------------------------------------------------------------------------------- the whole block */
 
-/* Pack the block by a layout; 0 if the overload does not take the arguments. Constants come first: they tell most overloads apart. */
+/* Pack the block by a layout; 0 if the overload does not accept the arguments. Constants come first, because they differ between most
+ * overloads. */
 int fill_block(const ArgumentLayout *layout, const Number *numbers, ArrayView *views, unsigned char *block) {
     const Parameter *parameter = layout->parameters, *end = parameter + layout->constants_count;
     for (; parameter < end; parameter++)

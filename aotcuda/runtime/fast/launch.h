@@ -1,26 +1,26 @@
 /* The fast path of a launch in C: the extension aotcuda.runtime.fast._launch. Read this introduction before the code.
  *
- * WHAT IT DOES. The general path in Python (aotcuda/runtime/general_path.py) defines what a launch means; its folder
- * `arguments` defines what each argument means. The fast path does the same for the arguments that it can read, or it declines:
- * then it has launched nothing, and the general path launches or raises the error. The fast path raises nothing by itself.
- * It never tries the next overload where the general path would not.
+ * BEHAVIOUR. The general path in Python (aotcuda/runtime/general_path.py) defines a launch, and the folder `arguments` defines
+ * how each argument is read and packed. The fast path does the same for the arguments that it can read, or it declines: then it
+ * has launched nothing, and the general path launches or raises the error. The fast path raises no errors of its own. It never
+ * tries the next overload where the general path would not.
  *
- * HOW IT LEARNS. After a launch by the general path, Python calls Specializations.add() with the arguments, the overloads
- * that take arguments of these types, and their kernels. The fast path reads the arguments itself, and adds a specialization if
- * what it reads is what the overloads take. Nothing is added from arguments that no launch has accepted.
+ * SPECIALIZATIONS. After a launch by the general path, Python calls Specializations.add() with the arguments, the overloads
+ * that accept arguments of these types, and their kernels. The fast path reads the arguments again, and adds a specialization if
+ * the overloads accept them. Arguments that no launch has accepted add nothing.
  *
- * HOW IT LAUNCHES (launcher.c). One call goes through these steps, and any of them may decline:
- *   1. Find the argument types among those that the table has.
+ * A LAUNCH (launcher.c). One call has these steps, and any of them may decline:
+ *   1. Find the argument types in the table.
  *   2. Read the arrays into views: element type, address, shape, strides, stream (arrays.c, streams.c). Read the numbers.
  *   3. Find the specialization by a key: argument types, context, element types, numbers of dimensions, and a code for each
- *      argument by which overloads are told apart.
- *   4. Check the launch configuration against the limits, and on a machine with several GPUs where arrays and stream are.
- *   5. Pack the parameter block of the first overload that takes the arguments (block.c).
+ *      argument that distinguishes overloads.
+ *   4. Compare the launch configuration with the limits. With several GPUs, check the GPU of the arrays and the stream.
+ *   5. Pack the parameter block of the first overload that accepts the arguments (block.c).
  *   6. Make the launch's stream wait for the streams of the data, call cuLaunchKernel, and let streams wait for the launch.
  *
  * THE DATA. An arrow means "has":
  *
- *   Launcher        a kernel with a launch configuration; what users call
+ *   Launcher        a kernel with a launch configuration; users call it
  *     -> Specializations    shared by all launchers of a kernel, for one set of loaded images
  *          -> Table             two hash tables; replaced as a whole when it is full
  *               -> ArgumentTypes     the types of all arguments, a Reader for each argument, Coders
@@ -28,14 +28,14 @@
  *                    -> Candidate         an overload: its kernel and its ArgumentLayout
  *                         -> ArgumentLayout    where each argument goes in the parameter block
  *
- * THREADS. Specializations are immutable. A table only ever gets entries, each by one write, and is replaced by a larger one
- * when it is half full, so that threads of a Python without the GIL read it with no lock. What was replaced lives until its
- * Specializations object dies, because a thread may be reading it; the same holds with the GIL, because reading an argument
- * can run Python code, which lets other threads run.
+ * THREADS. Specializations are immutable. Entries are added to a table by one write each and never removed, and a larger table
+ * replaces it when it is half full, so that threads of a Python without the GIL read it without a lock. Replaced tables live
+ * until their Specializations object dies, because a thread may be reading them. This also holds with the GIL, because reading
+ * an argument can run Python code, which lets other threads run.
  *
  * UNLOADING. Each specialization has `live`, a Python list that the unload empties, and `in_flight`, counters of launches
- * that are under way. A launch counts itself and looks at `live` then; the unload empties `live` and waits for the
- * counters. So either the unload waits for this launch, or this launch declines. No Python code runs in between.
+ * in progress. A launch increments a counter and then checks `live`; the unload empties `live` and then waits for the counters.
+ * Either the unload waits for this launch, or this launch declines. No Python code runs in between.
  *
  * FILES: arrays.c reads arrays. streams.c knows the streams of the data and orders them. block.c packs parameter blocks.
  * specializations.c adds and finds specializations. launcher.c launches.
@@ -50,11 +50,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(Py_LIMITED_API) && !defined(PyArg_ParseTuple) /* headers of 3.13 have no other name for it: before, it takes no # */
+#if defined(Py_LIMITED_API) && !defined(PyArg_ParseTuple) /* before 3.13, only this function accepts # */
 PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 #define PyArg_ParseTuple _PyArg_ParseTuple_SizeT
 #endif
-#ifdef Py_LIMITED_API /* headers of 3.12 take these for immortal and do not count them; older Pythons would free them */
+#ifdef Py_LIMITED_API /* headers of 3.12 do not count references to these objects, and older Pythons would free them */
 #undef Py_RETURN_NONE
 #undef Py_RETURN_FALSE
 #define Py_RETURN_NONE return Py_NewRef(Py_None)
@@ -83,7 +83,7 @@ PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 #define Py_TPFLAGS_HAVE_VECTORCALL (1UL << 11)
 #endif
 
-#ifdef _WIN32 /* for MSVC, which lacks what others have; GCC for Windows takes the same, so that it is tested */
+#ifdef _WIN32 /* for MSVC, which lacks the GCC builtins; GCC for Windows uses the same code, so that tests cover it */
 #include <intrin.h>
 #include <malloc.h>
 #define __atomic_load_n(place, order) _InterlockedExchangeAdd((volatile long *)(place), 0)
@@ -94,7 +94,7 @@ PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 #ifdef _MSC_VER
 #define _Thread_local __declspec(thread)
 #endif
-#else /* a DLL shows nothing by itself */
+#else /* a DLL exports nothing by default */
 #define ON_STACK(type, name, count) type name[count]
 #pragma GCC visibility push(hidden)
 #endif
@@ -166,8 +166,8 @@ typedef struct {
 
 /* ------------------------------------------------------------------------------------------------------------------ views */
 
-/* A kernel may take any of these numbers of an array: first ITEMS and such, then three for each dimension. They are numbered as
- * they lie in ArrayView.numbers. WORD_* are the codes by which Python names them, with the dimension added. */
+/* The numbers of an array that a kernel may take: four of the array, then three for each dimension, in the order of
+ * ArrayView.numbers. WORD_* are Python's codes for them, to which the dimension is added. */
 enum { WORD_ZERO = 0, WORD_ITEMS = 1, WORD_ITEMSIZE = 2, WORD_DATA = 3, WORD_SHAPE = 16, WORD_STRIDE = 32, WORD_STEP = 48 };
 enum { FIRST_DIMENSION = 4, PER_DIMENSION = 3, NUMBERS = FIRST_DIMENSION + MOST_DIMENSIONS * PER_DIMENSION };
 
@@ -175,7 +175,7 @@ typedef struct {
     int64_t extent, stride, step; /* strides in bytes, and in elements */
 } Dimension;
 
-/* An array as its library describes it. normalize() makes `items`, `itemsize` and what was not told of the dimensions. */
+/* An array as its library describes it. normalize() computes `items`, `itemsize` and missing numbers of the dimensions. */
 typedef struct {
     uint64_t element; /* identifies the element type within the array's library; 0 for none */
     int device;       /* the ordinal of the GPU that the library says it is on; -1: the driver has to be asked */
@@ -218,12 +218,12 @@ enum { MOST_STREAMS = 4 };
 typedef struct {
     uintptr_t handle;  /* of the launch's stream, once it is known */
     uintptr_t stream;  /* the same, with 1 for the legacy default stream, whose handles are 0 and 1 */
-    int is_known;      /* 0: the launch goes to the current stream of the library of the first array of PyTorch's or CuPy's */
+    int is_known;      /* 0: the launch goes to the current stream of the library of the first array of PyTorch or CuPy */
     int any_stream;    /* data may be on any stream: nothing is launched, a specialization is added */
     int several_gpus;
-    int waits;         /* how many streams `waits_for` has */
-    int before;        /* how many arrays were read before the launch's stream was known */
-    int cupy_asked, torch_asked; /* the library's current stream was asked for */
+    int waits;         /* the number of streams in `waits_for` */
+    int before;        /* the number of arrays that were read before the launch's stream was known */
+    int cupy_asked, torch_asked; /* the library's current stream was read */
     const DLPackExchange *exchange_asked;
     DataStream waits_for[MOST_STREAMS];
     DataStream read_before[MOST_ARRAYS];
@@ -296,8 +296,8 @@ int are_apart(const ArgumentLayout *layout, const ArrayView *views);
 
 enum { MOST_TESTS = 4 };
 
-/* What the key of a specialization has of one argument beside its type, as Coder in aotcuda/runtime/arguments/keys.py: a bit for
- * each test of a number or an address, the type that Triton gives an int, or a constant's value. */
+/* The code of one argument in the key of a specialization, in addition to its type, as Coder in aotcuda/runtime/arguments/keys.py:
+ * a bit for each test of a number or an address, the type that Triton gives an int, or a constant's value. */
 typedef struct {
     int at, array;     /* the argument's number; its number among the arrays, -1 for no array */
     int any_dimensions; /* of an array: the number of its dimensions is not in the key */
@@ -320,7 +320,7 @@ typedef struct ArgumentTypes {
     struct ArgumentTypes *next; /* of all that the Specializations object has */
 } ArgumentTypes;
 
-/* What a launch looks a specialization up by. */
+/* The key of a launch, by which it finds its specialization. */
 typedef struct {
     const ArgumentTypes *types;
     void *context;
@@ -331,7 +331,7 @@ typedef struct {
 
 enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
 
-/* An overload that may take the arguments, and its kernel. */
+/* An overload that may accept the arguments, and its kernel. */
 typedef struct {
     ArgumentLayout *layout;
     void *kernel;
@@ -339,7 +339,7 @@ typedef struct {
     PyObject *attributes;     /* bytes: an array of CUlaunchAttribute; NULL for none */
 } Candidate;
 
-/* An array as all candidates take it. */
+/* The type of an array that all candidates accept. */
 typedef struct {
     uint64_t element;
     int itemsize, ndim, address_alone;
@@ -355,23 +355,21 @@ typedef struct Specialization {
     int candidates_count, most_bytes; /* of the candidates' blocks */
     int arrays_count;
     ArrayType *arrays;
-    int device; /* with several GPUs the one of the context; -1 with one GPU: arrays are not asked where they are */
-    SHARED(void *) event;        /* for the next launch that orders streams; NULL: in use, or none was needed yet */
+    int device; /* with several GPUs the GPU of the context; -1 with one GPU, where the arrays' GPU is not checked */
+    SHARED(void *) event;        /* for the next launch that orders streams; NULL if in use, or not made yet */
     PyObject *kept; /* keeps the objects alive whose addresses identify element types and constants */
     uint64_t hash, *codes;       /* of its key */
     struct Specialization *next; /* of all that the Specializations object ever had */
 } Specialization;
 
-/* Specializations that were replaced live as long as the object: a launcher that is held while images are loaded again and again
- * must not gather them without end. Kernels in variants, whose arguments have codes, may need one for each variant. Types that are
- * in the table stay alive, too. */
+/* Limits of a Specializations object. Replaced specializations live as long as the object, so their number must be bounded for
+ * programs that load images again and again. Kernels with variants may need one for each variant. */
 enum { MOST_MADE = 1 << 10, MOST_MADE_OF_VARIANTS = 1 << 14, MOST_TYPES = 256 };
 
-/* An entry is found from the place that its hash names on, before the first empty place. Each of the two has at least as many
- * empty places as entries. */
+/* Two hash tables with linear probing; at least half of the places of each are empty. */
 typedef struct Table {
-    SHARED(const Specialization *) last; /* the one that was used last */
-    SHARED(int) needs_context;           /* it matters which context is current */
+    SHARED(const Specialization *) last; /* the last one in use */
+    SHARED(int) needs_context;           /* keys have the current context */
     struct Table *previous;
     unsigned size;                       /* places of each of the two: a power of two */
     unsigned types_count, count;         /* read and written under the object's lock alone */
@@ -382,9 +380,9 @@ typedef struct Table {
 typedef struct {
     PyObject_HEAD
     SHARED(Table *) table;
-    Specialization *all;      /* read and written under the object's lock alone, as what follows */
+    Specialization *all;      /* read and written under the object's lock alone, like the members below */
     ArgumentTypes *all_types;
-    int made;                 /* how many specializations `all` has */
+    int made;                 /* the number of specializations in `all` */
 } Specializations;
 
 extern PyTypeObject *specializations_type;
@@ -407,14 +405,16 @@ int order(void *event, uintptr_t before, uintptr_t after);
 
 typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
 
-/* An argument that follows from another one: for COPIED what is given for `source` by name, else whether `source` is None or not. */
+/* An argument that is computed from another: for COPIED the value that the call gives for `source` by name, else True if `source`
+ * is None (IS_NONE) or is not (IS_NOT_NONE). */
 enum { COPIED = 0, IS_NONE = 1, IS_NOT_NONE = 2 };
 typedef struct {
     unsigned char at, source, way;
 } Derived;
 
 /* A launcher for a stream object has a `base`, the launcher for the stream's handle, and keeps the object alive. A launcher whose
- * grid a function returns has a `base`, the launcher of another grid, the function, and the kernel. They have nothing else. */
+ * grid a function returns has a `base`, the launcher of another grid, the function, and the kernel. Their other members are
+ * empty. */
 typedef struct Launcher {
     PyObject_HEAD
     Vectorcall vectorcall;
@@ -424,17 +424,17 @@ typedef struct Launcher {
     PyObject *general; /* the launcher in Python, which takes the general path */
     Specializations *specializations;
     unsigned dimensions[LIMITS];
-    int is_stream_given; /* 0: the stream is the one that is current at each launch */
+    int is_stream_given; /* 0: each launch goes to the current stream */
     void *stream;
     PyObject *attributes; /* bytes: an array of CUlaunchAttribute; NULL for none */
     PyObject *names;      /* of all arguments in order, interned, where calls may name them; else NULL */
-    PyObject *defaults;   /* of arguments that a call leaves out; `names` itself for one that has to be given */
-    int positional;       /* how many arguments may be given by position */
+    PyObject *defaults;   /* of omitted arguments; `names` itself for a required one */
+    int positional;       /* the number of arguments that may be given by position */
     int derived_count;
     Derived *derived;
 } Launcher;
 
-/* How each object of the extension that is called begins. */
+/* The first members of each callable object of the extension. */
 typedef struct {
     PyObject_HEAD
     Vectorcall vectorcall;
@@ -445,7 +445,7 @@ PyObject *call_by_vector(PyObject *object, PyObject *args, PyObject *keywords);
 
 /* --------------------------------------------------------------------------------------------- small functions, and the module */
 
-int is_forgiven(void);
+int clear_error(void);
 int64_t as_number(PyObject *value);
 uint64_t as_address(PyObject *value);
 int64_t attribute_number(PyObject *object, PyObject *name);

@@ -9,11 +9,11 @@ static PyObject *s_fail, *s_of_function, *s_missed;
 enum {
     DECLINED = -1,
     MISSED = -2, /* no overload accepts the arguments; other code may make an exact kernel's launch */
-    AFTER = 1 << 16, /* added to the driver's code where the launch was made, and a stream does not wait for it */
+    AFTER = 1 << 16, /* added to the driver's code if the launch was made, and a stream does not wait for it */
 };
 
 enum { DEVICE_ORDINAL = 9 };      /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
-enum { LAST_DEFAULT_STREAM = 2 }; /* CU_STREAM_PER_THREAD; these handles are of whatever context is current */
+enum { LAST_DEFAULT_STREAM = 2 }; /* CU_STREAM_PER_THREAD; these handles are of the current context */
 enum { ATTRIBUTE_BYTES = 72 };    /* sizeof(CUlaunchAttribute) */
 
 /* CUlaunchConfig */
@@ -24,7 +24,7 @@ typedef struct {
     unsigned count;
 } LaunchConfig;
 
-/* Return the launcher that has what a launch needs. */
+/* Return the launcher that has the members for a launch. */
 static Launcher *base_of(PyObject *object) {
     Launcher *launcher = (Launcher *)object;
     return launcher->base ? launcher->base : launcher;
@@ -32,16 +32,16 @@ static Launcher *base_of(PyObject *object) {
 
 /* ------------------------------------------------------------------------------------------------------------- the launch */
 
-/* An array that is asked may launch, and the arrays of that launch, too. Each level takes some hundred bytes of the stack for each array,
- * of which Python knows nothing. Launches that are deeper take the general path, where Python bounds the recursion. */
+/* Reading an array may run code that launches, and so on. Each level takes some hundred bytes of the C stack for each array, which
+ * Python does not count. Deeper launches take the general path, where Python limits the recursion. */
 enum { MOST_DEPTH = 16 };
 #ifdef Py_GIL_DISABLED
 static _Thread_local int depth;
 #else
-static int depth; /* of all threads that are asking arguments */
+static int depth; /* of all threads that are reading arguments */
 #endif
 
-/* With several GPUs: return 1 if all arrays are on the specialization's. */
+/* With several GPUs: return 1 if all arrays are on the specialization's GPU. */
 static int arrays_are_here(const Specialization *specialization, const ArrayView *views) {
     for (int i = 0; i < specialization->arrays_count; i++) {
         int device = views[i].device;
@@ -52,9 +52,9 @@ static int arrays_are_here(const Specialization *specialization, const ArrayView
     return 1;
 }
 
-/* With several GPUs: return 1 if the stream is of the current context. The driver would launch in the stream's context, and a
- * handle that was freed may be that of another GPU's stream by now. A stream that does not exist can be asked whether it is
- * captured; asking for its context crashes. */
+/* With several GPUs: return 1 if the stream belongs to the current context. The driver would launch in the stream's context, and
+ * the handle of a destroyed stream may be that of another GPU's stream by now. For a destroyed stream is_capturing() returns an
+ * error, and stream_context() crashes. */
 static int stream_is_here(void *stream, void *context) {
     void *owner;
     int status;
@@ -69,8 +69,8 @@ static int is_within_limits(const unsigned *dimensions, const unsigned *limits) 
     return 1;
 }
 
-/* Pack the parameter block of the first candidate that takes the arguments; return its number. Return -1 if none does, or if one
- * of the arguments is not for the fast path: it is not known then which candidate the general path would choose. */
+/* Pack the parameter block of the first candidate that accepts the arguments; return its number. Return -1 if none does, or if the
+ * fast path cannot compare an argument: the general path might choose another candidate. */
 static int pack(const Specialization *specialization, const Number *numbers, ArrayView *views, unsigned char *block) {
     for (int i = 0; i < specialization->arrays_count; i++)
         if (!normalize(&views[i], specialization->arrays[i].itemsize, specialization->arrays[i].address_alone))
@@ -124,7 +124,7 @@ static int submit(const Launcher *self, const Specialization *specialization, co
     Py_END_ALLOW_THREADS
     if (event)
         give_event((Specialization *)specialization, event, !ordered && !code);
-    return ordered ? DECLINED : code; /* the general path says why streams could not be ordered */
+    return ordered ? DECLINED : code; /* the general path raises the error of the order of streams */
 }
 
 /* Launch; return the driver's code, or DECLINED, perhaps with a Python error set. */
@@ -135,7 +135,7 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     const ArgumentTypes *types = find_types(table, args, count);
     if (!types)
         return DECLINED;
-    ON_STACK(ArrayView, views, types->arrays_count + 1); /* no more of the stack than is needed: the driver has filled the processor's cache */
+    ON_STACK(ArrayView, views, types->arrays_count + 1); /* as little stack as possible, because cache misses after a driver call cost time */
     ON_STACK(Number, numbers, types->count + 1);
     LaunchStreams streams;
     begin_streams(&streams, self->is_stream_given, self->stream, READ(table->last)->device >= 0);
@@ -158,7 +158,7 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     if (specialization->device >= 0 &&
         (!arrays_are_here(specialization, views) || !stream_is_here((void *)streams.handle, context)))
         return DECLINED;
-    ON_STACK(uint64_t, room, (specialization->most_bytes + 15) / 16 * 2 + 2); /* of the block, which begins at a multiple of 16 */
+    ON_STACK(uint64_t, room, (specialization->most_bytes + 15) / 16 * 2 + 2); /* for the block, aligned to 16 bytes */
     unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
     int number = pack(specialization, numbers, views, block);
     if (number < 0 || !begin_launch(specialization))
@@ -170,14 +170,14 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
 
 /* ------------------------------------------------------------------------------------------------------------------- calls */
 
-/* Call what Python does with a launch for which there is no overload. */
+/* Call the general launcher's method for a launch without an overload. */
 static PyObject *call_missed(PyObject *general, PyObject *args, PyObject *keywords) {
     PyObject *missed = PyObject_GetAttr(general, s_missed), *result = missed ? PyObject_Call(missed, args, keywords) : NULL;
     Py_XDECREF(missed);
     return result;
 }
 
-/* Let the general path launch, or say why the driver refused a launch. */
+/* Let the general path launch, or raise the error of the driver. */
 static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject *keywords) {
     if (code == MISSED)
         return call_missed(self->general, args, keywords);
@@ -190,7 +190,7 @@ static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject
     return PyObject_Call(self->general, args, keywords);
 }
 
-/* Return the launcher in Python that answers for this one, as a new reference. */
+/* Return a new reference to the launcher in Python behind this one. */
 static PyObject *general_of(Launcher *self) {
     if (self->function)
         return PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, NULL);
@@ -207,7 +207,7 @@ PyObject *call_by_vector(PyObject *object, PyObject *args, PyObject *keywords) {
     } else if (!keywords || tuple) {
         for (Py_ssize_t i = 0; i < count; i++)
             array[i] = PyTuple_GetItem(args, i);
-        for (Py_ssize_t i = 0; i < named; i++) /* `keywords` is of this call alone */
+        for (Py_ssize_t i = 0; i < named; i++) /* no other code has `keywords` */
             array[count + i] = PyDict_GetItemWithError(keywords, PyTuple_GetItem(tuple, i));
         result = ((Vectorcallable *)object)->vectorcall(object, array, (size_t)count, tuple);
     }
@@ -217,8 +217,8 @@ PyObject *call_by_vector(PyObject *object, PyObject *args, PyObject *keywords) {
     return result;
 }
 
-/* Put the arguments of a call in order, with those given by name and those left out; return how many, or DECLINED. */
-static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **full) {
+/* Put the arguments of a call in order, with named and omitted ones; return their number, or DECLINED. */
+static Py_ssize_t arrange(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **full) {
     Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, next = count;
     if (count > self->positional)
         return DECLINED;
@@ -230,7 +230,7 @@ static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t cou
         Py_ssize_t left = total - count, i = next;
         for (; left && (i == total || PyTuple_GetItem(self->names, i) != name); left--) /* most calls name them in order */
             i = i < total - 1 ? i + 1 : count;
-        if (!left) /* a name that the compiler did not intern, an unknown one, or one that is given by position, too */
+        if (!left) /* a name that is not interned, unknown, or also given by position */
             return DECLINED;
         full[i] = args[count + j];
         by_name |= (uint64_t)1 << i;
@@ -251,8 +251,9 @@ static Py_ssize_t arranged(Launcher *self, PyObject *const *args, Py_ssize_t cou
     return total;
 }
 
-/* Return a call's arguments as a tuple, and those by name as a dict in `keywords`, NULL for none; NULL and an error without memory. */
-static PyObject *gathered(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **keywords) {
+/* Return a call's positional arguments as a tuple, and the named ones as a dict in `keywords`, NULL for none. On an error return
+ * NULL. */
+static PyObject *gather(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **keywords) {
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     PyObject *tuple = PyTuple_New(count);
     *keywords = named ? PyDict_New() : NULL;
@@ -268,7 +269,7 @@ static PyObject *gathered(PyObject *const *args, Py_ssize_t count, PyObject *nam
     return tuple;
 }
 
-/* Read a grid that a function returned; 0 if the general path has to look at it. */
+/* Read a grid that a function returned; 0 if the general path has to read it. */
 static int read_grid(PyObject *grid, unsigned *dimensions) {
     Py_ssize_t count = PyTuple_CheckExact(grid) ? PyTuple_Size(grid) : 1;
     if (count < 1 || count > 3)
@@ -286,12 +287,12 @@ static int read_grid(PyObject *grid, unsigned *dimensions) {
     return 1;
 }
 
-/* Launch with the grid that the function returns for the arguments by name. Where the fast path declines, the kernel's own launcher
- * goes on, with that grid: the function is called once. */
+/* Launch with the grid that the function returns for the arguments by name. If the fast path declines, the launcher in Python
+ * continues with that grid, because the function must be called once. */
 static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
     Launcher with_grid = *base_of((PyObject *)self); /* borrowed: the base lives as long as this launcher */
     PyObject *full[MOST_ARGUMENTS], *grid = NULL, *meta = NULL, *keywords = NULL, *tuple = NULL, *general = NULL, *result = NULL;
-    Py_ssize_t total = arranged(&with_grid, args, count, names, full);
+    Py_ssize_t total = arrange(&with_grid, args, count, names, full);
     int code = DECLINED;
     if (total >= 0) {
         if (!(meta = PyDict_New()))
@@ -303,20 +304,20 @@ static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ss
             goto end;
         if (read_grid(grid, with_grid.dimensions))
             code = launch(&with_grid, full, total);
-        if (code == DECLINED && !is_forgiven())
+        if (code == DECLINED && !clear_error())
             goto end;
     }
     if (code == 0) {
         result = Py_NewRef(Py_None);
     } else if (code > 0) { /* the error shows all arguments in order */
         general = PyObject_GetItem(self->kernel, grid);
-        tuple = general ? gathered(full, total, NULL, &keywords) : NULL;
+        tuple = general ? gather(full, total, NULL, &keywords) : NULL;
         PyObject *number = tuple ? PyLong_FromLong(code) : NULL;
         result = number ? PyObject_CallMethodObjArgs(general, s_fail, number, tuple, NULL) : NULL;
         Py_XDECREF(number);
     } else {
         general = PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, grid, NULL);
-        tuple = general ? gathered(args, count, names, &keywords) : NULL;
+        tuple = general ? gather(args, count, names, &keywords) : NULL;
         result = !tuple ? NULL : code == MISSED ? call_missed(general, tuple, keywords) : PyObject_Call(general, tuple, keywords);
     }
 end:
@@ -328,7 +329,7 @@ end:
     return result;
 }
 
-/* Call by the protocol of PEP 590, which spares a tuple. The stable ABI has its function from 3.12 on; types could have it before. */
+/* Call by the protocol of PEP 590, which needs no tuple. The stable ABI has the function from 3.12 on; types support it before. */
 static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names) {
     Launcher *self = base_of(object);
     Py_ssize_t count = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
@@ -338,7 +339,7 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
     if (((Launcher *)object)->function)
         return call_with_function((Launcher *)object, args, count, names);
     if (self->names) {
-        Py_ssize_t total = arranged(self, args, count, names, full);
+        Py_ssize_t total = arrange(self, args, count, names, full);
         code = total < 0 ? DECLINED : launch(self, full, total);
         if (code > 0) { /* the error shows all arguments in order */
             args = full;
@@ -350,9 +351,9 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
     }
     if (code == 0)
         Py_RETURN_NONE;
-    if (code == DECLINED && !is_forgiven())
+    if (code == DECLINED && !clear_error())
         return NULL;
-    PyObject *keywords, *tuple = gathered(args, count, named ? names : NULL, &keywords);
+    PyObject *keywords, *tuple = gather(args, count, named ? names : NULL, &keywords);
     PyObject *result = tuple ? call_general(self, code, tuple, keywords) : NULL;
     Py_XDECREF(tuple);
     Py_XDECREF(keywords);
@@ -361,7 +362,7 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
 
 /* ---------------------------------------------------------------------------------------------------------- the Python object */
 
-/* Read tuples (argument, source, way); 0, and an error, if one names no argument. */
+/* Read tuples (argument, source, way); 0 and an error if a number is no argument. */
 static int read_derived(Launcher *self, PyObject *described) {
     Py_ssize_t count = PyTuple_Size(described), total = PyTuple_Size(self->names);
     self->derived = PyMem_Calloc(count ? (size_t)count : 1, sizeof(Derived));
@@ -374,7 +375,7 @@ static int read_derived(Launcher *self, PyObject *described) {
         if (!PyArg_ParseTuple(PyTuple_GetItem(described, self->derived_count), "iii", &at, &source, &way))
             return 0;
         if (at < 0 || at >= total || source < 0 || source >= total || way < COPIED || way > IS_NOT_NONE) {
-            PyErr_SetString(PyExc_ValueError, "an argument that follows from no other");
+            PyErr_SetString(PyExc_ValueError, "a computed argument has no such source");
             return 0;
         }
         self->derived[self->derived_count] = (Derived){(unsigned char)at, (unsigned char)source, (unsigned char)way};
@@ -393,7 +394,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
         return NULL;
     if (names && (!defaults || PyTuple_Size(names) != PyTuple_Size(defaults) || PyTuple_Size(names) > MOST_ARGUMENTS ||
                   positional < 0 || positional > PyTuple_Size(names))) {
-        PyErr_SetString(PyExc_ValueError, "names and defaults that do not agree, or too many");
+        PyErr_SetString(PyExc_ValueError, "names and defaults differ in number, or there are too many");
         return NULL;
     }
     unsigned long long stream = given == Py_None ? 0 : PyLong_AsUnsignedLongLong(given);
@@ -420,14 +421,14 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->is_stream_given = given != Py_None;
     self->stream = (void *)(uintptr_t)stream;
 #if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
-    /* So that threads do not contend for its reference count. It and the general launcher refer to each other, so the garbage
-     * collector frees it anyway. */
+    /* Threads then do not contend for the reference count. The launcher is part of a reference cycle, so the garbage collector
+     * frees it anyway. */
     PyUnstable_Object_EnableDeferredRefcount((PyObject *)self);
 #endif
     return (PyObject *)self;
 }
 
-/* Return a launcher that has what a launch needs in another one. */
+/* Return a launcher whose base is that of another one. */
 static Launcher *launcher_like(PyObject *other) {
     Launcher *made = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
     if (made) {
@@ -449,7 +450,7 @@ static PyObject *launcher_with_function(Launcher *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OO", &function, &kernel))
         return NULL;
     if (!base_of((PyObject *)self)->names) {
-        PyErr_SetString(PyExc_ValueError, "its calls name no arguments");
+        PyErr_SetString(PyExc_ValueError, "this launcher has no names of arguments");
         return NULL;
     }
     Launcher *made = launcher_like((PyObject *)self);
@@ -467,7 +468,7 @@ static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
     Py_VISIT(self->function);
     Py_VISIT(self->kernel);
     Py_VISIT(self->general);
-    return 0; /* the rest refers to nothing that could refer back */
+    return 0; /* the other members refer to nothing that can refer back */
 }
 
 /* `base` stays: it clears its own references, and calls of this launcher use it. */
@@ -518,7 +519,7 @@ static PyObject *launcher_reduce(PyObject *self, PyObject *none) {
     return PyObject_CallMethod(base_of(self)->general, "__reduce__", NULL);
 }
 
-/* A launcher belongs to its process. Its copy is the launcher itself, so that objects that have one can be copied. */
+/* A copy of a launcher is the launcher itself, so that objects that have one can be copied. */
 static PyObject *launcher_copy(PyObject *self, PyObject *memo) {
     (void)memo;
     return Py_NewRef(self);
@@ -537,7 +538,7 @@ static PyMethodDef launcher_methods[] = {
 
 static PyMemberDef launcher_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, vectorcall), READONLY, NULL},
-    {"specializations", T_OBJECT, offsetof(Launcher, specializations), READONLY, "The launch plans that it looks arguments up in."},
+    {"specializations", T_OBJECT, offsetof(Launcher, specializations), READONLY, "The specializations that it searches."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -575,7 +576,7 @@ static PyObject *use_driver(PyObject *module, PyObject *args) {
     _Static_assert(sizeof functions == sizeof driver, "use_driver() takes each function of Driver");
     for (int i = 0; i < 12; i++)
         functions[i] = (void *)(uintptr_t)f[i];
-    if (memcmp(functions, &driver, sizeof driver)) /* other threads may be launching */
+    if (memcmp(functions, &driver, sizeof driver)) /* no write if equal, because other threads may be launching */
         memcpy(&driver, functions, sizeof driver);
     Py_RETURN_NONE;
 }

@@ -1,8 +1,8 @@
-/* Triton's heuristics and autotuners around a kernel: Layered does what `run` of each does, and launches.
+/* Triton's heuristics and autotuners around a kernel: Layered does the same as `run` of each, and launches.
  *
- * Each is a layer. A layer of heuristics calls its functions; one of an autotuner takes the config that its `cache` has for its key.
- * Their attributes are read at each launch. Where a layer needs more than that, its method `run_by_triton` goes on, with what the
- * layers around it have added: no function is called twice. */
+ * Each is a layer. A layer of heuristics calls its functions; an autotuner's layer adds the config from its `cache`. Their attributes are
+ * read at each launch. If a layer needs more, its method `run_by_triton` continues with the arguments that the outer layers have added,
+ * so that no function is called twice. */
 #include "launch.h"
 
 enum { DECLINED = 0, DONE = 1, FAILED = -1 };
@@ -10,25 +10,25 @@ enum { DECLINED = 0, DONE = 1, FAILED = -1 };
 typedef struct Layered {
     PyObject_HEAD
     Vectorcall vectorcall;
-    PyObject *layers;      /* a tuple, from the outside; behind them what the innermost is around */
+    PyObject *layers;      /* a tuple: the layers from the outside, then the innermost function */
     PyObject *kinds;       /* bytes, one for each layer: 'h' heuristics, 't' an autotuner */
     PyObject *arg_names;   /* the kernel's list of names; layers that have another one decline */
     PyObject *arg_set;     /* the same as a frozenset */
-    PyObject *cache_type;  /* of a `cache`, beside dict */
-    PyObject *config_type; /* of configs whose `all_kwargs` depends on their attributes alone */
-    PyObject *known;       /* what `all_kwargs` of these has returned: by address, the config, its attributes, the result */
-    PyObject *literals;    /* tuples (name, argument, answer) of what the launcher computes, and the layers may not: see are_literal */
-    struct Layered *base;  /* has all of the above; NULL in the base itself, which has none of the below */
-    PyObject *launcher;    /* of the kernel with the grid; None where what the innermost layer is around is no packaged kernel */
+    PyObject *cache_type;  /* the type of `cache`, if it is not dict */
+    PyObject *config_type; /* the type of configs whose `all_kwargs` depends on their attributes alone */
+    PyObject *known;       /* results of `all_kwargs`: by address, the config, its attributes, the result */
+    PyObject *literals;    /* tuples (name, argument, answer) of arguments that the launcher computes: see are_literal */
+    struct Layered *base;  /* has the members above; NULL in the base itself, which lacks the members below */
+    PyObject *launcher;    /* of the kernel with the grid; None if the innermost function is no packaged kernel */
     PyObject *grid;
 } Layered;
 
-/* The arguments of a launch. The dict keeps alive what layers have added. */
+/* The arguments of a launch. The dict has references to the objects that layers have added. */
 typedef struct {
-    PyObject *values[MOST_ARGUMENTS]; /* those by position, then those by name */
+    PyObject *values[MOST_ARGUMENTS]; /* the positional arguments, then the named ones */
     PyObject *names[MOST_ARGUMENTS];
     Py_ssize_t count, named;
-    PyObject *given; /* as Triton's heuristics get it: arguments by position, grid, warmup, arguments by name */
+    PyObject *given; /* the dict for heuristics, as in Triton: positional arguments, grid, warmup, named arguments */
 } Call;
 
 static PyTypeObject *layered_type;
@@ -56,7 +56,7 @@ static int read_call(Call *call, const Layered *self, PyObject *const *args, Py_
     return made;
 }
 
-/* Add the grid and the arguments by name, as Triton's `kernel[grid](...)` gives them to `run`. */
+/* Add the grid and the named arguments, as Triton's `kernel[grid](...)` passes them to `run`. */
 static int add_named(const Call *call, PyObject *grid, PyObject *into) {
     int made = PyDict_SetItem(into, s_grid, grid) == 0 && PyDict_SetItem(into, s_warmup, Py_False) == 0;
     for (Py_ssize_t i = 0; made && i < call->named; i++)
@@ -71,8 +71,8 @@ static Py_ssize_t index_of(const Call *call, PyObject *name) {
     return -1;
 }
 
-/* Give an argument by name, in the place of one that has the name. The caller knows that there is room, and that no argument by
- * position has the name. */
+/* Set a named argument, which replaces one of the same name. The caller has checked that there is room, and that no positional argument
+ * has the name. */
 static int give(Call *call, PyObject *name, PyObject *value) {
     Py_ssize_t at = call->named;
     int is_known = PyDict_Contains(call->given, name);
@@ -90,14 +90,14 @@ static int give(Call *call, PyObject *name, PyObject *value) {
     return made;
 }
 
-/* Return 1 if a layer may give an argument by this name. Triton refuses one that the launch gives by position, too. */
+/* Return 1 if a layer may set an argument of this name. Triton refuses the name of a positional argument. */
 static int may_give(const Call *call, PyObject *name, int may_replace) {
     return PyUnicode_CheckExact(name) && (!PyDict_Contains(call->given, name) || (may_replace && index_of(call, name) >= 0));
 }
 
 /* --------------------------------------------------------------------------------------------------------------------- layers */
 
-/* Call the functions of heuristics, each with a dict of its own. */
+/* Call the functions of heuristics, each with a copy of the dict. */
 static int run_heuristics(Call *call, PyObject *layer) {
     PyObject *values = PyObject_GetAttr(layer, s_values), *items = NULL;
     int state = values && PyDict_CheckExact(values) && (items = PyDict_Items(values)) ? DONE : DECLINED;
@@ -118,13 +118,13 @@ static int run_heuristics(Call *call, PyObject *layer) {
     return state;
 }
 
-/* Return 1 if objects of this type have no dtype, whatever they are. */
+/* Return 1 if objects of this type never have a dtype. */
 static int has_no_dtype(PyObject *value) {
     return PyLong_CheckExact(value) || PyFloat_CheckExact(value) || PyBool_Check(value) || value == Py_None ||
            PyUnicode_CheckExact(value) || PyTuple_CheckExact(value);
 }
 
-/* Append the dtypes of arguments to a key, in the order of the dict; 0 and an error as Triton would raise it. */
+/* Append the dtypes of arguments to a key, in the order of the dict; 0 and an error, as Triton raises it. */
 static int append_dtypes(const Call *call, const Layered *self, PyObject *key) {
     PyObject *name, *value;
     Py_ssize_t at = 0;
@@ -144,7 +144,7 @@ static int append_dtypes(const Call *call, const Layered *self, PyObject *key) {
     return 1;
 }
 
-/* Return an autotuner's key as a tuple; NULL, perhaps with an error, if it has none here. */
+/* Return an autotuner's key as a tuple; NULL, perhaps with an error, if it cannot be computed here. */
 static PyObject *key_of(const Call *call, const Layered *self, PyObject *layer) {
     PyObject *names = PyObject_GetAttr(layer, s_keys), *key = names && PyList_CheckExact(names) ? PyList_New(0) : NULL;
     int made = key != NULL;
@@ -159,7 +159,7 @@ static PyObject *key_of(const Call *call, const Layered *self, PyObject *layer) 
     return result;
 }
 
-/* Return the config of a launch; NULL, perhaps with an error, if `cache` has none. */
+/* Return the config of a launch; NULL, perhaps with an error, if `cache` lacks it. */
 static PyObject *config_of(const Call *call, const Layered *self, PyObject *layer) {
     PyObject *configs = PyObject_GetAttr(layer, s_configs), *found = NULL, *cache = NULL, *key = NULL;
     Py_ssize_t count = configs && PyList_CheckExact(configs) ? PyList_Size(configs) : 0;
@@ -187,7 +187,7 @@ static int same_items(PyObject *dict, PyObject *tuple, Py_ssize_t at, PyObject *
     return same;
 }
 
-/* Return `all_kwargs()` of a config, which takes longer than to see that its attributes are those of the last time. */
+/* Return `all_kwargs()` of a config, from the cache if its attributes are the same: comparing them is faster. */
 static PyObject *all_kwargs(const Layered *self, PyObject *config) {
     PyObject *own = PyObject_GetAttr(config, s_dict), *constants = own ? PyDict_GetItemWithError(own, s_kwargs) : NULL;
     PyObject *key = NULL, *known = NULL, *result = NULL, *list = NULL, *state = NULL;
@@ -221,7 +221,7 @@ static int run_autotuner(Call *call, const Layered *self, PyObject *layer) {
     PyObject *named = hook == Py_None ? all_kwargs(self, config) : NULL, *name, *value;
     int state = named && PyDict_CheckExact(named) && call->count + call->named + PyDict_Size(named) <= MOST_ARGUMENTS ? DONE : DECLINED;
     for (Py_ssize_t at = 0; state == DONE && PyDict_Next(named, &at, &name, &value);)
-        state = may_give(call, name, 0) ? DONE : DECLINED; /* Triton refuses what a launch and a config both give */
+        state = may_give(call, name, 0) ? DONE : DECLINED; /* Triton refuses names that a launch and a config both give */
     if (state == DONE && PyObject_SetAttr(layer, s_best_config, config))
         state = FAILED;
     for (Py_ssize_t at = 0; state == DONE && PyDict_Next(named, &at, &name, &value);)
@@ -232,12 +232,12 @@ static int run_autotuner(Call *call, const Layered *self, PyObject *layer) {
     return state;
 }
 
-/* Set `nargs` of the autotuners as their `run` does, first to the arguments by position, in the end to None. */
+/* Set `nargs` of an autotuner as its `run` does: at first to the positional arguments, in the end to None. */
 static int set_nargs(const Layered *self, Py_ssize_t at, PyObject *nargs) {
     return PyBytes_AsString(self->kinds)[at] != 't' || PyObject_SetAttr(PyTuple_GetItem(self->layers, at), s_nargs, nargs) == 0;
 }
 
-/* Do what `run` of a layer does before it calls `run` of what it is around. */
+/* Do the same as `run` of a layer before it calls `run` of the inner layer. */
 static int run_layer(Call *call, const Layered *self, Py_ssize_t at) {
     PyObject *layer = PyTuple_GetItem(self->layers, at);
     PyObject *inner = PyObject_GetAttr(layer, s_fn), *names = PyObject_GetAttr(layer, s_arg_names);
@@ -251,7 +251,7 @@ static int run_layer(Call *call, const Layered *self, Py_ssize_t at) {
 
 /* ---------------------------------------------------------------------------------------------------------------------- calls */
 
-/* Call a method of Triton's form, with the arguments, the grid and what the layers have added. */
+/* Call a method with Triton's interface, with the arguments, the grid and the arguments of the layers. */
 static PyObject *call_run(const Call *call, PyObject *item, PyObject *method, PyObject *grid) {
     PyObject *args = PyTuple_New(call->count), *named = PyDict_New(), *bound = PyObject_GetAttr(item, method), *result = NULL;
     if (args && named && bound && add_named(call, grid, named)) {
@@ -265,8 +265,8 @@ static PyObject *call_run(const Call *call, PyObject *item, PyObject *method, Py
     return result;
 }
 
-/* Return 1 if a launch gives by name what the launcher itself computes: if an argument is None, or is not. The launcher takes no other
- * value, and would not look at this one. */
+/* Return 1 if the layers have set each argument that the launcher computes itself (is another argument None?) to the launcher's value.
+ * The launcher ignores the given value, so another value must not reach it. */
 static int are_literal(const Call *call, PyObject *literals) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(literals); i++) {
         PyObject *each = PyTuple_GetItem(literals, i), *source = PyDict_GetItemWithError(call->given, PyTuple_GetItem(each, 1));
@@ -288,7 +288,7 @@ static PyObject *launch_layered(PyObject *launcher, Call *call) {
     return result;
 }
 
-/* Make the dict that heuristics get, and a copy of it without the arguments by name; 0 and an error as Triton would raise it. */
+/* Make the dict for heuristics, and a copy of it without the named arguments; 0 and an error, as Triton raises it. */
 static int make_given(Call *call, PyObject *grid, PyObject **positional) {
     if (!(*positional = PyDict_Copy(call->given)) || !add_named(call, grid, call->given))
         return 0;
@@ -313,7 +313,7 @@ static PyObject *layered_vectorcall(PyObject *object, PyObject *const *args, siz
     for (; state == DONE && at < layers; at += state == DONE)
         state = set_nargs(self, at, positional) ? run_layer(&call, self, at) : FAILED;
     if (state == FAILED || PyErr_Occurred())
-        result = NULL; /* as `run` would raise it */
+        result = NULL; /* with the error of `run` */
     else if (state == DECLINED)
         result = call_run(&call, PyTuple_GetItem(self->layers, at), s_run_by_triton, grid);
     else if (front->launcher != Py_None && are_literal(&call, self->literals))
@@ -343,7 +343,7 @@ static PyObject *layered_new(PyTypeObject *type, PyObject *args, PyObject *keywo
                           &PyTuple_Type, &literals))
         return NULL;
     if (PyBytes_Size(kinds) + 1 != PyTuple_Size(layers)) {
-        PyErr_SetString(PyExc_ValueError, "layers and kinds that do not agree");
+        PyErr_SetString(PyExc_ValueError, "layers and kinds differ in number");
         return NULL;
     }
     Layered *self = (Layered *)PyType_GenericAlloc(type, 0);
@@ -384,10 +384,10 @@ static int layered_traverse(Layered *self, visitproc visit, void *arg) {
     Py_VISIT(self->base);
     Py_VISIT(self->launcher);
     Py_VISIT(self->grid);
-    return 0; /* the rest refers to nothing that could refer back */
+    return 0; /* the other members refer to nothing that can refer back */
 }
 
-/* Layers refer to the base. A launch with it fails from now on. */
+/* Layers refer to the base. Launches with it fail from now on. */
 static int layered_clear(Layered *self) {
     if (self->known)
         PyDict_Clear(self->known);
@@ -414,8 +414,8 @@ static void layered_dealloc(Layered *self) {
 
 static PyMethodDef layered_methods[] = {
     {"with_grid", (PyCFunction)layered_with_grid, METH_VARARGS,
-     "with_grid(launcher, grid) -> Layered | None\n\nReturn what launches with a grid; None if the launcher is not the fast path's. The\n"
-     "launcher is None where what the innermost layer is around is no packaged kernel."},
+     "with_grid(launcher, grid) -> Layered | None\n\nReturn a callable that launches with a grid; None if the launcher is not the fast\n"
+     "path's. The launcher is None if the innermost function is no packaged kernel."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -425,8 +425,8 @@ static PyMemberDef layered_members[] = {
 };
 
 static PyType_Slot layered_slots[] = {
-    /* Python makes one of (layers and what they are around, kinds, arg_names, type of a cache, type of configs, literals). */
-    {Py_tp_doc, "A kernel of Triton's with a grid, and heuristics and autotuners around it; call it with the kernel's arguments."},
+    /* The arguments of the constructor: layers and innermost function, kinds, arg_names, cache_type, config_type, literals. */
+    {Py_tp_doc, "A Triton kernel with a grid, and heuristics and autotuners around it; call it with the kernel's arguments."},
     {Py_tp_new, layered_new},
     {Py_tp_call, call_by_vector},
     {Py_tp_members, layered_members},

@@ -1,7 +1,7 @@
-/* The extension module: its types and functions, which the other files make. */
+/* The extension module, with the types and functions of the other files. */
 #include "launch.h"
 
-enum { VERSION = 31 }; /* of the interface to Python, as aotcuda/runtime/fast/__init__.py has it */
+enum { VERSION = 31 }; /* of the interface to Python; equal to _VERSION in aotcuda/runtime/fast/__init__.py */
 
 static int execute(PyObject *module) {
     PyMethodDef *const functions[] = {streams_functions, launcher_functions, xla_functions};
@@ -16,7 +16,7 @@ static int execute(PyObject *module) {
 
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, execute},
-#ifdef Py_MOD_GIL_NOT_USED /* headers of 3.15 name the slot for every stable ABI, and its value from 3.13's on */
+#ifdef Py_MOD_GIL_NOT_USED /* some headers define the slot for an older stable ABI, but its value only from 3.13 on */
     {Py_mod_gil, Py_MOD_GIL_NOT_USED},
 #endif
     {0, NULL},

@@ -1,7 +1,7 @@
-/* Specializations: what the launchers of a kernel know of argument types that were launched before. launch.h shows the data.
+/* Specializations: the cached launch plans of a kernel, by argument types. launch.h shows the data.
  *
- * add() is called by Python after a launch (aotcuda/runtime/specialize.py). It reads the arguments as a launch would, and
- * compares what it reads with what the overloads take: an argument may be another one now than it was for the launch.
+ * Python calls add() after a launch (aotcuda/runtime/specialize.py). It reads the arguments as a launch does, and compares them with the
+ * overloads, because an argument may have changed since the launch.
  */
 #include "launch.h"
 
@@ -30,7 +30,7 @@ static int types_match(const ArgumentTypes *types, PyObject *const *args, Py_ssi
     return 1;
 }
 
-/* Return the types of these arguments, NULL if the table has no specialization for them. */
+/* Return the types of these arguments; NULL if the table has no specialization for them. */
 const ArgumentTypes *find_types(const Table *table, PyObject *const *args, Py_ssize_t count) {
     const ArgumentTypes *found = READ(((Table *)table)->last)->types;
     if (types_match(found, args, count))
@@ -42,7 +42,7 @@ const ArgumentTypes *find_types(const Table *table, PyObject *const *args, Py_ss
     }
 }
 
-/* Return what stands for an argument in the key. */
+/* Return the code of an argument for the key. */
 static uint64_t code_of(const Coder *coder, const Number *number, const ArrayView *views) {
     uint64_t code = 0, value = coder->array >= 0 ? views[coder->array].address : number->bits;
     int is_unsigned = coder->array >= 0 || number->is_unsigned, is_int = coder->array >= 0 || number->kind == INT;
@@ -62,7 +62,7 @@ static uint64_t code_of(const Coder *coder, const Number *number, const ArrayVie
     return code;
 }
 
-/* Read the arguments that are no arrays; 0 if only the general path reads one of them. */
+/* Read the arguments that are not arrays; 0 if only the general path reads one of them. */
 int read_argument_numbers(const ArgumentTypes *types, PyObject *const *args, Number *numbers) {
     const Reader *reader = types->readers + types->arrays_count;
     for (int i = 0; i < types->numbers_count; i++, reader++)
@@ -71,7 +71,7 @@ int read_argument_numbers(const ArgumentTypes *types, PyObject *const *args, Num
     return 1;
 }
 
-/* Make the key of a launch from what was read of its arguments; `numbers` are by the arguments' numbers. */
+/* Make the key of a launch from its views and numbers; `numbers` is indexed by argument. */
 void make_key(Key *key, const ArgumentTypes *types, void *context, const ArrayView *views, const Number *numbers) {
     uint64_t hash = mixed((uint64_t)(uintptr_t)types, (uint64_t)(uintptr_t)context);
     key->types = types;
@@ -95,7 +95,7 @@ static int is_for(const Specialization *specialization, const Key *key) {
     return memcmp(key->codes, specialization->codes, (size_t)types->coders_count * sizeof *key->codes) == 0;
 }
 
-/* Return the specialization for a key, NULL if there is none. */
+/* Return the specialization for a key; NULL if there is none. */
 const Specialization *find_specialization(Table *table, const Key *key) {
     const Specialization *found = READ(table->last);
     if (is_for(found, key))
@@ -115,7 +115,7 @@ const Specialization *find_specialization(Table *table, const Key *key) {
 
 enum { CELLS = 16, CELL = 16 }; /* of Mark.flights in aotcuda/runtime/driver.py: a counter every 64 bytes, which is a cache line */
 
-/* Return the counter for this thread. Threads that launch at once without the GIL should not have to share one. */
+/* Return the counter for this thread. Without the GIL, threads rarely share one. */
 static SHARED(unsigned) *counter_of(const Specialization *specialization) {
 #ifdef Py_GIL_DISABLED
     static _Thread_local char here;
@@ -126,7 +126,7 @@ static SHARED(unsigned) *counter_of(const Specialization *specialization) {
 #endif
 }
 
-/* Count a launch that is under way; 0 if the images were unloaded. No Python code may run until end_launch(). */
+/* Count a launch in progress; 0 if the images were unloaded. No Python code may run until end_launch(). */
 int begin_launch(const Specialization *specialization) {
     ADD(*counter_of(specialization), 1);
     if (PyList_Size(specialization->live) > 0)
@@ -145,7 +145,7 @@ static void free_types(const ArgumentTypes *types) {
     PyMem_Free((void *)types);
 }
 
-/* Read a coder as Python describes it; 0, and an error, if it is none. */
+/* Read Python's description of a coder; 0 and an error if it is not one. */
 static int read_coder(Coder *coder, PyObject *described) {
     PyObject *tests;
     if (!PyArg_ParseTuple(described, "ipppO!;a coder", &coder->at, &coder->any_dimensions, &coder->of_type, &coder->of_value, &PyTuple_Type,
@@ -162,11 +162,11 @@ static int read_coder(Coder *coder, PyObject *described) {
     }
     if (coder->tests_count <= MOST_TESTS)
         return 1;
-    PyErr_SetString(PyExc_ValueError, "a coder that only the general path has");
+    PyErr_SetString(PyExc_ValueError, "only the general path supports this coder");
     return 0;
 }
 
-/* Return the types of some arguments, to be read in the ways that `kinds` says; NULL and an error if that cannot be. */
+/* Return the types of arguments, to be read as `kinds` says; NULL and an error if that is impossible. */
 static ArgumentTypes *make_types(PyObject *const *args, const char *kinds, Py_ssize_t count, PyObject *coders) {
     size_t coders_count = (size_t)PyTuple_Size(coders);
     ArgumentTypes *types = PyMem_Calloc(1, sizeof(ArgumentTypes) + coders_count * sizeof(Coder) + (size_t)count * (sizeof(PyTypeObject *) + sizeof(Reader)));
@@ -199,7 +199,7 @@ static ArgumentTypes *make_types(PyObject *const *args, const char *kinds, Py_ss
             coder->array += kinds[i] < INT;
         if (!known) {
             if (!PyErr_Occurred())
-                PyErr_SetString(PyExc_ValueError, "a coder of no argument");
+                PyErr_SetString(PyExc_ValueError, "a coder has no argument");
             free_types(types);
             return NULL;
         }
@@ -224,7 +224,7 @@ static int kind_of(const ArgumentTypes *types, int at) {
 
 /* ------------------------------------------------------------------------------------------------------ making a specialization */
 
-/* What Python says of a specialization. */
+/* Python's description of a specialization. */
 typedef struct {
     PyObject *const *args;
     Py_ssize_t count;
@@ -278,7 +278,7 @@ static int read_candidates(Specialization *specialization, PyObject *described, 
     return 1;
 }
 
-/* Return 1 if all candidates take the argument, which is an array with this view and element type if `view` is not NULL. */
+/* Return 1 if all candidates accept the argument, an array with this view and element type if `view` is not NULL. */
 static int all_take(Specialization *specialization, int at, int kind, const ArrayView *view, PyObject *element, ArrayType *array) {
     for (int i = 0; i < specialization->candidates_count; i++) {
         const ArgumentLayout *layout = specialization->candidates[i].layout;
@@ -296,9 +296,9 @@ static int all_take(Specialization *specialization, int at, int kind, const Arra
     return 1;
 }
 
-/* Compare the arguments with what the candidates take. Return the objects whose addresses identify element types and constants;
- * NULL if an argument is not what all candidates take, or on an error. */
-static PyObject *verified(Specialization *specialization, PyObject *const *args, const ArrayView *views, PyObject *name_of) {
+/* Compare the arguments with the candidates. Return the objects whose addresses identify element types and constants; NULL if not all
+ * candidates accept an argument, or on an error. */
+static PyObject *verify(Specialization *specialization, PyObject *const *args, const ArrayView *views, PyObject *name_of) {
     const ArgumentTypes *types = specialization->types;
     PyObject *kept = PyList_New(0);
     for (int at = 0, array = 0; kept && at < types->count; at++) {
@@ -320,8 +320,8 @@ static PyObject *verified(Specialization *specialization, PyObject *const *args,
     return kept;
 }
 
-/* Return a specialization that is in no table yet, and make its key: asking arguments can run any code, so no lock is held.
- * NULL, perhaps without an error, if there can be none. */
+/* Make a specialization and its key, without a lock, because reading arguments can run any code. Return NULL, perhaps without an error,
+ * if the fast path does not support the arguments. */
 static Specialization *make_specialization(const ArgumentTypes *types, const Description *description, ArrayView *views, Key *key) {
     LaunchStreams streams = {.any_stream = 1};
     Number numbers[MOST_ARGUMENTS];
@@ -329,7 +329,7 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
     int arrays = read_arrays(types, description->args, views, &streams);
     if (arrays < 0 || !read_argument_numbers(types, description->args, numbers) ||
         (description->needs_context && driver.current_context(&context))) {
-        (void)is_forgiven();
+        (void)clear_error();
         return NULL;
     }
     make_key(key, types, context, views, numbers);
@@ -355,10 +355,10 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
         made->arrays[i].ndim = views[i].ndim;
     }
     if (read_candidates(made, description->candidates, types->count)) {
-        made->kept = verified(made, description->args, views, description->element);
+        made->kept = verify(made, description->args, views, description->element);
         if (made->kept)
             return made;
-        (void)is_forgiven(); /* an argument has changed, or is no array that the candidates take */
+        (void)clear_error(); /* an argument has changed, or the candidates do not accept it */
     }
     free_specialization(made);
     return NULL;
@@ -368,7 +368,7 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
 
 enum { SMALLEST_TABLE = 8 };
 
-/* Put a specialization in the place that its key names, in the place of one with the same key if there is any. */
+/* Put a specialization into the table; it replaces the one with the same key, if there is one. */
 static void put(Table *table, const Specialization *added, const Specialization *replaced) {
     uint64_t at = added->hash;
     const Specialization *found;
@@ -387,9 +387,9 @@ static void put_types(Table *table, const ArgumentTypes *types) {
     WRITE(table->types[at & (table->size - 1)], types);
 }
 
-/* Return a table with the specializations of another one, and room for more, but without those of images that were unloaded: a
- * launcher with another owner outlives them. NULL, and an error, without memory. */
-static Table *larger(Table *old) {
+/* Return a larger table with the specializations of another one, without those of unloaded images, which launchers may outlive. NULL and
+ * an error if there is no memory. */
+static Table *enlarge(Table *old) {
     unsigned live = 0, size = SMALLEST_TABLE;
     for (unsigned i = 0; old && i < old->size; i++) {
         const Specialization *each = READ(old->specializations[i]);
@@ -415,7 +415,7 @@ static Table *larger(Table *old) {
     return table;
 }
 
-/* Return the types in a table that are these; NULL if there are none. */
+/* Return the equal types in a table; NULL if there are none. */
 static const ArgumentTypes *same_types(const Table *table, const ArgumentTypes *types) {
     for (uint64_t at = types->hash;; at++) {
         const ArgumentTypes *found = READ(table->types[at & (table->size - 1)]);
@@ -425,8 +425,8 @@ static const ArgumentTypes *same_types(const Table *table, const ArgumentTypes *
     }
 }
 
-/* Put a specialization into the table, for every thread to see; 0 if it is not needed, or there is no room. The caller has the
- * object's lock. No Python code may run in here: it would let other threads in. */
+/* Put a specialization into the table, where all threads see it; 0 if it is not needed, or there is no room. The caller has the
+ * object's lock, and no Python code may run in this function, because other threads could then run. */
 static int insert(Specializations *self, Specialization *added, const Key *key, int needs_context) {
     Table *table = READ(self->table);
     const ArgumentTypes *known = table ? same_types(table, added->types) : NULL;
@@ -435,11 +435,11 @@ static int insert(Specializations *self, Specialization *added, const Key *key, 
         (!known && table && table->types_count >= MOST_TYPES))
         return 0; /* there is no room */
     if (known && known != added->types)
-        return 0; /* another thread was the first to meet these types; the next launch adds */
+        return 0; /* another thread has added these types meanwhile; the next launch adds the specialization */
     if (replaced && PyList_Size(replaced->live) > 0 && memcmp(replaced->limits, added->limits, sizeof added->limits) == 0)
-        return 0; /* it is known already: it declined for another reason */
+        return 0; /* it is there already, and declined for another reason */
     int is_full = !table || 2 * (table->count + 1) > table->size || 2 * (table->types_count + 1) > table->size;
-    if (is_full && !(table = larger(table)))
+    if (is_full && !(table = enlarge(table)))
         return 0;
     put(table, added, is_full && replaced && PyList_Size(replaced->live) == 0 ? NULL : replaced);
     put_types(table, added->types);
@@ -460,7 +460,7 @@ static PyObject *add_described(Specializations *self, const Description *descrip
     ArgumentTypes *types = make_types(description->args, description->kinds, description->count, description->coders);
     if (!types)
         return NULL;
-    if (known && !same_coders(known, types)) { /* other overloads are known by now */
+    if (known && !same_coders(known, types)) { /* there are other overloads by now */
         free_types(types);
         Py_RETURN_FALSE;
     }
@@ -532,15 +532,14 @@ static void specializations_dealloc(Specializations *self) {
 static PyMethodDef specializations_methods[] = {
     {"add", (PyCFunction)specializations_add, METH_VARARGS,
      "add(args, kinds, candidates, coders, live, in_flight, device, needs_context, limits, element) -> bool\n\n"
-     "Add a specialization for arguments like these. False, and nothing is added, if an argument is not what all of the candidates\n"
-     "take, if it is known already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel[, threads,\n"
-     "shared, attributes]), a coder (argument, any dimensions, of type, of value, ((is equal, number), ...)); element(dtype) names\n"
-     "an array's element type."},
+     "Add a specialization for arguments of these types. Return False if not all candidates accept an argument, if it is there\n"
+     "already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel[, threads, shared, attributes]), a coder\n"
+     "(argument, any dimensions, of type, of value, ((is equal, number), ...)); element(dtype) returns the name of an element type."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot specializations_slots[] = {
-    {Py_tp_doc, "Specializations(): the launch plans of one kernel, by types of arguments, for one set of loaded images."},
+    {Py_tp_doc, "Specializations(): the cached launch plans of one kernel, by argument types, for one set of loaded images."},
     {Py_tp_new, specializations_new},
     {Py_tp_dealloc, specializations_dealloc},
     {Py_tp_methods, specializations_methods},

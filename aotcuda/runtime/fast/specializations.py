@@ -1,7 +1,7 @@
-"""Adding specializations to the fast path in C: how it reads arguments of some types, and which overloads take them.
+"""Add specializations to the fast path in C: the way to read arguments of some types, and the overloads for them.
 
-The fast path reads the arguments itself, and adds nothing where what it reads is not what the overloads take. A kernel
-that is launched once does not import this.
+The fast path reads the arguments again, and adds nothing if the overloads do not accept them. A kernel that is launched
+once does not import this module.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _READ_OF_TENSORS = frozenset(
         "stride",
     )
 )
-"""The attributes by which the general path reads a tensor: a subclass that has one of its own is read by attributes."""
+"""The attributes by which the general path reads a tensor: a subclass that overrides one is read by attributes."""
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT, _OBJECT = 16, 17, 18, 19, 20, 21, 22
 _MOST_TESTS = 4
 _OF_TRITON = (("triton.language.core", "dtype"), ("triton.language.core", "constexpr"))
@@ -83,15 +83,15 @@ def add(
     args: tuple[object, ...],
     shared: int,
 ) -> bool:
-    """Add a specialization for arguments like these, after a launch; return False if the fast path cannot have it.
+    """Add a specialization for arguments of these types after a launch; return False if the fast path cannot use it.
 
     Args:
         specializations: The fast path's specializations of the kernel.
         library: The loaded images.
         specialization: The overloads.
-        kernels: The overloads' kernels on the GPU of the launch; launchers may launch these without a check.
+        kernels: The overloads' kernels on the GPU of the launch, already checked.
         args: The arguments.
-        shared: Bytes of dynamic shared memory, which a launch has opted in to already.
+        shared: Bytes of dynamic shared memory that a launch has already allowed.
     """
     layouts = [overload.layout_for_fast_path(_layout) for overload in specialization.overloads]
     if False in layouts:
@@ -111,7 +111,7 @@ def add(
 def add_miss(
     specializations: Any, library: Library, live: Mark, specialization: Specialization, args: tuple[object, ...]
 ) -> bool:
-    """Add that no overload takes arguments like these; return False if the fast path cannot have it."""
+    """Record that no overload accepts arguments of these types; return False if the fast path cannot use that."""
     return _add(specializations, library, live, specialization.coders, (), -1, (0,) * 8, args)
 
 
@@ -154,7 +154,7 @@ def _add(
 
 
 def _layout(overload: PackedOverload) -> object:
-    """Return an overload's layout for the fast path, False if one of its parameters is not for the fast path."""
+    """Return an overload's layout for the fast path; False if the fast path does not support a parameter."""
     try:
         described = tuple([parameter_kinds.kind_of(parameter).record(parameter) for parameter in overload.parameters])
         if None in described:
@@ -167,9 +167,9 @@ def _layout(overload: PackedOverload) -> object:
 
 
 def _coders(coders: Sequence[Coder], kinds: Sequence[int | None]) -> tuple[object, ...] | None:
-    """Return coders as `Coder` in launch.h has them; None if one of them is not for the fast path.
+    """Return coders in the form of `Coder` in launch.h; None if the fast path does not support one.
 
-    The element types and dimensions of arrays are in each key there, so coders of nothing else are left out.
+    Each key in C has the element types and dimensions of arrays, so coders for these alone are omitted.
     """
     found = []
     for coder in coders:
@@ -185,7 +185,7 @@ def _coders(coders: Sequence[Coder], kinds: Sequence[int | None]) -> tuple[objec
 
 
 def _launched(kernel: DeviceKernel) -> tuple[object, ...]:
-    """Return a kernel's handle, and what it fixes: threads of a block, bytes of shared memory, attributes."""
+    """Return a kernel's handle, and its fixed threads of a block, bytes of shared memory and attributes, if any."""
     fixed = kernel.fixed
     if fixed is None:
         return (kernel.kernel.value,)
@@ -196,7 +196,7 @@ def _launched(kernel: DeviceKernel) -> tuple[object, ...]:
 def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
     """Return the largest grid, block, shared memory and number of threads that all overloads may have.
 
-    Dynamic shared memory beyond the driver's default counts after a launch with `shared` bytes.
+    The limit of shared memory exceeds the driver's default only if `shared` does.
     """
     *extents, plain, threads = map(min, zip(*[kernel.unchecked_limits() for kernel in kernels], strict=True))
     if shared > plain:
@@ -205,7 +205,7 @@ def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
 
 
 def _kind(arg: object) -> int | None:
-    """Return how the fast path reads an argument, None if it does not."""
+    """Return the code for the way that the fast path reads an argument; None if it declines it."""
     family = arrays.family(arg)
     if family == "torch" and hasattr(type(arg), _EXCHANGE) and _shows_its_memory(type(arg)):
         return _KINDS["exchange"]
@@ -218,7 +218,7 @@ def _kind(arg: object) -> int | None:
     if (module_of(type(arg)), type(arg).__name__) in _OF_TRITON:
         return _OBJECT
     if not isinstance(arg, (int, float, complex)) and module_of(type(arg)).partition(".")[0] != "numpy":
-        return None  # reading it runs code, which may change arrays that were read before
+        return None  # reading it runs Python code, which may change arrays that were read before
     number = scalars.kind_of(arg)
     if number is None or scalars.is_foreign(arg):
         return None
@@ -232,7 +232,7 @@ def _kind(arg: object) -> int | None:
 
 
 def _shows_its_memory(kind: type) -> bool:
-    """Return True if a class has the attributes of PyTorch's tensor, so that the exchange reads their values."""
+    """Return True if a class does not override the attributes of PyTorch's tensor, so the exchange reads the same."""
     for base in kind.__mro__:
         if (module_of(base), base.__name__) == ("torch", "Tensor"):
             return True
@@ -242,7 +242,7 @@ def _shows_its_memory(kind: type) -> bool:
 
 
 def _use_cupy() -> None:
-    """Give the fast path what CuPy's arrays need: private names, and C functions for the stream where CuPy has them."""
+    """Give the fast path the names and functions for CuPy's arrays, in C where CuPy has them."""
     functions = foreign_names.CUPY_STREAM.find() or {}
     in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
     cupy: Any = sys.modules["cupy"]

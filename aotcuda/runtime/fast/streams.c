@@ -1,12 +1,12 @@
-/* Streams: which stream a launch goes to, which streams hold its data, and how these wait for each other. */
+/* Streams: the stream of a launch, the streams of its data, and how they wait for each other. */
 #include "launch.h"
 
-/* Where a library tells its current stream. A source is replaced and never freed, because another thread may be asking it. */
+/* The function for a library's current stream. A source may be replaced but is never freed, because another thread may be using it. */
 typedef struct {
     PyObject *object;           /* a Python function, or the capsule that holds `function` */
-    intptr_t (*function)(void); /* CuPy's, where it has one in C */
-    intptr_t (*on_gpu)(int);    /* CuPy's, which need not ask which GPU is current */
-    int orders_others;          /* 0: launches on other streams need not wait for the library's */
+    intptr_t (*function)(void); /* CuPy's function, if it has one in C */
+    intptr_t (*on_gpu)(int);    /* CuPy's function for a given GPU */
+    int orders_others;          /* 0: launches on other streams do not wait for the library's stream */
 } StreamSource;
 
 static SHARED(const StreamSource *) cupy_source;
@@ -30,7 +30,7 @@ void begin_streams(LaunchStreams *streams, int is_given, void *stream, int sever
     streams->exchange_asked = NULL;
 }
 
-/* Note that the launch waits for a stream, unless it is the launch's own; 0 if there are too many. */
+/* Add a stream that the launch waits for, unless it is the launch's own; 0 if there are too many. */
 static int wait_for(LaunchStreams *streams, uintptr_t stream, int mutual) {
     if (streams->any_stream || stream == streams->stream)
         return 1;
@@ -45,7 +45,7 @@ static int wait_for(LaunchStreams *streams, uintptr_t stream, int mutual) {
     return 1;
 }
 
-/* Set the launch's stream; 0 if the arrays that were read before are on too many others. */
+/* Set the launch's stream; 0 if the arrays that were read before are on too many other streams. */
 int set_launch_stream(LaunchStreams *streams, uintptr_t handle) {
     streams->is_known = 1;
     streams->handle = handle;
@@ -56,7 +56,7 @@ int set_launch_stream(LaunchStreams *streams, uintptr_t handle) {
     return 1;
 }
 
-/* Note that data is on a stream; 0 if there are too many. */
+/* Add a stream with data of the launch; 0 if there are too many. */
 int add_data_stream(LaunchStreams *streams, uintptr_t stream, int mutual) {
     if (!stream)
         stream = 1;
@@ -66,7 +66,7 @@ int add_data_stream(LaunchStreams *streams, uintptr_t stream, int mutual) {
     return 1;
 }
 
-/* Note that data is on the current stream of CuPy or PyTorch, which is the launch's own if that is not known yet. */
+/* Add the current stream of CuPy or PyTorch, which becomes the launch's stream if that is not known yet. */
 static int add_current_stream(LaunchStreams *streams, uintptr_t current, int mutual) {
     return streams->any_stream || streams->is_known ? add_data_stream(streams, current, mutual) : set_launch_stream(streams, current);
 }
@@ -151,8 +151,9 @@ static PyObject *set_torch_stream(PyObject *module, PyObject *object) {
 PyMethodDef streams_functions[] = {
     {"set_cupy", set_cupy, METH_VARARGS,
      "set_cupy(array, pointer, contiguous, in_c, on_gpu, in_python, orders_others)\n\n"
-     "Set the classes of CuPy's arrays and pointers (None: unknown), the attribute by which CuPy's arrays say that they are C-contiguous, and the functions that give CuPy's current stream: two in C, as capsules or None, the second of which takes a GPU's\n"
-     "ordinal, and one in Python. If `orders_others`, launches on other streams wait for CuPy's."},
+     "Set the classes of CuPy's arrays and pointers (None: unknown), the attribute of CuPy's arrays that tells if they are\n"
+     "C-contiguous, and the functions for CuPy's current stream: two in C, as capsules or None, of which the second takes a\n"
+     "GPU's ordinal, and one in Python. If `orders_others`, launches on other streams wait for CuPy's stream."},
     {"set_torch_stream", set_torch_stream, METH_O,
      "Set PyTorch's function from a GPU's ordinal to the handle of its current stream; None for a PyTorch without one."},
     {NULL, NULL, 0, NULL},
@@ -173,7 +174,7 @@ static void *exchange_pointer(void **place, void *value) {
 
 enum { EVENT_DISABLE_TIMING = 2 };
 
-/* Return an event that no other launch uses, NULL if there can be none. */
+/* Return an event that no other launch uses; NULL if none can be made. */
 void *take_event(Specialization *specialization) {
     void *event = EXCHANGE_POINTER(specialization->event, NULL);
     if (!event && driver.create_event(&event, EVENT_DISABLE_TIMING))
@@ -181,7 +182,7 @@ void *take_event(Specialization *specialization) {
     return event;
 }
 
-/* Keep an event for the next launch, or destroy it: the driver keeps it for as long as a stream waits for it. */
+/* Store an event for the next launch, or destroy it. The driver keeps a destroyed event while a stream waits for it. */
 void give_event(Specialization *specialization, void *event, int works) {
     void *other = works ? EXCHANGE_POINTER(specialization->event, event) : event;
     if (other)
@@ -193,7 +194,7 @@ static int is_captured(void *stream) {
     return driver.is_capturing(stream, &status) || status;
 }
 
-/* Return 0 if a stream of the launch is captured into a graph: the general path knows the rules of captures. */
+/* Return 0 if a stream of the launch is captured into a graph: the general path has the rules for captures. */
 int may_order(const LaunchStreams *streams) {
     for (int i = 0; i < streams->waits; i++)
         if (is_captured((void *)streams->waits_for[i].stream))
@@ -201,7 +202,7 @@ int may_order(const LaunchStreams *streams) {
     return !is_captured((void *)streams->handle);
 }
 
-/* Make stream `after` wait for what stream `before` has; return the driver's code. */
+/* Make stream `after` wait for the work of stream `before`; return the driver's code. */
 int order(void *event, uintptr_t before, uintptr_t after) {
     int code = driver.record_event(event, (void *)before);
     return code ? code : driver.wait_for_event((void *)after, event, 0);

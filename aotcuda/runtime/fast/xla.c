@@ -1,15 +1,14 @@
 /* Launches inside programs that XLA compiled: a handler of XLA's FFI, which JAX registers as the target of a custom call.
  *
- * JAX knows all shapes when it traces a program, so aotcuda/runtime/xla_call.py prepares a launch then: it packs the parameter block
- * but for the arrays' addresses, and notes the launch here under a number, which is an attribute of the custom call. The handler
- * finds the launch by the number, writes the addresses into the block, and launches on the stream that XLA gives it. It runs on
- * XLA's threads, without the GIL.
+ * JAX knows all shapes when it traces a program. aotcuda/runtime/xla_call.py then prepares a launch: it packs the parameter block without
+ * the arrays' addresses, and xla_prepare() stores it under a number, which is an attribute of the custom call. The handler finds the
+ * launch by the number, writes the addresses into the block, and launches on XLA's stream. It runs on XLA's threads, without the GIL.
  *
- * Prepared launches are never changed or freed, so the handler reads them with no lock. A program may come from another process,
- * by a cache or an export, and numbers mean nothing there: the attribute `identity` tells.
+ * Prepared launches are never changed or freed, so the handler reads them without a lock. A program may come from another process, by a
+ * cache or an export, where numbers have another meaning: the attribute `identity` distinguishes them.
  *
- * XLA may record a pinned launch into a graph, which then launches it without the handler. Nothing can stop such a launch, so its
- * images stay in the driver: it counts as under way for ever.
+ * XLA may record a pinned launch into a graph, which then launches without the handler. An unload cannot wait for such launches, so the
+ * images stay in the driver: the launch counts as in progress for ever.
  */
 #include "launch.h"
 #include "xla_ffi.h"
@@ -17,19 +16,19 @@
 
 enum { MOST_PREPARED = 1 << 16, MESSAGE_BYTES = 512 };
 
-/* Where the address of an argument or of a result goes. */
+/* The place in the block for the address of an argument or a result. */
 typedef struct {
     int32_t offset, is_result, index, divisor;
 } Hole;
 
-/* A launch that lacks nothing but its stream and its arrays' addresses. */
+/* A launch without its stream and its arrays' addresses. */
 typedef struct {
     int64_t identity;
     char *where;
     void *kernel;
     unsigned dimensions[7];
-    unsigned *flights; /* the second of the mark's cells, which is this handler's alone: unloading waits for it */
-    unsigned *retired; /* not 0 once the images are out of use */
+    unsigned *flights; /* the second counter of the mark, for this handler alone: unloading waits for it */
+    unsigned *retired; /* not 0 if the images are retired */
     int pinned, args, results, bytes, holes_count, starts_count;
     unsigned char *block;
     Hole *holes;
@@ -44,7 +43,7 @@ static void *xla_fail(const XlaFrame *frame, int code, const char *message) {
     return frame->api->error_create(&args);
 }
 
-/* Answers what handlers are asked when they are registered; 0 if that is not what was called for. */
+/* Answer the query for metadata when a handler is registered; 0 if the call is not that query. */
 static int xla_answers_metadata(XlaFrame *frame, uint32_t traits) {
     for (XlaExtension *each = frame->extension; each; each = each->next)
         if (each->type == XLA_METADATA) {
@@ -58,7 +57,7 @@ static int xla_answers_metadata(XlaFrame *frame, uint32_t traits) {
     return 0;
 }
 
-/* An attribute that is a 64-bit integer, -1 if there is none of that name. */
+/* Return an attribute that is a 64-bit integer; -1 if there is none of that name. */
 static int64_t xla_attribute(const XlaFrame *frame, const char *name) {
     const XlaAttributes *all = &frame->attributes;
     for (int64_t i = 0; i < all->size; i++) {
@@ -75,7 +74,7 @@ static int64_t xla_attribute(const XlaFrame *frame, const char *name) {
     return -1;
 }
 
-/* The launch that a custom call names, NULL if this process has prepared none such. */
+/* Return the launch of a custom call; NULL if this process has not prepared it. */
 static const Prepared *xla_prepared(const XlaFrame *frame) {
     int64_t number = xla_attribute(frame, "launch"), identity = xla_attribute(frame, "identity");
     int count = __atomic_load_n(&prepared_count, __ATOMIC_ACQUIRE);
@@ -87,7 +86,7 @@ static int xla_submit(const Prepared *call, void *stream, void **parameters, voi
     return driver.launch(call->kernel, d[0], d[1], d[2], d[3], d[4], d[5], d[6], stream, parameters, extra);
 }
 
-/* Launch with the addresses of a frame's buffers; the driver's error, or -1 with a message. */
+/* Launch with the addresses of a frame's buffers; return the driver's code, or -1 with a message. */
 static int xla_launch(const Prepared *call, const XlaFrame *frame, void *stream, char *message) {
     unsigned char block[MOST_BYTES];
     void *parameters[MOST_ARGUMENTS * 4];
@@ -111,7 +110,7 @@ static int xla_launch(const Prepared *call, const XlaFrame *frame, void *stream,
     int code = xla_submit(call, stream, by_one, whole);
     if (code != 201 && code != 400)
         return code;
-    /* No context is current on this thread, or another GPU's: the stream has the right one. */
+    /* No context is current on this thread, or that of another GPU: use the context of the stream. */
     if (driver.stream_context(stream, &context) || driver.push_context(context))
         return code;
     code = xla_submit(call, stream, by_one, whole);
@@ -129,7 +128,7 @@ static void *xla_run(XlaFrame *frame) {
                         "this program launches a packaged kernel that was not prepared in this process: it was traced "
                         "elsewhere, or where there was no GPU; trace it here");
     if (frame->args.size != call->args || frame->results.size != call->results) {
-        snprintf(message, sizeof message, "%s: XLA hands over %d arguments and %d results where %d and %d were traced", call->where,
+        snprintf(message, sizeof message, "%s: XLA passes %d arguments and %d results, and %d and %d were traced", call->where,
                  (int)frame->args.size, (int)frame->results.size, call->args, call->results);
         return xla_fail(frame, XLA_INVALID_ARGUMENT, message);
     }
@@ -164,7 +163,7 @@ static void *xla_record(XlaFrame *frame) {
     return xla_answers_metadata(frame, XLA_COMMAND_BUFFER_COMPATIBLE) ? NULL : xla_run(frame);
 }
 
-/* The same target where a program runs on another device than a GPU of NVIDIA's. */
+/* The handler for other devices than NVIDIA GPUs. */
 static void *xla_refuse(XlaFrame *frame) {
     char message[MESSAGE_BYTES];
     if (xla_answers_metadata(frame, 0))
@@ -202,7 +201,7 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
     made.holes_count = (int)(holes_bytes / (Py_ssize_t)sizeof(Hole));
     made.starts_count = (int)(starts_bytes / (Py_ssize_t)sizeof(int32_t));
     if (block_bytes > MOST_BYTES || made.starts_count > MOST_ARGUMENTS * 4 || holes_bytes % (Py_ssize_t)sizeof(Hole)) {
-        PyErr_SetString(PyExc_ValueError, "a parameter block that XLA's launches have no room for");
+        PyErr_SetString(PyExc_ValueError, "the parameter block is too large for a launch by XLA");
         return NULL;
     }
     for (int i = 0; i < made.holes_count; i++) {
@@ -210,7 +209,7 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
         memcpy(&hole, holes + i * sizeof hole, sizeof hole);
         if (hole.offset < 0 || hole.offset > block_bytes - 8 || hole.index < 0 || hole.divisor < 1 ||
             hole.index >= (hole.is_result ? made.results : made.args)) {
-            PyErr_SetString(PyExc_ValueError, "an address that is of no argument and no result, or has no place in the block");
+            PyErr_SetString(PyExc_ValueError, "an address has no argument or result, or no place in the block");
             return NULL;
         }
     }
@@ -218,7 +217,7 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
         int32_t start;
         memcpy(&start, starts + i * sizeof start, sizeof start);
         if (start < 0 || start >= block_bytes) {
-            PyErr_SetString(PyExc_ValueError, "a parameter that begins outside of the block");
+            PyErr_SetString(PyExc_ValueError, "a parameter is outside of the block");
             return NULL;
         }
     }
@@ -229,7 +228,7 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
     Prepared *kept = copied(&made, sizeof made);
     if (!made.where || !made.block || !made.holes || !made.starts || !kept)
         return PyErr_NoMemory();
-    int number = __atomic_load_n(&prepared_count, __ATOMIC_ACQUIRE); /* the caller holds a lock of its own */
+    int number = __atomic_load_n(&prepared_count, __ATOMIC_ACQUIRE); /* the caller holds a lock */
     if (number >= MOST_PREPARED) {
         PyErr_SetString(PyExc_OverflowError, "this process has traced too many different launches");
         return NULL;
@@ -257,8 +256,8 @@ PyMethodDef xla_functions[] = {
     {"xla_prepare", xla_prepare, METH_VARARGS,
      "xla_prepare(where, identity, kernel, (grid x, y, z, block x, y, z, shared),\n"
      "flights, retired, pinned, args, results, block, holes, starts) -> int\n\n"
-     "Note a launch for XLA's programs, which name it by the number returned. A hole is four 32-bit integers: the offset of\n"
-     "an address, whether it is a result's, which one, and what must divide it. Nothing is freed: ask once for each launch."},
+     "Store a launch for XLA's programs under the returned number. A hole is four 32-bit integers: the offset of an address, 1 for\n"
+     "a result, its index, and the divisor of the address. Nothing is freed: call once for each launch."},
     {"xla_handlers", xla_handlers, METH_NOARGS,
      "xla_handlers() -> (capsule, capsule, capsule)\n\nReturn the handlers of XLA's FFI that launch, that launch pinned launches, and\n"
      "that refuse to launch on other devices."},

@@ -1,4 +1,4 @@
-/* The structures of XLA's FFI, from xla/ffi/api/c_api.h, version 0.3, as far as xla.c reads them. Later versions 0.x begin alike.
+/* The structures of XLA's FFI that xla.c reads, from xla/ffi/api/c_api.h, version 0.3. Later versions 0.x append members.
  * tests/unit/test_jax_abi.py compares them with JAX's header.
  */
 #ifndef AOTCUDA_XLA_FFI_H
