@@ -65,7 +65,7 @@ def launch(result: dict[str, Any]) -> Chart:
 
 
 def cold_start(result: dict[str, Any]) -> Chart:
-    """Return the time from the start of a process to its first result, less what the driver itself takes."""
+    """Return the time from the start of a process to its first result, without the start of the driver."""
     wanted = [
         ("C, the same image", "C, the same image", "base"),
         ("aotcuda", "aotcuda, first-use", "own"),
