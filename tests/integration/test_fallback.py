@@ -13,10 +13,8 @@ import pytest
 
 from aotcuda.builder import api, source_tree
 from integration import forked, projects
-from support import front_ends
 
 pytestmark = pytest.mark.usefixtures("front_end")
-MLIR_ALONE = pytest.mark.front_end(front_ends.MLIR)
 
 SOURCE = """\
 import os
@@ -208,14 +206,6 @@ class TestCases:
         assert checkout.run("scaled:<f4")["heavy"] == []
         assert checkout.builds == 1
 
-    def test_compiler_error_of_the_fallback_is_one_line(self, installed):
-        process = installed.start("scaled:<c16")
-        _, err = process.communicate()
-        last = err.splitlines()
-        (line,) = [text for text in last if text.startswith("aotcuda.errors.ArgumentError")]
-        assert "and the JIT fallback failed: " in line
-        assert process.returncode == 1
-
 
 def test_an_edited_editable_install_gives_the_new_code(machine):
     project = write(machine.root)
@@ -232,15 +222,3 @@ def test_an_edited_editable_install_gives_the_new_code(machine):
     header.write_text(DEEPER)
     assert machine.run("scaled:<f4")["tiers"]["scaled"] == ["exact"]
     assert machine.builds == 2
-
-
-@MLIR_ALONE
-def test_fallback_of_second_front_end_has_its_array_layout(installed):
-    installed.run("plain:<i4")
-    (entry,) = installed.cache.rglob("manifest.json")
-    manifest = json.loads(entry.read_text())
-    assert manifest["frontend"] == "numba-cuda-mlir"
-    assert "numba-cuda-mlir" in manifest["toolchain"]
-    assert "llvmlite" not in manifest["toolchain"]
-    (overload,) = manifest["kernels"][0]["overloads"]
-    assert overload["parameters"][0]["words"] == ["data", "data", "zero", "shape0", "step0"]
