@@ -1,4 +1,4 @@
-"""Test which functions of heuristics ask only whether an argument is None, and what lies below decorators."""
+"""Functions of heuristics that test an argument for None are recognised, and decorators are looked through."""
 
 from __future__ import annotations
 
