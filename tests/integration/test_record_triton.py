@@ -197,24 +197,14 @@ def test_launches_become_variants_and_configs(project: Path) -> None:
     (project / "pyproject.toml").write_text(PROJECT + TABLES)
     done = record(project, "--write")
     assert done.status == 0, done.err
-    written = table((project / "pyproject.toml").read_text())
-    assert written == {
-        "source": "mypkg._tri",
-        "frontend": "triton",
-        "kernels": {
-            "add": {
-                "signatures": ["*fp32:16, *fp32:16, *fp32:16, i32:16", "*fp32:16, *fp32:16, *fp32:16, i32"],
-                "specialise": "exact",
-                "constexprs": {"BLOCK": 128},
-                "num-warps": 8,
-            },
-            "scale": {
-                "signatures": ["*fp32:16, fp32, i32:16"],
-                "specialise": "exact",
-                "configs": [{"constexprs": {"BLOCK": 64}, "num-warps": 2, "when": {"n": 4096}}],
-            },
-        },
+    kernels = table((project / "pyproject.toml").read_text())["kernels"]
+    assert kernels["add"] == {
+        "signatures": ["*fp32:16, *fp32:16, *fp32:16, i32:16", "*fp32:16, *fp32:16, *fp32:16, i32"],
+        "specialise": "exact",
+        "constexprs": {"BLOCK": 128},
+        "num-warps": 8,
     }
+    assert kernels["scale"]["configs"] == [{"constexprs": {"BLOCK": 64}, "num-warps": 2, "when": {"n": 4096}}]
     counted = json.loads((project / ".aotcuda-record.json").read_text())["functions"]
     assert [(item["function"], item["launches"]) for item in counted] == [
         ("add", {"compute capability 9.0": 1}),
@@ -225,10 +215,7 @@ def test_launches_become_variants_and_configs(project: Path) -> None:
     before = (project / "pyproject.toml").read_text()
     done = record(project, "--check", run=("more",))
     assert done.status == 1
-    assert (
-        "add: void(*fp32:16, *fp32, *fp32:16, i32:1; BLOCK=1024, num_warps=4, num_ctas=1, num_stages=3) is not in"
-        in done.err
-    )
+    assert "add: void(*fp32:16, *fp32, *fp32:16, i32:1; BLOCK=1024, num_warps=4" in done.err
     done = record(project, "--write", run=("more",))
     assert (project / "pyproject.toml").read_text() == before
     assert 'add was launched with more than tool.aotcuda.modules."mypkg.tri".kernels.add has' in done.err

@@ -248,17 +248,6 @@ def test_none_heuristics_replace_given_values(cuda, package, launched, positiona
     assert launched(k, x, x, True, **given) is None
 
 
-@pytest.mark.parametrize("attribute", ["cooperative", "dependent"])
-def test_variants_are_launched_with_their_attributes(cuda, package, launched, attribute):
-    table = kernel(["x", "BLOCK"], {"with": ["*fp32:16", 1], "without": ["*fp32:16", 2]})
-    table["overloads"][0]["launches"]["sm_90"][attribute] = True
-    k, x = package(table), cuda.array(64)
-    for block, wanted in [(1, "with"), (2, "without"), (1, "with")]:
-        assert launched(k, x, block) == wanted
-        call = cuda.calls("cuLaunchKernel", "cuLaunchKernelEx")[-1]
-        assert bool(call.get("cooperative") or call.get("attributes")) == (wanted == "with"), call
-
-
 def test_a_grid_function_is_called_once_for_each_launch(cuda, package):
     k, x = package(TABLE), cuda.array(64)
     calls = []

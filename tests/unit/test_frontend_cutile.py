@@ -14,7 +14,6 @@ from aotcuda.builder import backend, plan
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends import variants
 from aotcuda.builder.frontends.cutile import config
-from aotcuda.builder.frontends.cutile.config import parse_signature
 from aotcuda.builder.frontends.protocol import LeftOut, LinkInput
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 from support.errors import assert_message, cases
@@ -40,20 +39,6 @@ def units(kernel: Any, **module: Any) -> list[config.CutileUnit]:
 
 
 class TestTheTable:
-    @pytest.mark.parametrize(
-        ("text", "ndim", "layout", "shown"),
-        [
-            ("bool", 0, "C", "bool_"),
-            ("float32[::1]", 1, "C", "float32[::1]"),
-            ("float16[::1,:]:16:16", 2, "F", "float16[::1, :]:16:16"),
-            ("float64[:,:,:]", 3, "A", "float64[:, :, :]"),
-            ("int8[:, ::1]:any", 2, "C", "int8[:, ::1]"),
-        ],
-    )
-    def test_types_are_read_as_they_are_shown(self, text: str, ndim: int, layout: str, shown: str) -> None:
-        (found,) = parse_signature(text)
-        assert (found.ndim, found.layout, str(found)) == (ndim, layout, shown)
-
     @pytest.mark.parametrize(
         ("signature", "specialise", "hints"),
         [

@@ -71,7 +71,7 @@ UNREADABLE = r"cannot be read as a record \(.*\); remove it, or name another fil
         ('{"version": 2}', "is of version 2, which this aotcuda cannot read"),
     ],
 )
-def test_a_file_of_another_kind_is_left_allaunches(text: str, said: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_left_alone(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=said):
