@@ -203,12 +203,6 @@ OF_THE_FRONT_END: dict[str, Case] = {
         "",
         "the setup callback <lambda> of pkg._k cannot be packaged",
     ),
-    "a file that declare_device names and is not there": (
-        SOURCE.replace(', abi="c"', ', abi="c", link="csrc/none.cu"'),
-        {},
-        "",
-        "it links csrc/none.cu",
-    ),
     "a symbol that nothing defines": (
         SOURCE,
         {"f.cu": CU.replace("twice", "twyce")},
@@ -228,7 +222,6 @@ OF_THE_FRONT_END: dict[str, Case] = {
 """Cases that depend on how a front end names and declares functions, or finds their link items."""
 
 OF_THE_LINK: dict[str, Case] = {
-    "a symbol with nothing linked": (SOURCE, {}, "", "pkg.k: nothing defines twice"),
     "a definition of the kernel's own name": (
         SOURCE,
         {"f.cu": CU + 'extern "C" __global__ void k(float *x) { *x = 1; }'},
@@ -280,12 +273,6 @@ OF_THE_LINK: dict[str, Case] = {
             ),
         ]
     },
-    "an archive for the host alone": (
-        SOURCE,
-        {"f.a": b"!<arch>\n" + b"m.o/".ljust(48) + b"64".ljust(10) + b"`\n" + ELF},
-        'link = ["f.a"]',
-        f"{MODULE}.link[0]: f.a holds no device code in any of its 1 members; compile these by nvcc -dc",
-    ),
     "an archive with a broken size": (
         SOURCE,
         {"f.a": b"!<arch>\n" + b"m.o/".ljust(48) + b"x".ljust(10) + b"`\n" + ELF},
@@ -304,12 +291,6 @@ OF_THE_LINK: dict[str, Case] = {
         {"f.cu": CU},
         'link = [{ path = "f.cu", setup = "pkg._k:nothing" }]',
         f"{MODULE}.link[0].setup: pkg._k has no nothing",
-    ),
-    "a callback that cannot be called": (
-        SOURCE + "\nnumber = 3\n",
-        {"f.cu": CU},
-        'link = [{ path = "f.cu", teardown = "pkg._k:number" }]',
-        f"{MODULE}.link[0].teardown: pkg._k:number is of type int, which cannot be called; name a function",
     ),
 }
 
@@ -400,11 +381,6 @@ def test_callbacks_of_memory_objects_are_recorded_once(tmp_path):
     files = projects.content(projects.build_wheel(build(tmp_path, WITH_CALLBACKS)))
     kept = {"setup": "pkg._k:up", "teardown": "pkg._k:down", "origin": "memory.cu"}
     assert projects.manifest_of(files, "pkg.k")["callbacks"] == [kept]
-
-
-def test_the_compilers_own_message_is_shown_with_file_and_line(tmp_path):
-    done = refused(build(tmp_path, files={"csrc/f.cu": CU + "\nint f( {\n"}, module=KERNEL + 'link = ["csrc/f.cu"]'))
-    assert "csrc/f.cu(3): error:" in done.err
 
 
 def test_prototype_may_differ_in_sign_and_const(tmp_path):
