@@ -1,7 +1,6 @@
-"""Packs: wheels with compiled Triton kernels of packages that stay as they are. See docs/packs.md.
+"""Use packs: wheels with compiled Triton kernels of other packages, which need no changes. See docs/packs.md.
 
-A pack's `__init__.py` calls `use(__name__)`. From then on, kernels of the packages that it was made from launch its
-code.
+A pack's `__init__.py` calls `use(__name__)`. Kernels of the other packages then launch the code of the pack.
 """
 
 from __future__ import annotations
@@ -11,13 +10,13 @@ import os
 TYPE_CHECKING = False
 
 VARIABLE = "AOTCUDA_PACKS"
-"""The environment variable with the packs of `aotcuda run --packs`, with commas between."""
+"""The environment variable with the packs of `aotcuda run --packs`, separated by commas."""
 
 
 def use(name: str) -> None:
     """Let kernels of other packages launch the code of a pack, in modules that are imported before or after.
 
-    Nothing happens in builds, with `AOTCUDA_IN_PLACE=0`, and in a source tree that was never built.
+    This has no effect in builds, with `AOTCUDA_IN_PLACE=0`, and in a source tree that was never built.
 
     Args:
         name: The pack, a package that has been imported.
@@ -28,7 +27,7 @@ def use(name: str) -> None:
 
 
 def start() -> None:
-    """Import the packs that `AOTCUDA_PACKS` names; of those that cannot be, warn when the program imports Triton."""
+    """Import the packs in `AOTCUDA_PACKS`; warn of packs that cannot be imported when the program imports Triton."""
     import importlib  # noqa: PLC0415 (an import of a pack needs none of these)
 
     from aotcuda.common import after_import  # noqa: PLC0415 (as above)

@@ -38,33 +38,15 @@ _TARGETS = {
 }
 _SHOWN = re.compile(r"void\((.*?); (.*?)\)(?: when .*)?")
 
-_JIT = """
+_COMPILE = """
 import importlib, json, sys
 
-import triton
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+import triton_releases
 
 variants, targets = json.load(sys.stdin)
-for variant in variants:
-    function = getattr(importlib.import_module(variant["source"]), variant["python"])
-    while not hasattr(function, "params"):
-        function = function.fn  # below an autotuner
-    names = [parameter.name for parameter in function.params]
-    types = iter(variant["types"])
-    signature, values, hints = {}, {}, {}
-    for at, name in enumerate(names):
-        kind, _, hint = "constexpr" if name in variant["constants"] else next(types), "", ""
-        kind, _, hint = kind.partition(":")
-        if kind == "constexpr" or hint == "1":
-            values[at,] = variant["constants"].get(name, 1)
-            kind = "constexpr"
-        elif hint:
-            hints[at,] = [["tt.divisibility", 16]]
-        signature[name] = kind
+for source, python, variant in variants:
     for target in targets:
-        source = ASTSource(function, signature, values, hints)
-        triton.compile(source, target=GPUTarget("cuda", target, 32), options=variant["options"])
+        triton_releases.compile_variant(getattr(importlib.import_module(source), python), variant, target)
 """
 
 
@@ -146,8 +128,8 @@ def _built(
             return wheel.stat().st_size, [json.loads(archive.read(name)) for name in names], taken
 
 
-def _variants(manifest: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return Triton's compile arguments for the variants of a module's kernels."""
+def _variants(manifest: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return source module, function and variant for each variant of a module's kernels."""
     table = tomllib.loads((_PROJECT / "pyproject.toml").read_text())["tool"]["aotcuda"]["modules"][manifest["module"]]
     found = []
     for kernel in manifest["kernels"]:
@@ -156,16 +138,9 @@ def _variants(manifest: dict[str, Any]) -> list[dict[str, Any]]:
             assert shown is not None, overload["signature"]
             constants = {name: ast.literal_eval(value) for name, value in re.findall(r"(\w+)=([^,]+)", shown[2])}
             options = {name: constants.pop(name) for name in ("num_warps", "num_stages")}
-            options |= {"enable_fp_fusion": True}  # as aotcuda has it: newer versions of Triton warn without
-            found.append(
-                {
-                    "source": table["source"],
-                    "python": table["kernels"][kernel["name"]].get("python", kernel["name"]),
-                    "types": shown[1].split(", "),
-                    "constants": constants,
-                    "options": options,
-                }
-            )
+            variant = {"types": shown[1].split(", "), "constexprs": constants, **options}
+            python = table["kernels"][kernel["name"]].get("python", kernel["name"])
+            found.append((table["source"], python, variant))
     return found
 
 
@@ -173,12 +148,14 @@ def _path(*folders: str) -> str:
     return os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH", "")]))
 
 
-def _compiled(variants: list[dict[str, Any]], targets: list[str], modules: list[str]) -> dict[str, float]:
+def _compiled(
+    variants: list[tuple[str, str, dict[str, Any]]], targets: list[str], modules: list[str]
+) -> dict[str, float]:
     """Compile variants by Triton for the targets with machine code; return its times and the bytes of its cache."""
     capabilities = [int(target[3:]) for target in targets if target.startswith("sm_")]
     with tempfile.TemporaryDirectory() as cache:
-        environment = {"TRITON_CACHE_DIR": cache, "PYTHONPATH": _path(str(_PROJECT))}
-        code = "".join(f"import {module}\n" for module in modules) + _JIT
+        environment = {"TRITON_CACHE_DIR": cache, "PYTHONPATH": _path(str(_PROJECT), str(Path(__file__).parent))}
+        code = "".join(f"import {module}\n" for module in modules) + _COMPILE
         taken = _timed([sys.executable, "-c", code], json.dumps([variants, capabilities]), **environment)
         files = [path for path in Path(cache).rglob("*") if path.is_file()]
         cubins = [path for path in files if path.suffix == ".cubin"]

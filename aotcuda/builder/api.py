@@ -73,7 +73,7 @@ def build(
         extensions: Compiled extension modules outside of those folders, with their files.
         followed: The caller needs `Output.depends`.
         watcher: Shows the progress, by default that of `progress.make` on standard error.
-        shard: Compile this part alone, its number and how many there are, into the build cache; there are no files.
+        shard: Compile one shard into the build cache and make no files: the number of the shard, and of all shards.
         from_cache_only: Compile nothing: shards have filled the cache. `AOTCUDA_FROM_CACHE_ONLY=1` has the same effect.
         costs: Recorded seconds of kernels and functions, by module and symbol, to divide them among shards.
         processes: How many processes compile at a time; 0 for as many as the machine has room for.

@@ -39,8 +39,8 @@ def assemble(
 ) -> Output:
     """Make the files of all modules, with warnings, notes and the bill of materials.
 
-    `made` has each module as each toolkit has built it; the last part has the images of all. `stamp` is empty if
-    nothing observed the build.
+    `made` has the parts of each module, one for each toolkit; the last part has all images. `stamp` is empty if the
+    build was not observed.
     """
     unmatched = stamps.unmatched(settings.watch, project.root)
     of_plans = [text for item in plans for text in item.warnings]
@@ -94,7 +94,7 @@ def assemble(
 
 
 def of_shard(shard: tuple[int, int], results: Sequence[Result], *, seconds: float) -> Output:
-    """Return the output of a shard: no files, and a record of what it has compiled into the cache."""
+    """Return the output of a shard: no files, and a summary of the units that it compiled into the cache."""
     own, every = (sum(result.part[place] for result in results) for place in (0, 1))
     reused, made = (sum(getattr(result, name) for result in results) for name in ("reused", "made"))
     units = f"shard {shard[0]} of {shard[1]}: {own} of {every} kernels and device functions are in the build cache"
@@ -132,7 +132,7 @@ def _needed(dependencies: Dependencies, carried: Collection[str], project: Proje
 
 
 def _is_of_nested_project(path: str, project: Project) -> bool:
-    """Return True if a file belongs to a project inside this one, as in a workspace; that has a wheel of its own."""
+    """Return True if a file belongs to a project inside this one, as in a workspace; that project has its own wheel."""
     folder = (project.package_root / path).resolve().parent
     while folder != project.root and folder.is_relative_to(project.root):
         if (folder / project_file.FILE_NAME).is_file():

@@ -248,7 +248,7 @@ def assemble(built: Output, folder: Path, fresh: Container[Path]) -> list[Path]:
 def named_files(table: Mapping[str, object], root: Path) -> list[str]:
     """Return the files that an sdist needs besides code, relative to the project's folder.
 
-    They are all paths in the table, under any key, since front ends have keys of their own; all files in
+    They are all paths in the table, under any key, because each front end has other keys; all files in
     `include-dirs`; headers next to a `.cu` file; and files that sources link, found by name: a string in a Python file
     of the package ends with it, as in `declare_device(..., link=HERE / "csrc" / "norm.cu")`. Nothing is checked, since
     an sdist is made without a build.

@@ -47,8 +47,8 @@ def build_project(
         expected: The modules that the build system lists; a project with other modules is refused.
         quiet: Leave out the summary.
         verbose: Add the slowest steps to the summary.
-        shard: Compile this part into the build cache and write no files: its number and how many there are.
-        from_cache_only: Take what shards have compiled from the build cache, or fail.
+        shard: Compile one shard into the build cache and write no files: the number of the shard, and of all shards.
+        from_cache_only: Use the results of shards in the build cache, or fail.
         costs: The report of an earlier build, to divide the kernels among shards by their seconds.
         report_file: The file for the report: seconds, bytes and hits of the build cache for each kernel and target.
 

@@ -18,8 +18,8 @@ VERSION = 1
 def render(built: Output) -> bytes:
     """Return the report as JSON.
 
-    A step that serves several kernels and targets counts in equal parts. The seconds of what a shard compiled are those
-    that the shard took.
+    The seconds of a step that serves several kernels and targets are divided equally. The seconds of a unit from a
+    shard are the shard's.
     """
     summary = built.summary
     units = _described(built.files)

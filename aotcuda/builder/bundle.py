@@ -1,8 +1,8 @@
 """Make the run time that a wheel holds as a private package, with `runtime = "bundled"`.
 
-It is a copy of those modules of aotcuda that a launch by the general path can need, as `mypkg._aotcuda`. Its imports
-of aotcuda name the copy; so do those of the project's own modules that import aotcuda, in the wheel's copy of them.
-Lines keep their numbers.
+The private package `mypkg._aotcuda` is a copy of the modules of aotcuda that a launch by the general path can need.
+Imports of aotcuda are rewritten to import the copy: in the copy itself, and in the wheel's copies of the project's
+modules. Lines keep their numbers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CHOSEN = {
     "aotcuda.numba_cuda_mlir": ("aotcuda.integrations.in_place", "entry"),
     "aotcuda.triton": ("aotcuda.integrations.in_place.triton", "entry"),
 }
-"""Modules for sources that are packaged in place, and what they take of the run time that is used."""
+"""Modules for sources that are packaged in place, with the parts of the chosen run time that they import."""
 
 _ERRORS = """
 
@@ -61,7 +61,7 @@ globals().update(_installed_errors(globals()))
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """A change of one line: the columns (in bytes) of what is replaced, and the text that replaces it."""
+    """A change of one line: the columns (in bytes) of the replaced text, and the new text."""
 
     line: int
     start: int
@@ -151,7 +151,7 @@ def _licence() -> bytes:
 
 
 def rewritten_sources(package_root: Path, package: str) -> dict[str, bytes]:
-    """Return those Python files of a package that import aotcuda, with imports of its private copy in their place.
+    """Return the Python files of a package that import aotcuda, with imports of its private copy instead.
 
     Raises:
         ConfigError: A file imports a part of aotcuda that no bundled run time has.
@@ -256,7 +256,7 @@ def _is_module_key(value: object, sources: Mapping[str, Path]) -> bool:
 
 
 def _is_of_installed(name: str, sources: Mapping[str, Path]) -> bool:
-    """Return True if our own modules import this of an installed aotcuda alone, if there is one."""
+    """Return True if our own modules import this name only from an installed aotcuda."""
     return name.startswith(_LEFT_OUT) and name not in sources
 
 

@@ -1,9 +1,9 @@
 """Accept from the build cache the files that a build would write, and no others.
 
-An entry of the cache is not trusted: it may name any path, and hold any text. So the plan decides which paths there
-are. What aotcuda generates from a manifest, Python among it, is generated again and compared; what a wheel carries of
-the project is compared with the project. Left to the entry are the manifest, in its declared shape, machine code, and
-the C header.
+An entry of the cache is not trusted: it may name any path, and have any text. The plan decides which paths are allowed.
+Files that aotcuda generates from a manifest, such as Python modules, are generated again and compared. Copies of the
+project's files are compared with the project. Only the manifest (in its declared shape), machine code and the C header
+come from the entry.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Files for other build systems: the dependency file of `--depfile` and the stamp of `--stamp`.
 
-A build into a folder replaces the files that it makes again. A module that left the table would stay, and be installed
-with the folder. Several projects may share one folder, so its content does not tell; the stamp lists the files that a
-build wrote, and the next build with this stamp removes the old ones.
+A build into a folder replaces the files that it makes again. A module that was removed from the table would stay, and
+be installed with the folder. Several projects may share one folder, so the folder's content does not show which files
+are old. The stamp lists the files that a build wrote, and the next build with this stamp removes the old ones.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def render(targets: Iterable[Path], files: Iterable[Path]) -> bytes:
     names = [_escaped(path) for path in given if _is_writable(path)]
     if len(names) < len(given):
         names.append(_NEVER_THERE)
-    # Of `target: a=b c` make would make a variable with the value `b c`, unless another name comes first.
+    # make reads `target: a=b c` as a variable with the value `b c`, unless another name comes first.
     if names and "=" in names[0]:
         plain = [*names, _escaped(os.path.realpath(sys.executable)), _NEVER_THERE]
         names.insert(0, next(name for name in plain if "=" not in name))
@@ -96,7 +96,7 @@ def stamp(files: Mapping[str, bytes], folder: Path) -> bytes:
 def remove_stale(stamp: Path, files: Collection[str], folder: Path) -> None:
     """Remove the files below `folder` that the previous stamp lists and that are not among `files`.
 
-    A file that has changed since stays. So do all files if the stamp is for another folder or is not a stamp, such as
+    Files that have changed since stay. All files stay if the stamp is for another folder, or is another file, such as
     one made by `touch`.
     """
     for name, digest in _stamped(stamp, folder).items():

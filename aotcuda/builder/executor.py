@@ -41,7 +41,7 @@ _DASK = "dask://"
 _FORMS = f"{_DASK}HOST:PORT, or module:function that returns a concurrent.futures.Executor"
 
 _TICK = 0.5
-"""Seconds between two looks at the executor."""
+"""Seconds between two checks of the executor."""
 _PATIENCE = 20.0
 """Seconds after which a scheduler that does not answer, or has no worker, is an error."""
 _ATTEMPTS = 3
@@ -150,7 +150,7 @@ def _request(
 def _run(
     executors: Executors, archive: bytes, requests: Sequence[dict[str, Any]], store: Store, watcher: Progress
 ) -> list[str]:
-    """Run the jobs, and keep the entries that they return; a job whose worker was lost runs again."""
+    """Run the jobs, and store the entries that they return; a job whose worker was lost runs again."""
     left = {request["index"]: request for request in requests}
     warnings: dict[str, None] = {}
     lost = ""
@@ -238,7 +238,7 @@ def _stop(executor: concurrent.futures.Executor, futures: Sequence[Future]) -> N
 
 
 class Executors:
-    """Executors that a function of the user makes.
+    """An executor that the user's function returns.
 
     Attributes:
         name: The executor's name in messages.

@@ -1,8 +1,8 @@
 """Write the marks of sources that are packaged in place, which name the manifests with their kernels.
 
-Each source with kernels has one in the data folder of its name, and so has the `__init__.py` of each package
-that the build imported sources of: what has device functions alone, or nothing, needs no Numba either. A source that
-is in no such package, but in a folder without `__init__.py`, which distributions may share, has its own.
+Each source with kernels has a mark in the data folder of its name. Sources without kernels need no Numba either: the
+mark of their package's `__init__.py` serves them. A source in a folder without `__init__.py`, which distributions may
+share, has its own mark.
 """
 
 from __future__ import annotations
@@ -73,6 +73,6 @@ def _names_aotcuda(source: Path) -> bool:
 
 
 def content(manifests: dict[str, str], *, editable: bool) -> bytes:
-    """Return the text of a mark: `manifests` are digests by module."""
+    """Return the text of a mark; `manifests` are digests by module."""
     lines = [manifest.EDITABLE if editable else manifest.WHEEL, *(" ".join(item) for item in manifests.items())]
     return "".join(f"{line}\n" for line in lines).encode()

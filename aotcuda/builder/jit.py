@@ -90,7 +90,7 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
 def _wanted(settings: Config, request: Request) -> tuple[Module, ...]:
     """Return the module with the requested kernels, and the exported functions of the project's modules that it links.
 
-    A wheel contains the linked modules as they were built; those of the project may have been edited since.
+    A wheel contains the linked modules as they were built; modules of a project may have been edited since.
     """
     (module,) = [item for item in settings.modules if item.name == request.module]
     linked = checks.all_linked(module, settings.modules) if request.is_project else []

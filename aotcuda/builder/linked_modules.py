@@ -1,4 +1,4 @@
-"""Compile packaged modules again that a JIT build links, where their code is for newer GPUs only.
+"""Compile packaged modules again for a JIT build that links them, if their code is for newer GPUs only.
 
 A packaged module's functions are LTOIR, which links for the GPUs that it was compiled for and for later ones. For an
 older GPU, the module's own front end compiles them again from the sources in its wheel.
@@ -44,7 +44,7 @@ def job(
     wanted: tuple[str, ...] = (),
     cache: Settings | None = None,
 ) -> Job:
-    """Return the job of a JIT build, which links what was compiled for it, `linked`; other arguments as in `Job`."""
+    """Return the job of a JIT build, which links the results `linked`; other arguments as in `Job`."""
     root, package_root = project.root, project.package_root
     # The folder of a wheel's package has the files that its prelude needs, which are imported from there.
     beside = settings.prelude is not None or not root.is_relative_to(package_root)
@@ -97,7 +97,7 @@ def _again(name: str, asker: str, target: Target, package_root: Path, toolkit: T
     path = folder / manifest.FILE_NAME
     described = manifest.read(str(path))
     if not described["ltoir"] or any(_links(image["arch"], target) for image in described["ltoir"]):
-        return []  # of what has none the build reports it, too
+        return []  # the build reports a module without functions
     has = described["ltoir"][0]["arch"]
     before = f"{asker} links {name}, whose packaged code is for {has} and later GPUs"
     rebuild = described.get("rebuild")

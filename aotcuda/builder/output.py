@@ -5,9 +5,9 @@ so a process that is killed in between leaves a package without the module, and 
 build. The next build removes its temporary files. Of two builds that write into one folder, the second
 waits until the first has written everything.
 
-What is there with the same content stays as it is, with its time: other build systems tell by that what is to be done
-again. For them, what is new may get the time at which the build began to read: what was edited later is newer.
-A module's `.py` has the digest of its manifest, and that those of all its files, so it stays if all stay.
+Files with the same content are not replaced and keep their time, because other build systems compare times. New files
+may get the time at which the build began to read, so a source that is edited during the build is newer. A module's
+`.py` has the digest of its manifest, which has the digests of all files, so it stays if all files stay.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def written(
 ) -> Iterator[list[Path]]:
     """Do `write` around a block; if the block fails, restore the previous files.
 
-    What is new gets the time `since`, in nanoseconds as `now` tells it; by default that of now. The files and folders
+    New files get the time `since`, in nanoseconds as returned by `now`, or else the current time. The files and folders
     `gone` are removed.
     """
     with _alone(folder), _written(files, folder, since, gone) as paths:
@@ -89,16 +89,16 @@ def write_bill(path: Path, content: bytes) -> list[Path]:
     if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 (pathlib raises where a name is too long)
         replace(path, content)
         return [path]
-    with _written({path.name: content}, path.parent) as paths:  # in the midst of `written`, for the same folder perhaps
+    with _written({path.name: content}, path.parent) as paths:  # perhaps within `written`, for the same folder
         return paths
 
 
 def replace(path: Path, content: bytes, since: int | None = None) -> None:
     """Write one file that is not part of the build, always with a new time, or with the time `since`.
 
-    It is there as it was, or whole: make takes an empty dependency file for one that names nothing.
+    The file has its old content or the whole new one: make would read an empty dependency file as one without inputs.
     """
-    # A pipe, a device, a link: they stay what they are. (pathlib raises where a name is too long.)
+    # Pipes, devices and links are not replaced. (pathlib raises an error if a name is too long.)
     stays = os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path))  # noqa: PTH110, PTH113, PTH114
     new = path if stays else path.with_name(temporary.name(f".{path.name}."))
     try:
@@ -213,12 +213,12 @@ class _Change:
         while self._moved:
             source, target = self._moved.pop()
             with suppress(OSError):
-                if not source.exists():  # otherwise the move was recorded, and not made
+                if not source.exists():  # otherwise the move was recorded, but did not happen
                     target.rename(source)
         for path in self._new.values():
             temporary.remove(path)
         for path in reversed(self._folders):
-            with suppress(OSError):  # it was never made, or another process uses it by now
+            with suppress(OSError):  # it does not exist, or another process uses it
                 path.rmdir()
 
     def tidy(self) -> None:
@@ -227,7 +227,7 @@ class _Change:
             temporary.remove(path)
 
     def _move(self, source: Path, target: Path) -> None:
-        self.at = min(source, target, key=lambda path: len(path.name))  # the other one's name is a temporary one
+        self.at = min(source, target, key=lambda path: len(path.name))  # the other name is temporary
         self._moved.append((source, target))  # before the move: an interrupt may come right after it
         source.rename(target)
 

@@ -1,4 +1,4 @@
-"""Describe packs: the packages that their kernels are from, and the index that a program reads when it imports one."""
+"""Describe packs: the packages of their kernels, and the index that `import mypack` reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def origin(module: Module) -> manifest.Pack | None:
-    """Return the package that a module is compiled from, in the process that compiled it; None if it is in no pack.
+    """Return the package of a pack's module, in the process that compiled it; None for a module of no pack.
 
     Raises:
         ConfigError: No installed distribution has the source.
@@ -35,9 +35,11 @@ def origin(module: Module) -> manifest.Pack | None:
 
 
 def files(modules: Iterable[Module], built: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Return the index of each pack, by its path from the folder that holds the package.
+    """Return the index of each pack by its path in the wheel.
 
-    `built` are the files of the build, with the manifests among them.
+    Args:
+        modules: The modules of the build.
+        built: The files of the build, manifests included.
     """
     packs: dict[str, list[object]] = {}
     for name in sorted(item.name for item in modules if item.pack):
@@ -57,7 +59,7 @@ def files(modules: Iterable[Module], built: Mapping[str, bytes]) -> dict[str, by
 
 
 def distributions(built: Mapping[str, bytes]) -> dict[str, tuple[str, str]]:
-    """Return the distribution and version that each module of a pack is from, by the indexes among a build's files."""
+    """Return distribution and version of the source of each module of a pack, by the indexes in a build's files."""
     indexes = [
         json.loads(data) for path, data in built.items() if path.endswith(f"{manifest.FOLDER_SUFFIX}/{manifest.PACK}")
     ]

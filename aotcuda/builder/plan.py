@@ -27,7 +27,7 @@ class ModulePlan:
 
     Attributes:
         frontend_key: The key that names its front end, also if the table lacks it.
-        code_targets: For each of them the `sm_*` target whose code is linked: code is compiled for a capability.
+        code_targets: For each target, the `sm_*` target whose code is linked: code is compiled for a capability.
         ltoir_targets: The `sm_*` targets that the exported functions are compiled for, including those of
             `code_targets`.
         in_place: The module is its own source, and gains data alone.
@@ -58,7 +58,7 @@ class ModulePlan:
         return _ordered(target for target in wanted if (unit.symbol, target) not in self.lacking)
 
     def kernels_for(self, target: Target) -> tuple[Unit, ...]:
-        """Return the kernels that the image for a target has."""
+        """Return the kernels of the image for a target."""
         code = self.code_targets[target]
         return tuple(unit for unit in self.kernels if code in self.compiled_for(unit))
 
@@ -192,7 +192,7 @@ def share(
 ) -> list[tuple[Toolkit | None, tuple[ModulePlan, ...]]]:
     """Divide `plans` among the installed toolkits, the newest first; toolkits without work are left out.
 
-    A kernel's image is made by one of them, exported functions by each, for linkers of its own major version.
+    One toolkit makes each image of a kernel. Each toolkit makes exported functions, for linkers of its major version.
     """
     if not installed:
         return [(None, tuple(plans))]

@@ -21,7 +21,7 @@ from aotcuda.errors import AotcudaError
 def main() -> None:
     """Build the shard of the request in the current folder.
 
-    The argument is the worker's process. The result is the error, or that this machine has other tools.
+    The argument is the worker's process. The result has the error, also if this machine has other tools.
     """
     process_tree.end_with_parent(int(sys.argv[1]), signal.SIGTERM)
     here = Path.cwd()
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def _differing(expected: dict[str, Any], distributions: list[str]) -> str:
-    """Return what differs between the tools of the build and those of this machine, empty if nothing does."""
+    """Return the differences between the tools of the build and of this machine; empty if there are none."""
     found = json.loads(json.dumps(settings.tools(distributions, toolkits.installed())))
     for name in sorted({*expected, *found}):
         if expected.get(name) != found.get(name):

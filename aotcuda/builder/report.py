@@ -17,7 +17,7 @@ _LIMIT = 100_000_000
 """Bytes of the largest file that the Python Package Index accepts by default."""
 
 _NEAR = 0.9
-"""The part of the limit from which on a build warns. Images are compressed already, and a wheel has other files."""
+"""A build warns from this part of the limit on: images are compressed already, and a wheel has other files."""
 
 _SLOWEST = 10
 """The number of slowest steps that a verbose summary lists."""
@@ -31,7 +31,7 @@ class Summary:
         reused: Number of steps whose results came from the build cache; None without a cache.
         made: Number of steps that ran.
         whole: The whole build came from the cache.
-        steps: What took time, and what came from the build cache.
+        steps: The steps that ran, and the results from the build cache.
         code: Bytes of the machine code of each kernel, by module, symbol and target (`mypkg.kernels.axpy sm_90`).
     """
 

@@ -49,7 +49,7 @@ def warnings(
 def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
     """Return True if a requirement admits a version older than the floor.
 
-    What is admitted is a number of intervals, so some version of it is found at, or just after, a bound of one.
+    The admitted versions form intervals. If there are any, one of them is at a bound or just after it.
     """
     lowest, first, specifier = Version(floor), Version(_FIRST), requirement.specifier
     bounds = {first, _after(first), lowest, _after(lowest), *_bounds(specifier)}

@@ -1,11 +1,11 @@
 """Write the software bill of materials of a wheel's GPU code: CycloneDX 1.6, for PEP 770.
 
 https://github.com/CycloneDX/specification/blob/master/schema/bom-1.6.schema.json, https://peps.python.org/pep-0770/. It
-has nothing that differs in a second build: no time, no serial number, no path of the machine.
+has no time, no serial number and no path of the machine, so a second build writes the same file.
 
-The components are the packaged modules, the compilers, linkers and headers that made them (their libraries of device
-code, such as libdevice, are parts of those), and what was linked; `dependencies` lists them for each module. A
-property `aotcuda:role` has the kind of a component.
+The components are the packaged modules, the linked files and modules, and the compilers, linkers and headers (which
+include libraries of device code, such as libdevice); `dependencies` lists them for each module. The property
+`aotcuda:role` has the kind of a component.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _source(package: tuple[str, str] | None) -> Iterator[dict[str, Any]]:
     name, version = package
     purl = _purl(name, version)
     licences: list[dict[str, Any]] = []
-    with suppress(metadata.PackageNotFoundError):  # it may lie in a folder of its own
+    with suppress(metadata.PackageNotFoundError):  # it may be in another folder
         about = metadata.metadata(name)
         licences = _licences(about) if about["Version"] == version else []
     yield _component("library", purl, name, "source", version=version, purl=purl, licenses=licences)

@@ -31,9 +31,8 @@ def install(built: Output, root: Path) -> list[str]:
 def installed(built: Output, root: Path) -> Iterator[list[str]]:
     """Do `install` around a block; if the block fails, restore the source tree.
 
-    What builds of the project before wrote, and this one did not, is removed: a module that was renamed, or taken out
-    of the table, would be imported as before, and its launches would need another build, which does not have it any
-    more.
+    Files that only earlier builds wrote are removed. Otherwise a module that was renamed or removed from the table
+    could still be imported, and no build would update it.
     """
     folder = root / built.package_root
     kept = {path for name in built.files for path in (folder / name, (folder / name).parent)}
@@ -75,8 +74,8 @@ def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()
 def leftovers(root: Path) -> list[str]:
     """Return the files that editable builds wrote into the project at `root`, by their paths from there.
 
-    They are of the sources, the targets and the table of their day, and a wheel gets its own: what of them its build
-    does not replace (a module that was renamed since, functions that are no longer exported) must not come along.
+    They may be of older sources, targets and tables. A wheel must not contain files that its build did not write, such
+    as a module that was renamed since, or functions that are no longer exported.
     """
     return _generated(root, "editable")
 
@@ -86,8 +85,8 @@ def remove_stale(folder: Path, fresh: Container[Path]) -> None:
 
     Args:
         folder: The folder. It is not emptied between builds.
-        fresh: The files that have been copied into it now. Of those the leftovers of editable builds are removed; what
-            else looks generated came with the sources, such as a vendored package.
+        fresh: The files that the back end has just copied into it. Among them, only files of editable builds are
+            removed; other generated files came with the sources, such as a vendored package.
     """
     editable = {*leftovers(folder)}
     for name in _generated(folder, "editable", "wheel"):

@@ -1,11 +1,11 @@
-"""The stages of a build: which modules are built together, in which order, each stage by a worker of its own.
+"""Divide a build into stages: the modules of a stage are built together, by one worker.
 
-A worker imports one front end. Two compilers in one process would share what both change (numba-cuda puts itself in
-the place of a part of Numba; each has type registries, caches and settings for the whole process), and a module's code
-would depend on which other modules its project has. Apart they share nothing but the files that a build makes.
+A worker imports one front end. Two compilers in one process would share global state (numba-cuda replaces a part of
+Numba; each has type registries, caches and settings for the whole process), so a module's code would depend on the
+project's other modules. Workers share only the files that a build makes.
 
-A module that links another module of its wheel is built in a later stage than that one, whichever front ends they have:
-it receives the files that a user of the wheel would link.
+A module that links another module of its wheel is built in a later stage, also if both have the same front end. It
+receives the files that a user of the wheel would link.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
     while left:
         ready = [plan for plan in left if linked(plan, plans) <= built]
         waiting = {_kind(plan) for plan in left if plan not in ready}
-        # Rather a front end that can be finished: one with modules that wait will need another worker anyway.
+        # Prefer a front end without waiting modules: a front end with waiting modules needs another worker anyway.
         first = next((plan for plan in ready if _kind(plan) not in waiting), ready[0])
         stages.append(tuple(plan for plan in ready if _kind(plan) == _kind(first)))
         built |= {plan.config.name for plan in stages[-1]}
@@ -47,19 +47,19 @@ def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
 
 
 def _kind(plan: ModulePlan) -> tuple[str, str | None]:
-    """Return what the modules of a stage have in common: a front end, and the folder of a pack's packages."""
+    """Return the properties that all modules of a stage share: a front end, and the folder of a pack's packages."""
     return plan.frontend, plan.config.pack_from
 
 
 def linked(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
-    """Return those of the modules in `plans` that a module links."""
+    """Return the modules in `plans` that a module links."""
     return {item.module for item in plan.config.link if item.module} & {other.config.name for other in plans}
 
 
 def run(job: Job, watcher: Progress | None = None) -> list[Result]:
-    """Do `job`, whose modules may be of several front ends; a result for each stage. For the rest see `process.run`.
+    """Do `job`, whose modules may have several front ends; return a result for each stage. See `process.run`.
 
-    A result's sources and stamp have those of the stages that it links.
+    The sources and the stamp of a result include those of the linked stages.
 
     Raises:
         AotcudaError: A module has an error; errors of several stages are raised together.
@@ -87,7 +87,7 @@ def run(job: Job, watcher: Progress | None = None) -> list[Result]:
 
 
 def _check_text(folder: str) -> None:
-    """Refuse a folder whose name is no text: every compiler puts the paths of sources into UTF-8 somewhere."""
+    """Refuse a folder whose name is not UTF-8: every compiler writes the paths of sources in UTF-8 somewhere."""
     shown = os.fsencode(folder).decode(errors="backslashreplace")
     if shown != folder:
         message = f"{shown} has a name that is not UTF-8, which compilers refuse; rename the folder"

@@ -1,8 +1,8 @@
 """Write the stub of a generated module, for type checkers and editors: a class for each kernel.
 
-A launch checks more of an argument than a type can express, and a stub must never refuse what a launch accepts of the
-types that `aotcuda.typing` names. So the stub has a type for each family of numbers and one for arrays, and of several
-overloads whose arguments it cannot tell apart it has the widest.
+A launch checks more of an argument than a type can express, and a stub must never refuse arguments that a launch
+accepts. The stub therefore has one type for each family of numbers and one for arrays. Of several overloads whose
+arguments have equal types, it has the widest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aotcuda import manifest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_FAMILIES = ("Integer", "Real", "Complex")  # each takes what those before it do
+_FAMILIES = ("Integer", "Real", "Complex")  # each accepts the arguments of the previous ones
 _BUILTINS = ("bool", "int", "tuple")
 _TYPES = {
     "complex": "Complex",
@@ -116,7 +116,7 @@ def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
     given = {argument["name"] for argument in kernel["arguments"] if not argument.get("keyword")}
     for at, argument in enumerate(kernel["arguments"]):
         if argument.get("keyword") and argument["name"] in given:
-            continue  # a parameter that is called like an option takes both
+            continue  # a parameter with the name of an option accepts both
         types = dict.fromkeys(_type(overload["parameters"][at], names) for overload in kernel["overloads"])
         if argument.get("keyword") and "*" not in parameters:
             parameters.append("*")
@@ -126,7 +126,7 @@ def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
         f"    def __call__({', '.join(parameters)}) -> None: ...",
         f"class {own}(aotcuda.GridKernel):",
         *_told(kernel),
-        # Its brackets hold something else than a Kernel's, which it is in all other ways.
+        # Its brackets differ from those of a Kernel; all else is the same.
         f"    def __getitem__(self, grid: {t}.Grid) -> {launcher}: ...  # type: ignore[override]",
         "    def configure(  # type: ignore[override]",
         f"        self, grid: {t}.Grid, block: None = ..., *, stream: {t}.Stream = ..., **others: {names.typing}.Never",
@@ -196,7 +196,7 @@ def _takes(wide: str, narrow: str) -> bool:
 
 
 def _told(kernel: manifest.Kernel) -> list[str]:
-    """Return the docstring of a kernel's class: that of its source, and its signatures."""
+    """Return the docstring of a kernel's class: the source's docstring, and the signatures."""
     lines = _docstring([*kernel.get("doc", "").splitlines(), *(item["signature"] for item in kernel["overloads"])])
     return [f"    {line}" if line else "" for line in lines]
 

@@ -28,8 +28,8 @@ _loaded: list[Toolkit] = []
 def load(toolkit: Toolkit | None) -> None:
     """Load the libraries of `toolkit` for the whole process; None leaves the choice to the bindings.
 
-    The bindings take a library that is loaded already, whatever its version: `cuda.pathfinder` looks for a loaded one
-        first.
+    The bindings use a library that is loaded already, whatever its version, because `cuda.pathfinder` looks for loaded
+    libraries first.
 
     Raises:
         ToolchainError: A library cannot be loaded, or another toolkit's was loaded before.

@@ -1,11 +1,10 @@
 """Find the installed CUDA toolkits, and choose one for each image.
 
-A toolkit is what NVIDIA's wheels put below `nvidia` among installed packages. Those of CUDA 12 and of CUDA 13 have
-other names and other folders, so both may be installed at once (extra `wide`), and one set of bindings drives either:
-it uses the libraries that the process has loaded already. A worker loads those of one toolkit before anything loads
-one (`aotcuda.builder.toolchain.load`), so all that it makes is of that toolkit.
+NVIDIA's wheels install toolkits below the folder `nvidia` of installed packages. The toolkits of CUDA 12 and CUDA 13
+have different names and folders, so both may be installed (extra `wide`). The bindings use the libraries that a process
+has loaded. A worker loads the libraries of one toolkit first (`aotcuda.builder.toolchain.load`), so it uses no other.
 
-Where no toolkit is complete, the machine's own is used, as the bindings find it.
+If no toolkit is complete, the bindings find the machine's own.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class _Layout(NamedTuple):
     """The places of libraries and headers in the wheels of one major version of CUDA, below `nvidia`.
 
     Attributes:
-        home: What takes the place of a toolkit's folder, with `nvvm/libdevice` in it.
+        home: The folder that stands in for a toolkit's folder; it has `nvvm/libdevice`.
         libraries: By name, the libraries that are loaded; nvFatbin may be missing, since JIT builds pack nothing.
         compiler: The distribution whose version is the toolkit's.
         linker: The distribution of nvJitLink, which may be newer.
@@ -84,8 +83,8 @@ class Toolkit:
 
     Attributes:
         cuda: The CUDA version of its compilers, `(12, 9)`.
-        linker: That of nvJitLink.
-        home: What takes the place of a toolkit's folder.
+        linker: The version of nvJitLink.
+        home: The folder that stands in for a toolkit's folder.
     """
 
     cuda: tuple[int, int]
@@ -107,8 +106,8 @@ class Toolkit:
 def code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int]) -> Target | None:
     """Return the target that compilers of version `cuda` compile for, if `target` is linked; None if it cannot be.
 
-    A newer linker may support a target alone. LTOIR links for all later GPUs, so the nearest lower compute capability
-    is in. What a suffix promises is not in code that was compiled for another one.
+    A newer linker may support a target that the compilers do not. LTOIR links for all later GPUs, so code for the
+    nearest lower compute capability is linked. There is no such code for targets with a suffix.
     """
     if _knows(cuda, target):
         return Target("sass", target.major, target.minor, target.suffix)
@@ -177,14 +176,14 @@ def _version(path: str, name: str) -> str | None:
 
 
 def loaded_by(driver: tuple[int, int], toolkits: Iterable[Toolkit]) -> list[Toolkit]:
-    """Return those of `toolkits` whose machine code a driver for this CUDA version loads."""
+    """Return the toolkits whose machine code a driver for this CUDA version loads."""
     return [toolkit for toolkit in toolkits if toolkit.linker[0] <= driver[0]]
 
 
 def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
     """Return the toolkit that makes the image for a target: the oldest possible, for the widest range of drivers.
 
-    If none can it is the first, whose worker reports the error; None if there are none.
+    If no toolkit supports the target, return the first, whose worker reports the error; None if there are none.
     """
     return next((toolkit for toolkit in toolkits if toolkit.links(target)), toolkits[0] if toolkits else None)
 

@@ -27,11 +27,11 @@ def check(table: Mapping[str, object], root: Path, content: Content, remedy: str
     Args:
         table: `[tool.aotcuda]`, not checked yet.
         root: The project's folder.
-        content: What the wheel has of the project.
+        content: The project's files in the wheel.
         remedy: How a package gets into the wheel; `{}` represents its folder.
 
     Raises:
-        ConfigError: There is such a module or source.
+        ConfigError: The wheel lacks a module's package, or renames a source.
     """
     modules = table.get("modules")
     for name, module in modules.items() if isinstance(modules, Mapping) else ():

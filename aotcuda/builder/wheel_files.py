@@ -48,9 +48,9 @@ def files(
     Args:
         config: The configuration.
         parts: The module as each toolkit built it; the last one has the images of all toolkits.
-        dependencies: What the manifest lists as sources, reads and variables.
+        dependencies: The sources, reads and variables of the manifest.
         editable: True for an editable install.
-        rebuild: What the JIT fallback needs; None without it.
+        rebuild: The inputs of the JIT fallback; None without it.
         warn: A function that receives warnings.
         sizes: Receives the bytes of each kernel's machine code, by "MODULE.SYMBOL TARGET".
     """

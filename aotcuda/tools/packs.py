@@ -1,6 +1,6 @@
-"""Find out which kernels the packs of this environment serve, and why not the others, for `check` and `doctor`.
+"""List the kernels that packs serve in this environment, and reasons against the others, for `check` and `doctor`.
 
-That takes an import of the packages that a pack was made from, in a process of its own: this module, run as a script.
+This module, run as a script, imports the packages of a pack in a separate process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_SHOWN = 8
 
 
 def status(name: str) -> dict[str, Any]:
-    """Return what a pack serves, as `--json` prints it: `problem`, and `kernels`, each with the reason against it."""
+    """Return the status of a pack as `--json` prints it: `problem`, and `kernels`, each with a reason if not served."""
     off = ("AOTCUDA_IN_PLACE", "AOTCUDA_BUILDING", "AOTCUDA_PACKS", "TRITON_INTERPRET")
     environ = {key: value for key, value in os.environ.items() if key not in off}
     with tempfile.TemporaryDirectory(prefix="aotcuda-packs-") as folder:
@@ -45,7 +45,7 @@ def status(name: str) -> dict[str, Any]:
 
 
 def render(found: dict[str, Any]) -> Iterator[str]:
-    """Yield the lines on a pack: for each package what is served, and the other kernels with the reasons."""
+    """Yield the lines on a pack: for each package the number of served kernels, and reasons for the others."""
     if found["problem"]:
         yield f"{found['pack']}: {found['problem']}"
     packages: dict[tuple[str, ...], list[dict[str, Any]]] = {}
@@ -69,17 +69,17 @@ def render(found: dict[str, Any]) -> Iterator[str]:
 
 
 def names(manifests: Iterable[Any]) -> list[str]:
-    """Return the packs among modules, by their manifests."""
+    """Return the names of the packs of modules, by their manifests."""
     return sorted({item["module"].rpartition(".")[0] for item in manifests if "pack" in item})
 
 
 def _examine(name: str) -> dict[str, Any]:
-    """Return what this process would serve of a pack."""
-    from aotcuda.integrations.in_place.triton import adoption  # noqa: PLC0415 (of the process of its own alone)
+    """Return the status of a pack in this process."""
+    from aotcuda.integrations.in_place.triton import adoption  # noqa: PLC0415 (only the separate process needs it)
 
     try:
         importlib.import_module(name)
-    except Exception as error:  # noqa: BLE001 (it is told)
+    except Exception as error:  # noqa: BLE001 (the status reports it)
         return {"problem": f"it cannot be imported ({error})", "kernels": []}
     found = [
         packed for by_path in adoption.packaged_kernels().values() for items in by_path.values() for packed in items
@@ -101,7 +101,7 @@ def _kernel(packed: Packed) -> dict[str, Any]:
 
 
 def _reason(packed: Packed) -> str | None:
-    """Return why a kernel is not served, None if it is."""
+    """Return the reason for which a kernel is not served, or None."""
     from aotcuda.integrations.in_place.triton import bases, packs  # noqa: PLC0415 (as above)
 
     if not bases.is_installed:

@@ -23,7 +23,7 @@ def run(command: Sequence[str], names: Sequence[str]) -> int:
         command: The program and its arguments.
         names: The packs.
     """
-    environ = {**os.environ, **process.injected(), packs.VARIABLE: ",".join(names)}
+    environ = {**os.environ, **process.injected_environment(), packs.VARIABLE: ",".join(names)}
     try:
         return process.wait_for(command, environ)
     except OSError as error:

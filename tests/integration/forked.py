@@ -122,9 +122,7 @@ def _start_worker(folder: str, owner: int, python: str, start: str, kinds: dict[
         connection = _connection(folder, owner, [python, "-P"], kinds[arguments[6]], of_server)
         descriptors = [0, 1, 2, messages]
         _send(connection, request, descriptors)
-        if pid := int.from_bytes(connection.recv(8), "big"):
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, lambda number, _: os.kill(pid, number))
+        if int.from_bytes(connection.recv(8), "big"):
             for descriptor in descriptors:
                 os.close(descriptor)  # their readers see the end when the worker has ended
             status = int.from_bytes(connection.recv(8), "big", signed=True)

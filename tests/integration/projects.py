@@ -8,23 +8,17 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aotcuda.builder import api
 from aotcuda.manifest import shared
 from integration import forked
 from support import front_ends
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    import pytest
-
-    from aotcuda.builder.output import Output
 
 PACKAGES = Path(__file__).parents[1] / "packages"
 CHECKOUT = Path(__file__).parents[2]
@@ -279,9 +273,3 @@ def put(root: Path, files: Mapping[str, str]) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     return root
-
-
-def build_with(root: Path, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
-    """Return a build in this process, with a build cache: its folder, or "0" for none."""
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
-    return api.build(tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"], root)

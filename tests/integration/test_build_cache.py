@@ -136,11 +136,11 @@ def edit_one_kernel(root: Path) -> None:
 
 
 WHOLE = 3 + 2
-"""Results that a build takes where all of them are there: 2 merges and PTX, and 2 images, which need no more then."""
+"""The results that a build reuses if nothing changed: 2 merges, PTX, and 2 images."""
 
 EDITS: dict[str, tuple[Callable[[Path], object], int, int]] = {
-    # The edit, and how many of 9 results are made and taken: those of WHOLE, and the machine code of 2 groups of
-    # kernels (the last kernel is one by itself) for 2 targets.
+    # The edit, and how many of 9 results are made and reused: those of WHOLE, and the machine code of 2 groups of
+    # kernels (the last kernel is one group) for 2 targets.
     "nothing that counts": (edit_nothing_that_counts, 0, WHOLE),
     "one kernel": (edit_one_kernel, 2 + 2, 3 + 2),
     "a helper": (lambda root: edit(root, "_helpers.py", "2 * x", "3 * x"), 3 + 2 + 2, 2),
@@ -152,13 +152,13 @@ EDITS: dict[str, tuple[Callable[[Path], object], int, int]] = {
 def test_edit_remakes_only_affected_results(
     cached: Output, edited: Path, monkeypatch: pytest.MonkeyPatch, change: tuple[Callable[[Path], object], int, int]
 ) -> None:
-    apply, made, taken = change
+    apply, made, reused = change
     apply(edited)
     built = build(edited)
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
     assert outcome(build(edited)) == outcome(built), "as without the cache"
     assert not built.summary.whole
-    assert (built.summary.made, built.summary.reused) == (made, taken)
+    assert (built.summary.made, built.summary.reused) == (made, reused)
 
 
 @pytest.mark.front_end("numba-cuda")

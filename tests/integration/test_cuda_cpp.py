@@ -15,9 +15,9 @@ import pytest
 
 from aotcuda.binary import fatbin
 from aotcuda.errors import ArgumentError, FallbackWarning
-from integration import projects, toolkit
+from integration import projects
 from integration.projects import build_wheel, content, manifest_of
-from support.images import cuobjdump, resource_usage
+from support.images import cuobjdump
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -198,22 +198,3 @@ def test_an_editable_build_depends_on_the_files(tmp_path: Path) -> None:
     manifest = json.loads((project / "cudacpp/raw.aotcuda/manifest.json").read_text())
     paths = {source["path"] for source in manifest["sources"]}
     assert {RAW, MORE, "csrc/include/factor.h", "pyproject.toml#tool.aotcuda"} <= paths
-
-
-def test_the_machine_code_takes_what_nvccs_own_takes(files: dict[str, bytes], tmp_path: Path) -> None:
-    """Registers, shared and local memory of each kernel, by NVIDIA's tools, against a whole-program build by nvcc."""
-    folder = projects.PACKAGES / "cudacpp" / "csrc"
-    names = [
-        f"template __global__ void ns::scale<{each}>({each}, {each} *, const int);" for each in ("float", "double")
-    ]
-    (tmp_path / "whole.cu").write_text("\n".join([(folder / "raw.cu").read_text(), *names]))
-    cuda = toolkit.make(tmp_path / "cuda")
-    command = ("-cubin", "-arch=sm_90", "-std=c++17", "-DFACTOR=3", f"-I{folder / 'include'}")
-    toolkit.run(cuda, cuda / "bin" / "nvcc", *command, tmp_path / "whole.cu", "-o", tmp_path / "whole.cubin")
-    theirs = resource_usage((tmp_path / "whole.cubin").read_bytes())
-    entries = fatbin.read(files["cudacpp/raw.aotcuda/kernels.fatbin"], "kernels.fatbin")
-    (image,) = [entry.content for entry in entries if entry.arch == "sm_90"]
-    ours = resource_usage(image)
-    kernels = {name for name in theirs if name in ours}
-    assert len(kernels) == 4
-    assert {name: ours[name] for name in kernels} == {name: theirs[name] for name in kernels}

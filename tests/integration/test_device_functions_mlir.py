@@ -1,4 +1,4 @@
-"""Packaged device functions in kernels of the second compiler; where it is installed."""
+"""Check that kernels of numba-cuda-mlir call packaged device functions."""
 
 from __future__ import annotations
 
@@ -97,13 +97,6 @@ def test_argument_with_different_abi_is_refused(library: Path, tmp_path: Path) -
         assert "a.k.times cannot be called from a kernel of numba-cuda-mlir" in done.err
 
 
-def test_the_import_imports_no_compiler(library: Path) -> None:
-    script = "import sys, a.k; a.k.add; sys.exit('numba_cuda_mlir' in sys.modules or 'numpy' in sys.modules)"
-    path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
-    environ = {**os.environ, "PYTHONPATH": path, "AOTCUDA_LOAD": "first-use"}
-    assert subprocess.run([sys.executable, "-c", script], env=environ, check=False).returncode == 0
-
-
 # Compiles kernels as numba-cuda-mlir does at a launch, for a GPU that it believes to be there.
 JIT = """
 import base64, json, sys
@@ -127,8 +120,8 @@ class Code:
 hooks.upload = lambda code: hooks.calls.append("setup")
 results = []
 
-def compiled(kernel, signature, **options):
-    dispatcher = cuda.jit(kernel, **options)
+def compiled(kernel, signature):
+    dispatcher = cuda.jit(kernel)
     try:
         code = dispatcher.compile(signature).metadata["cubin"]
     except Exception as error:
@@ -136,8 +129,7 @@ def compiled(kernel, signature, **options):
     hooks.calls.clear()
     for function in (*dispatcher._module_setup_callbacks, *dispatcher._module_teardown_callbacks):
         function(Code)
-    from_disk = sum(dispatcher._cache_hits.values())
-    return {"code": base64.b64encode(code).decode(), "calls": [*hooks.calls], "from_disk": from_disk}
+    return {"code": base64.b64encode(code).decode(), "calls": [*hooks.calls]}
 
 """
 
@@ -150,7 +142,7 @@ def packaged(wheel_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
         return projects.unpacked(wheel_of("devicefunctions"), tmp_path_factory.mktemp("packaged"))
 
 
-def compiled(library: Path, folder: Path, *cases: tuple[str, ...], options: str = "") -> list[dict[str, Any]]:
+def compiled(library: Path, *cases: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return the compiled kernel of each case (a body and argument types `a0`, `a1`, ...): `sass` or `error`.
 
     The types are Python; in JIT there are names for what they need.
@@ -159,22 +151,23 @@ def compiled(library: Path, folder: Path, *cases: tuple[str, ...], options: str 
     for number, (body, *types) in enumerate(cases):
         names = ", ".join(f"a{index}" for index in range(len(types)))
         lines += [f"def kernel{number}({names}):", f"    {body}"]
-        lines += [f"results.append(compiled(kernel{number}, types.void({', '.join(types)}), {options}))"]
-    text = "\n".join([*lines, "print(json.dumps(results))"])
-    script = folder / "script.py"  # the compiler's cache on disk takes kernels from files, and while they are the same
-    if not script.exists() or script.read_text() != text:
-        script.write_text(text)
-    path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
-    own = {"PYTHONPATH": path, "AOTCUDA_LOAD": "first-use"}
-    done = subprocess.run(
-        [sys.executable, str(script)], env={**os.environ, **own}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    results: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+        lines += [f"results.append(compiled(kernel{number}, types.void({', '.join(types)})))"]
+    results: list[dict[str, Any]] = run(library, "\n".join([*lines, "print(json.dumps(results))"]))
     for result in results:
         assert "error" not in result, result
         result["sass"] = cuobjdump(base64.b64decode(result["code"]), "--dump-sass")
     return results
+
+
+def run(library: Path, script: str) -> Any:
+    """Return the JSON that a script prints last, where the packages of `library` can be imported."""
+    path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
+    own = {"PYTHONPATH": path, "AOTCUDA_LOAD": "first-use"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **own}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 ADD = ("a0[0] = k.add(a0[1], a0[2])", "types.float32[::1]")
@@ -194,35 +187,16 @@ LOOKED_UP = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("options", "inlined"),
-    [
-        ("", True),
-        pytest.param("lto=False", False, marks=pytest.mark.matrix),
-        pytest.param("debug=True, opt=False", False, marks=pytest.mark.matrix),
-    ],
-)
-def test_jit_kernels_inline_functions_with_lto(packaged: Path, tmp_path: Path, options: str, inlined: bool) -> None:
+def test_jit_kernels_inline_packaged_functions(packaged: Path) -> None:
     absent = front_ends.absent("devicefunctions")
-    every = [case for case in EVERY_TYPE if not any(f"k.{name}(" in case[0] for name in absent)]
-    cases = [] if "debug" in options else every  # which inlines nothing, whatever the types
-    results = compiled(packaged, tmp_path, *cases, ADD, *LOOKED_UP, options=options)
-    for result in results:
-        assert ("CALL" not in result["sass"]) == inlined
+    cases = [case for case in EVERY_TYPE if not any(f"k.{name}(" in case[0] for name in absent)]
+    results = compiled(packaged, *cases, ADD, *LOOKED_UP)
+    assert not any("CALL" in result["sass"] for result in results)
     # Link items and callbacks come along once.
     assert [result["calls"] for result in results[-3:]] == [[], ["setup", "teardown"], ["setup", "teardown"]]
 
 
-@pytest.mark.matrix  # of the compiler, which releases are tested with
-def test_disk_cache_of_the_compiler_skips_linked_kernels(packaged: Path, tmp_path: Path) -> None:
-    own = ("a0[0] = a0[1]", "types.float32[::1]")
-    first, second = (compiled(packaged, tmp_path, own, *LOOKED_UP, options="cache=True") for _ in range(2))
-    assert [result["from_disk"] for result in first] == [0, 0, 0]
-    assert [result["from_disk"] for result in second] == [1, 0, 0]
-    assert [result["calls"] for result in second] == [[], ["setup", "teardown"], ["setup", "teardown"]]
-
-
-def test_other_overloads_of_a_name_stay_callable(library: Path, tmp_path: Path) -> None:
+def test_other_overloads_of_a_name_stay_callable(library: Path) -> None:
     """`a.k.add` stands for two functions of numbers, `a.k.scale` for one of numbers and one of complex numbers."""
     script = """
 import json
@@ -245,12 +219,7 @@ for kernel, dtype in ((number, types.float32), (pair, types.complex64)):
         found.append(str(error))
 print(json.dumps([k.__aotcuda__.manifest["frontend"], found]))
 """
-    path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
-    own = {"PYTHONPATH": path, "AOTCUDA_LOAD": "first-use"}
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    frontend, (number, pair) = json.loads(done.stdout.splitlines()[-1])
+    frontend, (number, pair) = run(library, script)
     assert number == ""
     if frontend == "numba-cuda":
         assert "float32" in pair  # the packaged types

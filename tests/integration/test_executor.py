@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -257,15 +257,3 @@ def test_ctrl_c_ends_the_jobs_on_dask_workers(waiting: tuple[Path, socket.socket
             one.settimeout(SECONDS)
             assert one.recv(1) == b"", "the job's process has ended"
             one.close()
-
-
-@pytest.mark.matrix
-def test_lost_scheduler_gives_one_line(waiting: tuple[Path, socket.socket], tmp_path: Path) -> None:
-    root, server = waiting
-    with dask(tmp_path) as (address, processes), started(root, address) as client, ExitStack() as stack:
-        for _ in range(2):
-            stack.enter_context(server.accept()[0])
-        processes[0].kill()
-        said = client.communicate(timeout=SECONDS)[1]
-    assert client.returncode == 1
-    assert said == f"aotcuda: AOTCUDA_EXECUTOR: the scheduler at {address} does not answer; start it, and build again\n"

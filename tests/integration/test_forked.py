@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from integration import forked, projects
+from integration import projects
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,13 +43,6 @@ pathlib.Path(os.environ["SEEN"]).write_text(json.dumps(seen))
 """
 DIES = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\nsignal.pause()\n"
 FUNCTION = "\ndef k(x):\n    x[0] = 1\n"
-
-
-def both(project: Path, **environ: str) -> tuple[projects.Done, projects.Done | None]:
-    """Return the outcomes of a started and of a forked build; None if the server declines."""
-    started = projects.run(project, *projects.command(), **environ)
-    found = forked.run(project, projects.command(), projects.environment(environ))
-    return started, projects.Done(*found) if found else None
 
 
 @pytest.mark.usefixtures("back_end")
@@ -92,17 +85,11 @@ def test_source_sees_no_difference_in_a_forked_worker(front_end: str, tmp_path: 
 
 @pytest.mark.usefixtures("back_end")
 @pytest.mark.back_end("hatchling")
-def test_module_that_hides_an_imported_one_starts_python(tmp_path: Path) -> None:
-    project = projects.write(tmp_path / "project", FUNCTION, module=KERNEL)
-    (project / "packaging.py").touch()
-    started, found = both(project, PYTHONPATH=str(project))
+@pytest.mark.parametrize(("source", "file"), [(FUNCTION, "packaging.py"), (DIES + FUNCTION, "other.py")])
+def test_forked_and_started_build_fail_alike(source: str, file: str, tmp_path: Path) -> None:
+    """A project's module may hide one that a server has imported; a source may kill the worker."""
+    project = projects.write(tmp_path / "project", source, module=KERNEL)
+    (project / file).touch()
+    started = projects.run(project, *projects.command(), PYTHONPATH=str(project))
     assert started.status != 0
-    assert found is None
-
-
-@pytest.mark.usefixtures("back_end")
-@pytest.mark.back_end("hatchling")
-def test_killed_forked_worker_is_reported(tmp_path: Path) -> None:
-    started, found = both(projects.write(tmp_path / "project", DIES + FUNCTION, module=KERNEL))
-    assert "killed by SIGKILL" in started.err
-    assert found == started
+    assert projects.forked_run(project, *projects.command(), PYTHONPATH=str(project)) == started

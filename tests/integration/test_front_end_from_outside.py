@@ -1,12 +1,8 @@
-"""The front end of `examples/frontend`, another distribution: built, inspected, launched; kept apart.
-
-It compiles formulas, one line each. Nothing in aotcuda knows of it.
-"""
+"""Check a front end of another distribution, `examples/frontend`, which compiles formulas."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import re
 import shutil
 import struct
@@ -17,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import aotcuda
 from aotcuda import registry
 from aotcuda.builder.config import schema
 from aotcuda.errors import ArgumentError, FallbackWarning, ToolchainError
@@ -75,12 +70,6 @@ def fallback(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path / "cache"
 
 
-def test_aotcuda_does_not_name_the_front_end() -> None:
-    assert registry.find("elementwise") is None
-    folder = Path(aotcuda.__file__).parent
-    assert not [path for path in folder.rglob("*.py") if re.search(r"\belementwise\b", path.read_text(), re.IGNORECASE)]
-
-
 class TestTheWheel:
     def test_the_manifest_names_it_and_what_it_was_built_from(self, files: dict[str, bytes]) -> None:
         manifest = manifest_of(files, "elementwise.kernels")
@@ -94,17 +83,6 @@ class TestTheWheel:
 
     def test_the_file_is_carried_for_the_fallback(self, files: dict[str, bytes]) -> None:
         assert "elementwise/kernels.aotcuda/sources/basic.formulas" in files
-
-    def test_inspect_reads_it_with_the_front_end_and_without(self, wheel: Path, site: Path) -> None:
-        command = ("inspect", "--json", wheel)
-        found = [
-            {(item["name"], item["abi"]) for item in json.loads(done.out)["modules"][0]["symbols"]}
-            for done in (
-                projects.aotcuda(wheel.parent, *command),
-                projects.aotcuda(wheel.parent, *command, PYTHONPATH=str(site)),
-            )
-        ]
-        assert found == [{("axpy", "elementwise"), ("square", "elementwise")}, {("axpy", "c"), ("square", "c")}]
 
 
 class TestLaunches:
@@ -128,12 +106,6 @@ class TestLaunches:
         assert cuda.parameters() == struct.pack("<QQq", out.address, x.address, 8)
         (image,) = fallback.rglob("kernels.cubin")
         assert b"square_float32" in image.read_bytes()
-
-    def test_the_fallback_compiles_for_other_types(self, cuda, kernels, fallback) -> None:
-        out, x = (cuda.array(np.zeros(8, "<i4")) for _ in range(2))
-        with pytest.warns(FallbackWarning, match=r"kernels\.square for void\(int32\[::1\], int32\[::1\]\)"):
-            kernels().square[2, 32](out, x)
-        assert cuda.launches()[-1]["kernel"] == "square_int32"
 
 
 EDITS = {
@@ -202,13 +174,3 @@ def test_the_schema_has_what_it_takes(site: Path, project: Path, monkeypatch: py
     assert not validator.is_valid(table)
     for name in [name for name in sys.modules if name.startswith("elementwise_frontend")]:
         monkeypatch.delitem(sys.modules, name)
-
-
-def test_built_in_front_end_needs_no_entry_points() -> None:
-    code = (
-        "import sys; import aotcuda.runtime.module, aotcuda.runtime.jit.compile; from aotcuda import registry; "
-        "registry.find('numba-cuda'), registry.calling('numba.cuda.dispatcher'); "
-        "print('importlib.metadata' in sys.modules)"
-    )
-    environ = {"PYTHONPATH": str(Path(aotcuda.__file__).parents[1])}
-    assert projects.succeed(Path.cwd(), sys.executable, "-S", "-c", code, **environ).out == "False\n"

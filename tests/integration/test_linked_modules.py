@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import tomllib
 from typing import TYPE_CHECKING
@@ -78,17 +76,6 @@ def files(build_cache: Path, front_end: str, tmp_path_factory: pytest.TempPathFa
     return content(build_wheel(make(tmp_path_factory.mktemp("linked")), AOTCUDA_ARCH="sm_80;compute_80"))
 
 
-def test_sbom_lists_linked_files_and_modules(files: dict[str, bytes]) -> None:
-    bill = json.loads(files["pkg-1.0.dist-info/sboms/aotcuda.cdx.json"])
-    uses = {one["ref"]: one["dependsOn"] for one in bill["dependencies"]}
-    (table,) = (one for one in bill["components"] if one["type"] == "file")
-    assert table["name"] == "table.cu"
-    assert table["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(TABLE.encode()).hexdigest()}]
-    assert table["licenses"] == [{"expression": "Apache-2.0 WITH LLVM-exception"}]
-    assert table["bom-ref"] in uses["module:pkg.k"]
-    assert "module:pkg.k" in uses["module:pkg.user"]
-
-
 def test_linked_functions_are_inlined_into_kernels(files: dict[str, bytes]) -> None:
     code = cuobjdump(files["pkg/user.aotcuda/kernels.fatbin"], "--dump-sass")
     assert "FFMA" in code
@@ -109,16 +96,6 @@ def test_manifest_lists_linked_modules_and_sources(files: dict[str, bytes]) -> N
     ]
     assert {"pkg/_k.py", "pkg/_user.py", "table.cu"} <= {source["path"] for source in manifest["sources"]}
     assert "pkg/_user.py" not in {source["path"] for source in manifest_of(files, "pkg.k")["sources"]}
-
-
-def test_files_of_an_earlier_build_are_not_linked(tmp_path: Path, files: dict[str, bytes]) -> None:
-    project = make(tmp_path, source=SOURCE.replace("x + 7", "x + 8"))
-    build = ("build", ".", "--out", ".")
-    projects.aotcuda(project, *build, AOTCUDA_ARCH="sm_80;compute_80")
-    (project / "pkg" / "_k.py").write_text(projects.source(SOURCE))
-    projects.aotcuda(project, *build, AOTCUDA_ARCH="sm_80;compute_80")
-    built = (project / "pkg" / "user.aotcuda" / "kernels.fatbin").read_bytes()
-    assert built == files["pkg/user.aotcuda/kernels.fatbin"]
 
 
 def test_declaration_that_differs_from_built_function_is_refused(tmp_path: Path) -> None:

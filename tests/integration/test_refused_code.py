@@ -118,7 +118,6 @@ COMPILING = {
         "try:\n    x[0] = 1  # here\nexcept Exception:\n    x[0] = 2", "try and except", "check for the fault before"
     ),
     "text_in_print": in_kernel('print(f"{x[0]} and {x[1]}")', *TEXT),
-    "text_by_percent": in_kernel('print("%d" % x[0])', *TEXT),
     "text_made": in_kernel("y = x[0]\nprint(str(y))", *TEXT),
     "shared_n": in_kernel("t = cuda.shared.array(n, float32)  # here\nx[0] = t[0]", *SIZE),
     "local_pair": in_kernel("t = cuda.local.array((2, n), float32)  # here\nx[0] = t[0, 0]", *SIZE),
@@ -130,10 +129,8 @@ COMPILING = {
     "set_": in_kernel("x[0] = len({1, 2})", *MEMORY),
     "index_too_many": in_kernel("y = x[(n, 0)]", *INDICES),
     "index_stored": in_kernel("x[(n, 0, i)] = 1", *INDICES, signature=ROWS),
-    "index_atomic": in_kernel("cuda.atomic.add(x, (n, 0), 1)", *INDICES),
     "index_missing": in_kernel("x[0, 0] = x[1] + 1", *INDICES, signature=ROWS),
     "number_read": in_kernel("y = x[0]", *NUMBER, signature="float32, int32"),
-    "number_written": in_kernel("x[0] = 1", *NUMBER, signature="float32, int32"),
     "ufunc": in_kernel("x[0] = numpy.sqrt(x[1])", "kernels cannot call sqrt", "the math module's function"),
     "module": in_kernel("x[0] = numpy.random.rand()", "kernels cannot call rand", "write its computation"),
     "global_": in_kernel("x[0] = TABLE[1]", "TABLE has type dict", "make it a number, a tuple or a NumPy array"),

@@ -49,14 +49,6 @@ IMPORTS = {
         """ModuleNotFoundError: No module named 'table.rows'; 'table' is not a package (pkg/_hides_a_package.py:1:
         import table.rows); table is table.py: rename it if it hides another package""",
     ),
-    "says_nothing": (
-        "assert not 'a word'\n",
-        "AssertionError (pkg/_says_nothing.py:1: assert not 'a word')",
-    ),
-    "cannot_say": (
-        "class Broken(Exception):\n    def __str__(self):\n        return 1 / 0\n\nraise Broken\n",
-        "Broken: its text cannot be made (ZeroDivisionError) (pkg/_cannot_say.py:5: raise Broken)",
-    ),
     **{
         f"needs_a_gpu_{number}": (
             f"from numba import cuda\n{line}\n",
@@ -86,6 +78,7 @@ IMPORTS = {
 
 @pytest.fixture(scope="module")
 def lines(back_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the errors of one build by the names of its modules."""
     rest = "\n".join(
         f'[tool.aotcuda.modules."pkg.{name}"]\nsource = "pkg._{name}"\n{KERNEL}' for name in (*IMPORTS, "absent")
     )
@@ -94,100 +87,140 @@ def lines(back_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         (project / "pkg" / f"_{name}.py").write_text(source)
     (project / "pkg" / "table.py").write_text("raise ValueError('no table')\n")
     (project / "table.py").write_text("")
-    found = {}
-    for line in lines_of(refused(project).err):
-        key, _, said = line.partition(": ")
-        found[key] = said
-    return found
+    found = [line.removeprefix('tool.aotcuda.modules."pkg.') for line in lines_of(refused(project).err)]
+    return {name: error for name, _, error in (line.partition('".source: ') for line in found)}
 
 
-@pytest.mark.parametrize("name", [name for name, (_, said) in IMPORTS.items() if said])
+@pytest.mark.parametrize("name", IMPORTS)
 def test_import_error_has_text_and_place(name: str, lines: dict[str, str]) -> None:
-    said = " ".join(str(IMPORTS[name][1]).split())
-    assert lines[f'tool.aotcuda.modules."pkg.{name}".source'] == f"importing pkg._{name} failed: {said}"
-
-
-def test_shared_import_error_is_reported_once(lines: dict[str, str]) -> None:
-    assert 'tool.aotcuda.modules."pkg.needs_another".source' in lines
-    assert 'tool.aotcuda.modules."pkg.needs_it_as_well".source' not in lines
+    text = IMPORTS[name][1]
+    expected = f"importing pkg._{name} failed: {' '.join(text.split())}" if text else None
+    assert lines.get(name) == expected, "one line for the modules that fail alike"
 
 
 def test_missing_source_module_is_reported(lines: dict[str, str]) -> None:
-    said = lines['tool.aotcuda.modules."pkg.absent".source']
-    assert said.startswith("there is no module pkg._absent in ")
-    assert said.endswith("; name the Python module that holds the functions, as it is imported")
+    assert lines["absent"].startswith("there is no module pkg._absent in ")
+    assert lines["absent"].endswith("; name the Python module that holds the functions, as it is imported")
 
 
 VECTORIZED = """
 import numba
-@numba.vectorize(["float32(float32, float32)"], target="cuda")
-def wide(a, b):
-    return a + b
 @numba.guvectorize(["void(float32[:], float32[:])"], "(n)->(n)", target="cuda")
 def general(a, b):
     b[0] = a[0]
 def f(x):
     x[0] = 1
 """
+SHARED_MEMORY = """
+from numba import cuda, float64
+
+def f(x):
+    tile = cuda.shared.array(10000, float64)
+    i = cuda.threadIdx.x
+    tile[i] = x[i]
+    cuda.syncthreads()
+    x[i] = tile[x.size - i]
+"""
+SIBLING = """
+from numba import cuda
+from pkg.k import scaled as renamed
+
+def calls(x):
+    helper(x)
+
+def helper(x):
+    x[0] = renamed(x[0])
+"""
+OTHER = '[tool.aotcuda.modules."{}"]\nsource = "pkg.{}"\nkernels.{} = "void(float32[::1])"'
 
 
-def test_vectorized_function_is_refused_as_kernel_alone(tmp_path: Path) -> None:
-    project = write(tmp_path / "project", VECTORIZED, module=KERNEL)
-    projects.build_wheel(project)
-    config = project / "pyproject.toml"
-    config.write_text(config.read_text().replace("kernels.f", "kernels.general"))
-    assert refused(project).said == (
-        f"{MODULE}.kernels.general: pkg._k.general (pkg/_k.py:6) is made by @vectorize or @guvectorize, which "
-        "launch kernels of their own; write a kernel that calls the plain function for each element, and name that"
-    )
+def case(
+    *message: str, edit: tuple[str, str] = ("", ""), **arguments: str
+) -> tuple[str, tuple[str, str], dict[str, str]]:
+    """Return the beginning of an error, a substitution in pyproject.toml, and arguments of `write`."""
+    return "".join(message), edit, {"source": GOOD, "module": KERNEL} | arguments
 
 
-@pytest.mark.parametrize(
-    ("name", "meant", "missing"),
-    [
-        ("pgk.kernels", "pkg.kernels", "pgk"),
-        ("elsewhere.kernels", None, "elsewhere"),
-    ],
-)
-def test_module_in_a_missing_package_is_refused(name: str, meant: str | None, missing: str, tmp_path: Path) -> None:
-    rest = f'[tool.aotcuda.modules."{name}"]\nsource = "pkg._k"\n{KERNEL}'
-    project = write(tmp_path / "project", GOOD, module=KERNEL, rest=rest)
-    (project / "pkg" / "sub").mkdir()
-    (project / "pkg" / "sub" / "__init__.py").write_text("")
-    hint = f"did you mean {meant}?" if meant else "name a module in a package of the project"
-    assert refused(project).said == (
-        f'tool.aotcuda.modules."{name}": there is no package {missing} in {project}, which must contain the module; '
-        f"{hint}"
-    )
-
-
-CONFIGURATION = {
-    "an old arch": (
-        {"aotcuda": 'arch = ["sm_35"]'},
-        "tool.aotcuda.arch: sm_35 is not known to the CUDA 13.0 toolchain, which builds for sm_75, sm_80, ",
+REFUSED = {
+    "vectorized function": case(
+        f"{MODULE}.kernels.general: pkg._k.general (pkg/_k.py:3) is made by @vectorize or @guvectorize, which launch ",
+        "kernels of their own; write a kernel that calls the plain function for each element, and name that",
+        source=VECTORIZED,
+        module='kernels.general = "void(float32[:], float32[:])"',
     ),
-    "symbols that clash": (
-        {"module": 'kernels.f = ["void(float32)", "void(int32)"]\nkernels.f__1 = "void(int32)"'},
+    "misspelt package": case(
+        'tool.aotcuda.modules."pgk.kernels": there is no package pgk in <project>, which must contain the module; ',
+        "did you mean pkg.kernels?",
+        rest=OTHER.format("pgk.kernels", "_k", "f"),
+    ),
+    "missing package": case(
+        'tool.aotcuda.modules."elsewhere.kernels": there is no package elsewhere in <project>, which must contain the ',
+        "module; name a module in a package of the project",
+        rest=OTHER.format("elsewhere.kernels", "_k", "f"),
+    ),
+    "old target": case(
+        "tool.aotcuda.arch: sm_35 is not known to the CUDA 13.0 toolchain, which builds for sm_75, sm_80, ",
+        aotcuda='arch = ["sm_35"]',
+    ),
+    "one symbol for two signatures": case(
         f"{MODULE}.kernels.f__1: its symbol f__1 is also that of {MODULE}.kernels.f; rename one of the two",
+        module='kernels.f = ["void(float32)", "void(int32)"]\nkernels.f__1 = "void(int32)"',
+    ),
+    "function of another module": case(
+        'tool.aotcuda.modules."pkg.other".kernels.calls: renamed in helper (pkg/_other.py:8) is of pkg.k, which this ',
+        'build makes; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: ',
+        '{ module = "pkg.k" }',
+        source="def scaled(x):\n    return 2 * x\n",
+        module='functions.scaled = "float32(float32)"',
+        rest=OTHER.format("pkg.other", "_other", "calls"),
+    ),
+    "old aotcuda": case(
+        'project.dependencies: "aotcuda<0.1" allows no aotcuda that can read the modules of this build; write ',
+        '"aotcuda>=0.1.0"',
+        edit=('dependencies = ["aotcuda"]', 'dependencies = ["aotcuda<0.1"]'),
+    ),
+    "too much shared memory": case(
+        "pkg.k: linking for sm_80 failed: f has 80000 bytes of shared memory of a fixed size, and 49152 are the most; ",
+        "make it smaller, or give it no size in the source and its bytes at the launch",
+        source=SHARED_MEMORY,
+        module='kernels.f = "void(float64[::1])"',
+    ),
+}
+OF_HATCHLING = {
+    "settings in the hook's table": case(
+        "tool.hatch.build.targets.wheel.hooks.aotcuda.arch: this table only enables the hook; configure it ",
+        hook='arch = ["sm_80"]',
+    ),
+    "no configuration": case(
+        "pyproject.toml enables the hook aotcuda and has no [tool.aotcuda] table; add one, or drop the hook",
+        edit=("tool.aotcuda", "tool.another"),
     ),
 }
 
 
-@pytest.mark.parametrize("name", CONFIGURATION)
-def test_configuration_that_cannot_be_built_is_refused(name: str, tmp_path: Path) -> None:
-    arguments, said = CONFIGURATION[name]
-    done = refused(write(tmp_path / "project", GOOD, **{"module": KERNEL} | arguments))
-    assert done.err.startswith(f"aotcuda: {said}")
-    assert done.err.count("\n") == 1
+@pytest.mark.parametrize("name", REFUSED)
+def test_project_is_refused_with_one_line(name: str, tmp_path: Path) -> None:
+    assert_refused(tmp_path / "project", *REFUSED[name])
 
 
 @pytest.mark.back_end("hatchling")
-def test_settings_in_the_hooks_table_are_refused(tmp_path: Path) -> None:
-    done = refused(write(tmp_path / "project", GOOD, module=KERNEL, hook='arch = ["sm_80"]'))
-    assert done.err.startswith(
-        "aotcuda: tool.hatch.build.targets.wheel.hooks.aotcuda.arch: this table only enables the hook; configure it "
-    )
+@pytest.mark.parametrize("name", OF_HATCHLING)
+def test_project_of_hatchling_is_refused_with_one_line(name: str, tmp_path: Path) -> None:
+    assert_refused(tmp_path / "project", *OF_HATCHLING[name])
+
+
+def assert_refused(folder: Path, expected: str, edit: tuple[str, str], arguments: dict[str, str]) -> None:
+    project = write(folder, **arguments)
+    (project / "pkg" / "_other.py").write_text(projects.source(SIBLING))
+    config = project / "pyproject.toml"
+    config.write_text(config.read_text().replace(edit[0] or "\0", edit[1]))
+    done = refused(project)
+    assert done.err.startswith(f"aotcuda: {expected.replace('<project>', str(project))}")
     assert done.err.count("\n") == 1
+
+
+def test_vectorized_function_may_be_beside_kernels(tmp_path: Path) -> None:
+    projects.build_wheel(write(tmp_path / "project", VECTORIZED, module=KERNEL))
 
 
 def test_missing_compilers_are_named_with_their_extra(tmp_path: Path) -> None:
@@ -199,47 +232,12 @@ def test_missing_compilers_are_named_with_their_extra(tmp_path: Path) -> None:
     )
 
 
-SIBLING = """
-from numba import cuda
-from pkg.k import scaled as renamed
-
-def calls(x):
-    helper(x)
-
-def helper(x):
-    x[0] = renamed(x[0])
-"""
-
-
-def test_function_of_another_module_must_be_declared(tmp_path: Path) -> None:
-    other = '[tool.aotcuda.modules."pkg.other"]\nsource = "pkg._other"\nkernels.calls = "void(float32[::1])"\n'
-    good = 'functions.scaled = "float32(float32)"'
-    project = write(tmp_path / "project", "def scaled(x):\n    return 2 * x\n", module=good, rest=other)
-    (project / "pkg" / "_other.py").write_text(projects.source(SIBLING))
-    done = refused(project)
-    assert done.said == (
-        'tool.aotcuda.modules."pkg.other".kernels.calls: renamed in helper (pkg/_other.py:8) is of pkg.k, which this '
-        'build makes; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: '
-        '{ module = "pkg.k" }'
-    )
-
-
 def test_missing_dependency_on_aotcuda_gives_a_warning(tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     config = project / "pyproject.toml"
     config.write_text(config.read_text().replace('dependencies = ["aotcuda"]', 'dependencies = ["aotcuda-like"]'))
     done = projects.back_end(project)
     assert "project.dependencies does not name aotcuda, which the generated modules import" in done.err
-
-
-def test_dependency_on_too_old_aotcuda_is_refused(tmp_path: Path) -> None:
-    project = write(tmp_path / "project", GOOD, module=KERNEL)
-    config = project / "pyproject.toml"
-    config.write_text(config.read_text().replace('dependencies = ["aotcuda"]', 'dependencies = ["aotcuda<0.1"]'))
-    assert refused(project).said == (
-        'project.dependencies: "aotcuda<0.1" allows no aotcuda that can read the modules of this build; '
-        'write "aotcuda>=0.1.0"'
-    )
 
 
 def test_unwritable_output_folder_is_named(tmp_path: Path) -> None:
@@ -257,40 +255,6 @@ def test_invalid_environment_variable_is_named(tmp_path: Path) -> None:
     assert done.err.startswith(f"aotcuda: {said}")
 
 
-@pytest.mark.back_end("hatchling")
-def test_hook_without_configuration_is_refused(tmp_path: Path) -> None:
-    project = write(tmp_path / "project", GOOD)
-    config = project / "pyproject.toml"
-    config.write_text(config.read_text().partition("[tool.aotcuda]")[0])
-    assert refused(project).said == (
-        "pyproject.toml enables the hook aotcuda and has no [tool.aotcuda] table; add one, or drop the hook"
-    )
-
-
-def test_shared_memory_beyond_every_gpu_is_refused(tmp_path: Path) -> None:
-    source = """
-from numba import cuda, float64
-
-def f(x):
-    tile = cuda.shared.array(10000, float64)
-    i = cuda.threadIdx.x
-    tile[i] = x[i]
-    cuda.syncthreads()
-    x[i] = tile[x.size - i]
-"""
-    assert refused(write(tmp_path / "project", source, module='kernels.f = "void(float64[::1])"')).said == (
-        "pkg.k: linking for sm_80 failed: f has 80000 bytes of shared memory of a fixed size, and 49152 are the most; "
-        "make it smaller, or give it no size in the source and its bytes at the launch"
-    )
-
-
-def test_source_that_crashes_the_build_is_named(tmp_path: Path) -> None:
-    source = "import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n"
-    assert refused(write(tmp_path / "project", source, module=KERNEL)).said == (
-        "the build ended while importing pkg._k (killed by SIGSEGV); its output is printed above"
-    )
-
-
 def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
     project = write(tmp_path / "project", "import not_installed\n", module=KERNEL)
     done = projects.forked_run(project, *projects.command(), AOTCUDA_DEBUG="1")
@@ -299,12 +263,6 @@ def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
     assert 'pkg/_k.py", line 1' in done.err
     assert "No module named 'not_installed'" in done.err
     assert "its output is printed above" not in done.err
-
-
-def test_output_of_a_source_is_shown(tmp_path: Path) -> None:
-    project = write(tmp_path / "project", f"import sys\nprint('hello')\nsys.stdout.flush()\n{GOOD}", module=KERNEL)
-    done = projects.back_end(project)
-    assert [line for line in done.err.splitlines() if "dist/" not in line] == ["hello"]
 
 
 def test_helper_that_raises_behind_c_abi_gives_a_warning(tmp_path: Path) -> None:

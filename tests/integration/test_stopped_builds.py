@@ -129,14 +129,6 @@ def test_next_build_removes_files_of_a_killed_build(tmp_path: Path, temporary: P
     assert list(temporary.iterdir()) == []
 
 
-def test_build_keeps_files_of_a_running_build(tmp_path: Path, temporary: Path) -> None:
-    made = project(tmp_path, "hatchling")
-    with waiting(made, HATCHLING, tmp_path / "fifo", TMPDIR=str(temporary)):
-        other = write(tmp_path / "other", GOOD, module=KERNEL)
-        projects.build_wheel(other, TMPDIR=str(temporary))
-        assert len(list(temporary.iterdir())) == 1
-
-
 def test_killed_worker_ends_the_whole_build(tmp_path: Path) -> None:
     with waiting(project(tmp_path, "importing"), COMMAND, tmp_path / "fifo") as build:
         child_of = {parent: pid for pid, parent in build.processes().items()}
@@ -144,20 +136,3 @@ def test_killed_worker_ends_the_whole_build(tmp_path: Path) -> None:
         line = "aotcuda: the build ended while importing pkg._k (killed by SIGKILL); its output is printed above\n"
         assert build.ended() == (1, "", line)
         assert build.is_gone()
-
-
-def test_failed_editable_build_writes_nothing(tmp_path: Path) -> None:
-    made = project(tmp_path, "hatchling")
-    (made / "hatch_build.py").write_text(FAILING)
-    before = projects.tree(made)
-    assert projects.forked_run(made, *EDITABLE).status != 0
-    assert projects.tree(made) == before
-
-
-FAILING = """
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-
-class Failing(BuildHookInterface):
-    def initialize(self, version, build_data):
-        raise ValueError("it fails")
-"""

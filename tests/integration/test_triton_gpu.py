@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
-IMPORTED = """
+SOURCE = """
 import triton
 import triton.language as tl
 from triton.language import target_info
@@ -42,12 +42,8 @@ def asking(x):
     else:
         tl.store(x + 1, 1.0)
 """
-TRITON = 'frontend = "triton"\nfallback = "error"\n'
+TABLE = 'frontend = "triton"\nfallback = "error"\narch = ["sm_80", "sm_90a"]\n'
 KERNEL = 'kernels.asking = { signature = "*fp32:16", num-warps = 1 }'
-
-
-def make(folder: Path, source: str, targets: str) -> Path:
-    return projects.write(folder / "project", source, aotcuda=f"{TRITON}arch = [{targets}]\n", module=KERNEL)
 
 
 def numbers(fatbin: Path, target: str, *candidates: float) -> list[float]:
@@ -57,7 +53,7 @@ def numbers(fatbin: Path, target: str, *candidates: float) -> list[float]:
 
 
 def test_the_target_answers_source_and_kernel(tmp_path: Path) -> None:
-    project = make(tmp_path, IMPORTED, '"sm_80", "sm_90a"')
+    project = projects.write(tmp_path / "project", SOURCE, aotcuda=TABLE, module=KERNEL)
     said = projects.aotcuda(project, "build", ".", "--out", "out").err
     fatbin = project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin"
     assert numbers(fatbin, "sm_80", 80_163, 90_227, 1, 80, 90) == [80_163, 80]
@@ -73,10 +69,3 @@ def test_the_target_answers_source_and_kernel(tmp_path: Path) -> None:
         f"max_shared_mem and got the answer 166912 or 232448{each}",
         f"Triton's multiprocessor_count, got an error, since {missing}",
     ]
-
-
-def test_an_error_that_ends_the_import_names_the_line(tmp_path: Path) -> None:
-    project = make(tmp_path, IMPORTED + "triton.runtime.driver.active.get_current_stream(0)\n", '"sm_80"')
-    said = projects.refused(project).said
-    assert "get_current_stream: this needs a GPU, and a build has none; do it in a function that is called" in said
-    assert "pkg/_k.py:" in said

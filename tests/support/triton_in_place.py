@@ -1,4 +1,4 @@
-"""Triton modules that are packaged in place, as the build leaves them, with images that hold no code."""
+"""Write Triton modules that are packaged in place, as a build does, with images without code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import importlib
 import json
 import os
+import struct
 import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -32,15 +33,18 @@ OPTIONS = [
 ]
 
 
+_ELEMENTS = {"fp32": "<f4", "fp16": "<f2", "bf16": "bfloat16", "i32": "<i4", "i64": "<i8", "u1": "|b1"}
+_NUMBERS = {"i32": "i", "i64": "q", "u64": "Q", "fp32": "f", "fp64": "d", "i1": "?", "u1": "?"}
+
+
 def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]) -> dict[str, Any]:
     """Return a kernel's record.
 
     Args:
         name: Its name in the source.
         arguments: Its arguments, as the manifest has them.
-        variants: Of each variant, the value of each constexpr and option that is not the default; of another argument
-            the type, `*fp32`, `fp32` or `i32`, with `:16` where it is divisible by 16, `tensordesc<fp32[32, 64]>`, or
-            None.
+        variants: For each variant, values by name: the value of a constexpr or option, or the type of an argument
+            (`*fp32`, `i32:16` if it is divisible by 16, `tensordesc<fp32[32, 64]>`, or None).
     """
     overloads = []
     for number, given in enumerate(variants):
@@ -52,12 +56,16 @@ def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]
             if kind.startswith("tensordesc"):
                 found |= descriptor(kind, offset)
                 offset = found["places"][-1] + 8
-            elif kind in ("*fp32", "fp32", "i32"):
-                size = 8 if kind == "*fp32" else 4
-                offset += -offset % size
-                form = {"kind": "elements", "dtype": "<f4"} if size == 8 else {"kind": "number", "format": kind[0]}
-                found |= {**form, "type": value, "offset": offset, **({"divisor": 16} if hint else {})}
-                offset += size
+            elif kind.removeprefix("*") in (_ELEMENTS if kind.startswith("*") else _NUMBERS):
+                form = _NUMBERS.get(kind, "Q")
+                offset += -offset % struct.calcsize(form)
+                found |= {"type": value, "offset": offset, **({"divisor": 16} if hint else {})}
+                found |= (
+                    {"kind": "elements", "dtype": _ELEMENTS[kind[1:]]}
+                    if kind.startswith("*")
+                    else {"kind": "number", "format": form}
+                )
+                offset += struct.calcsize(form)
             else:
                 found |= {"kind": "constant", "offset": 0, "value": value}
             parameters.append(found)
@@ -74,7 +82,7 @@ def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]
 
 
 def descriptor(kind: str, offset: int) -> dict[str, Any]:
-    """Return what describes a tensor descriptor that becomes a tensor map, behind other parameters."""
+    """Return the keys of a parameter for a tensor descriptor that becomes a tensor map, at an offset or later."""
     block = [int(each) for each in kind.partition("[")[2].rstrip("]>").split(",")]
     rank, start = len(block), offset + -offset % 64
     places = [start, *[start + 128 + 4 * at for at in range(rank)]]
@@ -94,14 +102,14 @@ def write(
     tuning: dict[str, Any] | str | None = None,
     **changes: object,
 ) -> Path:
-    """Write a source under `root`, and what a build leaves beside it; gives the folder of the data.
+    """Write a source and the files of its build; return the data folder.
 
     Args:
-        root: Belongs on `sys.path`.
+        root: A folder of `sys.path`.
         text: The source.
-        records: Its kernels; each is packaged from the function, or assigned name, that is called like it.
+        records: Its kernels; each has the name of its function or variable.
         name: The module's name.
-        editable: It is of an editable install.
+        editable: True for an editable install.
         tuning: The kernels of the tuning file, or the text of the whole file.
         changes: Keys of the manifest.
     """

@@ -6,7 +6,8 @@ import json
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar
+from unittest.mock import Mock
 
 import fsspec
 import pytest
@@ -137,13 +138,6 @@ def test_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     assert opened(where(folder)).get(any_of(OTHER)) == {}
 
 
-def test_entry_that_others_can_write_is_not_used(tmp_path: Path) -> None:
-    store = opened(where(tmp_path / "cache"))
-    put(store)
-    Path(Files(str(tmp_path / "cache")).path(NAME)).chmod(0o777)
-    assert store.get(any_of(NAME)) == {}
-
-
 def test_full_folder_is_still_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(opened(where(tmp_path / "cache")))
     store = opened(where(tmp_path / "cache"))
@@ -209,15 +203,6 @@ def test_entry_at_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
     assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
     MemoryFileSystem.store.clear()
     assert opened(where(tmp_path / "two", bucket)).get(any_of(NAME)) == {NAME: VALUE}
-
-
-@pytest.mark.parametrize("name", ["[r]", "a*b", "%20", "#1"])
-def test_url_may_have_any_name(tmp_path: Path, name: str) -> None:
-    url = f"file://{tmp_path / name}"
-    put(opened(where(tmp_path / "one", url, sends=True)))
-    store = opened(where(tmp_path / "two", url))
-    assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
-    assert store.problems == []
 
 
 @pytest.mark.parametrize(
@@ -311,7 +296,6 @@ def test_url_without_an_answer_is_used_once(tmp_path: Path, monkeypatch: pytest.
         ("", ("<home>/builds", None, True, False)),
         ("relative", ("<here>/relative", None, True, False)),
         ("~/builds", ("<here>/builds", None, True, False)),
-        ("./~", ("<here>/~", None, True, False)),
         ("./off", ("<here>/off", None, True, False)),
         ("./a:b", ("<here>/a:b", None, True, False)),
         ("s3://bucket/x", ("<home>/builds", "s3://bucket/x", True, False)),
@@ -420,11 +404,8 @@ def test_another_release_of_a_compiler_has_other_entries(
     ],
 )
 def test_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(given: str) -> NoReturn:
-        message = f"400, message:\n  cannot connect to url='{given}'"
-        raise OSError(message)
-
-    monkeypatch.setattr(remote, "_opened", unreachable)
+    error = OSError(f"400, message:\n  cannot connect to url='{url}'")
+    monkeypatch.setattr(remote, "_opened", Mock(side_effect=error))
     _, problem = remote.fetch(url, ["ab"])
     assert problem is not None
     assert "secret" not in problem
@@ -432,19 +413,16 @@ def test_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert "localhost:1/x" in problem or "host/x" in problem
 
 
-def test_missing_package_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without(error: ImportError) -> str | None:
-        def opened(_: str) -> NoReturn:
-            raise error
-
-        monkeypatch.setattr(remote, "_opened", opened)
-        return remote.send("s3://x", {})
-
-    assert without(ModuleNotFoundError("", name="fsspec")) == (
-        "s3://x needs fsspec, which is not installed: pip install 'aotcuda[cache]'"
-    )
-    assert without(ModuleNotFoundError("", name="s3fs")) == "s3://x needs s3fs, which is not installed: pip install it"
-    assert without(ImportError('HTTPFileSystem requires "aiohttp" to be installed.')) == (
-        's3://x needs a package that is not installed (HTTPFileSystem requires "aiohttp" to be installed): '
-        "pip install it"
-    )
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (
+            ModuleNotFoundError("", name="fsspec"),
+            "s3://x needs fsspec, which is not installed: pip install 'aotcuda[cache]'",
+        ),
+        (ModuleNotFoundError("", name="s3fs"), "s3://x needs s3fs, which is not installed: pip install it"),
+    ],
+)
+def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, error: ImportError, problem: str) -> None:
+    monkeypatch.setattr(remote, "_opened", Mock(side_effect=error))
+    assert remote.send("s3://x", {}) == problem

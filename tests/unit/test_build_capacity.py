@@ -40,7 +40,6 @@ def grouped(limits: dict[str, str]) -> dict[str, str]:
     [
         (ENOUGH, 8),
         ({"proc/meminfo": f"MemAvailable: {GIB // 1024} kB\n"}, 4),
-        (grouped({"a/b/cpu.max": "max 100000\n", "a/b/memory.max": "max\n"}), 8),
         (grouped({"a/b/cpu.max": "250000 100000\n"}), 2),
         (grouped({"a/cpu.max": "300000 100000\n"}), 3),
         (grouped({"a/b/memory.max": f"{GIB}\n", "a/b/memory.current": f"{GIB // 2}\n"}), 2),
@@ -66,7 +65,6 @@ def grouped(limits: dict[str, str]) -> dict[str, str]:
             2,
         ),
         ({"proc/meminfo": "MemAvailable:\n", "proc/self/cgroup": "0\n\n"}, 8),
-        (ENOUGH | {"proc/self/cgroup": "0::/\n", f"{V2}/memory.max": "x\n", f"{V2}/memory.stat": "file\n"}, 8),
     ],
 )
 def test_cores_and_memory_limit_processes(files: dict[str, str], expected: int, tmp_path: Path) -> None:

@@ -331,25 +331,3 @@ def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
         output.replace(tmp_path / "there" / "k.d", b"")
     with pytest.raises(BuildError, match=message):
         output.write(FILES, tmp_path / "there")
-
-
-def test_new_files_have_the_time_of_the_start_of_the_build(tmp_path: Path) -> None:
-    """A file that is edited during a build is newer than the build, and is built again."""
-    output.write(FILES, tmp_path)
-    old = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    since = 10**18
-    with output.written(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"new"}, tmp_path, since):
-        output.replace(tmp_path / "stamp", b"", since)
-    for name in ("stamp", "pkg/k.aotcuda", "pkg/k.aotcuda/kernels.fatbin"):
-        assert (tmp_path / name).stat().st_mtime_ns == since
-    for name in ("pkg/k.py", "pkg/k.aotcuda/manifest.json"):
-        assert (tmp_path / name).stat().st_mtime_ns == old[tmp_path / name]
-
-
-@pytest.mark.parametrize("name", ["k.s", "not/there/k.s"])
-def test_the_time_is_that_of_the_file_system(name: str, tmp_path: Path) -> None:
-    (tmp_path / "before").touch()
-    found = output.now(tmp_path / name)
-    (tmp_path / "after").touch()
-    assert (tmp_path / "before").stat().st_mtime_ns <= found <= (tmp_path / "after").stat().st_mtime_ns
-    assert {path.name for path in tmp_path.iterdir()} == {"before", "after"}

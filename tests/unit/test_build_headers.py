@@ -34,10 +34,6 @@ FOLLOWED = {
         {"a.cu": '#include "b.h"\n  #  include <c.h>\n', "b.h": '#include "deep/d.h"', "inc/c.h": "", "deep/d.h": ""},
         "b.h deep/d.h inc/c.h",
     ),
-    "a header's neighbours first": (
-        {"a.cu": '#include "x/b.h"', "x/b.h": '#include "c.h"', "x/c.h": "", "c.h": ""},
-        "x/b.h x/c.h",
-    ),
     "brackets, not beside the file that includes": (
         {"a.cu": '#include "sub/a.h"', "inc/sub/a.h": "#include <b.h>", "inc/sub/b.h": "", "inc/b.h": ""},
         "inc/b.h inc/sub/a.h",

@@ -98,32 +98,16 @@ def test_bytecode_of_own_modules_is_ignored(
     assert found == (2 if is_read else 1)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "real/pkg/a.py",
-        "link/pkg/a.py",
-        "real/pkg/linked.py",
-        "link/../real/pkg/a.py",
-        "real/link/../pkg/./a.py",
-    ],
-)
-def test_files_of_modules_are_resolved_paths(tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "elsewhere" / "pkg").mkdir(parents=True)
-    (tmp_path / "real" / "pkg").mkdir(parents=True)
-    for folder in ("elsewhere", "real"):
-        (tmp_path / folder / "pkg" / "a.py").write_text("")
-    (tmp_path / "link").symlink_to("elsewhere")
-    (tmp_path / "real" / "link").symlink_to(tmp_path / "elsewhere" / "pkg")
-    (tmp_path / "elsewhere" / "link").symlink_to("pkg")
-    (tmp_path / "real" / "pkg" / "linked.py").symlink_to("a.py")
-    expected = {str((tmp_path / path).resolve())}
-    for number, file in enumerate((f"{tmp_path}/{path}", path)):
+def test_files_of_modules_are_resolved_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.py").write_text("")
+    (tmp_path / "link").symlink_to("real")
+    monkeypatch.chdir(tmp_path)
+    for number, file in enumerate((f"{tmp_path}/link/a.py", "link/../real/a.py")):
         module = ModuleType(f"m{number}")
         module.__file__ = file
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.chdir(tmp_path)
-    assert imports.files_of(["m0"]) == imports.files_of(["m1"]) == imports.files_of(["m0", "m1"]) == expected
+    assert imports.files_of(["m0"]) == imports.files_of(["m1"]) == {str((tmp_path / "real/a.py").resolve())}
 
 
 def test_modules_without_a_file_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

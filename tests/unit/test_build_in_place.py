@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from aotcuda.builder import in_place
 
 if TYPE_CHECKING:
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def result(sources: list[Path]) -> Any:
-    """Return what a worker built of `sources`: the module `pkg.solver`, whose one kernel stands in itself."""
+    """Return a worker's result: the module `pkg.solver`, which contains its own kernel."""
     module = SimpleNamespace(
         plan=SimpleNamespace(in_place=True, config=SimpleNamespace(name="pkg.solver", pack=False)),
         kernels=[SimpleNamespace(defined="pkg.solver:add:4")],
@@ -33,16 +35,14 @@ def marks(root: Path, sources: dict[str, str]) -> list[str]:
 USER = "from aotcuda.numba import cuda\n"
 
 
-def test_a_package_has_one_mark_for_all_its_sources_without_kernels(tmp_path: Path) -> None:
-    sources = {"pkg/__init__.py": "", "pkg/solver.py": USER, "pkg/helpers.py": USER, "pkg/inner/more.py": USER}
-    assert marks(tmp_path, sources) == ["pkg/__init__", "pkg/solver"]
-
-
-def test_where_no_init_stands_for_the_package_each_source_that_needs_a_mark_has_its_own(tmp_path: Path) -> None:
-    sources = {"pkg/solver.py": USER, "pkg/helpers.py": USER, "pkg/other.py": "import math\n", "alone.py": USER}
-    assert marks(tmp_path, sources) == ["alone", "pkg/helpers", "pkg/solver"]
-
-
-def test_a_package_in_a_folder_of_several_distributions_has_a_mark_and_the_folder_has_none(tmp_path: Path) -> None:
-    sources = {"pkg/solver.py": USER, "pkg/own/__init__.py": "", "pkg/own/helpers.py": USER}
-    assert marks(tmp_path, sources) == ["pkg/own/__init__", "pkg/solver"]
+@pytest.mark.parametrize(
+    ("sources", "expected"),
+    [
+        (["pkg/__init__.py", "pkg/solver.py", "pkg/helpers.py", "pkg/inner/more.py"], ["pkg/__init__", "pkg/solver"]),
+        (["pkg/solver.py", "pkg/helpers.py", "alone.py"], ["alone", "pkg/helpers", "pkg/solver"]),
+        (["pkg/solver.py", "pkg/own/__init__.py", "pkg/own/helpers.py"], ["pkg/own/__init__", "pkg/solver"]),
+    ],
+)
+def test_packages_without_kernels_have_one_mark(sources: list[str], expected: list[str], tmp_path: Path) -> None:
+    texts = {name: "" if name.endswith("__init__.py") else USER for name in sources}
+    assert marks(tmp_path, texts | {"pkg/other.py": "import math\n"}) == expected

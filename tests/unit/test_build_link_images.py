@@ -1,4 +1,4 @@
-"""Linked images: the CUDA version that each is written for."""
+"""Check the CUDA version of linked images, and their spilled registers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def ptx(instruction: str, target: str = "sm_75") -> bytes:
         ("max.f32 %f2, %f1, %f1, %f1;", "sm_100", "8.8"),  # PTX ISA, "max": three inputs since 8.8
     ],
 )
-def test_ptx_says_the_lowest_version_that_the_assembler_takes(instruction: str, target: str, version: str) -> None:
+def test_ptx_has_the_lowest_version_that_assembles_equally(instruction: str, target: str, version: str) -> None:
     assert lowered(ptx(instruction, target), f"compute_{target[3:]}") == version
 
 
@@ -78,7 +78,6 @@ STORES
 
 
 def test_spilled_bytes_are_those_that_ptxas_reports(tmp_path: Path) -> None:
-    """ptxas itself, of the same toolkit, is asked."""
     loads = "".join(f"  ld.volatile.global.f32 %f{at}, [%r+{4 * at}];\n" for at in range(64))
     stores = "".join(f"  st.volatile.global.f32 [%r+{4 * at}], %f{63 - at};\n" for at in range(64))
     text = HEAVY.replace(b"LOADS", loads.encode()).replace(b"STORES", stores.encode())
@@ -97,14 +96,14 @@ def test_spilled_bytes_are_those_that_ptxas_reports(tmp_path: Path) -> None:
     assert spills == {"light": 0, "heavy": expected}
 
 
-def test_ptx_stays_as_it_is_where_the_machine_code_would_differ() -> None:
+def test_ptx_is_unchanged_if_its_machine_code_would_differ() -> None:
     text = ptx("mul.f32 %f2, %f1, %f1;")
     assert images.for_older_drivers(text, lambda given: given) == text
     assert images.for_older_drivers(text, lambda given: None) == text
     assert images.for_older_drivers(b"no PTX", lambda given: given) == b"no PTX"
 
 
-def test_an_image_tells_the_cuda_that_it_is_written_for() -> None:
+def test_image_has_the_cuda_version_of_its_ptx_or_linker() -> None:
     linker = (13, 5)
     code = images.described(parse("sm_90"), b"\x7fELF", linker)
     assert (code.cuda, code.linker) == ((13, 5), linker)

@@ -1,4 +1,4 @@
-"""Images that are packed one by one and joined are the fatbin that nvFatbin makes of them."""
+"""Check that images that are packed one by one and joined equal the fatbin that nvFatbin makes of all."""
 
 from __future__ import annotations
 

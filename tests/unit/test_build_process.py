@@ -1,22 +1,27 @@
-"""The environment that the worker starts in."""
+"""Workers: their environment, and signals during a build."""
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from typing import TYPE_CHECKING
+
+import pytest
 
 from aotcuda import registry
 from aotcuda.builder import toolkits
-from aotcuda.builder.worker import process
+from aotcuda.builder.worker import interrupt, process
+from aotcuda.builder.worker.interrupt import NOTHING_WRITTEN, Interrupted
+from aotcuda.errors import BuildError
 from aotcuda.registry import Registration, Variables
 from support.toolkits import toolkit
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    import pytest
 
-
-def test_settings_of_numba_that_change_code_stay_outside() -> None:
+def test_compiler_settings_are_not_passed_to_workers() -> None:
     given = {
         "PATH": "/bin",
         "NUMBA_OPT": "0",
@@ -37,7 +42,7 @@ def test_settings_of_numba_that_change_code_stay_outside() -> None:
     }
 
 
-def test_a_front_end_from_outside_says_what_concerns_its_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registered_front_end_names_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = Variables(prefixes=("TOY_",), kept=("TOY_HEADERS",), given=(("TOY_QUIET", "1"),))
     registered = Registration("toy", tables="toy.tables", compiler="toy.compiler", requires="toy", variables=toy)
     monkeypatch.setattr(registry, "_registered", {"toy": registered}.get)
@@ -47,11 +52,11 @@ def test_a_front_end_from_outside_says_what_concerns_its_compiler(monkeypatch: p
         "TOY_HEADERS": "/toys",
         "TOY_QUIET": "1",
     }
-    assert "NUMBA_OPT" not in found  # a source may import Numba all the same
+    assert "NUMBA_OPT" not in found
     assert process.environment(given)["TOY_LEVEL"] == "3"
 
 
-def test_the_toolkit_of_a_worker_comes_before_that_of_the_machine(tmp_path: Path) -> None:
+def test_toolkit_of_a_worker_precedes_the_machines(tmp_path: Path) -> None:
     toolkit(tmp_path, 13, "13.0.88")
     (found,) = toolkits.installed([str(tmp_path)])
     given = {"CUDA_PATH": "/usr/local/cuda", "LD_LIBRARY_PATH": "/usr/local/cuda/lib64"}
@@ -61,3 +66,57 @@ def test_the_toolkit_of_a_worker_comes_before_that_of_the_machine(tmp_path: Path
     assert variables["LD_LIBRARY_PATH"] == f"{home / 'lib'}:/usr/local/cuda/lib64"
     assert process.environment({}, toolkit=found)["LD_LIBRARY_PATH"] == str(home / "lib")
     assert process.environment(given).items() >= given.items()
+
+
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_is_raised_with_its_exit_status(number: signal.Signals) -> None:
+    with pytest.raises(Interrupted, match=NOTHING_WRITTEN) as caught, interrupt.raised():
+        os.kill(os.getpid(), number)
+    assert caught.value.code == 128 + number
+
+
+def test_handlers_are_restored() -> None:
+    before = [signal.getsignal(number) for number in SIGNALS]
+    with interrupt.raised():
+        assert signal.getsignal(signal.SIGTERM) not in before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+def test_another_handler_stays() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with interrupt.raised():
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_thread_installs_no_handlers() -> None:
+    found = []
+
+    def build() -> None:
+        with interrupt.raised():
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=build)
+    thread.start()
+    thread.join()
+    assert found == [signal.SIG_DFL]
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "code"),
+    [
+        (BuildError("it fails"), "aotcuda: it fails", 1),
+        (Interrupted(NOTHING_WRITTEN), f"aotcuda: {NOTHING_WRITTEN}", 130),
+    ],
+)
+def test_an_error_and_a_signal_end_the_build_in_one_line(error: BaseException, line: str, code: int) -> None:
+    ended: list[tuple[str, int]] = []
+    with interrupt.in_one_line(lambda text, status: ended.append((text, status))):
+        raise error
+    assert ended == [(line, code)]

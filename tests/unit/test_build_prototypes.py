@@ -1,4 +1,4 @@
-"""Test what CUDA C++ declares of another module's functions, held against that module's C header."""
+"""Check that declarations in CUDA C++ are compared with the C header of the linked module."""
 
 from __future__ import annotations
 
@@ -48,17 +48,15 @@ def test_a_function_of_c_plus_plus_is_not_what_is_exported():
         ('extern "C" __device__ float twice(float);', ""),
         ("", ""),
         ('extern "C" __device__ int other(int);', ""),
-        ("", "x[0] = nothing;"),  # which is said where the file is compiled
+        ("", "x[0] = nothing;"),  # the compilation of the file reports it
     ],
 )
-def test_whatever_agrees_passes(declaration, rest):
+def test_equal_or_absent_declarations_are_accepted(declaration, rest):
     assert check(declaration, rest) is None
 
 
-@pytest.mark.parametrize(
-    "macros", [string.ascii_uppercase, string.ascii_lowercase, ["kind", "kinds", "list", "same", "type", "value"]]
-)
-def test_macros_of_a_source_do_not_change_what_is_found_of_its_functions(macros):
+@pytest.mark.parametrize("macros", [string.ascii_letters, ["kind", "kinds", "list", "same", "type", "value"]])
+def test_macros_of_a_source_do_not_change_its_prototypes(macros):
     code = 'extern "C" __device__ float bump(float x) { return x; }\n' + "\n".join(
         f"#define {name} 1" for name in macros
     )

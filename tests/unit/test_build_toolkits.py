@@ -65,13 +65,6 @@ def test_newer_linker_uses_code_of_the_nearest_lower_gpu(wide: tuple[Toolkit, ..
     assert [old.code_target(parse(f"sm_{number}")) for number in (88, 107, 110)] == [None, None, None]
 
 
-def test_capabilities_are_those_of_all_toolkits(wide: tuple[Toolkit, ...]) -> None:
-    every = [75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121]
-    assert [10 * major + minor for major, minor in toolkits.capabilities(wide)] == every
-    alone = [number for number in every if number not in {88, 107, 110}]
-    assert [10 * major + minor for major, minor in toolkits.capabilities(wide[:1])] == alone
-
-
 def plans(*targets: str) -> tuple[plan.ModulePlan, ...]:
     table = {
         "arch": list(targets),

@@ -1,16 +1,23 @@
-"""Read `[tool.aotcuda]` into a Config."""
+"""Read `[tool.aotcuda]`; errors name the key, the fact and the remedy (tests/data/errors/config.txt)."""
 
 from __future__ import annotations
 
 import dataclasses
 import tomllib
+from typing import TYPE_CHECKING
 
 import pytest
 
+from aotcuda import registry
 from aotcuda.arch import parse as target
 from aotcuda.builder.config.model import Config, LinkItem, Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.numba.config import Function, Kernel
+from aotcuda.errors import ConfigError
+from support.errors import assert_message, cases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FULL = """
 arch = ["sm_90", "compute_75", "sm_75", "sm_90", "sm_90a", "compute_120f"]
@@ -43,7 +50,6 @@ clamp = "float32(float32, float32, float32)"
 scale = "void(float32, float32[::1])"
 axpy = ["void(float32, float32[::1])", "void(float64, float64[::1])"]
 tiled = { python = "matmul", signatures = ["void(float32[:,::1])"], launch-bounds = [256, 2], cooperative = true }
-single = { signature = "void(int32[:])", launch-bounds = 128 }
 
 [modules.plain]
 source = "mypkg.more"
@@ -84,19 +90,19 @@ def test_every_key_is_read() -> None:
             key=f"{key}.functions.clamp", name="clamp", python="clamp", signature="float32(float32, float32, float32)"
         ),
     )
-    assert [(kernel.name, kernel.python, kernel.launch_bounds, kernel.cooperative) for kernel in module.kernels] == [
-        ("scale", "scale", (), False),
-        ("axpy", "axpy", (), False),
-        ("tiled", "matmul", (256, 2), True),
-        ("single", "single", (128,), False),
-    ]
-    assert module.kernels[1] == Kernel(
-        key=f"{key}.kernels.axpy",
-        name="axpy",
-        python="axpy",
-        signatures=("void(float32, float32[::1])", "void(float64, float64[::1])"),
+    signatures = ("void(float32, float32[::1])", "void(float64, float64[::1])")
+    assert module.kernels == (
+        Kernel(key=f"{key}.kernels.scale", name="scale", python="scale", signatures=signatures[:1]),
+        Kernel(key=f"{key}.kernels.axpy", name="axpy", python="axpy", signatures=signatures),
+        Kernel(
+            key=f"{key}.kernels.tiled",
+            name="tiled",
+            python="matmul",
+            signatures=("void(float32[:,::1])",),
+            launch_bounds=(256, 2),
+            cooperative=True,
+        ),
     )
-    assert module.kernels[3].signatures == ("void(int32[:])",)
     assert (plain.key, plain.name) == ("tool.aotcuda.modules.plain", "plain")
     assert (module.frontend, plain.frontend) == (None, "numba-cuda-mlir")
 
@@ -158,3 +164,109 @@ def test_alias_may_have_the_name_of_its_type() -> None:
         "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {"k": "void(particles)"}}},
     }
     assert dict(parse(table, environ={}).types)["particle"] == "mypkg.dtypes:particle"
+
+
+K = 'kernels = { axpy = "void(float32[:])" }'
+ARCH = 'arch = ["sm_90"]'
+
+
+def message(text: str, **environ: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(tomllib.loads(text), environ=environ)
+    return str(caught.value)
+
+
+def top(text: str) -> str:
+    """Return a configuration in which only the top-level keys of `text` are in doubt."""
+    given = tomllib.loads(text)
+    rest = {"arch": '["sm_90"]', "modules": f'{{ "pkg.k" = {{ source = "pkg._k", {K} }} }}'}
+    return text + "".join(f"\n{key} = {value}" for key, value in rest.items() if key not in given)
+
+
+def module(text: str) -> str:
+    """Return a configuration in which only the keys of one module are in doubt."""
+    given = tomllib.loads(text)
+    rest = {"source": 'source = "pkg._k"', "kernels": K}
+    return "\n".join([ARCH, '[modules."pkg.k"]', text, *(line for key, line in rest.items() if key not in given)])
+
+
+SOURCE = f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n'
+SECTIONS: dict[str, Callable[[str], str]] = {
+    "common keys": top,
+    "arch": top,
+    "modules": module,
+    "functions": lambda text: f'{SOURCE}{K}\n[modules."pkg.k".functions]\n{text}',
+    "kernels": lambda text: f'{SOURCE}[modules."pkg.k".kernels]\n{text}',
+    "module names": lambda text: f'{ARCH}\n[modules."{text}"]\nsource = "pkg._k"\n{K}',
+    "what clashes": lambda text: f"{ARCH}\n{text}",
+}
+
+
+@pytest.mark.parametrize(
+    ("section", "text", "expected"),
+    [
+        pytest.param(section, *case.values, id=f"{section}-{case.id}")
+        for section in SECTIONS
+        for case in cases("config.txt", section).args[1]
+    ],
+)
+def test_wrong_configuration_is_refused(section: str, text: str, expected: str) -> None:
+    assert_message(message(SECTIONS[section](text)), expected)
+
+
+@pytest.mark.parametrize("bad", ["sm_9", "sm_90b", "SM_90", "lto_90", "Native", "sm_90\n", "sm_\u0669\u0660"])
+def test_unknown_target_is_refused(bad: str) -> None:
+    with pytest.raises(ConfigError, match=r"^tool\.aotcuda\.arch\[1\]: expected sm_XY \(machine code\) or compute_XY"):
+        parse(tomllib.loads(top("")) | {"arch": ["sm_90", bad]}, environ={})
+
+
+def test_missing_arch_shows_an_example() -> None:
+    assert message("") == (
+        "tool.aotcuda.arch: this key is missing; write for example "
+        'arch = ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_75"]'
+    )
+
+
+def test_invalid_variable_is_named_instead_of_the_key() -> None:
+    assert message(top(""), AOTCUDA_ARCH="sm_80;sm80") == (
+        'AOTCUDA_ARCH: expected sm_XY (machine code) or compute_XY (PTX), found the string "sm80"; write "sm_80"'
+    )
+    assert message(top(""), AOTCUDA_ARCH=" ; ,") == (
+        "AOTCUDA_ARCH: the list names no target; write for example AOTCUDA_ARCH='sm_90;compute_75'"
+    )
+
+
+def test_two_modules_may_have_kernels_of_one_name() -> None:
+    text = f'{ARCH}\n[modules.a]\nsource = "s"\n{K}\n[modules.ab]\nsource = "s"\n{K}'
+    assert [one.name for one in parse(tomllib.loads(text), environ={}).modules] == ["a", "ab"]
+
+
+def test_error_of_common_options_names_their_table() -> None:
+    text = top("options.opt-level = 9").replace(K, f"{K}, options = {{ fastmath = true }}")
+    assert message(text).startswith("tool.aotcuda.options.opt-level: ")
+
+
+@pytest.mark.parametrize("front_end", registry.names())
+def test_errors_end_with_an_example_for_the_front_end(front_end: str) -> None:
+    start = f'{ARCH}\n[modules."pkg.k"]\nfrontend = "{front_end}"'
+    accepted = {"source": 'source = "k.cu"' if front_end == "cuda-cpp" else 'source = "pkg._k"'}
+    for key in ("source", "functions", "kernels"):
+        others = [line for name, line in accepted.items() if name != key]
+        error = message("\n".join([start, *others, f"{key} = 3", *([K] if key == "source" else [])]))
+        example = error.partition("; write for example ")[2]
+        if example:
+            accepted[key] = example
+        else:
+            assert key == "functions"
+            assert error.endswith("remove them, or move them to a module of another front end")
+    (found,) = parse(tomllib.loads("\n".join([start, *accepted.values()])), environ={}).modules
+    assert found.frontend == front_end
+
+
+def test_long_values_are_shortened() -> None:
+    assert message(top(f'load = "{"z" * 1000}"')).count("z") == 57
+
+
+def test_configuration_that_is_not_a_table_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^tool\.aotcuda: expected a table, found the integer 3$"):
+        parse(3, environ={})  # type: ignore[arg-type]

@@ -33,6 +33,9 @@ def test_files_of_cuda_cpp_are_named(project: Path, capsys: pytest.CaptureFixtur
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("__global__ void k() {}\n")
     (project / "env" / "pyvenv.cfg").touch()
+    table = '[tool.aotcuda.modules."pkg.c"]\nfrontend = "cuda-cpp"\nsource = "packaged.cu"\n'
+    (project / "packaged.cu").write_text("__global__ void k() {}\n")
+    (project / "pyproject.toml").write_text(HATCHLING + table)
     (project / "csrc" / "none.cu").write_text("// __global__ is not here /* \n__device__ int f();\n")
     assert said(project, capsys) == [
         "1 file with kernels in CUDA C++, for a table (docs/cuda-cpp.md):",
@@ -41,13 +44,6 @@ def test_files_of_cuda_cpp_are_named(project: Path, capsys: pytest.CaptureFixtur
         'to do: the run time: add "aotcuda" to project.dependencies',
         "to do: the hook: add an empty table [tool.hatch.build.targets.wheel.hooks.aotcuda]",
     ]
-
-
-def test_files_in_tables_are_not_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (project / "raw.cu").write_text("__global__ void k() {}\n")
-    table = '[tool.aotcuda.modules."pkg.{}"]\nfrontend = "{}"\nsource = {}\n'
-    (project / "pyproject.toml").write_text(HATCHLING + table.format("c", "cuda-cpp", '"raw.cu"'))
-    assert said(project, capsys) == []
 
 
 @pytest.mark.parametrize("requires", ["aotcuda[cpp-cu12]", "AOTCUDA [triton, cu13]>=0.1 ; python_version > '3'"])

@@ -15,53 +15,25 @@ from aotcuda.runtime import driver
 from aotcuda.runtime.arguments.exact import ExactOverloads
 from support import libraries
 from support.libraries import Array, State
+from support.triton_in_place import record
 
-OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
-FORMATS = {"i32": ("i", 4), "i64": ("q", 8), "u64": ("Q", 8), "fp32": ("f", 4), "fp64": ("d", 8), "i1": ("?", 1)}
-FORMATS["u1"] = FORMATS["i1"]
-ELEMENTS = {"*fp32": "<f4", "*fp16": "<f2", "*bf16": "bfloat16", "*i32": "<i4", "*u1": "|b1", "*i64": "<i8"}
-
-
-def parameter(name, what, offset):
-    """Return a parameter of a Triton type, "i32:16", or of a constant, and the offset behind it."""
-    if not isinstance(what, str) or what.startswith("="):
-        value = what[1:] if isinstance(what, str) else what
-        return {"name": name, "type": f"{name}={value!r}", "kind": "constant", "offset": 0, "value": value}, offset
-    plain, _, hint = what.partition(":")
-    divisor = {"divisor": 16} if hint else {}
-    form, size = ("Q", 8) if plain.startswith("*") else FORMATS[plain]
-    offset = -(-offset // size) * size
-    found = {"name": name, "type": what, "offset": offset, **divisor}
-    if plain.startswith("*"):
-        return {**found, "kind": "elements", "dtype": ELEMENTS[plain]}, offset + 8
-    return {**found, "kind": "number", "format": form}, offset + size
+OPTIONS = (4, 1, 3, None, None, False, False)
+ELEMENTS = ("<f4", "<f2", "bfloat16", "<i4", "|b1", "<i8")
 
 
-def variant(symbol, names, types, arch="sm_90", **options):
-    parameters, offset = [], 0
-    for name, what in zip(names, types, strict=True):
-        found, offset = parameter(name, what, offset)
-        parameters.append(found)
-    parameters += [parameter(name, options.get(name, value), 0)[0] for name, value in OPTIONS.items()]
-    return {
-        "signature": f"void({', '.join(each['type'] for each in parameters[: len(names)])})",
-        "symbol": symbol,
-        "parameters": parameters,
-        "parameter_bytes": offset,
-        "cooperative": False,
-        "launch_bounds": [],
-        "carveout": None,
-        "resources": {},
-        "launches": {arch: {"threads": 32 * parameters[len(names)]["value"], "shared": 0}},
-    }
+def kernel(names, variants, **keys):
+    """Return an exact kernel.
 
-
-def kernel(names, *overloads, heuristics=(), **keys):
-    """Return an exact kernel; `keys` are more of what its arguments have, by name."""
-    arguments = [{"name": name, **keys.get(name, {})} for name in names]
-    arguments += [{"name": name, "default": value, "keyword": True} for name, value in OPTIONS.items()]
-    record = {"name": "k", "origin": "mypkg.k:k", "overloads": [*overloads], "arguments": arguments, "exact": True}
-    return record | ({"heuristics": [*heuristics]} if heuristics else {})
+    Args:
+        names: The names of its arguments.
+        variants: By symbol, types and constants of the arguments, perhaps followed by `num_warps`.
+        keys: More keys of arguments in the manifest, by name.
+    """
+    values = [dict(zip([*names, "num_warps"], each, strict=False)) for each in variants.values()]
+    found = record("k", [{"name": name, **keys.get(name, {})} for name in names], *values)
+    for overload, symbol in zip(found["overloads"], variants, strict=True):
+        overload["symbol"] = symbol
+    return found
 
 
 @pytest.fixture
@@ -121,7 +93,7 @@ def test_tensors_get_tritons_types(hints):
     with libraries.installed():
         values = [
             libraries.make(Array("torch", (State(dtype, shape, None, 4096 + 4 * shift),)))
-            for dtype, shift, shape in itertools.product(ELEMENTS.values(), range(9), ((4,), (2, 3), (), (0,)))
+            for dtype, shift, shape in itertools.product(ELEMENTS, range(9), ((4,), (2, 3), (), (0,)))
         ]
         wanted = [*map(specialise, values)]
         table, symbols = table_of(wanted, hints, "")
@@ -133,12 +105,12 @@ def table_of(kinds, hints, annotation):
     """Return an exact kernel with a variant for each of Triton's classes, and the variants' symbols."""
     argument = ({"hints": hints} if hints else {}) | ({"annotation": annotation} if annotation else {})
     symbols = {kind: f"k{at}" for at, kind in enumerate(dict.fromkeys(kinds)) if kind is not None}
-    variants = [variant(symbol, ["n"], [what]) for (what, _), symbol in symbols.items()]
-    return ExactOverloads(kernel(["n"], *variants, n=argument), "k", driver.live_mark()), symbols
+    variants = {symbol: [value] for (value, _), symbol in symbols.items()}
+    return ExactOverloads(kernel(["n"], variants, n=argument), "k", driver.live_mark()), symbols
 
 
 def found_in(table, value):
-    args = (value, *OPTIONS.values())
+    args = (value, *OPTIONS)
     candidates = table.candidates(args)
     reads = [arg if read is None else read(arg, [], 0) for read, arg in zip(candidates.readers, args, strict=False)]
     overloads = candidates.specialization(reads).overloads
@@ -179,17 +151,20 @@ def triton_class(hints, annotation):
 NAMES = ["x", "n", "BLOCK", "ACT"]
 TABLE = kernel(
     NAMES,
-    variant("aligned", NAMES, ["*fp32:16", "i32:16", 128, None]),
-    variant("plain", NAMES, ["*fp32:16", "i32", 128, None]),
-    variant("one", NAMES, ["*fp32:16", 1, 128, None]),
-    variant("large", NAMES, ["*fp32:16", "i64:16", 128, None], num_warps=8),
-    variant("float", NAMES, ["*fp32:16", "i32", 1.0, None]),
-    variant("true", NAMES, ["*fp32:16", "i32", True, "=relu"]),
-    variant("int", NAMES, ["*fp32:16", "i32", 1, "=relu"]),
-    variant("zero", NAMES, ["*fp32:16", "i32", 0.0, [1, "a", [2.0]]]),
-    variant("dtype", NAMES, ["*fp32", "i32", 1, "=tl.float16"]),
-    variant("other", NAMES, ["*fp32", "i32", 1, "=elsewhere"], arch="sm_80"),
+    {
+        "aligned": ["*fp32:16", "i32:16", 128, None],
+        "plain": ["*fp32:16", "i32", 128, None],
+        "one": ["*fp32:16", 1, 128, None],
+        "large": ["*fp32:16", "i64:16", 128, None, 8],
+        "float": ["*fp32:16", "i32", 1.0, None],
+        "true": ["*fp32:16", "i32", True, "relu"],
+        "int": ["*fp32:16", "i32", 1, "relu"],
+        "zero": ["*fp32:16", "i32", 0.0, [1, "a", [2.0]]],
+        "dtype": ["*fp32", "i32", 1, "tl.float16"],
+        "other": ["*fp32", "i32", 1, "elsewhere"],
+    },
 )
+TABLE["overloads"][-1]["launches"] = {"sm_80": {"threads": 32, "shared": 0}}
 
 
 class Dtype:
@@ -260,44 +235,12 @@ def test_a_miss_names_the_nearest_variant(cuda, package):
         assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
-@pytest.mark.parametrize(
-    ("given", "named", "wanted"),
-    [((), {"num_stages": 5}, "both"), ((5,), {}, "parameter"), ((3,), {"num_warps": 8}, None), ((), {}, "neither")],
-)
-@pytest.mark.parametrize("exact", [True, False])
-def test_a_constant_may_have_the_name_of_an_option(cuda, package, given, named, wanted, exact):
-    names = ["x", "num_stages"]
-    variants = [
-        variant("both", names, ["*fp32:16", 5]),
-        variant("parameter", names, ["*fp32:16", 5]),
-        variant("neither", names, ["*fp32:16", 2]),
-    ]
-    variants[0]["parameters"][4] |= {"value": 5}
-    record = kernel(names, *variants, num_stages={"default": 2}) | {"exact": exact}
-    k, x = package(record), cuda.array(64)
-    for _ in range(3):
-        if wanted is None:
-            with pytest.raises(ArgumentError):
-                k[1](x, *given, **named)
-        else:
-            k[1](x, *given, **named)
-            assert cuda.launches()[-1]["kernel"] == wanted
-
-
 @pytest.mark.parametrize("positional", [True, False])
 @pytest.mark.parametrize("given", [{}, {"HAS": 7, "LACKS": "nonsense"}])
 def test_none_heuristics_replace_given_values(cuda, package, launched, positional, given):
-    names = ["x", "bias", "HAS", "LACKS"]
-    record = kernel(
-        names,
-        variant("bias", names, ["*fp32:16", "*fp32:16", True, False]),
-        variant("none", names, ["*fp32:16", None, False, True]),
-        heuristics=("HAS", "LACKS"),
-        HAS={"is_not_none": "bias"},
-        LACKS={"is_none": "bias"},
-        bias={"default": None},
-    )
-    k, x = package(record), cuda.array(64)
+    variants = {"bias": ["*fp32:16", "*fp32:16", True, False], "none": ["*fp32:16", None, False, True]}
+    keys = {"HAS": {"is_not_none": "bias"}, "LACKS": {"is_none": "bias"}, "bias": {"default": None}}
+    k, x = package(kernel(["x", "bias", "HAS", "LACKS"], variants, **keys)), cuda.array(64)
     for bias, wanted in [(x, "bias"), (None, "none"), (x, "bias")]:
         args, named = ((x, bias), {}) if positional else ((x,), {"bias": bias})
         assert launched(k, *args, **named, **given) == wanted
@@ -307,10 +250,9 @@ def test_none_heuristics_replace_given_values(cuda, package, launched, positiona
 
 @pytest.mark.parametrize("attribute", ["cooperative", "dependent"])
 def test_variants_are_launched_with_their_attributes(cuda, package, launched, attribute):
-    names = ["x", "BLOCK"]
-    record = kernel(names, variant("with", names, ["*fp32:16", 1]), variant("without", names, ["*fp32:16", 2]))
-    record["overloads"][0]["launches"]["sm_90"][attribute] = True
-    k, x = package(record), cuda.array(64)
+    table = kernel(["x", "BLOCK"], {"with": ["*fp32:16", 1], "without": ["*fp32:16", 2]})
+    table["overloads"][0]["launches"]["sm_90"][attribute] = True
+    k, x = package(table), cuda.array(64)
     for block, wanted in [(1, "with"), (2, "without"), (1, "with")]:
         assert launched(k, x, block) == wanted
         call = cuda.calls("cuLaunchKernel", "cuLaunchKernelEx")[-1]
@@ -342,5 +284,5 @@ def test_a_grid_function_is_called_once_for_each_launch(cuda, package):
         k[lambda meta: meta["nothing"]](x, 32, 128, None)
     assert len(cuda.launches()) == count
     cuda.set(fail="cuLaunchKernel=701")
-    with pytest.raises(CudaError, match=r"with grid \(3, 4, 1\), block \(128, 1, 1\)"):
+    with pytest.raises(CudaError, match=r"with grid \(3, 4, 1\), block \(32, 1, 1\)"):
         launch((3, 4), x, 32, 128, None)

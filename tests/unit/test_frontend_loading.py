@@ -15,7 +15,7 @@ class _Needy:
 
 
 @pytest.mark.parametrize("name", ["triton", "cutile"])
-def test_a_compiler_that_is_imported_late_and_is_not_there_is_told_with_its_extra(name):
+def test_missing_compiler_names_the_extra(name):
     with pytest.raises(ToolchainError) as caught:
         loading.prepared(_Needy(), "it", name, "tool.aotcuda.frontend: the front end of pkg.k")
     assert str(caught.value) == (

@@ -1,4 +1,4 @@
-"""The second front end's changes to LLVM IR, in both dialects; builds are in tests/integration/test_mlir*.py."""
+"""Check the changes of numba-cuda-mlir's front end to LLVM IR, in both dialects."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ BOTH = pytest.mark.parametrize("text", [OLD, NEW], ids=["LLVM 7", "LLVM 20"])
 
 
 @BOTH
-def test_shared_memory_has_no_initial_value_and_that_of_the_launch_is_external(text: str) -> None:
+def test_shared_memory_is_undefined_and_dynamic_memory_external(text: str) -> None:
     settled = llvm_ir.settle(text, "/nowhere")
     assert "@__dynamic_shmem__0 = external addrspace(3) global [0 x i8], align 16" in settled
     assert "@static_shared_memory_1 = private addrspace(3) global [64 x float] undef, align 8" in settled
 
 
 @BOTH
-def test_paths_are_relative_to_the_project_however_it_is_called(text: str) -> None:
+def test_paths_are_relative_to_projects_of_any_name(text: str) -> None:
     settled = llvm_ir.settle(text, '/home/me/ü "x"')
     assert '!DIFile(filename: "k.py", directory: "pkg")' in settled
 
 
 @BOTH
-def test_debug_information_is_what_libnvvm_reads(text: str) -> None:
+def test_debug_information_is_in_the_form_of_libnvvm(text: str) -> None:
     settled = llvm_ir.settle(text, "/nowhere")
     assert "emissionKind: DebugDirectivesOnly," in settled
     assert '!8 = !{i32 1, !"Debug Info Version", i32 3}' in settled
@@ -78,7 +78,7 @@ def test_fast_math_is_in_the_instructions(text: str) -> None:
 
 
 @BOTH
-def test_a_limit_of_registers_is_the_kernels_own(text: str) -> None:
+def test_register_limit_is_an_annotation_of_the_kernel(text: str) -> None:
     limited = llvm_ir.with_register_limit(text, "k", 32)
     assert "!nvvm.annotations = !{!3, !8}" in limited
     (node,) = [line for line in limited.splitlines() if line.startswith("!8 = ")]
@@ -86,7 +86,7 @@ def test_a_limit_of_registers_is_the_kernels_own(text: str) -> None:
 
 
 @BOTH
-def test_a_debug_kernel_stores_code_and_place_under_its_own_name(text: str) -> None:
+def test_debug_kernel_stores_error_code_and_place_by_name(text: str) -> None:
     reporting = llvm_ir.with_reports(text, "k")
     assert "__numba_cuda_mlir_error_code" not in reporting
     assert reporting.count("@k__errcode__ = global i32 0") == 1

@@ -1,4 +1,4 @@
-"""Types as signatures, stubs and headers show them: two that a launch tells apart look different."""
+"""Check that types which a launch distinguishes are spelled differently in signatures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RECORDS = records(NUMBERS | records(NUMBERS))
 
 @settings(max_examples=50)
 @given(RECORDS, RECORDS)
-def test_records_of_other_layouts_are_spelled_otherwise(notation: Any, one: np.dtype, other: np.dtype) -> None:
+def test_records_of_different_layouts_are_spelled_differently(notation: Any, one: np.dtype, other: np.dtype) -> None:
     first, second = (notation.parse("void(r)", {"r": dtype})[0][0] for dtype in (one, other))
     assume(notation.dtype_text(first) != notation.dtype_text(second))
     assert notation.spell(first) != notation.spell(second)
@@ -70,13 +70,12 @@ UNKNOWN = [np.dtype(kind) for kind in (">f4", ">i8", "V4", PADDED, [("a", ">f4")
 
 
 @pytest.mark.parametrize("dtype", UNKNOWN, ids=str)
-def test_dtypes_that_numba_does_not_know_matter_in_signatures_alone(notation: Any, dtype: np.dtype) -> None:
-    """A module has them beside its kernels: for files, say."""
+def test_unknown_dtypes_of_a_module_are_ignored(notation: Any, dtype: np.dtype) -> None:
     args, _ = notation.parse("void(float32[::1])", {"D": dtype})
     assert notation.spell(args[0]) == "float32[::1]"
 
 
 @pytest.mark.parametrize("dtype", UNKNOWN[:4], ids=str)
-def test_a_signature_that_names_an_unknown_dtype_is_told(notation: Any, dtype: np.dtype) -> None:
+def test_unknown_dtype_in_a_signature_is_refused(notation: Any, dtype: np.dtype) -> None:
     with pytest.raises(ValueError, match=r"^D is dtype.*, and Numba has no type for it; use a dtype"):
         notation.parse("void(D[::1])", {"D": dtype})

@@ -1,10 +1,11 @@
-"""The self-check of what is changed in the compilers."""
+"""Check the self-check of the private functions that patches replace."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import inspect
+import sys
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -30,59 +31,38 @@ PATCHES = {
     for name, one in registry.BUILT_IN.items()
     if one.tested  # nothing of the others is replaced
 }
-ADDED = {"insert_unresolved_ref", "id"}
-"""Names that the compilers look up and do not have themselves."""
+PUBLIC = {
+    *("_cached_result", "add", "build_ufunc", "initialization_error", "is_initialized", "pieces", "write_with_key"),
+    *("id", "named", "result"),
+    *("op_LOAD_COMMON_CONSTANT",) * (sys.version_info < (3, 14)),
+}
+"""Attributes that patches set and that are public, new, or absent on this Python."""
 
 
-def replaced(module: str) -> set[str]:
-    """Return the attributes of the compiler's own classes and modules that the functions of `module` assign to.
-
-    Those of the functions besides that both compilers' patches call with them.
-    """
-    patches = importlib.import_module(module)
-    own = {**vars(patches), "convention": getattr(getattr(patches, "callconv", None), "CUDACABICallConv", None)}
-    dispatcher = getattr(patches, "MLIRDispatcher", None) or patches.dispatcher.CUDADispatcher
-    typing = getattr(patches, "descriptor", None) or patches.target
-    context = getattr(typing, "MLIRTypingContext", None) or typing.CUDATypingContext
-    driver, devices = patches.driver, patches.devices
-    handed = {
-        gpu: {"driver": driver, "devices": devices, "kind": driver.Driver, "runtime": devices._Runtime},
-        shared: {"dispatcher": dispatcher, "context": context},
-    }
-    found = assigned(patches, own)
-    if additions := getattr(patches, "additions", None):
-        handed[additions] = {}
-    for other, names in handed.items():
-        found |= assigned(other, {**vars(other), **names})
-    return {name for name in found if name.rpartition(".")[2].rpartition(":")[2] not in ADDED}
-
-
-def assigned(module: ModuleType, known: dict[str, object]) -> set[str]:
-    """Return the attributes of classes and modules that a module's functions set, with what its names stand for."""
-    pairs: list[tuple[ast.expr, str]] = []
-    for node in ast.walk(ast.parse(inspect.getsource(module))):
-        if isinstance(node, ast.Assign):
-            pairs += [(one.value, one.attr) for one in node.targets if isinstance(one, ast.Attribute)]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "gpu.refuse_launches":
-            pairs += [(one.elts[0], ast.literal_eval(one.elts[1])) for one in node.args if isinstance(one, ast.Tuple)]
-    found = set()
-    for expression, name in pairs:
-        try:
-            owner = eval(ast.unparse(expression), dict(known))
-        except (NameError, AttributeError):
-            continue  # an object that a patch makes
-        if inspect.isclass(owner):
-            found.add(f"{owner.__module__}:{owner.__qualname__}.{name}")
-        elif inspect.ismodule(owner) and not owner.__name__.endswith(".config"):
-            found.add(f"{owner.__name__}:{name}")
-    return {name for name in found if not name.startswith("aotcuda.")}
+def assigned(module: ModuleType) -> set[str]:
+    """Return the attributes that a module's functions set on the compiler's objects; settings are in capitals."""
+    targets = [
+        target
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+    ]
+    own = ("self", "_")  # the module's own objects
+    return {one.attr for one in targets if not ast.unparse(one.value).startswith(own) and not one.attr.isupper()}
 
 
 @pytest.mark.parametrize("name", PATCHES)
-def test_everything_that_is_replaced_is_checked(name: str) -> None:
+def test_replaced_functions_are_in_the_list(name: str) -> None:
     patches = importlib.import_module(PATCHES[name])
-    of_newer_pythons = getattr(patches, "_OF_PYTHON_3_14", {})
-    assert replaced(PATCHES[name]) <= patches.PRIVATE_PARTS.keys() | of_newer_pythons.keys()
+    modules = [
+        patches,
+        gpu,
+        shared,
+        *(vars(patches)[one] for one in ("additions", "known_faults") if one in vars(patches)),
+    ]
+    found = set().union(*map(assigned, modules))
+    assert found - PUBLIC <= {part.replace(":", ".").rpartition(".")[2] for part in patches.PRIVATE_PARTS}
     assert len(patches.PRIVATE_PARTS) > 10
 
 
@@ -102,7 +82,7 @@ def test_the_extras_accept_the_tested_releases_from_first_to_last(name: str) -> 
     assert registry.BUILT_IN[name].requirements_by_release.keys() < {*tested}
 
 
-def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_untested_version_is_refused_without_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(private_parts, "version", lambda name: "0.31.0")
     monkeypatch.delenv("AOTCUDA_UNTESTED", raising=False)
     with pytest.raises(ToolchainError) as caught:
@@ -115,7 +95,7 @@ def test_another_version_is_refused_unless_it_is_asked_for(monkeypatch: pytest.M
     private_parts.check("numba-cuda", {"ast:NodeVisitor.visit": "(self, node)"})
 
 
-def test_a_release_that_cannot_be_imported_is_told_what_it_needs_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_error_names_further_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise AttributeError(name)
 

@@ -1,4 +1,4 @@
-"""Test which kernels are all that there is to them, by their LLVM IR."""
+"""Check which kernels refer to nothing outside their LLVM IR."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OWN = {
     "a text": '@x = private constant [3 x i8] c"a\\0a\\00"',
     "a shared array": "@x = addrspace(3) global [32 x float] undef, align 4",
     "a list for the compiler": '@"llvm.used" = appending global [1 x i8*] [i8* @x], section "llvm.metadata"',
-    "what nobody uses": "@unused = common global i8* null",
+    "an unused variable": "@unused = common global i8* null",
     "instructions": "declare void @llvm.nvvm.barrier0()\ndeclare float @__nv_expf(float)",
     "a helper": 'declare i32 @"helper"(i8*)\ndefine linkonce_odr i32 @"helper"(i8* %".1") {\n}',
     "a longer name": '@"x" = internal global i32 0\n@xx = common global i32 0',
@@ -22,9 +22,9 @@ OWN = {
 OTHERS = {
     "a variable": "@x = common global i32 0",
     "a quoted one": '@"x" = global i32 0',
-    "one of somebody else": "@x = external addrspace(1) global i32",
+    "an external variable": "@x = external addrspace(1) global i32",
     "a constant": "@x = addrspace(4) constant i32 3",
-    "what the driver defines": "declare i32 @vprintf(i8*, i8*)",
+    "a function of the driver": "declare i32 @vprintf(i8*, i8*)",
     "another function": 'declare i32 @"_ZN4oneEv"()',
     "dynamic shared memory": "@x = external addrspace(3) global [0 x float]",
 }

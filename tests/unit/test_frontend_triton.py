@@ -89,16 +89,13 @@ class TestTheTable:
     @pytest.mark.parametrize(
         ("configs", "tuned", "named"),
         [
-            ([{"constexprs": {"A": 1, "B": 2}}], "AB", ""),
             ([{"constexprs": {"A": 1, "B": 2}}, {"constexprs": {"A": 1, "B": 3}}], "AB", "B"),
-            ([{"constexprs": {"A": 1}}, {"constexprs": {"A": True}}], "A", "A"),
             ([{"constexprs": {"A": 1}, "when": {"n": 1}}, {"constexprs": {"A": 2}}], "A", ""),
             ([{"constexprs": {"A": 1}, "signature": "*fp32"}, {"constexprs": {"A": 2}, "signature": "*i8"}], "A", ""),
-            ([{"constexprs": {"A": 1}, "signature": "*i8:16"}, {"constexprs": {"A": 2}, "signature": "*i8"}], "A", "A"),
         ],
     )
     def test_constants_that_configs_do_not_decide_are_named(self, configs: list[Any], tuned: str, named: str) -> None:
-        (unit, *_) = units({"signatures": ["*fp32", "*i8", "*i8:16"], "configs": configs})
+        (unit, *_) = units({"signatures": ["*fp32", "*i8"], "configs": configs})
         assert config.undecided(unit.configs, {*tuned}) == {*named}
 
     @pytest.mark.parametrize(
@@ -295,19 +292,6 @@ def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
         loaded = FRONT_END.load(unit, "/")
         found += [compiled(item, loaded, "sm_80") for item in FRONT_END.complete(unit, loaded)]
     return found
-
-
-def test_variants_that_no_launch_could_take_are_not_made(sources: str) -> None:
-    configs = [{"constexprs": {"BLOCK": 64}, "when": {"n": value}} for value in (1, 33, 64)]
-    signatures = [f"*fp32:16, *fp32:16, *fp32:16, {last}" for last in ("i32:1", "i32:16", "i32")]
-    found = variants_of(sources, {"signatures": signatures, "specialise": "exact", "configs": configs})
-    assert [re.findall(r"i32(?::\d+)?(?=;)|n = \d+", item.signature) for item in found] == [
-        ["i32:1", "n = 1"],
-        ["i32:16", "n = 64"],
-        ["i32", "n = 1"],
-        ["i32", "n = 33"],
-        ["i32", "n = 64"],
-    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The registry of front ends and the table of linkable items: the only places that name them."""
+"""Check the registry of front ends against the extras and the installed compilers."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from aotcuda.cache import compilers
 
 PACKAGE = Path(aotcuda.__file__).parent
 ROOT = PACKAGE.parent
-
-
-# The recorder stands inside of one compiler or another, and says what it can record of which.
 
 
 def test_extras_pin_the_compilers_that_the_table_says() -> None:
@@ -48,27 +45,8 @@ def test_install_commands_name_existing_extras(name: str, jit: bool, cuda: int) 
     assert any(re.match(rf"{compiler}[\[>=]", line) for line in extras[found[1]])
 
 
-@pytest.mark.parametrize("extra", ["cu13", "cu12", "wide", "mlir-cu13", "mlir-cu12", "mlir-wide"])
-def test_compilers_of_python_kernels_also_build_cuda_cpp(extra: str) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    kind = extra.removeprefix("mlir-")
-    wanted = {line for line in extras[f"cpp-{kind}"] if not line.startswith(("cuda-toolkit", "nvidia-"))}
-    assert wanted <= set(extras[extra])
-
-
-def test_whose_module_it_is() -> None:
+def test_modules_of_a_compiler_are_known_by_name() -> None:
     owners = {
-        name: getattr(registry.owning(name), "name", None)
-        for name in (
-            "numba.cuda",
-            "numba.cuda.dispatcher",
-            "numba_cuda_mlir.x",
-            "numba.core.types",
-            "numba",
-            "numba.cudax",
-        )
-    }
-    assert owners == {
         "numba.cuda": "numba-cuda",
         "numba.cuda.dispatcher": "numba-cuda",
         "numba_cuda_mlir.x": "numba-cuda-mlir",
@@ -76,10 +54,9 @@ def test_whose_module_it_is() -> None:
         "numba": None,
         "numba.cudax": None,
     }
-    assert (
-        getattr(registry.calling("numba.cuda.typing.typeof"), "interop", "")
-        == "aotcuda.integrations.interop.numba_cuda"
-    )
+    assert {name: getattr(registry.owning(name), "name", None) for name in owners} == owners
+    interop = "aotcuda.integrations.interop.numba_cuda"
+    assert getattr(registry.calling("numba.cuda.typing.typeof"), "interop", "") == interop
     assert registry.calling("numba.core.typing.typeof") is None
 
 
@@ -101,8 +78,8 @@ def plain(distribution: str) -> str:
 
 
 @pytest.mark.parametrize("front_end", [name for name in registry.BUILT_IN if name != "cutile"])
-def test_versions_tell_of_all_that_a_compiler_imports(front_end: str, tmp_path: Path) -> None:
-    """Nobody sees a source import what is there already: the build cache has its version."""
+def test_cache_keys_have_versions_of_all_imported_distributions(front_end: str, tmp_path: Path) -> None:
+    """The build does not observe imports of packages that the compiler has imported before."""
     registered = registry.BUILT_IN[front_end]
     pytest.importorskip({"pyelftools": "elftools"}.get(registered.package, registered.package))
     command = [sys.executable, "-W", "ignore", "-c", STARTED, front_end, str(tmp_path)]

@@ -1,4 +1,4 @@
-"""Options of decorators: each is honoured, or refused with what to write in its place."""
+"""Check that a build honours each option of a decorator, or refuses it with a remedy."""
 
 from __future__ import annotations
 
@@ -55,10 +55,6 @@ REFUSED = {
         ({"opt": False}, OPT),
         ({"fma": False}, "@cuda.jit has no option fma, which axpy gives it; write fma = false at kernels.axpy"),
         ({"fastmaths": True}, "@cuda.jit has no option fastmaths, which axpy gives it; did you mean fastmath?"),
-        (
-            {"max_register": 32},
-            "@cuda.jit has no option max_register, which axpy gives it; did you mean max_registers?",
-        ),
         ({"nonsense": None}, "@cuda.jit has no option nonsense, which axpy gives it; remove it"),
         ({"extensions": [1]}, "@cuda.jit(extensions=[1]) of axpy cannot be honoured; remove it"),
     ],
@@ -66,10 +62,7 @@ REFUSED = {
         ({"opt": False}, OPT),
         ({"opt_level": 1}, "@cuda.jit(opt_level=1) of axpy cannot be honoured for one kernel; write opt-level = 1"),
         ({"lto": False}, "@cuda.jit(lto=False) of axpy cannot be honoured; remove it"),
-        ({"ptxas_options": "-O1"}, "@cuda.jit(ptxas_options='-O1') of axpy cannot be honoured; remove it"),
         ({"chip": "sm_90"}, "@cuda.jit(chip='sm_90') of axpy cannot be honoured; remove it, and list the targets"),
-        ({"abi": "c"}, "@cuda.jit(abi='c') of axpy cannot be honoured; remove it"),
-        ({"extensions": [1]}, "@cuda.jit(extensions=[1]) of axpy cannot be honoured; remove it"),
     ],
 }
 

@@ -54,32 +54,18 @@ def built(source: str, options: Options, target: str) -> str:
     return data.decode() if target.startswith("compute") else _instructions(data)
 
 
-@functools.cache
-def via_front_end(source: str, options: Options, target: str) -> str:
-    """Return the machine code or PTX of a module of CUDA C++, whose code reaches the linker compiled."""
-    item = LinkInput(kind="cu", name="csrc/k.cu", data=source.encode())
-    code = nvrtc.compile_source(item, arch.parse(target), options, [], lto=True)
-    ready = LinkInput(kind="ltoir", name="csrc/k.cu", data=code)
-    data, _ = nvjitlink.link("pkg.k", [ready], arch.parse(target), options, [])
-    return data.decode() if target.startswith("compute") else _instructions(data)
-
-
 def _instructions(data: bytes) -> str:
     return "\n".join(re.findall(r"/\*[0-9a-f]{4}\*/\s+(.*?);", cuobjdump(data, "-sass")))
 
 
-BY = pytest.mark.parametrize("by", [built, via_front_end], ids=["linked", "front end"])
-
-
-@BY
 @pytest.mark.parametrize("option", EFFECTS)
-def test_accepted_options_change_machine_code_and_ptx(option, by):
+def test_accepted_options_change_machine_code_and_ptx(option):
     source, in_sass, in_ptx = EFFECTS[option]
     items = nvrtc_options.OptionList().read(option.split("|"), KEY)
     without = Options(defines=(("VALUE", "1"),) if source is MACRO else ())
     for target, pattern in (("sm_90", in_sass), ("compute_75", in_ptx)):
-        with_option = by(source, Options(nvrtc_options=items), target)
-        plain = by(source, without, target)
+        with_option = built(source, Options(nvrtc_options=items), target)
+        plain = built(source, without, target)
         if "ptxas" in option.lower() and target.startswith("compute"):
             assert with_option == plain  # the assembler's options are for machine code
         elif pattern is None:
@@ -89,26 +75,19 @@ def test_accepted_options_change_machine_code_and_ptx(option, by):
             assert not re.search(pattern, plain)
 
 
-@pytest.mark.parametrize(
-    ("target", "by"),
-    [
-        *((target, built) for target in ("sm_90", "compute_75")),
-        *((target, via_front_end) for target in ("sm_90", "compute_75")),  # tests/integration/test_fma.py has others
-    ],
-)
-def test_fma_false_leaves_no_fused_instruction(target, by):
+@pytest.mark.parametrize("target", ["sm_90", "compute_75"])  # tests/integration/test_fma.py has other targets
+def test_fma_false_leaves_no_fused_instruction(target):
     source = """extern "C" __global__ void k(float *a, double *b)
     { a[2] = a[0] * a[1] + a[2]; b[2] = b[0] * b[1] - b[2]; }"""
     fused = r"\b[FD]FMA|\bfma\."
-    assert re.search(fused, by(source, Options(), target))
-    assert not re.search(fused, by(source, Options(fma=False), target))
-    assert not re.search(fused, by(source, Options(fma=False, fastmath=True), target))
+    assert re.search(fused, built(source, Options(), target))
+    assert not re.search(fused, built(source, Options(fma=False), target))
+    assert not re.search(fused, built(source, Options(fma=False, fastmath=True), target))
 
 
-@BY
-def test_fast_math_flushes_subnormal_numbers_in_cuda_cpp(by):
-    assert "FFMA.FTZ" in by(MATH, Options(fastmath=True), "sm_90")
-    assert "fma.rn.ftz.f32" in by(MATH, Options(fastmath=True), "compute_75")
+def test_fast_math_flushes_subnormal_numbers_in_cuda_cpp():
+    assert "FFMA.FTZ" in built(MATH, Options(fastmath=True), "sm_90")
+    assert "fma.rn.ftz.f32" in built(MATH, Options(fastmath=True), "compute_75")
 
 
 @cases("nvrtc_options.txt", "options")

@@ -17,8 +17,7 @@ from aotcuda.errors import FallbackWarning, StaleBuildError
 from aotcuda.integrations.in_place.triton import adoption, pack_index
 from aotcuda.integrations.in_place.triton import packs as of_packs
 from aotcuda.runtime.jit import compile as jit_compile
-from support import in_place
-from support import manifests as generated
+from support import triton_in_place
 from support.triton_in_place import record
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         (adoption, "_packed", {}),
         (pack_index, "_used", set()),
         (of_packs, "_modules", {}),
-        (of_packs, "_told", set()),
+        (of_packs, "_warned", set()),
     ):
         monkeypatch.setattr(holder, name, empty)
     finders = [*sys.meta_path]
@@ -149,15 +148,14 @@ def by_triton(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def write_source(root: Path, ops: str = OPS, helpers: str = HELPERS) -> None:
-    """Write the package that stays as it is; a later text of the same second is no other bytecode."""
-    folder = root / "foreign"
-    folder.mkdir(parents=True, exist_ok=True)
-    about = root / "foreign-1.1.dist-info"
-    about.mkdir(exist_ok=True)
+    """Write the installed package."""
+    folder, about = root / "foreign", root / "foreign-1.1.dist-info"
+    for each in (folder, about):
+        each.mkdir(parents=True, exist_ok=True)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: foreign\nVersion: 1.1\n")
     for name, text in (("__init__", ""), ("ops", ops), ("helpers", helpers)):
         (folder / f"{name}.py").write_text(text)
-        for cached in folder.glob("__pycache__/*"):
+        for cached in folder.glob("__pycache__/*"):  # Python would use it for another text of the same second
             cached.unlink()
 
 
@@ -166,40 +164,32 @@ def digests() -> dict[str, str]:
     found = {}
     for name in KERNELS:
         layers = [getattr(ops, name)]
-        while hasattr(layers[-1], "run") and not isinstance(layers[-1], triton.JITFunction):
+        while not isinstance(layers[-1], triton.JITFunction):
             layers.append(layers[-1].fn)
         around = heuristics.computed(layers, triton.runtime.autotuner.Heuristics)
         found[name] = kernel_digest.digest(layers[-1], around)
     return found
 
 
-def write(cuda: StandIn, **changes: Any) -> Path:
-    """Write the package, and a pack of it; gives the pack's folder."""
+def write(cuda: StandIn) -> Path:
+    """Write the package and a pack of it; return the folder of the pack."""
     write_source(cuda.packages)
-    kernels = [record(name, copy.deepcopy(arguments), variant) for name, (arguments, variant) in KERNELS.items()]
-    for item in kernels:
-        item |= {"origin": f"foreign.ops:{item['name']}", "digest": digests()[item["name"]]}
-    options: dict[str, Any] = {"load": "first-use", "in_place": True, "by_grid": True, "frontend": "triton"}
     about = {"source": "foreign.ops", "distribution": "foreign", "version": "1.0"}
-    data = json.dumps({"format": "aotcuda tuning", "version": 1, "source": "foreign.ops", "kernels": TUNING}).encode()
-    files = {"tuning": generated.file("tuning.json", data)}
-    folder = generated.write(
-        cuda.packages, kernels, name="mypack.ops", fallback="jit", pack=about, **{**options, **changes}
-    )
-    manifest = json.loads((folder / manifests.FILE_NAME).read_bytes())
-    manifest["files"] |= files
-    (folder / manifests.FILE_NAME).write_bytes(manifests.dump(manifest))
-    (folder / "tuning.json").write_bytes(data)
-    in_place.mark(folder, {"mypack.ops": folder / manifests.FILE_NAME})
-    (cuda.packages / "mypack/ops.py").unlink()
-    found = {item["name"]: [item["name"], item["digest"]] for item in kernels}
+    tuning = {"format": "aotcuda tuning", "version": 1, "source": "foreign.ops", "kernels": TUNING}
+    found = {name: [name, digest] for name, digest in digests().items()}
+    kernels = [record(name, copy.deepcopy(arguments), variant) for name, (arguments, variant) in KERNELS.items()]
+    kernels = [{**item, "digest": found[item["name"]][1]} for item in kernels]
+    options: dict[str, Any] = {"name": "mypack.ops", "tuning": json.dumps(tuning), "pack": about, "sources": []}
+    triton_in_place.write(cuda.packages, "", *kernels, **options)
+    folder = cuda.packages / "mypack"
+    (folder / "ops.py").unlink()
     module = {"module": "mypack.ops", **about, "triton": triton.__version__, "kernels": found}
-    index = cuda.packages / "mypack/__init__.aotcuda" / manifests.PACK
+    index = folder / "__init__.aotcuda" / manifests.PACK
     index.parent.mkdir()
     index.write_text(json.dumps({"format": "aotcuda pack", "version": 1, "modules": [module]}))
-    (cuda.packages / "mypack/__init__.py").write_text("from aotcuda import packs\n\npacks.use(__name__)\n")
+    (folder / "__init__.py").write_text("from aotcuda import packs\n\npacks.use(__name__)\n")
     forget()
-    return cuda.packages / "mypack"
+    return folder
 
 
 def launch(cuda: StandIn, *names: str) -> list[str]:

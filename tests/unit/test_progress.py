@@ -111,11 +111,8 @@ def test_telemetry_of_children_comes_with_their_results(capfd: pytest.CaptureFix
     assert capfd.readouterr().err == ""
 
 
-def test_largest_files_of_a_too_large_wheel_are_named() -> None:
-    files = {"pkg/k.py": b"x", "pkg/k.aotcuda/kernels.fatbin": bytes(89_999_998), "pkg/k.aotcuda/manifest.json": b""}
+def test_too_large_wheel_gives_a_warning() -> None:
+    files = {"pkg/k.py": b"x", "pkg/k.aotcuda/kernels.fatbin": bytes(89_999_998)}
     assert report.size_warnings(files) == []
     (text,) = report.size_warnings(files | {"pkg/j.aotcuda/functions.fatbin": bytes(2_500)})
-    assert text.startswith(
-        "what was built takes 90.0 MB, and package indexes usually refuse wheels of more than 100.0 MB"
-    )
     assert ": pkg/k.aotcuda/kernels.fatbin 90.0 MB, pkg/j.aotcuda/functions.fatbin 2.5 kB, pkg/k.py 1 B; name" in text

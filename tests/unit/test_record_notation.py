@@ -39,20 +39,20 @@ def test_names_of_one_type_are_equal(one: str, other: str) -> None:
 
 @pytest.mark.parametrize(("packaged", "asked"), ACCEPTED + SAME)
 def test_a_wider_signature_accepts_a_narrower_one(packaged: str, asked: str) -> None:
-    assert notation.takes(notation.parse(packaged, NAMES), notation.parse(asked, NAMES), adopt=False)
+    assert notation.accepts(notation.parse(packaged, NAMES), notation.parse(asked, NAMES), adopt=False)
 
 
 @pytest.mark.parametrize("adopt", [False, True])
 @pytest.mark.parametrize(("packaged", "asked"), REFUSED)
 def test_signature_that_a_launch_would_refuse_does_not_match(packaged: str, asked: str, adopt: bool) -> None:
-    assert not notation.takes(notation.parse(packaged, {}), notation.parse(asked, {}), adopt=adopt)
+    assert not notation.accepts(notation.parse(packaged, {}), notation.parse(asked, {}), adopt=adopt)
 
 
 @pytest.mark.parametrize(("packaged", "asked"), ADOPTED)
 def test_python_numbers_adopt_types_outside_modules_in_place(packaged: str, asked: str) -> None:
     one, other = notation.parse(packaged, {}), notation.parse(asked, {})
-    assert notation.takes(one, other, adopt=True)
-    assert not notation.takes(one, other, adopt=False)
+    assert notation.accepts(one, other, adopt=True)
+    assert not notation.accepts(one, other, adopt=False)
 
 
 @pytest.mark.parametrize("text", ["void(", "float32", "void(x=1)"])

@@ -23,7 +23,7 @@ def launch_of(types: str, *, count: int = 1, **options: Any) -> Record:
 
 
 def written_as(*records: Record) -> dict[str, Any]:
-    found = variants.value(records, None)
+    found = variants.kernel_table(records, None)
     assert found.pop("specialise") == "exact"
     return found
 
@@ -118,5 +118,5 @@ def test_a_launch_with_none_is_covered(kernel: dict[str, Any], covered: bool) ->
     ],
 )
 def test_launches_that_a_build_would_refuse_are_refused(record: Record, said: str | None) -> None:
-    found = variants.refused(record, for_table=True)
+    found = variants.refusal(record, for_table=True)
     assert found is None if said is None else (found or "").startswith(said)

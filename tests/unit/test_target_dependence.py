@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import io
 import pickle
 from typing import TYPE_CHECKING, Any
 
@@ -33,17 +31,13 @@ def test_compilation_without_questions_serves_all_targets() -> None:
 @pytest.mark.parametrize(
     ("ask", "expected"),
     [
-        (lambda it: it >= (7, 5), TARGETS),
         (lambda it: it >= (8, 0), TARGETS[1:]),
-        (lambda it: it > (7, 5), TARGETS[1:]),
         (lambda it: it < (9, 0), TARGETS[:3]),
         (lambda it: it <= (8, 6), TARGETS[:3]),
         (lambda it: sorted([(9, 0), it]), TARGETS[:3]),
         (lambda it: it == (8, 0), TARGETS[1:2]),
         (lambda it: it != (8, 0), TARGETS[1:2]),
-        (lambda it: it == (6, 0), TARGETS),
         (lambda it: it is None or it == None, TARGETS),  # noqa: E711 (as libraries compare)
-        (lambda it: it >= (7, 0) and it < (9, 0), TARGETS[:3]),
         (lambda it: max(it, (8, 6)), TARGETS[:2]),
     ],
 )
@@ -55,27 +49,14 @@ def test_a_comparison_is_kept_as_a_comparison(ask: Callable[[Any], object], expe
     "look",
     [
         lambda it: it[0],
-        lambda it: it[:1],
         list,
-        tuple,
-        max,
-        lambda it: (*it, "a"),
         lambda it: 8 in it,
         hash,
-        lambda it: {it: 1},
-        str,
-        repr,
         lambda it: f"{it}",
-        "{}".format,
-        "{[0]}".format,
         lambda it: it + (1,),  # noqa: RUF005 (another method)
-        lambda it: it * 2,
         lambda it: 2 * it,
         lambda it: it.index(8),
-        lambda it: it.count(8),
         pickle.dumps,
-        copy.deepcopy,
-        lambda it: print(*it, file=io.StringIO()),
     ],
 )
 def test_every_look_inside_is_a_question_for_the_capability_itself(look: Callable[[Any], object]) -> None:
@@ -103,12 +84,9 @@ def test_without_a_compilation_nothing_is_noted() -> None:
         ("compute_capability", [(8, 0)]),
         ("name", [(8, 0)]),
         ("COMPUTE_CAPABILITY_MAJOR", [(8, 0), (8, 6)]),
-        ("COMPUTE_CAPABILITY_MINOR", [(8, 0), (9, 0), (10, 0), (12, 0)]),
-        ("supports_float16", TARGETS),
         ("supports_bfloat16", TARGETS[1:]),
         ("supports_fp8", [(7, 5), (8, 0), (8, 6)]),
         ("MAX_THREADS_PER_MULTIPROCESSOR", [(8, 0), (9, 0), (10, 0)]),
-        ("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", [(8, 0)]),
         ("WARP_SIZE", TARGETS),
     ],
 )

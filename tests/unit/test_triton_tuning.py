@@ -8,7 +8,6 @@ import json
 import pytest
 
 from aotcuda.errors import ConfigError, FallbackWarning
-from aotcuda.integrations.in_place.triton import tuning
 from aotcuda.runtime.jit import compile as jit_compile
 from support import triton_in_place
 from support.triton_in_place import record
@@ -156,14 +155,6 @@ def test_a_nearest_config_obeys_pruning(cuda):
     assert blocks(cuda) == [256, 64]
 
 
-def test_types_of_triton_are_constants_of_configs():
-    configs = [triton.Config({"DT": dtype}) for dtype in (triton.language.float16, triton.language.bfloat16)]
-    gpus = {"A": {"capability": "1.0", "default": 0, "choices": [[[1], 1]]}}
-    table = tuning.Table({"configs": [{"kwargs": {"DT": {"dtype": "float16"}}, "num_warps": 4}] * 2, "gpus": gpus})
-    found = table._first({tuning._described(vars(item), item.kwargs): item for item in configs}, [1])
-    assert found is configs[0]
-
-
 @pytest.mark.parametrize(
     ("variables", "tables", "n", "timed"),
     [
@@ -222,33 +213,3 @@ def test_a_damaged_file_is_ignored_with_one_warning(text, problem, cuda):
     ]
     assert blocks(cuda)[0] == 32
     assert len(cuda.launches()) == 6
-
-
-REPLACING = """
-from aotcuda.triton import triton, tl
-from triton.runtime.autotuner import Autotuner
-
-class Cached(Autotuner):
-    pass
-
-triton.autotune = lambda configs, key: lambda fn: Cached(fn, fn.arg_names, configs, key, None, None)
-
-@triton.autotune([triton.Config({"BLOCK": block}, num_warps=4) for block in (32, 64, 128, 256)], key=["n"])
-@triton.jit
-def plain(x, n, BLOCK: tl.constexpr):
-    pass
-"""
-
-
-def test_a_package_may_replace_triton_autotune(cuda):
-    from aotcuda.integrations.in_place.triton import facade
-
-    plain = record("plain", [dict(item) for item in ARGUMENTS], *VARIANTS)
-    triton_in_place.write(cuda.packages, REPLACING, plain, tuning=table(other=H200))
-    try:
-        ops = importlib.import_module("mypkg.ops")
-        assert isinstance(ops.plain, ops.Cached)
-        ops.plain[(1,)](cuda.array(), 77)
-        assert blocks(cuda) == [256]
-    finally:
-        vars(facade.module()).pop("autotune", None)

@@ -1,9 +1,9 @@
-"""The compile cache: what code generators made, named by what they were given.
+"""The compile cache: results of code generators, named by their inputs.
 
 A front end lowers all kernels in each build that is not found as a whole. Each code generator's result is named by the
 generator's input: LLVM IR for libNVVM and the linker, PTX for an assembler, Triton's and cuTile's own IR, CUDA C++ with
-every header that its text can reach. The name also has the target, the options, and the versions of all tools. So
-nothing has to be known of the Python that led to the input.
+every header that its text can reach. The name also has the target, the options, and the versions of all tools. The
+Python code that led to the input need not be analysed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 Name = str
-"""The digest of what something is made from; empty where that cannot be named."""
+"""The digest of the inputs of a result; empty if they cannot be hashed."""
 
 
 class CompileCache:
@@ -41,7 +41,7 @@ class CompileCache:
     def __init__(
         self, settings: Settings | None = None, root: str = "", frontend: str = "", tools: Sequence[object] = ()
     ) -> None:
-        """Open the cache; without settings there is none. `tools` are the versions of what the worker has loaded."""
+        """Open the cache, if there are settings. `tools` are the versions of the loaded compilers."""
         self._store = Store(settings, _fetched, _sent) if settings is not None else None
         self._root = Path(root)
         self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
@@ -76,10 +76,10 @@ class CompileCache:
         return self._store is None or self._store.answers
 
     def name(self, *made_from: object) -> Name:
-        """Return the name of what is made from these values, with the tools and variables that compilers read."""
+        """Return the name of a result of these values, which also has the tools and variables that compilers read."""
         if self._store is None:
             return ""
-        if self._variables is None:  # now that the sources, which may set some, are imported
+        if self._variables is None:  # the sources, which may set variables, have been imported
             self._variables = sorted(item for item in os.environ.items() if item[0].startswith(self._prefixes))
         try:
             return hashing.digest(self._base, self._variables, *made_from)
@@ -89,9 +89,9 @@ class CompileCache:
     def name_with(
         self, inputs: Sequence[LinkInput], options: Options, folders: Sequence[str], *made_from: object
     ) -> Name:
-        """Return the name of what is made from `inputs`, their headers in `folders`, options, and more.
+        """Return the name of a result of `inputs`, their headers in `folders`, options, and more.
 
-        Empty where the text cannot tell what is read, and for code that has the time of its compilation in it.
+        Empty if the text does not determine the headers, or if the code contains the time of its compilation.
         """
         if not self.is_on:
             return ""
@@ -104,7 +104,7 @@ class CompileCache:
         return self.name(*made_from, options, items, headers, place)
 
     def find(self, named: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:
-        """Return those results that the cache has; `shape` gives the type that a result must have."""
+        """Return the results that the cache has; `shape` gives the type that a result must have."""
         wanted = {name: shape(key) for key, name in named.items() if name and name not in self._have}
         found = self._store.get(wanted) if self._store is not None and wanted else {}
         have = {key: value for key, name in named.items() if (value := found.get(name, self._have.get(name)))}
@@ -127,9 +127,9 @@ class CompileCache:
         return self.has_url and name not in self._have
 
     def keep(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> bool:
-        """Keep results under their names, if they have one; `titles` and `kind` are for lists of the cache.
+        """Store the results that have a name; `titles` and `kind` are for lists of the cache.
 
-        Returns False if a result that has a name could not be kept.
+        Returns False if a result that has a name could not be stored.
         """
         self.made += len(made)
         fresh = {named[key]: value for key, value in made.items() if named.get(key)}
@@ -138,13 +138,13 @@ class CompileCache:
         return self._store.put(fresh, kind, {named[key]: titles[key] for key in made if named.get(key)})
 
     def _shown(self, folder: str) -> str:
-        """Return a path in the project from its folder on: it is the same in every checkout."""
+        """Return a path relative to the project's folder, so it is the same in every checkout."""
         path = Path(folder)
         return path.relative_to(self._root).as_posix() if folder and path.is_relative_to(self._root) else folder
 
 
 def _fetched(url: str, wanted: list[str]) -> Any:
-    """Call `remote.fetch` in a process of its own: it starts threads, and units are forked only without threads."""
+    """Call `remote.fetch` in a child, because it starts threads, and a process with threads must not fork units."""
     return _elsewhere(partial(remote.fetch, url, wanted), lambda problem: ({}, problem))
 
 

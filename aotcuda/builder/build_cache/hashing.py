@@ -1,7 +1,7 @@
 """Hash values: the digests are the names of entries.
 
-Two values have the same digest only if they are equal in every part. What has no canonical form has no digest, so
-nothing that depends on it is kept.
+Two values have the same digest only if they are equal in every part. A value without canonical form has no digest, so
+results that depend on it are not stored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def digest(*parts: object) -> str:
     """Return the digest of values: numbers, text, bytes, paths, targets, dataclasses, and containers of those.
 
     Raises:
-        NamelessError: There is something else among them.
+        NamelessError: A value has another type.
     """
     whole = hashlib.sha256()
     _feed(whole, parts)

@@ -1,6 +1,6 @@
 """Read and write entries at a URL, by fsspec: one archive for each, which has the digest of every byte in it.
 
-Nothing here may hold a build up: what does not answer within `PATIENCE` is left alone.
+No URL may delay a build: a URL that does not answer within `PATIENCE` seconds is not used.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SECRETS = re.compile(r"(?<=//)[^/\s]*@|(?<=\?)[^\s'\"]+")
 """The user name, password and query of a URL; a query may be a key."""
 
 _GLOB = re.compile(r"[*?\[]")
-"""What has fsspec take the path of several files for a pattern."""
+"""Characters for which fsspec reads a path as a pattern for several files."""
 
 _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 
@@ -46,7 +46,7 @@ _FIXED_TIME = (1980, 1, 1, 0, 0, 0)
 def fetch(url: str, names: list[str], tick: Callable[[], None] = lambda: None) -> Fetched:
     """Return the checked entries at a URL, None for damaged ones, and the reason why no more can be fetched, if any.
 
-    `tick` is called now and then while that lasts.
+    `tick` is called from time to time meanwhile.
     """
     found: dict[str, Packed | None] = {}
 
@@ -64,7 +64,7 @@ def fetch(url: str, names: list[str], tick: Callable[[], None] = lambda: None) -
 
 
 def send(url: str, packed: Mapping[str, Packed]) -> str | None:
-    """Put entries there; why no more is to be sent, if so."""
+    """Store entries at a URL; return the reason why no more can be sent, if any."""
 
     def work() -> None:
         system, base = _opened(url)
@@ -111,7 +111,8 @@ def shown(text: str) -> str:
 def _answers(system: Any, places: list[str]) -> dict[str, bytes | Exception]:
     """Return the content at each place, or the error."""
     if not any(_GLOB.search(place) for place in places):
-        found: dict[str, bytes | Exception] = system.cat(places, on_error="return")  # of some stores all at a time
+        # Some stores return all entries at once.
+        found: dict[str, bytes | Exception] = system.cat(places, on_error="return")
         return found
     return {place: _answer(system, place) for place in places}
 
@@ -161,7 +162,7 @@ def _within_patience(url: str, work: Callable[[], None], tick: Callable[[], None
 
 
 def _missing(error: ImportError) -> str:
-    """Return the package that is not installed and its remedy; fsspec has words of its own for a kind of store."""
+    """Return the missing package and its remedy; fsspec has its own text for each kind of store."""
     if error.name == "fsspec":
         return "fsspec, which is not installed: pip install 'aotcuda[cache]'"
     if error.name:

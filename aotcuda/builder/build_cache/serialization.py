@@ -1,7 +1,7 @@
-"""Write values as entries hold them: a line of JSON, then the bytes that it names by their places.
+"""Serialize values of entries: a line of JSON, then the bytes, which the JSON names by their offsets.
 
-An entry may come from another machine, so reading one runs no code: of classes there are those in `CLASSES` alone, and
-a value comes back as it was, tuples as tuples.
+An entry may come from another machine, so reading one runs no code, and makes instances only of the classes in
+`CLASSES`. A decoded value equals the original; tuples stay tuples.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ CLASSES: Mapping[str, type] = {
 
 
 class ForeignValueError(ValueError):
-    """A value of a kind that entries do not hold, or the data of an entry that is no value."""
+    """A value of a type that entries cannot have, or data that is not an entry."""
 
 
 def encode(value: object) -> bytes:
-    """Return a value as an entry's file has it.
+    """Return a value as the content of an entry's file.
 
     Raises:
-        ForeignValueError: It holds something that cannot be stored.
+        ForeignValueError: A part of it cannot be stored.
     """
     found: dict[bytes, list[int]] = {}
     line = json.dumps(_encode(value, found), separators=(",", ":"), allow_nan=True).encode("ascii")
@@ -78,11 +78,11 @@ def _encode(value: Any, found: dict[bytes, list[int]]) -> Any:
 
 
 def decode(data: bytes, shape: Any = object) -> Any:
-    """Return the value that `encode` made `data` of.
+    """Return the value that `encode` serialized as `data`.
 
     Args:
         data: The content of an entry's file.
-        shape: The type that the value must have, as annotations have it; what it holds is checked as well.
+        shape: The type that the value must have, as in annotations; its parts are checked as well.
 
     Raises:
         ForeignValueError: `data` holds no value, or one of another type.
@@ -141,7 +141,7 @@ _NAMES = {
     "Argument": schema.Argument,
     "FixedLaunch": schema.FixedLaunch,
     "Parameter": schema.Parameter,
-    "Stamp": types.NoneType,  # entries have no notes of what was read
+    "Stamp": types.NoneType,  # entries do not contain reads
     "Generated": types.NoneType,
     "Step": types.NoneType,
     "Path": Path,
@@ -152,7 +152,7 @@ _NAMES = {
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Return True if a value, and all that it holds, has the type that an annotation declares."""
+    """Return True if a value and all its parts have the type that an annotation declares."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if hint in (object, Any):
         return True

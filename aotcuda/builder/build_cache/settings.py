@@ -47,7 +47,7 @@ _OF_INSTALLERS = (
     *("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED"),
     *("PYTHONIOENCODING", "PYTHONFAULTHANDLER", "PYTHONPYCACHEPREFIX", "PYTHONSTARTUP", "PYTHON_COLORS"),
 )
-"""What tools that build set, or containers; workers do without it, have it for themselves, or build the same."""
+"""Variables of build tools and containers that do not change the code: workers do not read them, or set their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class Settings:
 
     Attributes:
         folder: The folder of the cache on this machine; None if there is none.
-        url: That of the one that it is filled from; None if there is none.
-        writes: What is made is kept in the folder.
-        sends: It is kept at the URL, too.
+        url: The URL of the cache that fills the folder; None if there is none.
+        writes: True if results are stored in the folder.
+        sends: True if results are stored at the URL too.
         facts: A digest of what all entries depend on.
     """
 
@@ -106,7 +106,7 @@ def in_folder(folder: Path, front_ends: Iterable[str], toolkits: Sequence[Toolki
 
 
 def default_folder() -> str | None:
-    """Return the folder for what builds made in the user's cache folder; None if the user has no home."""
+    """Return the builds' folder in the user's cache folder; None if the user has no home."""
     base = folder.folder()
     return os.path.join(base, "builds") if base is not None else None
 
@@ -114,7 +114,7 @@ def default_folder() -> str | None:
 def searched() -> list[str]:
     """Return the folders of PYTHONPATH, where sources find modules that are not installed.
 
-    Not those that isolated builds have of their own each time, which hold what the build requires.
+    Folders that isolated builds make each time, with the requirements of the build, are left out.
     """
     folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     return [os.path.abspath(path) for path in folders if _OF_ISOLATED_BUILDS not in path]
@@ -158,7 +158,7 @@ def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit], root: Path) -
 
 
 def tools(distributions: Iterable[str], toolkits: Sequence[Toolkit]) -> dict[str, object]:
-    """Return the versions and digests of what builds with these front ends' distributions run, by name."""
+    """Return the versions and digests of the tools of these front ends, by name."""
     return {
         "aotcuda with the files of digest": hashing.digest(_own_files()),
         "Python": [sys.implementation.cache_tag, sys.version],
@@ -178,7 +178,7 @@ def is_asked(name: str) -> bool:
 
 @functools.cache
 def _own_files() -> Mapping[str, str | None]:
-    """Return the digests of aotcuda's own files: a checkout changes, and its version does not."""
+    """Return the digests of aotcuda's own files, because a checkout changes without a new version."""
     return _digests(Path(registry.__file__).parent)
 
 

@@ -1,4 +1,4 @@
-"""Keep entries of the build cache: in a folder on this machine, and at a URL that fills it."""
+"""Store entries of the build cache: in a folder on this machine, and at a URL that fills the folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Store:
     """A cache's entries.
 
-    What cannot be read counts as missing, and what cannot be written is not kept; why is in `problems`.
+    An entry that cannot be read is missing, and one that cannot be written is not stored; `problems` has the reasons.
 
     Attributes:
         answers: The URL, if there is one, has answered all requests of this and other processes; otherwise it is not
@@ -36,7 +36,7 @@ class Store:
     """
 
     def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
-        """Open a cache; `fetch` and `send` are those of `remote`, or call them in another process."""
+        """Open a cache; `fetch` and `send` are the functions of `remote`, or call them in another process."""
         self._settings = settings
         self._fetch = fetch
         self._send = send
@@ -53,7 +53,7 @@ class Store:
                 self._usable = False
 
     def get(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of those of the entries that are there; `wanted` has the type of each value by its name."""
+        """Return the values of the existing entries; `wanted` has the type of each value by its name."""
         found = self.get_here(wanted)
         missing = [name for name in wanted if name not in found]
         for name, packed in self._elsewhere(missing).items():
@@ -72,7 +72,7 @@ class Store:
         return found
 
     def ask_no_more(self) -> None:
-        """Leave the URL alone: it has not answered another process."""
+        """Stop using the URL, because it did not answer another process."""
         self.answers = False
 
     @property
@@ -81,7 +81,7 @@ class Store:
         return self._settings.url is not None and self.answers
 
     def _elsewhere(self, wanted: list[str]) -> dict[str, Packed]:
-        """Return those of the entries that are at the URL."""
+        """Return the wanted entries that are at the URL."""
         if not wanted or self._settings.url is None or not self.answers:
             return {}
         fetched, problem = self._fetch(self._settings.url, wanted)
@@ -91,9 +91,9 @@ class Store:
         return {name: packed for name, packed in fetched.items() if packed is not None}
 
     def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> bool:
-        """Keep values under their names, if they can be encoded; `kind` and `about` are for lists of the cache.
+        """Store values under their names, if they can be encoded; `kind` and `about` are for lists of the cache.
 
-        Returns False if a value is not everywhere where the cache is to keep it.
+        Returns False if a value could not be stored in the folder, or at the URL if the settings send entries there.
         """
         packed: dict[str, Packed] = {}
         for name, value in made.items():
@@ -113,14 +113,14 @@ class Store:
         return kept and len(packed) == len(made)
 
     def receive(self, name: str, data: bytes) -> bool:
-        """Keep an entry that another machine has packed; return False if it is damaged or cannot be stored."""
+        """Store an entry that another machine has packed; return False if it is damaged or cannot be stored."""
         packed = remote.unpack(data, name)
         if packed is not None:
             self._write(name, *packed)
         return packed is not None and self._usable and self._writes
 
     def _read(self, name: str) -> Packed | None:
-        for _ in range(2):  # half of it may be old, where another build has just replaced it
+        for _ in range(2):  # a read while another build replaces the entry may mix two entries
             try:
                 if folder.distrust_reason(self._files.path(name)) is not None:
                     break
@@ -164,7 +164,7 @@ class Store:
             entries.write(self._files, name, record, contents, lasting=False)
             self._written += sum(map(len, contents.values())) + _RECORD
         except OSError as error:
-            self._writes = False  # what is there is taken all the same
+            self._writes = False  # existing entries are still used
             problem = f"{self._settings.folder} cannot be written ({error.strerror or error})"
             self.problems.append(f"the build stores nothing in its cache: {problem}")
 
@@ -209,8 +209,8 @@ def _may_be_full(folder: str, cap: int) -> bool:
 def trim(settings: Settings) -> None:
     """Remove what was not used for longest, if the cache on this machine has grown beyond its cap.
 
-    To look at every entry takes a second where there are tens of thousands, so it is done when what was written since
-    the last time may have filled the cache, and once a day.
+    Measuring tens of thousands of entries takes a second. It is done once a day, and when the bytes written since the
+    last time may have filled the cache.
     """
     base = settings.folder
     if (

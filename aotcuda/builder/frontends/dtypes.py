@@ -1,4 +1,4 @@
-"""Names of element types in tables, with their type strings."""
+"""Names of element types in tables, with NumPy's type strings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ELEMENTS = {
     "float32": "<f4",
     "float64": "<f8",
 }
-"""Type strings of what arrays hold in every language, by NumPy's names."""
+"""Type strings of the elements of arrays in every front end, by NumPy's names."""
 
 MORE = {"complex64": "<c8", "complex128": "<c16", **{name: name for name in NAMED}}
-"""Those of C++ besides."""
+"""Type strings that C++ kernels have in addition."""

@@ -22,7 +22,7 @@ _SHED = re.compile(
     rf"{re.escape(tempfile.gettempdir())}/(?:[^\s/]+/)*|\.? Raised from (?:None|\S+ \(\d+\))$| at 0x\w+"
 )
 NEWER_LTOIR = "newer version of nvJitLink|LTOIR arch newer than target"
-"""In the linker's log if an input was compiled by a newer CUDA, or for a newer GPU."""
+"""A pattern of the linker's log for inputs that were compiled by a newer CUDA, or for a newer GPU."""
 
 _SIZE = r"\bu?int\d+\b"
 _NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
@@ -30,7 +30,7 @@ _NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A row that fits a text: an empty `fact` keeps the compiler's words; `start` is the match's place."""
+    """A row that fits a text. An empty `fact` stands for the compiler's words; `start` is the match's place."""
 
     fact: str
     remedy: str
@@ -166,7 +166,7 @@ _ROWS = [
 
 def find(text: str) -> Explanation | None:
     """Return the first row of the table whose pattern is in `text`, filled in."""
-    for pattern, fact, remedy in _ROWS:  # which are compiled here: builds without errors need none of them
+    for pattern, fact, remedy in _ROWS:  # compiled here, since builds without errors need no pattern
         if found := re.search(pattern, text, re.MULTILINE):
             groups = [str(int(one, 16)) if one.startswith("0x") else one for one in found.groups("")]
             return Explanation(strip_machine_details(fact.format(*groups)), remedy.format(*groups), found.start())
@@ -176,13 +176,13 @@ def find(text: str) -> Explanation | None:
 def explain(head: str, text: str, place: Callable[[str], str] | str = "") -> str:
     """Return `head: fact (place); remedy`.
 
-    Without a row for `text`, the fact is the compiler's own: its first line behind "error:", or else its first line
-    that is not empty. The rest of the text follows, indented.
+    Without a row for `text`, the fact is in the compiler's own words: the first text behind "error:", or the first line
+    that is not empty. All lines of the compiler's text follow, indented.
 
     Args:
         head: The key, or the module and the target.
         text: The type of the exception and its message, or the log.
-        place: The user's file and line, or a function that finds them in the text from the match on.
+        place: The user's file and line, or a function that finds both in the text, which begins at the match.
     """
     text = _COLOUR.sub("", text).strip().removesuffix(":")
     row = find(text)

@@ -17,7 +17,7 @@ def tables(name: str) -> Tables:
     """Return the configuration side of the front end called `name`.
 
     Raises:
-        ToolchainError: No front end of that name is registered here, or its tables cannot be imported.
+        ToolchainError: No front end of that name is registered, or its tables cannot be imported.
     """
     try:
         return cast("Tables", importlib.import_module(_find(name).tables))

@@ -2,17 +2,16 @@
 
 A front end is two modules, which its `aotcuda.registry.Registration` names:
 
-- its **tables** (`Tables`): how `source`, `functions` and `kernels` of its modules are read from `[tool.aotcuda]`, and
-  which units they make. They are imported in the process that builds, by the JIT fallback and for the schema: without
-  the compiler.
-- its **compiler** (`FrontEnd`), used inside the build's worker process alone: `prepare` once, `load` and `resolve` for
-  each unit (with `complete` in between, if it has one), then `compile_kernel` or `compile_function`, in a forked child
-  for each unit and capability; or `compile_alike`, if it has that, in one for each unit.
+- The **tables** (`Tables`) read `source`, `functions` and `kernels` of a module from `[tool.aotcuda]`, and make units.
+  The process of the build, the JIT fallback and the schema import this module. It does not import the compiler.
+- The **compiler** (`FrontEnd`) runs in the build's worker process alone. The worker calls `prepare` once, `load` and
+  `resolve` for each unit, then `compile_kernel` or `compile_function` in a forked child for each unit and capability.
+  If the front end has `compile_alike`, one child compiles a unit for all targets.
 
-Both may be modules of any distribution. They are written against this module, `frontends.python_source`, and `keys`,
-`model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`: what has a name there keeps its name and meaning
-until the next minor version of aotcuda, whose CHANGELOG.md lists changes. `aotcuda.builder.link.nvrtc`, which
-compiles and reads CUDA C++, is stable in the same way. The rest of `aotcuda.builder` may change with any version.
+Any distribution may contain the two modules. They may import this module, `frontends.python_source`,
+`aotcuda.builder.link.nvrtc`, and `keys`, `model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`. Public
+names of these modules keep their meaning until the next minor version of aotcuda, whose CHANGELOG.md lists changes. The
+rest of `aotcuda.builder` may change with any version.
 """
 
 from __future__ import annotations
@@ -37,25 +36,25 @@ if TYPE_CHECKING:
 class Unit:
     """A kernel or a device function for one signature, which a front end compiles for each capability.
 
-    These are the attributes that the build reads. Each front end makes units of a subclass with further attributes;
-    they travel to the worker as pickles.
+    The build reads these attributes. A front end makes units of a subclass, which may have further attributes. Units
+    are pickled for the worker.
 
     Attributes:
-        key: The configuration key it comes from; errors name it.
+        key: The configuration key of the unit; errors name it.
         kind: `"kernel"`, or `"function"` for an exported device function.
         module: Name of the module that the wheel gains.
         name: Name under which users launch or call it.
         symbol: Name of the entry point in the images.
         options: Compile options of its module.
-        origin: Its source, as manifests and reports name it: `mypkg._kernels:axpy`.
-        signature: Its types as the user wrote them; empty where only the source has them.
-        signature_key: The key that holds them.
-        shared_name: A further name by which all functions that have it may be called; may be empty.
-        only: The `sm_*` targets whose code it is compiled for; empty for all of its module.
-        part_of: The symbol of the unit that it is one target's part of (`Tables.divided`); else empty.
-        recorded: It comes from a file that a run wrote: if it cannot be compiled, it is left out with a warning.
-        batch: Units that share what is compiled have one name for it here, and are compiled one after the other in one
-            child; alone where it is empty.
+        origin: The name of its source in manifests and reports: `mypkg._kernels:axpy`.
+        signature: Its types as the user wrote them; empty if only the source has them.
+        signature_key: The key of the signature.
+        shared_name: A further name, by which users call all functions that have it; may be empty.
+        only: The `sm_*` targets that it is compiled for; empty for all targets of its module.
+        part_of: The symbol of the unit that was divided by targets (`Tables.divided`); empty for undivided units.
+        recorded: True if `aotcuda record` wrote it: a unit that cannot be compiled is then left out with a warning.
+        batch: A name for units that share compiled code. One child compiles all units of a batch in a row. Empty for
+            units that share nothing.
     """
 
     key: str
@@ -80,30 +79,30 @@ class Unit:
 
     @property
     def head(self) -> str:
-        """Return the beginning of errors about it."""
+        """Return the beginning of errors about the unit."""
         return f"{self.key}: {self.signature}" if self.signature else self.key
 
     @property
     def loading(self) -> str:
-        """Return the step of loading it, as progress shows it."""
+        """Return the text that progress shows while the unit is loaded."""
         return f"reading {self.origin}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkInput:
-    """Something to link: a compiled unit, or what a unit brought along.
+    """An input of the linker: a compiled unit, or code that a unit needs.
 
     Attributes:
-        kind: `cu` is CUDA C++ source still to be compiled, `ir` what `FrontEnd.generated` makes code of; the rest go to
-            the linker as they are.
-        name: What errors call it; for files their name.
+        kind: `cu` for CUDA C++ source, which the build compiles; `ir` for intermediate code, which
+            `FrontEnd.generated` compiles; the linker reads all other kinds.
+        name: The name in errors; for files the file's name.
         data: The content.
-        pieces: For `cu`: definitions that follow `data`, by the symbol that each defines. Units that need the same ones
-            bring them separately; of inputs with the same name and data each piece is linked once.
-        internal: It is the front end's own code, of which no line information is kept.
-        folder: For `cu` files: the folder of the file; headers are searched there first.
-        header: For another module's functions: their prototypes, as its C header has them.
-        unfused: For LTOIR: symbols of its kernels that have no fused multiply-adds, whatever the module's options are.
+        pieces: For `cu`: definitions that follow `data`, each with the symbol that it defines. Several units may need
+            one definition. Among inputs with equal name and data, each symbol is linked once.
+        internal: True for the front end's own code, which gets no line information.
+        folder: For `cu` files: the folder of the file, in which headers are searched first.
+        header: For functions of another module: its C header, which has their prototypes.
+        unfused: For LTOIR: symbols of kernels without fused multiply-adds, whatever the module's options are.
     """
 
     kind: Kind
@@ -117,7 +116,10 @@ class LinkInput:
 
     @property
     def identity(self) -> tuple[str, bytes, str]:
-        """Equal for inputs that are to be linked once; two files of one text may include headers of their own."""
+        """Return a key that is equal for inputs that are linked once.
+
+        Files with equal text in two folders may include different headers, so the folder belongs to the key.
+        """
         return (self.kind, self.data, self.folder if self.kind == "cu" else "")
 
 
@@ -126,9 +128,9 @@ class Callbacks:
     """Functions that the run time calls with the loaded module, by importable name (`mypkg._hooks:upload`).
 
     Attributes:
-        setup: Called once after the module was loaded.
-        teardown: Called once before it is unloaded.
-        origin: The linked item that they belong to.
+        setup: The function that is called once after the module was loaded.
+        teardown: The function that is called once before the module is unloaded.
+        origin: The linked item with these callbacks.
     """
 
     setup: str | None
@@ -142,13 +144,13 @@ CType = str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class External:
-    """A function that compiled code calls and that something linked has to define.
+    """A function that compiled code calls and that a link input has to define.
 
     Attributes:
-        name: Its symbol.
-        result: What it returns.
-        parameters: What it takes.
-        place: File and line of its declaration, where they are known.
+        name: The symbol.
+        result: The type of the result.
+        parameters: The types of the parameters.
+        place: File and line of the declaration; empty if unknown.
     """
 
     name: str
@@ -179,38 +181,38 @@ class CompiledKernel:
     """A kernel for one signature and one compute capability.
 
     Attributes:
-        code: Its LTOIR, or PTX when the unit is built for debugging; or `ir`, of which `FrontEnd.generated` makes that.
-        needed: What it needs to be linked with.
-        signature: As the front end understood it.
+        code: LTOIR; PTX of a debug build; or `ir`, which `FrontEnd.generated` compiles to one of these.
+        needed: The link inputs that the code needs.
+        signature: The signature as the front end resolved it.
         parameters: The Python arguments, with their places in the parameter block.
-        parameter_bytes: Size of that block.
-        layout: `(offset, size)` of each machine-level parameter, to be checked against the linked image.
-        cooperative: It has to be launched cooperatively.
+        parameter_bytes: Size of the parameter block.
+        layout: `(offset, size)` of each machine-level parameter; the build compares it with the linked image.
+        cooperative: True if launches must be cooperative.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
         carveout: Preferred share of shared memory in percent, -1 for the driver's default, None for no preference.
-        callbacks: Those of what it links.
-        externals: The functions that it expects others to define.
-        exceptions: For a debug build: what each error code that the kernel may store represents, as
+        callbacks: The callbacks of linked items.
+        externals: The functions that link inputs have to define.
+        exceptions: For a debug build: the meaning of each error code that the kernel may store, as
             `(code, exception's name, arguments as text, function, file, line)`.
-        defined: Where its Python function is defined: `mypkg.solver:add:12`, with the line that it begins in.
-        doc: The docstring of its source, without its indentation; may be empty.
-        lazy: Its decorator names no signatures, so in a program the compiler takes each argument for exactly its type.
-        launch: Block, shared memory and cluster of its launches, for this capability; None where users set them.
-        launches: The same by the images' targets, as the build notes it.
-        heuristics: The arguments that the source computes at each launch, in the order in which it does.
-        exact: It is for just the launches that the compiler's own run time would compile it for.
-        digest: For a pack: what identifies its Python function; may be empty.
-        arguments: The names by which launches may give arguments, in order; None where only positions count.
-        one_by_one: The offsets of its parameters differ between GPUs, because C++ aligns one by more than the beginning
-            of them all is; of `layout` the order and the sizes hold.
-        reserved: Where that is so, the places of parameters that are no arguments.
-        has_functions: Its code has the exported functions of its module in it, so these are not linked again.
-        self_contained: Its code is LTOIR that names nothing outside of itself, and nothing in it but the kernel is to
-            be found by name. So it may become machine code by itself, apart from the other kernels of its module.
-        constants: Its constant arrays with their bytes; arrays of one name are one in an image.
-        apart: Pairs of arguments, by number, whose arrays must not overlap: launches check it.
-        seen: What functions of the project read while the compiler ran them, as the build notes it.
-        generated: What the compile cache had of it, or is to have.
+        defined: The place of its Python function, with the function's first line: `mypkg.solver:add:12`.
+        doc: The docstring of its source, without indentation; may be empty.
+        lazy: True if its decorator names no signatures, so the compiler's JIT compiles for the exact argument types.
+        launch: Block, shared memory and cluster of launches on this capability; None if users set them.
+        launches: The launch of each of the images' targets; the build writes it.
+        heuristics: The arguments that the source computes at each launch, in the order of their computation.
+        exact: True if the kernel serves only the launches for which the compiler's own JIT would compile it.
+        digest: For a pack: a digest of its Python function; may be empty.
+        arguments: The names of keyword arguments, in order; None if arguments are positional only.
+        one_by_one: True if the offsets of parameters differ between GPUs, since C++ aligns one parameter by more than
+            the parameter block. `layout` then has the right order and sizes alone.
+        reserved: With `one_by_one`, the places of parameters that are not arguments.
+        has_functions: True if its code contains the exported functions of its module, so these are not linked again.
+        self_contained: True if its code is LTOIR that refers to nothing outside, and defines no other public name than
+            the kernel. The build may then compile it apart from the other kernels of its module.
+        constants: The names and sizes of its constant arrays; an image has each name once.
+        apart: Pairs of argument numbers. Launches refuse arrays of such a pair that overlap.
+        seen: The reads of project functions that the compiler ran; the build writes it.
+        generated: The entry of the compile cache for it.
         faults: Its code that the compiler is known to compile wrongly.
     """
 
@@ -248,11 +250,11 @@ class CompiledKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """Code that a front end's own code generator made of a kernel's IR.
+    """Code that a front end's own code generator made from a kernel's IR.
 
     Attributes:
-        name: Its name in the compile cache.
-        value: What is to be kept by that name; None where it was taken from there.
+        name: The name of the cache entry.
+        value: The new content of the entry; None if the code was read from the cache.
     """
 
     name: str
@@ -261,11 +263,11 @@ class Generated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A stand-in for a kernel whose code may be at the compile cache's URL: recompiled after the URL is read.
+    """A stand-in for a kernel whose code may be at the compile cache's URL; compiled again after the URL was read.
 
     Attributes:
-        name: The name of the code there.
-        shape: The type that it must have, as annotations have it.
+        name: The name of the cache entry.
+        shape: The type of the entry, in the form of an annotation.
     """
 
     name: str
@@ -277,9 +279,9 @@ class LeftOut:
     """A stand-in for a kernel that a target cannot have.
 
     Attributes:
-        error: The compiler's message, as in a build that fails for want of the kernel.
-        reason: The same in a few words, without the place.
-        seen: As for a kernel.
+        error: The error with which the build would fail.
+        reason: The error in a few words, without the place.
+        seen: See `CompiledKernel`.
     """
 
     error: AotcudaError
@@ -309,16 +311,16 @@ class CompiledFunction:
     Attributes:
         ir: Its modules in the front end's intermediate language, for `merge_functions`.
         fastmath: It was compiled with fast math.
-        signature: As the front end understood it.
+        signature: The signature as the front end resolved it.
         result: C type of its result.
         parameters: `(C type, name)` of each C parameter.
-        structs: Name and definition of each struct that these types name, in an order that C can read.
-        records: By its spelling in the signature, the argument of `numpy.dtype` for each record.
-        needed: What it needs to be linked with.
-        callbacks: Those of what it links.
-        externals: The functions that it expects others to define.
-        warnings: What the user should know about it.
-        seen, faults: As for a kernel.
+        structs: Name and definition of each struct in these types, in an order that C can read.
+        records: By the spelling in the signature, the argument of `numpy.dtype` for each record.
+        needed: The link inputs that the code needs.
+        callbacks: The callbacks of linked items.
+        externals: The functions that link inputs have to define.
+        warnings: Warnings for the user.
+        seen, faults: See `CompiledKernel`.
     """
 
     ir: tuple[str, ...]
@@ -344,9 +346,9 @@ class Question:
         place: Its file and line.
         asked: The query, in the source's own terms.
         answer: The answer, or the reason for an error.
-        depends: GPUs of other targets would answer otherwise.
-        refused: It got an error.
-        mere: It queried only the presence of a GPU.
+        depends: True if GPUs of other targets would give other answers.
+        refused: True if the query raised an error.
+        mere: True if the query was for the presence of a GPU alone.
     """
 
     place: str
@@ -359,13 +361,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """The files that runs have recorded of a module.
+    """The kernels that `aotcuda record` wrote for a module.
 
     Attributes:
-        units: Its kernels.
-        tuning: The content of the tuning file next to it; may be empty.
-        warnings: What is ignored of both files.
-        files: The absolute paths of both, whether they are there or not.
+        units: The kernels.
+        tuning: The content of the tuning file; may be empty.
+        warnings: A warning for each ignored part of the two files.
+        files: The absolute paths of the variants file and the tuning file, which need not exist.
     """
 
     units: Sequence[Unit]
@@ -378,27 +380,26 @@ class Tables(Protocol):
     """The configuration side of a front end: it reads its part of a module's table.
 
     Attributes:
-        SHAPES: The shapes of `source`, `functions` and `kernels`; a front end without device functions leaves them out.
-            What has an order must be a list: the JIT fallback gets the table with its keys sorted.
-            `functions` and `kernels` give tuples of `aotcuda.builder.config.model.Entry`, or of classes made from it.
-        SECTIONS: For the reference: title, the name of the key as a header shows it, and the class of each table.
+        SHAPES: The shapes of `source`, `functions` and `kernels`; a front end without device functions has no
+            `functions`. Ordered values must be lists, since the JIT fallback gets the table with sorted keys.
+            `functions` and `kernels` give tuples of `aotcuda.builder.config.model.Entry` or of subclasses.
+        SECTIONS: For the reference page: the title of each table, its key as in a header, and its class.
 
-    A front end whose `source`, `functions` or `kernels` are not as Numba's may have `EXAMPLES` of them, by these names,
-    in TOML: errors end with them.
+    A front end whose keys have other forms than Numba's may have `EXAMPLES`: TOML by key, with which errors end.
     """
 
     SHAPES: Mapping[str, Shape]
     SECTIONS: Sequence[tuple[str, str, type]]
 
     def check(self, module: Module) -> None:
-        """Refuse what is wrong between several keys of a module that are right by themselves.
+        """Check that the keys of a module do not contradict each other.
 
         Raises:
-            ConfigError: Something is.
+            ConfigError: Two keys contradict each other.
         """
 
     def modules(self, module: Module) -> Sequence[str]:
-        """Return the Python modules that hold the sources; none if they are files of another kind."""
+        """Return the Python modules among the sources."""
 
     def units(self, module: Module) -> Sequence[Unit]:
         """Return the units of a module: its kernels' in the configuration's order, then its functions'."""
@@ -407,13 +408,13 @@ class Tables(Protocol):
         """Return the target to build for the configured target `wanted`; by default `wanted` itself.
 
         Raises:
-            ValueError: Nothing can be; what to write instead.
+            ValueError: The front end cannot build for it; the message has the remedy.
         """
 
     def divided(self, unit: Any, targets: Sequence[Target]) -> Sequence[Unit]:
-        """Return a unit, or in its place units for some of the targets whose code the module has.
+        """Return the unit itself, or several units in its place that serve some of the module's targets each.
 
-        A front end without it has the same parameters on every target.
+        A front end without this method has the same parameters on every target.
         """
 
     def recorded(self, module: Module, root: str) -> Recorded:
@@ -423,12 +424,14 @@ class Tables(Protocol):
         """
 
     def widened(self, kernel: Any, signature: str) -> Entry:
-        """Return the entry of a kernel for other types than those in the table, for the JIT fallback.
+        """Return the table entry of a kernel for other types, for the JIT fallback.
 
-        `signature` is as the run time writes the types of a launch's arguments: in Numba's notation.
+        Args:
+            kernel: The kernel's entry in the table.
+            signature: The argument types of a launch, in Numba's notation.
 
         Raises:
-            CompileError: The front end compiles kernels for no others.
+            CompileError: The front end cannot compile the kernel for these types.
         """
 
 
@@ -436,61 +439,61 @@ class FrontEnd(Protocol):
     """The compiler side of a front end."""
 
     def prepare(self, root: str) -> dict[str, str]:
-        """Import the compiler; returns its components' versions.
+        """Import the compiler, and return the versions of its components.
 
-        `root` is the project's folder; no path below it may get into the code in absolute form.
+        `root` is the project's folder. Compiled code must not contain absolute paths below it.
         """
 
     def warm_up(self) -> None:
-        """Compile something, so that what every unit needs is there once and not made in each child.
+        """Compile a small kernel, so that the compiler fills its tables once and not in each child.
 
-        A build from the cache alone leaves it out. A front end that needs nothing of the kind has no need of it.
+        Optional. A build from the cache alone skips it.
         """
 
     def keep_in(self, cache: Any) -> None:
-        """Take the `aotcuda.builder.build_cache.compile_cache.CompileCache`, for what the front end's own tools make.
+        """Store the results of the front end's own tools in a `aotcuda.builder.build_cache.compile_cache.CompileCache`.
 
-        A front end whose code is made by `generated`, or quickly, has no need of it.
+        Optional. The build itself caches the results of `generated`.
         """
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
-        """Return the block in which sources are imported for `target`; yield their GPU queries meanwhile.
+        """Return a context in which sources are imported for `target`; it yields their GPU queries.
 
-        If an answer depends on the target, they are imported once for each compute capability, in processes of their
-        own. A front end whose sources cannot query a GPU has no need of it.
+        Optional, for sources that may query a GPU. If an answer depends on the target, the build imports the sources
+        once for each compute capability, in separate processes.
         """
 
     def load(self, unit: Any, root: str) -> Any:
-        """Return the object that `unit` is compiled from: a Python object, the content of a file.
+        """Return the object to compile: a Python object, or the content of a file.
 
         Raises:
-            SourceError: There is no such thing.
+            SourceError: There is no such object.
         """
 
     def complete(self, unit: Any, loaded: Any) -> Sequence[Any]:
-        """Return the units that `unit` turns out to be: the source completes what the table leaves open.
+        """Return the units that replace `unit`, completed with facts from the source, such as its signatures.
 
-        A front end whose tables leave nothing open has no need of it.
+        Optional, for tables that may leave facts to the source.
         """
 
     def sources(self, unit: Any, loaded: Any, root: str) -> Sequence[LinkInput]:
-        """Return the files that `unit` is compiled from besides Python modules, as link inputs with their `folder`.
+        """Return the source files of `unit` that are not Python modules, as link inputs with their `folder`.
 
-        The build depends on them and on the headers that they include, and carries both to the JIT fallback.
+        The build depends on these files and their headers, and packages both for the JIT fallback.
         """
 
     def declared(self, unit: Any, loaded: Any) -> object:
-        """Return the inputs of a batch besides `sources` and their headers; `unit` is the first of the batch.
+        """Return the inputs of a batch in addition to `sources` and their headers; `unit` is the first of the batch.
 
-        It is what `aotcuda.builder.build_cache.hashing` can name. With this the build cache keeps batches, which must
-        depend on no Python module.
+        Optional. `aotcuda.builder.build_cache.hashing` must support the returned object. With this method the build
+        cache stores whole batches, which must not depend on Python modules.
         """
 
     def resolve(self, unit: Any, loaded: Any) -> str:
-        """Check that `loaded` can be compiled and the signature fits it; the signature as understood."""
+        """Check that `loaded` can be compiled for the unit's signature, and return the resolved signature."""
 
     def compile_kernel(self, unit: Any, loaded: Any, target: Target) -> CompiledKernel | LeftOut:
-        """Compile a kernel; one that the target cannot have, though others may, is left out."""
+        """Compile a kernel; return `LeftOut` if the target cannot have it and other targets may."""
 
     def compile_function(self, unit: Any, loaded: Any, target: Target) -> CompiledFunction:
         """Compile a device function with the C ABI under the name `unit.symbol`."""
@@ -498,47 +501,45 @@ class FrontEnd(Protocol):
     def compile_alike(
         self, unit: Any, loaded: Any, targets: Sequence[Target]
     ) -> Mapping[Target, CompiledKernel] | Mapping[Target, CompiledFunction]:
-        """Compile a kernel or function for the first of `targets`, and for those others that its work serves as well.
+        """Compile a kernel or function for the first of `targets`, and for all others that get equal code.
 
-        It is called again with the targets that are left, in another child, until none is. What comes of it is what
-        `compile_kernel` or `compile_function` would have made for each. A front end that has little work in common for
-        several targets has no need of it.
+        Optional, for front ends that share work between targets. The build calls it again in another child with the
+        remaining targets, until none remains. Results must equal those of `compile_kernel` or `compile_function`.
         """
 
     def generated(self, unit: Any, loaded: Any, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
-        """Return code for the linker, of an `ir` input that `compile_kernel` returned for the target.
+        """Return code for the linker from an `ir` input that `compile_kernel` returned for the target.
 
-        The compile cache names machine code by that input, so its data is all that the code depends on, in addition to
-        the target, and is equal in every process and folder. A front end whose `compile_kernel` returns code leaves it
-        out.
+        Optional, for front ends whose `compile_kernel` returns `ir`. The compile cache names machine code by the data
+        of this input and the target. The code must depend on nothing else, and equal code must have equal data in
+        every process and folder.
         """
 
     def is_fresh(self) -> bool:
-        """Return True if what was compiled in this process is nothing to what is compiled in it next.
+        """Return True if earlier units of this process do not influence the code of the next one.
 
-        Then several units are compiled one after the other in one process, which must make of each what a process of
-        its own would. A front end that cannot tell has no need of it.
+        Optional. One process then compiles several units in a row, and their code must equal that of fresh processes.
         """
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """Return one image of a module's kernels, for a front end whose compiler has an assembler of its own.
+        """Return one image of a module's kernels, made by the compiler's own assembler.
 
-        Without this, `nvJitLink` links the kernels' code with what they need.
+        Optional. Without this method, `nvJitLink` links the kernels with their link inputs.
         """
 
     def tools(self, target: Target) -> list[str]:
-        """Return the paths of programs and libraries of its own that it runs, or links, for a target.
+        """Return the paths of programs and libraries, other than the toolkit's, that it runs or links for a target.
 
-        Without this, there are none: it has the toolkit's.
+        Optional.
         """
 
     def check_target(self, target: Target, where: str) -> None:
-        """Refuse a target that `assemble` makes nothing for; `where` is the key that names it.
+        """Check that the compiler supports a target, before anything is imported; `where` is the key that names it.
 
-        Nothing is imported or compiled before. A front end that leaves this out refuses as it compiles.
+        Optional. Without this method the front end refuses such targets while it compiles.
 
         Raises:
-            ToolchainError: Its compiler does not support the target; `toolchain.unknown_target` has the words.
+            ToolchainError: The compiler does not support the target; `toolchain.unknown_target` returns the message.
         """
 
     def merge_functions(
@@ -548,7 +549,7 @@ class FrontEnd(Protocol):
         options: Options,
         form: Literal["ltoir", "ptx"] = "ltoir",
     ) -> bytes:
-        """Return one LTOIR or PTX that holds all `functions` (a fatbin takes one of each for a capability)."""
+        """Return one LTOIR or PTX of all `functions`; a fatbin takes one of each for a capability."""
 
     def include_dirs(self) -> list[str]:
-        """Return folders that CUDA C++ sources of the front end's own need."""
+        """Return folders with headers for the front end's own CUDA C++ sources."""

@@ -1,4 +1,4 @@
-"""Units that are compiled from Python objects, and how those are found: for front ends whose sources are Python."""
+"""Find the Python objects that units are compiled from, for front ends whose sources are Python."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class PythonUnit(Unit):
     """A unit whose source is an object of a Python module.
 
     Attributes:
-        source: Name of the Python module that holds the function.
-        python: Name of the function in there; with dots, a path of attributes.
+        source: The Python module that defines the function.
+        python: The function's name in the module, or a path of attributes with dots.
     """
 
     source: str
@@ -40,16 +40,16 @@ def load(unit: PythonUnit, root: str) -> object:
     """Return the Python object behind `unit`.
 
     Raises:
-        SourceError: Its module cannot be imported (its own error and the user's line are shown), or lacks the function.
+        SourceError: The module cannot be imported, or lacks the function; the message has the module's exception.
     """
     return find(unit, (unit.source,), root)[1]
 
 
 def find(unit: PythonUnit, sources: Sequence[str], root: str) -> tuple[str, object]:
-    """Return the Python object behind `unit`, in the first of the modules `sources` that has it, and its full name.
+    """Return the full name and the object of `unit`, from the first of the modules `sources` that has the object.
 
     Raises:
-        SourceError: One of them cannot be imported, or none has it.
+        SourceError: A module cannot be imported, or none has the object.
     """
     imported = [import_source(name, unit, root) for name in sources]
     for module in imported:
@@ -61,7 +61,7 @@ def find(unit: PythonUnit, sources: Sequence[str], root: str) -> tuple[str, obje
 
 
 def import_source(name: str, unit: PythonUnit, root: str) -> ModuleType:
-    """Return the module `name`, one of the sources of the module that `unit` belongs to.
+    """Return the module `name`, which is one of the sources of the unit's module.
 
     Raises:
         SourceError: It cannot be imported.
@@ -73,7 +73,7 @@ def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
     """Return the module `name`, the value of `key`.
 
     Raises:
-        SourceError: It cannot be imported; the message has its own exception, with the user's line.
+        SourceError: It cannot be imported; the message has its exception and the user's line.
     """
     try:
         return importlib.import_module(name)
@@ -110,7 +110,7 @@ def attributes(module: ModuleType, path: str) -> list[object]:
     """Return the object that the dotted `path` leads to in a module, in a list; an empty list without one.
 
     Raises:
-        SourceError: Something on the way raises what is no AttributeError.
+        SourceError: An attribute raises an exception other than AttributeError.
     """
     value: object = module
     for name in path.split("."):
@@ -125,7 +125,7 @@ def attributes(module: ModuleType, path: str) -> list[object]:
 
 
 def missing(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
-    """Return the error for a unit whose function none of its source modules has."""
+    """Return the error for a unit whose source modules all lack its function."""
     names = unit.python.split(".")
     depth = max(_depth(module, names) for module in modules)
     reached = [module for module in modules if _depth(module, names) == depth]
@@ -135,7 +135,7 @@ def missing(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
     there = sorted({name for holder in holders for name in _callables(holder)})
     where = " and ".join(".".join([module.__name__, *names[:depth]]) for module in reached)
     near = difflib.get_close_matches(names[depth], there, n=1)
-    for module in modules:  # a dot where a colon belongs
+    for module in modules:  # the user may have written a dot instead of a colon
         rest = unit.python.removeprefix(f"{module.__name__}.")
         if rest != unit.python and attributes(module, rest):
             near = [f"{module.__name__}:{rest}"]
@@ -144,7 +144,7 @@ def missing(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
 
 
 def _depth(module: ModuleType, names: Sequence[str]) -> int:
-    """Return the number of names that lead on from a module."""
+    """Return the number of names in a path that lead to an object."""
     found = [depth for depth in range(1, len(names) + 1) if attributes(module, ".".join(names[:depth]))]
     return len(found)
 
@@ -159,16 +159,16 @@ def _callables(holder: object) -> list[str]:
 
 
 def _origin(value: object) -> str | None:
-    """Return the name of the module that a value is from; None for an object that has none but that of its class."""
+    """Return the name of the module that defines a value; None for an object that knows only its class's module."""
     found = getattr(value, "__module__", None)
     return None if not isinstance(value, type) and found == type(value).__module__ else found
 
 
 def check_is_there(value: object, unit: PythonUnit, name: str) -> None:
-    """Refuse what the wheel is only about to gain.
+    """Check that `value`, which the unit calls `name`, is not a placeholder for a module of this build.
 
     Raises:
-        SourceError: `value` represents such a thing; `name` is what the unit calls it.
+        SourceError: It is a placeholder.
     """
     if isinstance(value, Placeholder):
         message = (
@@ -183,13 +183,13 @@ def _is_prefix(name: str, source: str) -> bool:
 
 
 def _said(error: BaseException) -> str:
-    """Return an exception's type, and the first line of its message, if it has one."""
+    """Return an exception's type and the first line of its message."""
     text = str(error.msg) if isinstance(error, SyntaxError) else text_of(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _place(error: BaseException, root: str) -> str:
-    """Return ` (mypkg/_kernels.py:3: import cupy)`: the last line of the project that was being run."""
+    """Return ` (mypkg/_kernels.py:3: import cupy)`: the last line of the project in the traceback."""
     if isinstance(error, SyntaxError) and error.filename:
         text = (error.text or "").strip()
         return f" ({_relative(error.filename, root)}:{error.lineno}{f': {text}' if text else ''})"

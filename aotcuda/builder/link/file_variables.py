@@ -1,7 +1,7 @@
-"""Keep apart variables that several CUDA C++ files of one link define: each file gets one of its own.
+"""Rename variables that several CUDA C++ files of one link define, so that each file has its own copy.
 
-nvcc compiles files separately unless `-rdc=true` is given, so a header may define a `__device__` or
-`__constant__` variable. Files of a build are linked, and there such a variable would be defined twice.
+nvcc compiles files separately unless `-rdc=true` is given, so a header may define a `__device__` or `__constant__`
+variable. A build links its files, so it would define the variable twice.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import LinkInput
 
-# PTX ISA, "State Spaces, Types, and Variables": a definition that other files can name.
+# PTX ISA, "State Spaces, Types, and Variables": a definition that is visible to other files.
 _VARIABLE = re.compile(r"^\.visible \.(?:global|const)\b[^;={]*?([\w$]+)(?:\[\d*\])*\s*(?:=|;)", re.MULTILINE)
 
 
 def kept_apart(
     inputs: Sequence[LinkInput], target: Target, options: Options, include_dirs: Sequence[str]
 ) -> list[LinkInput]:
-    """Return link inputs whose CUDA C++ files define no variable twice: a macro gives it a name for each file.
+    """Return link inputs whose CUDA C++ files define no variable twice: macros rename repeated ones in each file.
 
     Raises:
         CompileError: A file does not compile.

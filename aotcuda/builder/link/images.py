@@ -19,8 +19,9 @@ class Image(NamedTuple):
     """A linked image of a module.
 
     Attributes:
-        cuda: The CUDA version that it is written for: drivers of that one load PTX, those of its major version a cubin.
-        spills: By symbol the bytes of spilled registers, from the linker's log; None without one.
+        cuda: The CUDA version that the image needs. Drivers of this version load PTX, drivers of its major version a
+            cubin.
+        spills: By symbol the bytes of spilled registers, from the linker's log; None without a log.
     """
 
     target: Target
@@ -31,7 +32,7 @@ class Image(NamedTuple):
 
 
 def described(target: Target, data: bytes, linker: tuple[int, int], spills: Mapping[str, int] | None = None) -> Image:
-    """Return an image that the linker made, with the CUDA version that it is written for."""
+    """Return an image that the linker made, with the CUDA version that it needs."""
     cuda = None
     if target.kind == "ptx" and (found := _VERSION.search(data)):
         cuda = gpu_facts.cuda_of_ptx(gpu_facts.pair(found[1].decode()))
@@ -39,13 +40,14 @@ def described(target: Target, data: bytes, linker: tuple[int, int], spills: Mapp
 
 
 def for_older_drivers(text: bytes, assembled: Callable[[bytes], bytes | None]) -> bytes:
-    """Return PTX under the lowest version of its language, of the same major one, that keeps its meaning.
+    """Return PTX with the lowest PTX version of the same major version under which its machine code is the same.
 
-    A toolkit writes its own version into all PTX, and older drivers refuse the version, whatever follows. The
-    assembler refuses an instruction that is newer than the version above it, so what it takes under a lower one is of
-    that one; the machine code has to be the same besides.
+    A toolkit writes its own version into all PTX, and older drivers refuse newer versions. The assembler refuses
+    instructions that are newer than the version in the text.
 
-    `assembled` returns the machine code of PTX for its own target, None if the assembler refuses it.
+    Args:
+        text: The PTX.
+        assembled: Returns the machine code of PTX for its own target, or None if the assembler refuses it.
     """
     found = _VERSION.search(text)
     if found is None:

@@ -1,8 +1,8 @@
-"""The project's headers that CUDA C++ sources include: builds depend on them, JIT builds need them.
+"""Find the project's headers that CUDA C++ sources include: builds depend on them, and the JIT fallback needs them.
 
-Includes are found by their text, whatever the preprocessor would make of the lines around them: one header too many
-does no harm. They may be written in every way that the preprocessor reads: among comments, over several lines, with
-digraphs. An include whose name is a macro is not found.
+Includes are found by their text, in every form that the preprocessor reads: among comments, over several lines, with
+digraphs. Lines that a condition excludes count too, since one header too many does no harm. An include whose name is a
+macro is not found.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _MARK = b"\xef\xbb\xbf"
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _READING = re.compile(r"--?(?:I|i|pre|opt|use-pch|pch)")
 _PLACE = re.compile(rb"\b(?:__FILE__|__BASE_FILE__|__builtin_FILE|source_location|assert)\b")
-"""The names by which code reads its own file's name; the compiler has a header's absolute path."""
+"""Names by which code reads its file's name; for a header the compiler gives the absolute path."""
 _MOMENT = re.compile(rb"\b__(?:TIME|DATE|TIMESTAMP)__")
-"""What makes code of the time at which it is compiled, or of a file's own time."""
+"""Macros that depend on the time of the compilation, or of a file."""
 _DEBUG = re.compile(rb"(?:^| )(?:-G|--device-debug)\b")
 
 
@@ -43,10 +43,10 @@ class Headers:
         include_dirs: The folders that headers are searched in, relative to `root` or absolute.
 
     Attributes:
-        own: Those below the project's folder, and the files of the inputs there.
-        others: Those that are elsewhere.
-        missing: Where a header would have been found before the place where it is, or at all.
-        names: By the name in an include, the first header that it represents.
+        own: Headers and files of the inputs below the project's folder.
+        others: Headers and files in other folders.
+        missing: Paths without a file, at which the compiler would have found a header first.
+        names: The first header of each name in an include.
     """
 
     def __init__(self, items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ class Headers:
         self._root = root
         self.names: dict[str, Path] = {}
         self._sources: list[LinkInput] = []
-        self._read: set[Path] = set()  # the files of those, and their headers
+        self._read: set[Path] = set()  # the files of the sources, and their headers
         folders = [Path(root, path) for path in include_dirs]
         for item in items:
             is_source = item.kind == "cu" and not item.internal
@@ -69,13 +69,13 @@ class Headers:
 
     @property
     def files(self) -> list[Path]:
-        """Return the project's files, and after them the headers that are outside the project."""
+        """Return the files of the project, then those of other folders."""
         return [*sorted(self.own), *sorted(self.others)]
 
     def hidden(self, options: Options) -> list[str]:
-        """Return the sources, headers and options of NVRTC whose text does not determine what is compiled.
+        """Return the names of sources, headers and NVRTC options that make code depend on more than their text.
 
-        They may read files that are not found here, or have the time of the compilation in them.
+        They may read files that this class does not find, or depend on the time of the compilation.
         """
         if not self._sources:
             return []
@@ -91,8 +91,8 @@ class Headers:
     def tell_their_place(self, options: Options) -> bool:
         """Return True if the result may contain the folder of the headers.
 
-        What is compiled is known by its path in the project, a header by its absolute one: in debug information, and
-        where code requests a file's name, as `assert` does.
+        Debug information and `assert` contain file names. The compiler knows a source by its path in the project, and a
+        header by its absolute path.
         """
         if not self._sources:
             return False
@@ -113,10 +113,10 @@ class Headers:
         return texts | {str(path): path.read_bytes() for path in sorted(self._read)}
 
     def _follow(self, text: bytes, folders: list[Path]) -> None:
-        """Look for what a source includes, and for what that includes in turn; `folders` are searched for all of them.
+        """Find the headers that a source includes, directly or through other headers, in `folders`.
 
-        As in the compiler, a name in quotes is searched first in the folder of the file that includes it, and what
-        is in angle brackets is not looked for there.
+        As in the compiler, a name in quotes is searched first in the folder of the file that includes it; a name in
+        angle brackets is not.
         """
         waiting: list[tuple[bytes, Path | None]] = [(text, None)]
         met: set[tuple[Path, Path]] = set()
@@ -144,6 +144,6 @@ class Headers:
 
 
 def _readings(text: bytes) -> Sequence[bytes]:
-    """Return a text, and what it is with its lines joined that end in a backslash."""
+    """Return a text, and the text with its lines joined where one ends in a backslash, if that is another text."""
     joined = _SPLICE.sub(b"", text)
     return [text] if joined == text else [text, joined]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 LARGEST = 1 << 30
-"""Bytes that a file may have that is linked."""
+"""The size limit of a linked file, in bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Linked:
 def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> Linked:
     """Read the files that `items` name, relative to the project's folder `root`, and check the callbacks.
 
-    `built` are modules of the same wheel; they come before installed ones of the same name.
+    `built` has modules of the same wheel, which have precedence over installed modules.
 
     Raises:
         ConfigError: A file cannot be read.
@@ -94,7 +94,7 @@ def unread(path: Path, root: Path) -> str:
 
 
 def from_module(name: str, key: str) -> Linked:
-    """Return the device functions of the packaged module called `name`, with what they need.
+    """Return the device functions of the packaged module `name`, with their link inputs and callbacks.
 
     Raises:
         ConfigError: It is not installed, was not built by aotcuda, is damaged, or exports no functions; or it is an
@@ -147,7 +147,7 @@ def editable_sources(module: targets.PackagedModule) -> dict[Path, str]:
 def packaged(
     name: str, functions: bytes, header: bytes, needed: Iterable[tuple[str, bytes]], callbacks: tuple[Callbacks, ...]
 ) -> Linked:
-    """Return a module's device functions as link items; `needed` are the files that are linked with them."""
+    """Return a module's device functions as link items; `needed` has the files that they need in a link."""
     others = [LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data) for path, data in needed]
     first = LinkInput(kind="fatbin", name=name, data=functions, header=header)
     return Linked(inputs=(first, *others), callbacks=callbacks)
@@ -157,7 +157,7 @@ def importable_name(function: Callable[..., object], what: str) -> str:
     """Return the name by which `function` can be imported: `mypkg._hooks:upload`.
 
     Raises:
-        SourceError: It cannot be found by its name, as a lambda or a function inside another one.
+        SourceError: It cannot be imported by its name, like a lambda or a nested function.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     found: object = None

@@ -1,7 +1,7 @@
-"""Put kernels of one PTX text into another text of the same link, which was generated with other options.
+"""Replace kernels of a PTX text by those of a second text, which was generated with other options.
 
-nvJitLink takes options for a whole link. If one kernel has an option of its own, the module is linked twice, and that
-kernel, with the functions that it calls, comes from the second text.
+nvJitLink takes options for a whole link. If one kernel has its own option, the module is linked twice. The kernel and
+the functions that it calls come from the second text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SUFFIX = "__own_options"
 
 
 def swapped(text: str, other: str, names: Collection[str]) -> str:
-    """Return `text` whose kernels `names` are those of `other`.
+    """Return `text` with the kernels `names` of `other` in place of its own.
 
     Raises:
         LinkError: The texts define different variables.

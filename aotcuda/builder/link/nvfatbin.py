@@ -9,7 +9,7 @@ from aotcuda.errors import ToolchainError
 
 try:
     from cuda.bindings import nvfatbin
-except ImportError:  # the extras of JIT builds, which pack nothing, do without it
+except ImportError:  # the extras for the JIT fallback lack it, since the fallback packs no fatbins
     nvfatbin = None
 
 if TYPE_CHECKING:
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
 
 SMALL = ["-compress-mode=size"]
-"""Zstandard: code shrinks to about a third. The first drivers for CUDA 12 do not read it, those for CUDA 13 do."""
+"""Zstandard shrinks code to about a third. All drivers for CUDA 13 read it, but not the first ones for CUDA 12."""
 
 READ_BY_ALL = ["-compress-mode=speed", "-compress-all"]
-"""LZ4, which all drivers for CUDA 12 read: to about a half. Without the second option small images stay as they are."""
+"""LZ4 shrinks code to about a half. All drivers for CUDA 12 read it. The second option compresses small images too."""
 
 _CONTAINER = struct.Struct("<IHHQ")
-"""What a fatbin begins with: its magic number, the version of the form, its own size, and that of the entries."""
+"""The header of a fatbin: magic number, version of the format, size of the header, size of the entries."""
 
 
 def version() -> str:
@@ -38,20 +38,20 @@ def options(versions: Iterable[tuple[int, int]]) -> list[str]:
 
 
 def packed(identifier: str, given: list[str], target: Target, data: bytes) -> bytes:
-    """Pack a cubin for an `sm_*` target, or PTX for a `compute_*` one, into a fatbin of its own.
+    """Pack a cubin for an `sm_*` target, or PTX for a `compute_*` target, into a fatbin.
 
-    Compressing takes a quarter of a second for fifty kernels and five targets, so each image is packed by itself, in
-    the process that has linked it, or on whatever core is free.
+    Compression takes a quarter of a second for fifty kernels and five targets. The process that links an image
+    therefore packs it, and the build only joins the fatbins.
     """
     add = nvfatbin.add_cubin if target.kind == "sass" else nvfatbin.add_ptx
     return _fatbin(given, identifier, f"the image for {target}", [(add, target, data)])
 
 
 def joined(packed: Sequence[bytes]) -> bytes:
-    """Join fatbins as nvFatbin writes one of all their images: the entries in a row, behind one header.
+    """Join fatbins into the one that nvFatbin writes for all their images: the entries in a row, behind one header.
 
     Raises:
-        ToolchainError: nvFatbin writes another form than the one that is known.
+        ToolchainError: The fatbins do not have the expected format.
     """
     if len(packed) == 1:
         return packed[0]
@@ -72,7 +72,7 @@ def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
     """
     kinds = {"sass": nvfatbin.add_ltoir, "ptx": nvfatbin.add_ptx}
     items = [(kinds[target.kind], target, data) for target, data in images]
-    return _fatbin(SMALL, identifier, "the functions", items)  # for linkers, which are as new as the code in it
+    return _fatbin(SMALL, identifier, "the functions", items)  # linkers that read new code also read this compression
 
 
 def _fatbin(given: list[str], identifier: str, what: str, items: Iterable[tuple[Any, Target, bytes]]) -> bytes:

@@ -68,15 +68,24 @@ def link(
     *,
     more: Sequence[str] = (),
 ) -> tuple[bytes, dict[str, int]]:
-    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`), and return the spills.
+    """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`).
 
-    The bytes of spilled registers are those of `spilled`; of PTX nothing is known.
+    Equal inputs are linked once. CUDA C++ is compiled first.
 
-    An input that is reached by several paths is linked once. CUDA C++ among them is compiled first. `other_modules`
-    has the functions that other modules of the wheel export, for the error about a missing one; `more` are options.
+    Args:
+        module: The module's name, for errors.
+        inputs: The link inputs.
+        target: The target.
+        options: The module's options.
+        include_dirs: Folders with headers for CUDA C++.
+        other_modules: The module of each function that the wheel's other modules export, for an error's hint.
+        more: Further arguments of the linker.
+
+    Returns:
+        The image, and the bytes of spilled registers by symbol (see `spilled`), which are empty for PTX.
 
     Raises:
-        LinkError: The linker refuses; the message carries its log.
+        LinkError: The linker refuses; the message has its log.
         CompileError: A CUDA C++ input does not compile.
     """
     items = unique(inputs)
@@ -138,7 +147,7 @@ class _DeviceLaunchError(LinkError):
 
 
 _DEVICE_LAUNCH = b"cudaCDP2"
-"""In the names of what kernels call that launch kernels: functions of libcudadevrt.a."""
+"""A part of the names of functions in libcudadevrt.a, which kernels that launch kernels call."""
 
 
 def _device_runtime(items: Sequence[LinkInput]) -> LinkInput | None:
@@ -160,7 +169,7 @@ def _partly_unfused(
     other_modules: Mapping[str, str],
     names: Collection[str],
 ) -> tuple[bytes, dict[str, int]]:
-    """Link inputs of which the kernels `names` have no fused multiply-adds: as PTX by both options, then assembled."""
+    """Link inputs whose kernels `names` have no fused multiply-adds: as PTX with both options, then assemble."""
     other = next((item for item in items if not _is_ltoir(item) and item.kind != "cu"), None)
     if other is not None:
         message = (
@@ -200,11 +209,11 @@ def relocatable(
     include_dirs: Sequence[str],
     other_modules: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[bytes, dict[str, int]]:
-    """Link `inputs`, which are LTOIR, into a cubin that `link` takes; empty if an image of it would not be as good.
+    """Link LTOIR into a cubin that `link` accepts; empty if the image would be worse than one from a single link.
 
-    ptxas's `-c` would do for any code, but has calls of its own functions (division, sines of large numbers) follow the
-    ABI, at the price of registers. Code that nothing else calls can be optimised as a whole program is, and linked
-    all the same (`-ewp`). `is_closed` finds what is lost by that.
+    With `-c`, ptxas calls its own functions (division, sines of large numbers) by the ABI, which takes registers.
+    `-ewp` optimises the code as a whole program and can still be linked, but drops symbols that other code needs, which
+    `is_closed` detects.
     """
     more = ["-Xptxas=--extensible-whole-program"]
     data, spills = link(module, inputs, target, options, include_dirs, other_modules, more=more)
@@ -221,7 +230,7 @@ def _assembled(target: Target, text: bytes) -> bytes | None:
 
 
 def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
-    """Return each input once; those that differ in `pieces` and `unfused` alone become one, with all of these."""
+    """Return each input once; inputs that differ only in `pieces` and `unfused` become one, with all of both."""
     first: dict[tuple[str, bytes, str], LinkInput] = {}
     pieces: dict[tuple[str, bytes, str], dict[str, bytes]] = {}
     unfused: dict[tuple[str, bytes, str], dict[str, None]] = {}
@@ -239,7 +248,7 @@ def _arguments(target: Target, options: Options, *, lto: bool, has_cpp: bool) ->
     as_ptx = target.kind == "ptx"
     arguments = [f"-arch={'compute' if as_ptx else 'sm'}_{target.number}"]
     arguments += ["-lto"] if lto else []
-    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the assembler reports spilled registers nowhere else
+    arguments += ["-ptx"] if as_ptx else ["-verbose"]  # the log then has the spilled registers
     arguments += _OPTIMISATION[options.opt_level]
     arguments += [f"-maxrregcount={options.max_registers}"] if options.max_registers else []
     arguments += ["-lineinfo"] if options.lineinfo else []
@@ -261,12 +270,12 @@ def _generation(options: Options, *, has_cpp: bool) -> list[str]:
 
 
 def _is_cpp(item: LinkInput) -> bool:
-    """Return True for CUDA C++ of the project, compiled or not: its code is called by its file."""
+    """Return True for CUDA C++ of the project, compiled or not: its inputs have the file's name."""
     return item.name.endswith(".cu") and not item.internal
 
 
 def _is_ltoir(item: LinkInput) -> bool:
-    """Return True if a link with optimisation has something of `item` to optimise."""
+    """Return True if `item` contains LTOIR."""
     return item.kind == "ltoir" or (
         item.kind == "fatbin" and any(entry.kind == "ltoir" for entry in fatbin.read(item.data, item.name))
     )
@@ -314,9 +323,9 @@ _SPILLED = re.compile(
 
 
 def spilled(log: str) -> dict[str, int]:
-    """By symbol the bytes that a function's code stores and loads because registers ran out, counted in its text.
+    """Return by symbol the bytes of spill stores and loads in a function's code.
 
-    A function that is called and was not inlined has a number of its own.
+    A function that is called and not inlined has its own entry.
     """
     return {name: int(stores) + int(loads) for name, stores, loads in _SPILLED.findall(log)}
 
@@ -330,7 +339,7 @@ def _explain(
     head = _failed(module, target)
     if (found := _UNRESOLVED.search(log)) and found[1] in other_modules:
         return f"{head}: it calls {found[1]}, {hint_to_link(other_modules[found[1]])}"
-    # Only inputs that came as LTOIR can be too new; the toolchain's own are called "code of ..." or by their .cu file.
+    # Only the project's LTOIR can be too new; the toolchain's own inputs are named "code of ..." or by their .cu file.
     given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
     return error_table.explain(head, log, ", ".join(given) if re.search(error_table.NEWER_LTOIR, log) else "")
 

@@ -1,4 +1,4 @@
-"""CUDA C++ source to LTOIR or PTX, by NVRTC."""
+"""Compile CUDA C++ to LTOIR or PTX by NVRTC."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def compile_source(
 ) -> bytes:
     """Compile one source for one target, as relocatable device code.
 
-    `names` are kernels as C++ names them: instances of templates among them are made.
+    `names` has the C++ names of kernels; NVRTC instantiates the templates among them.
 
     Raises:
-        CompileError: The compiler refuses it; the message is the compiler's own, with file and line.
+        CompileError: NVRTC refuses the source; the message is its log, with file and line.
     """
     arguments = [f"--gpu-architecture={'compute' if lto else 'sm'}_{target.number}"]
     arguments += ["--dlink-time-opt"] if lto else []
@@ -47,10 +47,10 @@ def compile_source(
 def describe_source(
     source: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], names: Sequence[str]
 ) -> tuple[bytes, dict[str, str]]:
-    """Compile a source to PTX with all debug information, which describes what it defines; with the symbols of `names`.
+    """Compile a source to PTX with full debug information, and return the PTX and the symbols of `names`.
 
     Raises:
-        CompileError: As `compile_source`; lines of a file `__nv_name_map` are about `names`.
+        CompileError: See `compile_source`; lines of a file `__nv_name_map` in the log are about `names`.
     """
     arguments = [f"--gpu-architecture=compute_{target.number}"]
     debug = replace(options, debug=True, lineinfo=False)
@@ -66,7 +66,7 @@ def _compile(
     names: Sequence[str],
 ) -> tuple[bytes, dict[str, str]]:
     if b"\xff" in source.data:
-        # NVRTC takes the byte for the end of the file, and reports success.
+        # NVRTC reads this byte as the end of the file, and reports success.
         line = source.data[: source.data.index(b"\xff")].count(b"\n") + 1
         message = f"{source.name} does not compile for {target}: line {line} is not UTF-8; save the file as UTF-8"
         raise CompileError(message)
@@ -112,18 +112,18 @@ def _compile(
 
 
 def _without_mark(text: bytes) -> bytes:
-    """Return a text without UTF-8's byte order marks, which NVRTC takes for tokens; also where texts were joined."""
+    """Return a text without byte order marks at the beginning of lines, which NVRTC reads as tokens."""
     return re.sub(rb"^\xef\xbb\xbf", b"", text, flags=re.MULTILINE)
 
 
 _SEEDED = (12, 9)
-"""The first NVRTC that was seen to have the option; the JIT fallback takes older ones, too."""
+"""The first NVRTC that is known to have the option; the JIT fallback may use an older one."""
 
 
 def _seed(source: LinkInput) -> list[str]:
-    """Return the option by which NVRTC names what is internal to a file: without it, by the number of the process.
+    """Return the option that determines the names of a file's internal symbols; by default they depend on the process.
 
-    In what is linked no two files may have the same, or one would take the other's variables.
+    No two files of a link may have equal names, or one file would use the other's variables.
     """
     _, *version = nvrtc.nvrtcVersion()
     seed = hashlib.sha256(source.name.encode() + b"\n" + source.data).hexdigest()[:8]
@@ -131,5 +131,5 @@ def _seed(source: LinkInput) -> list[str]:
 
 
 def _room(size: int) -> bytes:
-    """Return bytes for NVRTC to write into; never a single one, since Python shares one object for each value."""
+    """Return bytes for NVRTC to write into, at least two, since Python shares one object for each single byte."""
     return b" " * max(size, 2)

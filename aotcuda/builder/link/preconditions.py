@@ -41,7 +41,7 @@ _INSTEAD = "include its counterpart in <cuda/std/...>, such as <cuda/std/complex
 _PARTS = "include the parts for device code, such as <cub/block/block_reduce.cuh> in place of <cub/cub.cuh>"
 _APART = "move the kernels into a file without host code"
 _MOST_ERRORS = 5
-"""Of a file that are printed."""
+"""The number of errors of one file that are printed."""
 
 
 def survey(
@@ -52,13 +52,13 @@ def survey(
     include_dirs: Sequence[str],
     asked_by: str,
 ) -> Symbols:
-    """Return the symbols of one input; prototypes of those that Python declares are checked where they are known.
+    """Return the symbols of one input, and compare known prototypes with Python's declarations.
 
-    Errors begin with `asked_by`, the key for which it is linked.
+    Errors begin with `asked_by`, the key that links the input.
 
     Raises:
-        CompileError: It is CUDA C++ and does not compile.
-        LinkError: It is damaged, or defines a function otherwise than Python declares it.
+        CompileError: The input is CUDA C++ and does not compile.
+        LinkError: The input is damaged, or defines a function with another prototype than Python declares.
     """
     try:
         found = symbols.read_symbols(item, target, options, include_dirs)
@@ -114,7 +114,7 @@ def not_compiled(
 
 
 def _cause(log: str) -> re.Match[str] | None:
-    """Find the first error, or its cause: NVRTC reports a parameter's unknown type behind what follows from it."""
+    """Find the first error, or its cause: NVRTC reports a parameter's unknown type after errors that follow from it."""
     errors = list(_CUDA_ERROR.finditer(log))
     if errors and errors[0][3].startswith("attribute "):
         return next((error for error in errors if _NO_NAME.search(error[3])), errors[0])
@@ -122,7 +122,7 @@ def _cause(log: str) -> re.Match[str] | None:
 
 
 def _advice(problem: str, where: str) -> str:
-    """Return the remedy for code for nvcc: NVRTC has no headers of the host, and compiles no host code."""
+    """Return the remedy for code that is written for nvcc: NVRTC has no host headers, and compiles no host code."""
     if found := _NO_HEADER.search(problem):
         return _on_header(found[1], where)
     row = error_table.find(problem)
@@ -153,7 +153,7 @@ def _on_header(name: str, where: str) -> str:
 
 
 def _first(log: str) -> str:
-    """Return the first errors of a log: one mistake may bring a hundred."""
+    """Return the first errors of a log, since one mistake may cause a hundred."""
     places = [found.start() for found in _CUDA_ERROR.finditer(log)]
     if len(places) <= _MOST_ERRORS:
         return log
@@ -170,14 +170,19 @@ def check(
     asked_by: Mapping[LinkInput, str],
     other_modules: Mapping[str, str],
 ) -> None:
-    """Check a whole module's link.
+    """Check a module's link.
 
-    `wanted` are the foreign functions that each unit calls, `own` the symbols of the module's kernels and exported
-    functions. `asked_by` has the key for which an item is linked, `other_modules` the functions of the wheel's other
-    modules.
+    Args:
+        module: The module's name, for errors.
+        wanted: The foreign functions that each unit calls.
+        own: The symbols of the module's kernels and exported functions.
+        linked: The symbols of each link input.
+        targets: The module's targets.
+        asked_by: The key that links each input.
+        other_modules: The module of each function that the wheel's other modules export.
 
     Raises:
-        LinkError: A symbol is missing or defined twice, or a binary is for other GPUs than the target.
+        LinkError: A symbol is missing or defined twice, or a binary does not run on a target.
     """
     _check_archs(module, linked, targets)
     _check_repeated(module, own, linked, asked_by)
@@ -205,7 +210,7 @@ def _check_repeated(
     askers: dict[str, str] = {}
     for item, found in linked.items():
         if item.kind == "library":
-            continue  # a library's members are taken only where something is missing
+            continue  # the linker takes members of a library only for missing symbols
         for name in found.functions:
             if name in places:
                 first, second = places[name], item.name

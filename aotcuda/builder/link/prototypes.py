@@ -1,9 +1,9 @@
 """Compare the prototypes of linked functions with the signatures that Python declares for them.
 
-LTO links accept a call through a wrong prototype, and the kernel then reads garbage. The comparison is made by the
-compiler: a static assertion for each declared function is appended to the source. It compares machine-level kinds of
-types, so that `unsigned` for `int32` or `const float *` for a pointer is no error; `float` for `int32` is.
-For the functions of another packaged module its C header is the source.
+LTO links accept a call through a wrong prototype, and the kernel then reads garbage. NVRTC compares: a static assertion
+for each declared function is appended to the source. The assertions compare machine-level types. `unsigned` for `int32`
+and `const float *` for a pointer are equal; `float` for `int32` is an error. For the functions of another packaged
+module the source is its C header.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ template <class aotcuda_R, class... aotcuda_A> struct aotcuda_kinds<aotcuda_R(ao
 template <class aotcuda_A, class aotcuda_B> struct aotcuda_same { static const bool aotcuda_value = false; };
 template <class aotcuda_A> struct aotcuda_same<aotcuda_A, aotcuda_A> { static const bool aotcuda_value = true; };
 """
-"""It is appended to a source, whose macros apply to it (`#define T float`); so all names begin with aotcuda_."""
+"""Code that is appended to a source. All names begin with aotcuda_, because the source's macros apply to them."""
 
 _KINDS = {
     "void": 0,
@@ -61,14 +61,14 @@ _KINDS = {
 def check(
     source: LinkInput, declared: Sequence[External], target: Target, options: Options, include_dirs: Sequence[str]
 ) -> None:
-    """Check that each function of `declared`, all of which `source` defines, has the prototype that was declared.
+    """Check that the functions `declared`, all of which `source` defines, have the declared prototypes.
 
     Raises:
         LinkError: A prototype differs; the message shows both.
     """
     plain = [external for external in declared if not external.name.startswith("_Z")]
     if not plain:
-        return  # a mangled name holds the parameters' types itself
+        return  # mangled names contain the parameters' types
     lines = [
         f"static_assert(aotcuda_same<aotcuda_kinds<decltype({external.name})>::aotcuda_type, "
         f"aotcuda_list<{', '.join(str(_KINDS[ty]) for ty in (external.result, *external.parameters))}>"
@@ -83,7 +83,7 @@ def check(
         wrong = re.findall(r"aotcuda: (\w+);", str(error))
         found = next((external for external in plain if external.name in wrong), None)
         if found is None:
-            return  # the function is not visible by its plain name, as inside a namespace: it is not checked
+            return  # functions in a namespace are not visible by their plain names, and not checked
         remedy = (
             'make the two agree, with abi="c"'
             if source.header
@@ -100,7 +100,7 @@ def check(
 
 
 def check_header(item: LinkInput, declared: Iterable[External], target: Target, options: Options) -> None:
-    """Check functions of `declared` against the C header of `item`, another module's code."""
+    """Compare declarations with the C header of `item`, which has another module's functions."""
     text = item.header.decode()
     names = set(re.findall(r"^AOTCUDA_DEVICE .*?\b(\w+)\(", text, re.MULTILINE))
     known = [external for external in declared if external.name in names]
@@ -110,16 +110,17 @@ def check_header(item: LinkInput, declared: Iterable[External], target: Target, 
 def check_source(
     source: LinkInput, item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], asked_by: str
 ) -> None:
-    """Check that the declarations in `source`, CUDA C++, agree with the C header of `item`, another packaged module.
+    """Check that the declarations in a CUDA C++ source agree with the C header of `item`, another packaged module.
 
-    The header is appended to the source and both are compiled. Errors begin with `asked_by`, the key that links `item`.
+    The header is appended to the source, and NVRTC compiles both. Errors begin with `asked_by`, the key that links
+    `item`.
     """
     name = f"the header of {item.name}"
     data = source.data + f'\n#line 1 "{name}"\n'.encode() + item.header
     try:
         nvrtc.compile_source(replace(source, data=data), target, options, include_dirs, lto=False)
     except CompileError as error:
-        # All else that may be wrong is found where the source is compiled alone.
+        # The compilation of the source alone reports all other errors.
         found = re.search(rf"^{re.escape(name)}\(\d+\): error: {_DIFFERS}.*\n(.*)$", str(error), re.MULTILINE)
         if found is None:
             return

@@ -1,7 +1,7 @@
-"""Read the functions that a link input defines, to find missing and repeated ones before the link.
+"""Read the functions that a link input defines, to find missing and repeated symbols before the link.
 
-The linker itself cannot be relied on: with PTX or cubins that define one symbol twice nvJitLink 13.0 crashes, and with
-LTOIR and PTX that do it takes one of them silently.
+nvJitLink 13.0 crashes if PTX or cubins define one symbol twice, and silently uses one of the definitions if LTOIR and
+PTX do.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ class Symbols:
     """The symbols that an input defines for others.
 
     Attributes:
-        complete: Whether these are all; LTOIR keeps its symbols to itself.
-        archs: The targets that the input holds code for, `compute_*` for what is still to be compiled; empty when it is
-            source.
+        complete: True if `functions` has all symbols; those of LTOIR are unknown.
+        archs: The targets of the input's code, `compute_*` for PTX and LTOIR; empty for source code.
     """
 
     functions: tuple[str, ...]
@@ -64,7 +63,7 @@ def read_symbols(item: LinkInput, target: Target, options: Options, include_dirs
             raise ImageError(message)
         return found
     if item.kind == "library":
-        # Members may be anything; what is no object file is nothing that could be linked.
+        # An archive may have other members than object files.
         members = [_in_object(data, f"{item.name}({name})") for name, data in _members(item) if data.startswith(_ELF)]
         if not any(member.archs for member in members):
             message = (
@@ -83,7 +82,7 @@ _EXTERN_C = re.compile(rb'extern\s+"C"\s+__device__\s+[\w\s*]+?[\s*](\w+)\s*\(')
 
 
 def _in_source(item: LinkInput) -> Iterator[str]:
-    """Yield the functions of a source of the front end's own, which all have one form of declaration."""
+    """Yield the functions of a front end's own source, whose declarations all have one form."""
     for data in (item.data, *(piece for _, piece in item.pieces)):
         yield from (name.decode() for name in _EXTERN_C.findall(data))
 
@@ -122,7 +121,7 @@ def _in_fatbin(data: bytes, where: str) -> Symbols:
 
 
 def _in_object(data: bytes, where: str) -> Symbols:
-    """Return the symbols of a host object made by nvcc: its device code is a fatbin in a section of its own."""
+    """Return the symbols of a host object made by nvcc, which has a fatbin in a separate section."""
     machine = _machine(data, where)
     if machine == _EM_CUDA:  # a relocatable cubin called .o
         return _in_cubin(data, where)

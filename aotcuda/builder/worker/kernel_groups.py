@@ -1,8 +1,8 @@
-"""Group kernels that become machine code together, and share the groups out among processes.
+"""Divide a module's kernels into groups that become machine code together, and the groups among processes.
 
-A module whose kernels have nothing in common need not be linked as a whole after an edit: its kernels become machine
-code in groups, which are kept in the build cache, and an image is linked of the groups' code. What links here runs in
-children of the worker.
+After an edit, a module of independent kernels need not be linked as a whole. Its kernels become machine code in groups,
+which the build cache stores, and an image is linked from the groups' code. The functions that link run in children of
+the worker.
 """
 
 from __future__ import annotations
@@ -24,26 +24,25 @@ if TYPE_CHECKING:
     Apart = dict[tuple[Group, Target], list[LinkInput]]
     """The code of each group, for each target."""
     Code = tuple[bytes, dict[str, int]]
-    """What came out of the linker, and what it spilled."""
+    """The linker's output, and the spilled bytes of its kernels."""
     Objects = dict[tuple[Group, Target], Code]
-    """Their machine code, which is empty where it cannot be linked with others."""
+    """The machine code of each group; empty if it cannot be linked with other code."""
     Generate = Callable[[Sequence[LinkInput], Target], list[LinkInput]]
-    """Makes linkable code of inputs that the front end compiled for a target."""
+    """A function that makes linkable code from inputs that the front end compiled for a target."""
 
 
 LEAST, MOST = 3, 8
-"""Kernels of a group; five on average."""
+"""The fewest and the most kernels of a group; the average is five."""
 
 _ENDS = frozenset("01234")
-"""Before a kernel whose name's digest ends in one of these, a group ends if it may."""
+"""A group may end before a kernel whose name's digest ends in one of these digits."""
 
 
 def grouped(names: Sequence[str]) -> list[Group]:
-    """Return a module's kernels in groups that become machine code together, each of some that follow each other.
+    """Divide a module's kernels into groups of neighbours that become machine code together.
 
-    The linker takes a third longer for five kernels one by one than for five at once, and an edit of one costs all of
-    its group. The neighbouring names decide where groups end, so a kernel that is added or removed changes the groups
-    next to it, and those farther off stay as they are kept.
+    Linking five kernels one by one takes a third longer than linking them at once; an edit of one kernel costs its
+    whole group. Names decide where groups end, so a new or removed kernel changes only the groups next to it.
     """
     found: list[list[str]] = []
     for name in names:
@@ -56,10 +55,10 @@ def grouped(names: Sequence[str]) -> list[Group]:
 
 
 def shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
-    """Return a module's groups as they are shared out among processes, each for all of its targets or for some.
+    """Divide a module's groups among processes, each group with all or some of its targets.
 
-    To start a process takes as long as one or two kernels do. So shares are large at first and smaller towards the end,
-    each a part of what is left, and the processes have nothing more to do at about the same time.
+    Starting a process takes as long as one or two kernels. The first shares are large and the last ones small, so all
+    processes end at about the same time.
     """
     if len(groups) < jobs:
         each = -(-jobs // len(groups)) if groups else 1
@@ -91,7 +90,7 @@ def relocatable(module: str, groups: Apart, generate: Generate, *settings: Any) 
 
 def spilled(target: Target, objects: Objects) -> dict[str, int]:
     """Return the spilled bytes of the kernels in some machine code."""
-    return {name: size for (_, at), (_, of) in objects.items() if at == target for name, size in of.items()}
+    return {name: size for (_, at), (_, sizes) in objects.items() if at == target for name, size in sizes.items()}
 
 
 def linked(
@@ -102,7 +101,7 @@ def linked(
     settings: tuple[Any, ...],
     spills: Mapping[str, int],
 ) -> Code:
-    """Link inputs into an image; `spills` are those of machine code among them, which the linker does not report."""
+    """Link inputs into an image. `spills` are the spilled bytes of inputs that are machine code already."""
     # The linker writes the current folder into line tables; an image must not tell where it was built.
     os.chdir("/")
     data, found = nvjitlink.link(module, generate(inputs, target), target, *settings)
@@ -110,8 +109,8 @@ def linked(
 
 
 def objects_of(target: Target, objects: Objects) -> list[LinkInput]:
-    """Return the machine code of a module's kernels for a target; nothing where it is linked of other code."""
-    found = ((group, data) for (group, of), (data, _) in objects.items() if of == target)
+    """Return the machine code of a module's kernels for a target; empty if the image is linked from other code."""
+    found = ((group, data) for (group, at), (data, _) in objects.items() if at == target)
     return [LinkInput(kind="cubin", name=f"machine code of {and_more(group)}", data=data) for group, data in found]
 
 

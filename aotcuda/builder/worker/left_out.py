@@ -1,4 +1,4 @@
-"""Take kernels that targets cannot have out of a build: for a target, or altogether where none can have them."""
+"""Remove kernels from a build: from the targets that cannot have them, or from all targets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def without(
     plan: ModulePlan, found: Mapping[tuple[Unit, Target], LeftOut], mode: str
 ) -> tuple[ModulePlan, list[manifest.LeftOut], list[str]]:
-    """Return a plan without what is left out, the manifest's notes of it, and warnings: a line for each kernel.
+    """Return the plan without these kernels, the manifest's entries for them, and a warning for each kernel.
 
     Args:
         plan: The plan of a module.
@@ -36,17 +36,20 @@ def without(
         return plan, [], []
     lacking = plan.lacking | {(unit.symbol, target) for unit, target in found}
     rest = replace(plan, lacking=lacking)
-    gone = {unit for unit in plan.kernels if not rest.compiled_for(unit)}
-    kept = {unit.part_of for unit in plan.kernels if unit.part_of and unit not in gone}
-    if refused := [
-        one.error for (unit, _), one in found.items() if unit in gone and not unit.recorded and unit.part_of not in kept
-    ]:
+    removed = {unit for unit in plan.kernels if not rest.compiled_for(unit)}
+    parts = {unit.part_of for unit in plan.kernels if unit.part_of and unit not in removed}
+    refused = [
+        one.error
+        for (unit, _), one in found.items()
+        if unit in removed and not unit.recorded and unit.part_of not in parts
+    ]
+    if refused:
         raise failures.join(refused)
     warnings = _warnings(plan, found)
     if mode == "error":
         message = "\n".join(f'{line}; or set incomplete = "warn"' for line in warnings)
         raise CompileError(message)
-    rest = replace(rest, units=tuple(unit for unit in plan.units if unit not in gone))
+    rest = replace(rest, units=tuple(unit for unit in plan.units if unit not in removed))
     targets = tuple(target for target in plan.targets if rest.functions or rest.kernels_for(target))
     notes: list[manifest.LeftOut] = [
         {"kernel": unit.name, "signature": unit.signature, "target": str(target), "reason": one.reason}

@@ -1,6 +1,6 @@
 """Link modules: merge their functions, make machine code of groups of kernels, and link images.
 
-The compile cache has what was made of equal inputs; the rest is made in children.
+The compile cache has the results of equal inputs; children make the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _CODE = tuple[bytes, dict[str, int]]
-"""Machine code as the linker gives it, and what it spilled."""
+"""The linker's machine code, and the spilled bytes of its kernels."""
 
 
 class Linking:
@@ -44,7 +44,7 @@ class Linking:
 
     Attributes:
         done: How many steps have ended, or were found in the cache.
-        total: How many there are.
+        total: The number of steps.
     """
 
     def __init__(self, job: Job, inputs: ModuleInputs, packager: JitPackager, cache: CompileCache) -> None:
@@ -72,7 +72,7 @@ class Linking:
         return merged | (yield from self._link(plan, compiled, merges, merged))
 
     def of_shard(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[Objects]:
-        """Make machine code of those groups of a module that a shard has as a whole."""
+        """Make machine code of the groups of a module that are complete in a shard."""
         parts = self._apart(plan, compiled)
         return (yield from self._objects(plan, parts, self._object_names(plan, parts)))
 
@@ -89,7 +89,7 @@ class Linking:
         def names() -> dict[Key, Name]:
             found = self._merge_names(plan, compiled, merges)
             for target in plan.targets if plan.kernels else ():
-                groups = [name for (_, of), name in named.items() if of == target]
+                groups = [name for (_, at), name in named.items() if at == target]
                 if groups:
                     name = self.cache.name("image", plan.config.name, target, groups) if all(groups) else ""
                 else:
@@ -119,7 +119,7 @@ class Linking:
         names: Callable[[], dict[Key, Name]],
         make: Callable[[Sequence[Key]], flows.Flow[PerTarget]],
     ) -> flows.Flow[PerTarget]:
-        """Return what the build cache has by `names`, and make the rest."""
+        """Return the results that the build cache has under `names`, and make the others."""
         named = names()
         have = self.cache.find(named, lambda key: bytes if key[0] == "functions" else self._linked)
         self.done += len(have)
@@ -144,7 +144,7 @@ class Linking:
     def _link_name(
         self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput] | Name, target: Target
     ) -> Name:
-        """Return the name of what is linked of `inputs`, or of what has a name."""
+        """Return the name of a link's result; `inputs` are linked, or are the name of another result."""
         tools = [digest for _, digest in self.inputs.tools([target])]
         made_from = (kind, plan.config.name, target, plan.code_targets[target], tools)
         if isinstance(inputs, str):
@@ -152,12 +152,12 @@ class Linking:
         return self.name_with(plan, inputs, *made_from)
 
     def name_with(self, plan: ModulePlan, inputs: Sequence[LinkInput], *made_from: object) -> Name:
-        """Return the name of what is made of a module's `inputs` and more; empty where the text does not tell."""
+        """Return the name of a result of `inputs` and more; empty if the inputs' text does not determine it."""
         return self.cache.name_with(inputs, plan.config.options, self.inputs.searched(plan), *made_from)
 
     @staticmethod
     def unedited(before: Mapping[T, Name], after: Mapping[T, Name]) -> dict[T, Name]:
-        """Return those of the names that are as they were: no header was edited meanwhile."""
+        """Return the names that did not change during the build, because no header was edited."""
         return {key: name for key, name in before.items() if after.get(key) == name}
 
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[Key, pool.Task]:
@@ -170,7 +170,7 @@ class Linking:
         return tasks
 
     def _apart(self, plan: ModulePlan, compiled: Compiled) -> Apart:
-        """Return the code of each group of kernels, for those targets for which a module is linked of such."""
+        """Return the code of each group of kernels, for the targets whose image is linked from groups."""
         kernels = {unit.symbol: unit for unit in plan.kernels}
         every_kernel = (self._all_plans[plan.config.name] if self.job.shard is not None else plan).kernels
         groups = kernel_groups.grouped([unit.symbol for unit in every_kernel])
@@ -185,7 +185,7 @@ class Linking:
         }
 
     def _object_names(self, plan: ModulePlan, parts: Apart) -> dict[tuple[Group, Target], Name]:
-        """Return the names of machine code; targets often share the code that it is made of."""
+        """Return the names of machine code; targets often share the code that it is made from."""
         of_code: dict[tuple[LinkInput, ...], Name] = {}
         found = {}
         for (group, target), part in parts.items():
@@ -200,7 +200,7 @@ class Linking:
     ) -> flows.Flow[Objects]:
         """Make machine code of groups of kernels.
 
-        What did not change is taken from the cache, so after an edit a target costs a few kernels and not a module.
+        Unchanged groups come from the cache, so after an edit a target costs a few kernels, not the module.
         """
         kernels = {unit.symbol: unit for unit in plan.kernels}
         named = {key: names[key] for key in parts}
@@ -228,7 +228,7 @@ class Linking:
         return {key: built for key, built in every.items() if key[1] not in whole}
 
     def _is_split(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
-        """Return True if a module's kernels have nothing in common, so some become machine code without the others."""
+        """Return True if a module's kernels are independent, so they can become machine code in groups."""
         kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels_for(target)]
         return (
             self.assembler is None
@@ -261,7 +261,7 @@ class Linking:
         return tasks
 
     def _generate(self, plan: ModulePlan) -> Generate:
-        """Return a function that makes code of the front end's IR, in children, before they link."""
+        """Return a function that makes code from the front end's IR; children call it before they link."""
         units = {unit.symbol: unit for unit in plan.kernels}
 
         def generate(inputs: Sequence[LinkInput], target: Target) -> list[LinkInput]:

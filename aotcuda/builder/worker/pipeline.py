@@ -206,7 +206,7 @@ class Pipeline:
     def _compile(self, plan: ModulePlan) -> flows.Flow[tuple[Compiled, dict[tuple[Unit, Target], LeftOut]]]:
         """Return every unit for every target, and records of those that targets cannot have.
 
-        What other processes have compiled is taken as it is.
+        Results of other processes are used unchanged.
         """
         own = self._targets_here()
         batches = self._batch_names(plan, own)
@@ -224,19 +224,19 @@ class Pipeline:
         self._keep_compiled(plan, batches, made)
         if self.units is not None:
             self.units.keep(made)
-        others = [(other, _of(plan.config.name, other.compiled)) for other in self.other_imports]
+        others = [(other, _of_module(plan.config.name, other.compiled)) for other in self.other_imports]
         for one in (compiled, *(found for _, found in others)):
             self.seen.add(built.seen for built in one.values())
-        imports = [consistency.Import(own[0], frozenset(plan.units), _had(compiled))]
+        imports = [consistency.Import(own[0], frozenset(plan.units), _complete(compiled))]
         for other, found in others:
             target = next(target for _, target in other.compiled)
             of_module = frozenset(unit for unit in other.units if unit.module == plan.config.name)
-            imports.append(consistency.Import(target, of_module, _had(found)))
+            imports.append(consistency.Import(target, of_module, _complete(found)))
         consistency.check(imports)
         for _, found in others:
             compiled |= found
         lacking = {key: built for key, built in compiled.items() if isinstance(built, LeftOut)}
-        return {key: plain(built) for key, built in _had(compiled).items()}, lacking
+        return {key: plain(built) for key, built in _complete(compiled).items()}, lacking
 
     def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
         """Return the names of the code of batches that are compiled from files, and no Python, for each target."""
@@ -258,7 +258,7 @@ class Pipeline:
     def _keep_compiled(
         self, plan: ModulePlan, batches: Mapping[tuple[tuple[Unit, ...], Target], Name], made: Compiled
     ) -> None:
-        """Keep batches that were made, and what front ends' own code generators made."""
+        """Store compiled batches, and the results of front ends' own code generators."""
         whole = {
             (units, target): [made[unit, target] for unit in units]
             for units, target in batches
@@ -312,12 +312,12 @@ class Pipeline:
             for item, key in asked_by.items():
                 if item.header:
                     arguments = (source, item, target, plan.config.options, self.inputs.folders(plan), key)
-                    title = f"{plan.config.name}: what {source.name} declares of {item.name}"
+                    title = f"{plan.config.name}: declarations of {item.name} in {source.name}"
                     tasks[source, item] = pool.Task(title, partial(prototypes.check_source, *arguments), key=key)
         return tasks
 
     def _sources_compiled(self, plan: ModulePlan, item: LinkInput, targets: Sequence[Target]) -> dict[Target, bytes]:
-        """CUDA C++ compiled for each target: LTOIR for machine code, PTX for PTX."""
+        """Compile CUDA C++ for each target: to LTOIR for machine code, to PTX for PTX."""
         joined = replace(item, data=item.data + b"".join(data for _, data in item.pieces), pieces=())
         arguments = (plan.config.options, self.inputs.folders(plan))
         tasks = {}
@@ -327,7 +327,7 @@ class Pipeline:
         return dict(zip(tasks, flows.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
 
 
-def _had(compiled: Compiled) -> Compiled:
+def _complete(compiled: Compiled) -> Compiled:
     """Return the compiled kernels, without those that targets cannot have."""
     return {key: built for key, built in compiled.items() if not isinstance(built, LeftOut)}
 
@@ -344,7 +344,7 @@ def _refused(plan: ModulePlan, made: PerTarget) -> dict[tuple[Unit, Target], Lef
     }
 
 
-def _of(module: str, compiled: Compiled) -> Compiled:
+def _of_module(module: str, compiled: Compiled) -> Compiled:
     return {(unit, target): built for (unit, target), built in compiled.items() if unit.module == module}
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 _TICK = 0.2
-"""Seconds between two looks at children whose pipe is silent: a process that a child has left may hold it open."""
+"""Seconds between two checks of children whose pipe is silent; a process that a child started may hold it open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,24 +192,24 @@ def spare(work: Callable[[Any, Callable[..., None]], Any], tell: Callable[..., N
     The function returns the result of `work`, or raises as `run` does. `work` is given the function's argument, and a
     function by which it, or one child of it at a time, reports steps as by `tell`.
     """
-    bell, ring = Pipe(duplex=False)
-    news, reporter = Pipe(duplex=False)
+    requests, requester = Pipe(duplex=False)
+    reports, reporter = Pipe(duplex=False)
 
     def wait_and_work() -> Any:
-        ring.close()
-        return work(bell.recv(), lambda **step: reporter.send(step))
+        requester.close()
+        return work(requests.recv(), lambda **step: reporter.send(step))
 
     child = start(0, Task("the sources, imported for each target", wait_and_work, notes_steps=True))
-    bell.close()
+    requests.close()
     reporter.close()
 
     def call(argument: Any) -> Any:
-        ring.send(argument)
+        requester.send(argument)
         while child.outcome is None:
             wait_for([child])
             with suppress(EOFError):  # the copy has ended
-                while news.poll():
-                    tell(**news.recv())
+                while reports.poll():
+                    tell(**reports.recv())
         if isinstance(child.outcome, AotcudaError):
             raise child.outcome
         return child.outcome[0]
@@ -217,6 +217,6 @@ def spare(work: Callable[[Any, Callable[..., None]], Any], tell: Callable[..., N
     try:
         yield call
     finally:
-        ring.close()
-        news.close()
+        requester.close()
+        reports.close()
         child.end()

@@ -1,9 +1,9 @@
 """Share one build among several machines: entries of single units in the build cache.
 
-A shard compiles its part of a project's units and keeps an entry for each. The entry's name has the build's stamp and
-the unit, and no intermediate representation. So a build from the cache alone imports the sources, computes the names,
-and finds every result without typing anything. What a function read while the compiler ran it is in its entry, and is
-compared before the entry is taken.
+A shard compiles its part of a project's units and stores an entry for each. The entry's name has the build's stamp and
+the unit, but no intermediate representation. A build from the cache alone therefore imports the sources, computes the
+names, and finds every result without typing. An entry also lists the files that a function read while the compiler ran
+it; they are compared before the entry is used.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class UnitCache:
         self.seconds: dict[tuple[str, str], float] = {}
 
     def find(self, wanted: Mapping[Unit, Sequence[Target]]) -> Compiled:
-        """Return what the cache has of units for targets.
+        """Return the cached results of units for targets.
 
         Raises:
             BuildError: Something is missing, and the build takes everything from the cache.
@@ -76,7 +76,7 @@ class UnitCache:
             if changed is not None:
                 self._changed.append(changed)
                 continue
-            of_target = {target: _taken(one, seen) for targets, one in built for target in targets}
+            of_target = {target: _with_reads(one, seen) for targets, one in built for target in targets}
             if of_target.keys() == {str(target) for target in wanted[unit]}:
                 self.seconds[unit.module, unit.symbol] = seconds
                 found |= {(unit, target): of_target[str(target)] for target in wanted[unit]}
@@ -86,7 +86,7 @@ class UnitCache:
         return found
 
     def keep(self, made: Compiled) -> None:
-        """Keep the entries of units.
+        """Store the entries of units.
 
         Raises:
             BuildError: They cannot be stored.
@@ -206,7 +206,7 @@ def _shape(unit: Unit) -> Any:
 
 
 def _add(of_targets: list[tuple[list[str], Any]], target: str, built: Any) -> None:
-    """Add what was compiled for a target; of equal results an entry has one."""
+    """Add a target's result; an entry has equal results once."""
     for targets, other in of_targets:
         if other == built:
             targets.append(target)
@@ -215,13 +215,13 @@ def _add(of_targets: list[tuple[list[str], Any]], target: str, built: Any) -> No
 
 
 def plain(built: Any) -> Any:
-    """Return what was compiled, without its notes for the caches."""
+    """Return a compiled unit without its data for the caches."""
     if built.seen is None and getattr(built, "generated", None) is None:
         return built
     return replace(built, seen=None, **({"generated": None} if hasattr(built, "generated") else {}))
 
 
-def _taken(built: Any, seen: Stamp) -> Any:
+def _with_reads(built: Any, seen: Stamp) -> Any:
     if isinstance(built, tuple):
         error, reason = built
         return LeftOut(error=CompileError(error), reason=reason, seen=seen or None)

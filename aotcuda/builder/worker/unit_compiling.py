@@ -1,4 +1,4 @@
-"""Compile the units of a module, in processes of their own: by rows of units, or by shares of a unit's targets."""
+"""Compile the units of a module in children: several units in one child, or a part of one unit's targets in each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def wanted_of(plans: Iterable[ModulePlan], own: Sequence[Target]) -> dict[Unit, list[Target]]:
-    """Return the units of modules, with those of their targets that are among `own`."""
+    """Return the units of modules, each with its targets that are in `own`."""
     return {
         unit: [target for target in item.compiled_for(unit) if target in own] for item in plans for unit in item.units
     }
@@ -38,33 +38,33 @@ def compiling(
     cache: CompileCache,
     have: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
 ) -> flows.Flow[Compiled]:
-    """Compile a module's units, for those of its targets that are among `own`; less what the build has already.
+    """Compile a module's units for its targets that are in `own`, except the results in `have`.
 
-    Children read the cache's folder alone. Entries that may be at its URL are fetched together, and those units are
-    compiled again.
+    Children read only the cache's folder. Entries that may be at its URL are fetched together; then the units that need
+    them are compiled again.
     """
     wanted = wanted_of([item], own)
     found: Compiled = {key: built for key, built in have.items() if key[0] in wanted}
 
-    def left() -> dict[Unit, list[Target]]:
+    def missing() -> dict[Unit, list[Target]]:
         return {unit: [target for target in targets if (unit, target) not in found] for unit, targets in wanted.items()}
 
-    # With fewer units than cores it is quicker to do several times what targets have in common.
+    # With fewer units than cores, it is faster to repeat the work that targets share.
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
     in_rows = hasattr(front, "is_fresh") and processes in (None, 1)
-    while any(left().values()):
+    while any(missing().values()):
         if in_rows:
-            tasks = _rows(front, left(), functions, job.jobs)
+            tasks = _rows(front, missing(), functions, job.jobs)
         else:
-            shares = _batches(left()) if processes is None else _each(left(), processes)
+            shares = _batches(missing()) if processes is None else _each(missing(), processes)
             tasks = [_task(front, units, functions, share) for units, share in shares]
-        in_rows = False  # what is left of rows is compiled by itself
+        in_rows = False  # the other units of a row that ended early are compiled one by one
         made: Compiled = {}
         for built in (yield flows.Round(flows.COMPILE, tasks)):
             made |= built
-        asked = {built.name: built.shape for built in made.values() if isinstance(built, Wanted)}
-        if asked:
-            cache.fetch(asked)
+        requested = {built.name: built.shape for built in made.values() if isinstance(built, Wanted)}
+        if requested:
+            cache.fetch(requested)
         found |= {key: built for key, built in made.items() if not isinstance(built, Wanted)}
     return {(unit, target): found[unit, target] for unit, targets in wanted.items() for target in targets}
 
@@ -80,16 +80,16 @@ def _each(left: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list
 
 
 _ROW = 16
-"""The most units that one process compiles: what a crash or a mistake throws away, and what memory has to hold."""
+"""The most units that one process compiles. A crash loses their results, and memory holds all of them."""
 
 
 def _rows(
     front: FrontEnd, left: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], jobs: int
 ) -> list[pool.Task]:
-    """Return tasks that compile several units each; the rest has to be compiled yet.
+    """Return tasks that compile several units each. A task may end before its last unit; the caller compiles the rest.
 
-    To start a process and to copy what it writes takes a third as long as to compile a unit. Rows are long at first and
-    shorter towards the end, down to one unit, and all processes have nothing more to do at about the same time.
+    Starting a process and copying its memory takes a third as long as compiling a unit. The first rows are long and the
+    last ones have one unit, so all processes end at about the same time.
     """
     waiting = {unit: targets for unit, targets in left.items() if targets}
     rows = []
@@ -129,14 +129,14 @@ def _row(
             try:
                 with telemetry.step(one.title, one.work):
                     found |= one.run()
-            except Exception:  # noqa: BLE001 (it is compiled by itself then, and what it raises is told)
+            except Exception:  # noqa: BLE001 (the unit is compiled again by itself, and then its error is reported)
                 telemetry.take()
                 telemetry.add(before)
                 break
             collected = telemetry.take()
             telemetry.add(before)
             telemetry.add(collected)
-            if collected.warnings or not front.is_fresh():  # a warning comes once in a process
+            if collected.warnings or not front.is_fresh():  # a process shows a warning once
                 break
         return found
 
@@ -148,7 +148,7 @@ def _units_of(compiled: Compiled) -> int:
 
 
 def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """Return each target by itself, with the units that are of one batch together."""
+    """Return a share for each target and batch of units."""
     found: dict[tuple[object, Target], list[Unit]] = {}
     for unit, targets in left.items():
         for target in targets:

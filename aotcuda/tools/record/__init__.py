@@ -1,5 +1,5 @@
 """`aotcuda record`: run a command and record the kernels that it launches, as tables for pyproject.toml.
 
-`inject/` runs in the recorded processes and imports only the standard library: they may run in another
-environment than this one. The rest runs in the process of `aotcuda record`, and imports neither Numba nor the project.
+`inject/` runs in the recorded processes. It imports only the standard library, because aotcuda may not be installed in
+their environment. The other modules run in the process of `aotcuda record`, and import neither Numba nor the project.
 """

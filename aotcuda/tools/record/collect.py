@@ -38,16 +38,15 @@ class Run:
     """The launches of one command.
 
     Attributes:
-        records: What it launched and compiled.
-        choices: What autotuners chose.
-        cuda_cpp: What it launched of CUDA C++.
-        started: A Python process of it has had the recorder.
-        installed: The distributions of the packages that it imported, by the names of the packages.
+        records: The functions that it launched or compiled.
+        choices: The configs that autotuners chose.
+        cuda_cpp: Its launches of kernels in CUDA C++.
+        started: The recorder ran in at least one of its Python processes.
+        installed: The distribution of each imported package, by the name of the package.
         imported: The front ends that its processes imported.
         without_gpu: Front ends whose launches failed because there is no GPU.
-        results: Where processes first read what a launch that was not executed would have computed: the call and
-            `file:line`.
-        failures: What could not be recorded, with tracebacks.
+        results: The first reads of results of launches that were not executed: the call and `file:line`.
+        failures: Launches that could not be recorded, with tracebacks.
     """
 
     records: tuple[Record, ...]
@@ -65,24 +64,24 @@ def read(folder: Path, root: Path) -> Run:
     """Read all files in the folder; paths below `root` become relative to it."""
     facts = [item for path in sorted(folder.glob("*.jsonl")) for item in _file(path)]
 
-    def of(kind: str) -> list[dict[str, Any]]:
+    def of_kind(kind: str) -> list[dict[str, Any]]:
         return [item for item in facts if item["kind"] == kind]
 
     return Run(
         records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
-        choices=tuple(merged_choices(_choice(item) for item in of("choice"))),
+        choices=tuple(merged_choices(_choice(item) for item in of_kind("choice"))),
         cuda_cpp=tuple(
             CudaCppLaunches(
                 digest=item["digest"], name=item["name"], site=_relative(item["site"], root), count=item["count"]
             )
-            for item in of("cuda-cpp")
+            for item in of_kind("cuda-cpp")
         ),
         started=(folder / "started").exists(),
-        installed={name: owner for item in of("installed") for name, owner in item["packages"].items()},
-        imported=frozenset(item["frontend"] for item in of("imported")),
-        without_gpu=frozenset(item["frontend"] for item in of("no-gpu")),
-        results=tuple((item["call"], _relative(item["site"], root)) for item in of("result")),
-        failures=tuple((item["what"], item["traceback"]) for item in of("failure")),
+        installed={name: owner for item in of_kind("installed") for name, owner in item["packages"].items()},
+        imported=frozenset(item["frontend"] for item in of_kind("imported")),
+        without_gpu=frozenset(item["frontend"] for item in of_kind("no-gpu")),
+        results=tuple((item["call"], _relative(item["site"], root)) for item in of_kind("result")),
+        failures=tuple((item["what"], item["traceback"]) for item in of_kind("failure")),
     )
 
 

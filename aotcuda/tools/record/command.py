@@ -57,12 +57,12 @@ def run(
 
     Args:
         command: The program and its arguments.
-        write: Merge what is missing into pyproject.toml and the variants files.
-        check: Print what the tables lack of this run.
+        write: Add missing entries to pyproject.toml and the variants files.
+        check: Print the signatures of this run that the tables lack.
         out: The file to which runs add; by default a file next to pyproject.toml, or none with `check` alone.
         dry: True: execute no launch; False: execute launches; None: execute them if there is a GPU.
         gpu: The GPU whose properties programs see in a dry run.
-        packages: Installed packages whose kernels of Triton go into a pack, by the names that they are imported by.
+        packages: Import names of installed packages whose Triton kernels go into a pack.
 
     Raises:
         ConfigError: A file cannot be read, merged or written; pyproject.toml is as it was.
@@ -73,8 +73,8 @@ def run(
     if write:
         _check_writable(owner)
     path = out or owner.root / records.FILE_NAME
-    keep = write or not check or out is not None
-    if keep:
+    accumulates = write or not check or out is not None
+    if accumulates:
         records.check(path)  # fail now, and not after an hour of tests
     mode = dry_runs.choose(owner.aotcuda, dry=dry, gpu=gpu)
     report.say(mode.said)
@@ -86,11 +86,11 @@ def run(
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
         done = collect.read(Path(folder), owner.root)
     total = records.Recorded().plus(done.records, done.choices)
-    if keep:
+    if accumulates:
         total = _add(path, total, owner, out) if done.records else records.load(path)
-    kept = f"; {total.runs} run{'s' * (total.runs != 1)} in {path}" if keep and done.records else ""
-    report.summary(done, owner, kept)
-    report.result(done)
+    runs = f"; {total.runs} run{'s' * (total.runs != 1)} in {path}" if accumulates and done.records else ""
+    report.print_summary(done, owner, runs)
+    report.print_first_result(done)
     for line in cuda_cpp.plan(done.cuda_cpp, owner)[1]:
         report.say(f"left out: {line}")
     lacking = _check(done, owner) if check else []
@@ -99,26 +99,26 @@ def run(
         _write(total, reread, done.installed, done.cuda_cpp)
     elif not check:
         _print(total, owner)
-        if text := cuda_cpp.printed(cuda_cpp.plan(done.cuda_cpp, owner)[0]):
+        if text := cuda_cpp.render(cuda_cpp.plan(done.cuda_cpp, owner)[0]):
             foreign.show(text.removesuffix("\n"))
-    troubled = _troubles(done, check=check)
+    has_problems = _print_problems(done, check=check)
     if mode.dry and status:
         recorded = bool(done.cuda_cpp) or any(item.launches for item in done.records)
-        report.failed(status, recorded=recorded)
+        report.print_failure(status, recorded=recorded)
         status = 0 if recorded else status
-    return status or int(bool(lacking) or troubled)
+    return status or int(bool(lacking) or has_problems)
 
 
 def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
-    """Merge what other machines recorded into the project: files of records, variants files and tuning files.
+    """Merge files of other machines into the project: files of records, variants files and tuning files.
 
     Args:
-        files: The files; for the same GPU and key of an autotuner the last one counts.
+        files: The files; of several choices for one GPU and one key of an autotuner, the last one counts.
         out: As for `run`.
 
     Raises:
-        ConfigError: A file is none of these, or belongs to no module of the project. The files before it were merged;
-            those after it were not.
+        ConfigError: A file is of another kind, or belongs to no module of the project. The files before it were
+            merged; the files after it were not.
         DependencyError: tomlkit is not installed.
     """
     owner = _project(needed=True)
@@ -163,24 +163,24 @@ def _check(done: Run, owner: Project) -> list[str]:
     if not launched and not done.cuda_cpp:
         report.say("no kernel was launched, so nothing was recorded; run a command that launches the kernels")
         return []
-    wanted, left, _ = tables.sort(launched, owner)
+    wanted, left_out, _ = tables.sort(launched, owner)
     in_toml, in_files = variant_files.split(wanted, owner)
-    lacking = report.lacking(tables.Tables(owner.aotcuda).additions(in_toml))
-    lacking += [f"missing: {line}" for line in cuda_cpp.described(cuda_cpp.plan(done.cuda_cpp, owner)[0])]
-    lacking += report.lacking_variants(variant_files.plan(in_files, owner))
-    lost = [item for item in left if tables.is_of_the_wheel(item.record, owner)]
+    lacking = report.missing_signatures(tables.Tables(owner.aotcuda).additions(in_toml))
+    lacking += [f"missing: {line}" for line in cuda_cpp.describe(cuda_cpp.plan(done.cuda_cpp, owner)[0])]
+    lacking += report.missing_variants(variant_files.plan(in_files, owner))
+    of_wheel = [item for item in left_out if tables.is_of_the_wheel(item.record, owner)]
     for line in lacking:
         report.say(line)
     if not lacking:
-        report.say(report.complete(lost))
+        report.say(report.completeness(of_wheel))
     return lacking
 
 
 def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launched: Sequence[CudaCppLaunches]) -> None:
-    wanted, left, _ = tables.sort(every.records, owner)
+    wanted, left_out, _ = tables.sort(every.records, owner)
     files_of_cpp, _ = cuda_cpp.plan(launched, owner)
     if not wanted and not files_of_cpp:
-        what = "all launches were left out" if left else "no kernel of the project was launched"
+        what = "all launches were left out" if left_out else "no kernel of the project was launched"
         report.say(
             f"{what}, so there is nothing to write into {owner.pyproject}; run a command that launches the kernels"
         )
@@ -190,7 +190,7 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
     additions = known.additions(in_toml)
     modules = variant_files.plan(in_files, owner)
     files = [(module.file, module.merged()) for module in modules if module.missing]
-    tunings = [(module.tuning_file, variant_files.tuned(module, every.choices)) for module in modules]
+    tunings = [(module.tuning_file, variant_files.with_choices(module, every.choices)) for module in modules]
     files += [(path, content) for path, content in tunings if content is not None]
     new = {module.module: module.settings for module in modules if module.settings}
     required = _required(owner, {item.source for item in wanted}, installed)
@@ -202,13 +202,17 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
         pyproject.add_kernels(editor, additions, known.default_frontend)
         pyproject.add_settings(editor, new)
         pyproject.write(owner.pyproject, editor.text())
-    made = packs.write_package(owner) if any(item.get("pack") for item in new.values()) else None
+    package = packs.write_package(owner) if any(item.get("pack") for item in new.values()) else None
     written = [path for path, content in files if variant_files.write(path, content)]
-    if made is not None:
-        report.say(f"{made.relative_to(owner.root)}: written; importing the package lets others use its kernels")
-    for line in [*report.added(additions), *report.notes(additions), *report.added_variants(modules, written, owner)]:
+    if package is not None:
+        report.say(f"{package.relative_to(owner.root)}: written; importing the package lets others use its kernels")
+    for line in [
+        *report.additions(additions),
+        *report.notes(additions),
+        *report.added_variants(modules, written, owner),
+    ]:
         report.say(line)
-    for line in cuda_cpp.described(files_of_cpp):
+    for line in cuda_cpp.describe(files_of_cpp):
         report.say(f"added to {line}")
     if required:
         report.say(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
@@ -219,7 +223,7 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
 
 
 def _required(owner: Project, sources: set[str], installed: Mapping[str, str]) -> list[str]:
-    """Return what `build-system.requires` lacks of the distributions that a build imports."""
+    """Return the distributions that a build imports and that `build-system.requires` lacks."""
     if "requires" not in project_file.table(owner.data, "build-system"):
         return []  # `aotcuda init` writes the table
     wanted = project_sources.requirements(owner, project_sources.trees(owner), sources, installed)
@@ -240,15 +244,15 @@ def _print(every: Recorded, owner: Project) -> None:
         if isinstance(module, dict)
     }
     known = tables.Tables({**owner.aotcuda, "modules": bare})
-    text = report.printed(known.additions(in_toml), [item for item in every.records if item.kind == "device"])
-    text += report.printed_variants(variant_files.plan(in_files, owner))
+    text = report.render(known.additions(in_toml), [item for item in every.records if item.kind == "device"])
+    text += report.render_variants(variant_files.plan(in_files, owner))
     if text:
         foreign.show(text.removesuffix("\n"))
     sys.stdout.flush()
 
 
-def _troubles(done: Run, *, check: bool) -> bool:
-    """Print what was not recorded; return True if that makes the exit status 1."""
+def _print_problems(done: Run, *, check: bool) -> bool:
+    """Print the launches that were not recorded; return True if the exit status has to be 1."""
     found = [f"{what}:\n{trace.rstrip()}" for what, trace in done.failures]
     found += [_WITHOUT_SIMULATOR.format(frontend) for frontend in sorted(done.without_gpu)]
     if not done.started:

@@ -40,14 +40,14 @@ class CudaCppAddition:
 
 
 def plan(launches: Iterable[CudaCppLaunches], owner: Project) -> tuple[list[CudaCppAddition], list[str]]:
-    """Return what the tables lack, and a line for each kernel whose text is that of no `.cu` file."""
+    """Return the missing entries, and a line for each kernel whose source text is in no `.cu` file."""
     files = {digest: file for file in cuda_cpp_files.files(owner) if (digest := _digest(owner, file))}
     wanted: dict[tuple[str, str], set[str]] = {}
-    left = []
+    left_out = []
     for item in launches:
         file = files.get(item.digest)
         if file is None:
-            left.append(
+            left_out.append(
                 f"{item.site}: {item.name}: its CUDA C++ is the text of no .cu file of the project; write it into one "
                 f"({item.count} launch{'es' * (item.count != 1)})"
             )
@@ -55,11 +55,11 @@ def plan(launches: Iterable[CudaCppLaunches], owner: Project) -> tuple[list[Cuda
             name = item.name.partition("<")[0].strip()
             wanted.setdefault((file, name), set()).update([item.name] if "<" in item.name else [])
     additions = (_addition(owner, file, name, instances) for (file, name), instances in sorted(wanted.items()))
-    return [item for item in additions if item is not None], left
+    return [item for item in additions if item is not None], left_out
 
 
 def write(editor: Editor, additions: Iterable[CudaCppAddition]) -> None:
-    """Merge what the tables lack."""
+    """Add the missing entries to the tables."""
     modules: dict[str, list[CudaCppAddition]] = {}
     for item in additions:
         modules.setdefault(item.module, []).append(item)
@@ -83,7 +83,7 @@ def write(editor: Editor, additions: Iterable[CudaCppAddition]) -> None:
                     editor.values(entry, _value(item))
 
 
-def described(additions: Iterable[CudaCppAddition]) -> list[str]:
+def describe(additions: Iterable[CudaCppAddition]) -> list[str]:
     """Return a line for each addition."""
     return [
         f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}'
@@ -92,7 +92,7 @@ def described(additions: Iterable[CudaCppAddition]) -> list[str]:
     ]
 
 
-def printed(additions: Iterable[CudaCppAddition]) -> str:
+def render(additions: Iterable[CudaCppAddition]) -> str:
     """Return the tables for pyproject.toml."""
     lines: list[str] = []
     modules: dict[tuple[str, str], list[CudaCppAddition]] = {}

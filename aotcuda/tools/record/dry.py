@@ -32,7 +32,7 @@ _OF_LIMITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
-    """The way in which a command is recorded.
+    """Variables and the first message for a recorded command.
 
     Attributes:
         environ: Variables to set for the command.
@@ -48,7 +48,7 @@ class Mode:
 
 
 def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None) -> Mode:
-    """Return the way to record: without executing where that is requested, or where there is no GPU.
+    """Decide if launches are executed: not if `dry` or `gpu` is given, and by default only with a GPU.
 
     Args:
         settings: `[tool.aotcuda]`; the first target of `arch` is the default GPU.
@@ -56,22 +56,22 @@ def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None)
         gpu: The name of the GPU whose properties the program sees.
 
     Raises:
-        TargetError: No GPU has this name.
+        TargetError: No GPU is called `gpu`.
     """
-    there = has_gpu()
-    asked = [name for name in _EXECUTED if os.environ.get(name, "0") not in ("", "0")]
+    has_own_gpu = has_gpu()
+    requested = [name for name in _EXECUTED if os.environ.get(name, "0") not in ("", "0")]
     if dry is None and gpu is None:
-        dry = not there and not asked
+        dry = not has_own_gpu and not requested
     if dry is False:
-        if there:
+        if has_own_gpu:
             return Mode(environ={}, said="launches are executed on the GPU, and recorded", dry=False)
-        environ = dict.fromkeys(_EXECUTED, "1") if not asked else {}
+        environ = dict.fromkeys(_EXECUTED, "1") if not requested else {}
         said = "launches are executed in Numba's simulator or Triton's interpreter, and recorded (--dry executes none)"
         return Mode(environ=environ, said=said, dry=False)
     name, capability = _target(settings, gpu)
-    why = "" if there else " since there is no GPU here,"
+    why = "" if has_own_gpu else " since there is no GPU here,"
     return Mode(
-        environ={TARGET: json.dumps(_facts(name, capability)), **({"CUDA_VISIBLE_DEVICES": ""} if there else {})},
+        environ={TARGET: json.dumps(_facts(name, capability)), **({"CUDA_VISIBLE_DEVICES": ""} if has_own_gpu else {})},
         removed=_EXECUTED,
         said=(
             f"launches are recorded and not executed,{why} for {name} of compute capability "

@@ -1,7 +1,7 @@
-"""Parse signatures in Numba's notation, to decide if one accepts the arguments of another.
+"""Parse signatures in Numba's notation, and decide if a packaged one accepts the arguments of a launch.
 
-The front ends evaluate signatures with Numba's types. This module does not need Numba: it only decides which arguments
-a launch may have. A name that is not Numba's, such as a record's, is a type of its own.
+The front ends evaluate signatures with Numba's types. This module does not need Numba. A name that Numba does not have,
+such as that of a record, is a type by itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ int64: int_ long_ longlong intp ssize_t; uint64: uint ulong ulonglong uintp size
 float16: half; float32: float_; float64: double
 void: none; bfloat16: ; voidptr:
 """
-"""On the left of each colon the name of a type that has its width; on the right Numba's aliases of it."""
+"""Names of types with their widths, and after each colon Numba's aliases of the type."""
 _GROUPS = [group.split(":") for group in _ALIASES.replace("\n", ";").split(";") if group]
 _SCALARS = {
     **{f"{kind}{bits}": f"{kind}{bits}" for kind, widths in _WIDTHS.items() for bits in widths},
@@ -42,11 +42,11 @@ class Type:
     """A type.
 
     Attributes:
-        name: Numba's name of a scalar; `array`, `tuple` or `pointer`; of any other type the text of the signature.
+        name: Numba's name of a scalar; `array`, `tuple` or `pointer`; for another type the text in the signature.
         members: The element type of an array, the members of a tuple.
         ndim: Dimensions of an array.
         layout: `C`, `F` or `A`.
-        readonly: Whether an array may not be written to.
+        readonly: True for an array that the kernel does not write.
     """
 
     name: str
@@ -74,7 +74,7 @@ def parse(text: str, names: Mapping[str, str]) -> Signature:
 
     Args:
         text: The signature.
-        names: Types by names of the project's own (`[tool.aotcuda] types`).
+        names: The project's names for types (`[tool.aotcuda] types`).
 
     Raises:
         ValueError: `text` is not a signature.
@@ -83,7 +83,7 @@ def parse(text: str, names: Mapping[str, str]) -> Signature:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
         raise ValueError(error.msg) from error
-    if isinstance(node, ast.Tuple):  # Numba takes (int32, int32) for a signature without a result
+    if isinstance(node, ast.Tuple):  # for Numba, (int32, int32) is a signature without a result
         return Signature(tuple(_type(item, names) for item in node.elts), Type("void"))
     if not isinstance(node, ast.Call) or node.keywords:
         message = f"{text!r} is no signature"
@@ -91,7 +91,7 @@ def parse(text: str, names: Mapping[str, str]) -> Signature:
     return Signature(tuple(_type(item, names) for item in node.args), _type(node.func, names))
 
 
-def takes(packaged: Signature, asked: Signature, *, adopt: bool) -> bool:
+def accepts(packaged: Signature, asked: Signature, *, adopt: bool) -> bool:
     """Return True if a launch with the types of one signature may run the overload of a packaged one.
 
     Args:
@@ -100,11 +100,11 @@ def takes(packaged: Signature, asked: Signature, *, adopt: bool) -> bool:
         adopt: True if Python's numbers take the parameter's type, as in modules that are not packaged in place.
     """
     return len(packaged.args) == len(asked.args) and all(
-        _takes(one, other, adopt=adopt) for one, other in zip(packaged.args, asked.args, strict=True)
+        _accepts(one, other, adopt=adopt) for one, other in zip(packaged.args, asked.args, strict=True)
     )
 
 
-def _takes(packaged: Type, asked: Type, *, adopt: bool) -> bool:
+def _accepts(packaged: Type, asked: Type, *, adopt: bool) -> bool:
     if packaged.name == asked.name == "array":
         layout = packaged.layout in ("A", asked.layout) or packaged.ndim == 0
         shape = packaged.ndim == asked.ndim and packaged.members == asked.members
@@ -112,7 +112,7 @@ def _takes(packaged: Type, asked: Type, *, adopt: bool) -> bool:
     if packaged.name == asked.name == "tuple":
         pairs = [*zip(packaged.members, asked.members, strict=False)]
         same = len(packaged.members) == len(asked.members)
-        return same and all(_takes(one, other, adopt=adopt) for one, other in pairs)
+        return same and all(_accepts(one, other, adopt=adopt) for one, other in pairs)
     if adopt and asked.name in _ADOPTED:
         return packaged.name.rstrip("0123456789") in _ADOPTED[asked.name]
     return packaged == asked

@@ -24,17 +24,17 @@ packs.use(__name__)
 
 
 def is_packed(record: Record, owner: Project) -> bool:
-    """Return True if a kernel is one of the packages that go into a pack."""
+    """Return True if a kernel belongs to a package whose kernels go into a pack."""
     return record.frontend == "triton" and record.module.partition(".")[0] in owner.packages
 
 
 def module_name(source: str, owner: Project) -> str:
-    """Return the name of the pack's module for a source that has none yet: `fla_pack.fla_ops_gla_chunk`."""
-    return f"{package(owner)}.{source.replace('.', '_')}"
+    """Return the name of a new module of the pack for a source: `fla_pack.fla_ops_gla_chunk`."""
+    return f"{package_name(owner)}.{source.replace('.', '_')}"
 
 
-def package(owner: Project) -> str:
-    """Return the project's pack: that of its tables, else the package that is called like the project."""
+def package_name(owner: Project) -> str:
+    """Return the name of the project's pack: from its tables, or else from the project's name."""
     for name, module in table(owner.aotcuda, "modules").items():
         if isinstance(module, dict) and module.get("pack") is True:
             return str(name.rpartition(".")[0])
@@ -42,7 +42,7 @@ def package(owner: Project) -> str:
 
 
 def file_of(module: str, owner: Project) -> Path:
-    """Return the place of a file that a pack's module would have."""
+    """Return the path that the file of a pack's module would have."""
     parts = module.split(".")
     roots = owner.import_roots()
     root = next((root for root in roots if (root / parts[0]).is_dir()), roots[0])
@@ -51,7 +51,7 @@ def file_of(module: str, owner: Project) -> Path:
 
 def write_package(owner: Project) -> Path | None:
     """Write the pack's `__init__.py` if there is none; return its path."""
-    path = file_of(f"{package(owner)}.__init__", owner)
+    path = file_of(f"{package_name(owner)}.__init__", owner)
     if path.exists():
         return None
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def write_package(owner: Project) -> Path | None:
 
 
 def requirements(sources: Iterable[str], owner: Project, installed: Mapping[str, str]) -> list[str]:
-    """Return what a build needs of packages that go into a pack, and Triton, in the versions of this environment."""
+    """Return the build requirements of a pack: its packages and Triton, in the versions of this environment."""
     tops = {source.partition(".")[0] for source in sources} & {*owner.packages}
     found = []
     for name in sorted({installed.get(top, top) for top in tops} | ({"triton"} if tops else set())):

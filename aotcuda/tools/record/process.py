@@ -22,13 +22,13 @@ _INJECT = Path(__file__).parent / "inject"
 
 
 def run(command: Sequence[str], folder: Path, mode: Mode, types: Mapping[str, object] = MappingProxyType({})) -> int:
-    """Run a command with the recorder in each of its Python processes; return its exit status in the form of a shell.
+    """Run a command with the recorder in each of its Python processes; return its exit status as a shell does.
 
     Args:
         command: The program and its arguments.
-        folder: Where the processes write what they launch.
+        folder: The folder for the files of the recorder.
         mode: The way to record.
-        types: The names that the project's tables have for types.
+        types: `[tool.aotcuda] types` of the project.
 
     Raises:
         OSError: There is no such program, or it cannot be run.
@@ -37,7 +37,7 @@ def run(command: Sequence[str], folder: Path, mode: Mode, types: Mapping[str, ob
 
 
 def wait_for(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Run a command in an environment; return its exit status in the form of a shell.
+    """Run a command in an environment; return its exit status as a shell does.
 
     Raises:
         OSError: As for `run`.
@@ -46,7 +46,7 @@ def wait_for(command: Sequence[str], environ: Mapping[str, str]) -> int:
     return 128 - status if status < 0 else status
 
 
-def injected() -> dict[str, str]:
+def injected_environment() -> dict[str, str]:
     """Return the variable by which Python processes run our `sitecustomize`."""
     path = os.environ.get("PYTHONPATH", "")
     return {"PYTHONPATH": f"{_INJECT}{os.pathsep}{path}" if path else str(_INJECT)}
@@ -54,15 +54,15 @@ def injected() -> dict[str, str]:
 
 def _environment(folder: Path, mode: Mode, types: Mapping[str, object]) -> dict[str, str]:
     return {
-        # In place, packaged modules launch what was packaged, and Numba sees nothing of it.
+        # Modules that are packaged in place would launch packaged code, which the recorder does not see.
         "AOTCUDA_IN_PLACE": "0",
         **{name: value for name, value in os.environ.items() if name not in mode.removed},
         **mode.environ,
-        # Autotuners may keep their timings on disk, and those of launches that are not executed mean nothing.
+        # Autotuners may store their timings on disk; timings of launches that are not executed mean nothing.
         **({"TRITON_CACHE_DIR": str(folder / "triton")} if mode.dry else {}),
         "AOTCUDA_RECORD_FOLDER": str(folder),
         "AOTCUDA_RECORD_TYPES": json.dumps({name: text for name, text in types.items() if isinstance(text, str)}),
-        **injected(),
+        **injected_environment(),
     }
 
 
@@ -75,7 +75,7 @@ def _program(name: str) -> str:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the command. A signal that ends this process ends the command first, and what it launched is kept."""
+    """Wait for the command; pass signals that end this process on to the command, so that its record is read."""
 
     def forward(number: int, _: FrameType | None) -> None:
         process.send_signal(number)

@@ -119,8 +119,8 @@ def python_files(project: Project) -> Iterator[tuple[str, Path]]:
 def _packages(project: Project, root: Path) -> list[Path]:
     """Return the packages in a folder from which packages are imported.
 
-    One without `__init__.py` is distinguished from other folders, such as `docs` or `examples`, by its place, in
-    a folder that has packages alone, or by the project's build configuration, which names it.
+    A package without `__init__.py` differs from folders such as `docs` or `examples` by its parent folder, which has
+    only packages, or by its name in the project's build configuration.
     """
     setuptools = table(project.data, "tool", "setuptools")
     wheel = table(project.data, "tool", "hatch", "build", "targets", "wheel")

@@ -29,7 +29,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Raise the error for a file with another value in the place of a table."""
+    """Raise ConfigError for a file that has another value where a table is expected."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -54,14 +54,14 @@ class Editor:
         self._blocks: list[str] = []
 
     def table(self, keys: Sequence[str], values: dict[str, Any], *, comment: str = "") -> None:
-        """Add a table that is not there yet; `values` are strings, lists of strings, booleans or tables of those."""
+        """Add a new table; `values` are strings, lists of strings, booleans or tables of such values."""
         with _explained():
             self._put(keys, dict(values))
         lines = [header(keys), *([f"# {comment}"] if comment else [])]
         self._blocks.append("\n".join([*lines, *(assignment(key, value) for key, value in values.items())]) + "\n")
 
     def values(self, keys: Sequence[str], values: dict[str, Any]) -> None:
-        """Add keys to a table that is there already."""
+        """Add keys to an existing table."""
 
         def edit(document: Any) -> None:
             target = _at(document, keys)
@@ -184,8 +184,8 @@ def add_targets(editor: Editor) -> None:
 
 def kernel_value(addition: Addition) -> Any:
     """Return the value of a new kernel's key."""
-    if variants.is_one(addition.records[0]):
-        return variants.value(addition.records, addition.python)
+    if variants.has_variants(addition.records[0]):
+        return variants.kernel_table(addition.records, addition.python)
     signatures = addition.signatures
     return signatures if addition.python is None else {"python": addition.python, "signatures": signatures}
 
@@ -242,10 +242,10 @@ def write(path: Path, text: str) -> None:
 
 
 def check(text: str) -> None:
-    """Find out whether a pyproject.toml can be edited.
+    """Check that a pyproject.toml can be edited.
 
     Raises:
-        ConfigError: Its form is one that tomlkit would not keep.
+        ConfigError: tomlkit would change its form.
         DependencyError: tomlkit is not installed.
     """
     try:

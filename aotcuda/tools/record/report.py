@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.collect import Run
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Record
-    from aotcuda.tools.record.tables import Addition, Left
+    from aotcuda.tools.record.tables import Addition, LeftOut
     from aotcuda.tools.record.variant_files import VariantModule
 
 
@@ -30,9 +30,9 @@ def say(text: str) -> None:
     foreign.show(f"aotcuda: {text}", sys.stderr)
 
 
-def summary(done: Run, owner: Project, kept: str) -> None:
+def print_summary(done: Run, owner: Project, runs: str) -> None:
     """Print the numbers of recorded kernels, their GPUs, and the kernels that are left out."""
-    wanted, left, others = tables.sort(done.records, owner)
+    wanted, left_out, others = tables.sort(done.records, owner)
     gpus: Counter[str] = Counter()
     for record in done.records:
         gpus.update(record.launches)
@@ -43,7 +43,7 @@ def summary(done: Run, owner: Project, kept: str) -> None:
     where = ", ".join(f"{count} {'' if gpu == _DRY else 'on '}{gpu}" for gpu, count in sorted(gpus.items()))
     say(
         f"recorded {_number(gpus.total(), 'launch', 'launches')}{f' ({where})' if where else ''}: "
-        f"{_number(len(functions), 'kernel')}, {_number(len(devices), 'device function')}{kept}"
+        f"{_number(len(functions), 'kernel')}, {_number(len(devices), 'device function')}{runs}"
     )
     eager = sum(not record.launches for item in wanted for record in item.records)
     if eager:
@@ -52,7 +52,7 @@ def summary(done: Run, owner: Project, kept: str) -> None:
         counts = ", ".join(f"{name} {count}" for name, count in sorted(others.items()))
         say(f"left out: launches of other packages' kernels ({counts})")
     groups: dict[tuple[str, ...], list[Record]] = {}
-    for item in left:
+    for item in left_out:
         record = item.record
         groups.setdefault((record.place, f"{record.module}.{record.function}", item.reason), []).append(record)
     for (place, name, reason), records in groups.items():
@@ -62,7 +62,7 @@ def summary(done: Run, owner: Project, kept: str) -> None:
         say(f"left out: {place}: {name} {shown}: {reason} ({launches})")
 
 
-def result(done: Run) -> None:
+def print_first_result(done: Run) -> None:
     """Print the first place that read the result of a launch."""
     for call, site in done.results[:1]:
         say(
@@ -71,13 +71,13 @@ def result(done: Run) -> None:
         )
 
 
-def failed(status: int, *, recorded: bool) -> None:
+def print_failure(status: int, *, recorded: bool) -> None:
     """Print the exit status of a command whose launches were not executed."""
-    kept = "its launches until then are recorded" if recorded else "it launched nothing"
-    say(f"the command ended with exit status {status}, as programs may that need results; {kept}")
+    launches = "its launches until then are recorded" if recorded else "it launched nothing"
+    say(f"the command ended with exit status {status}, as programs may that need results; {launches}")
 
 
-def lacking(additions: Iterable[Addition]) -> list[str]:
+def missing_signatures(additions: Iterable[Addition]) -> list[str]:
     """Return the missing signatures of a table, one per line."""
     return [
         f"{record.place}: {item.wanted.path}: {record.signature} is not in "
@@ -87,7 +87,7 @@ def lacking(additions: Iterable[Addition]) -> list[str]:
     ]
 
 
-def lacking_variants(modules: Iterable[VariantModule]) -> list[str]:
+def missing_variants(modules: Iterable[VariantModule]) -> list[str]:
     """Return the missing variants of files, one per line."""
     return [
         f"{record.place}: {module.wanted[key].path}: {record.signature} is not in {module.name}{_launched(record)}"
@@ -97,20 +97,20 @@ def lacking_variants(modules: Iterable[VariantModule]) -> list[str]:
     ]
 
 
-def complete(left: Sequence[Left]) -> str:
-    """Return a message that the tables are complete, except for kernels that `summary` lists."""
+def completeness(left_out: Sequence[LeftOut]) -> str:
+    """Return a message that the tables are complete, except for kernels that `print_summary` lists."""
     said = "the table has every signature that was launched"
-    return f"{said}, but for {_number(len(left), 'signature')} of what was left out above" if left else said
+    return f"{said}, but for {_number(len(left_out), 'signature')} of what was left out above" if left_out else said
 
 
-def added(additions: Iterable[Addition]) -> list[str]:
-    """Return lines on the merged entries."""
+def additions(merged: Iterable[Addition]) -> list[str]:
+    """Return a line for each merged signature, and for each kernel that the user has to extend."""
     return [
         f"{item.wanted.path} was launched with more than {_key(item)} has; write there what else is wanted of "
         f"{pyproject.assignment(item.kernel, pyproject.kernel_value(item))}"
         if item.is_by_hand
         else f'added to tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}: {signature}'
-        for item in additions
+        for item in merged
         for signature in (item.signatures[:1] if item.is_by_hand else item.signatures)
     ]
 
@@ -121,7 +121,7 @@ def notes(additions: Iterable[Addition]) -> list[str]:
 
 
 def added_variants(modules: Iterable[VariantModule], written: Sequence[Path], owner: Project) -> list[str]:
-    """Return lines on variants files and tuning files that were written, and on the imports of new modules."""
+    """Return a line for each variants or tuning file that was written, and for each module to edit."""
     found = []
     for module in modules:
         if module.missing:
@@ -136,7 +136,7 @@ def added_variants(modules: Iterable[VariantModule], written: Sequence[Path], ow
     return found
 
 
-def printed_variants(modules: Sequence[VariantModule]) -> str:
+def render_variants(modules: Sequence[VariantModule]) -> str:
     """Return the tables of modules with variants files, for pyproject.toml."""
     lines: list[str] = []
     for module in modules:
@@ -148,7 +148,7 @@ def printed_variants(modules: Sequence[VariantModule]) -> str:
     return "\n".join(lines) + "\n" if lines else ""
 
 
-def printed(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
+def render(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
     """Return the tables for pyproject.toml, with the places of launches as comments."""
     lines: list[str] = []
     modules: dict[str, list[Addition]] = {}
@@ -183,7 +183,7 @@ def _launched(record: Record) -> str:
 
 
 def _options(record: Record) -> str:
-    if variants.is_one(record):
+    if variants.has_variants(record):
         return ""
     given = ", ".join(f"{name}={value!r}" for name, value in sorted(record.options.items()))
     return f"; @cuda.jit({given})" if given else ""

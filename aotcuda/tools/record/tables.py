@@ -25,7 +25,7 @@ class Wanted:
     Attributes:
         source: The module that defines it.
         frontend: The compiler that launched it.
-        path: The name that leads to it there.
+        path: The attributes that lead from the module to it.
         records: One for each signature.
     """
 
@@ -36,7 +36,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Left:
+class LeftOut:
     """A launched function that no table can name, with the reason."""
 
     record: Record
@@ -49,10 +49,10 @@ class Addition:
 
     Attributes:
         wanted: The kernel.
-        module: The module whose table is to have it.
-        new_module: There is no such table yet.
-        kernel: Its key there.
-        new_kernel: There is no such key yet.
+        module: The module that packages it.
+        new_module: True if the module has no table yet.
+        kernel: Its key in the table.
+        new_kernel: True if the table has no such key yet.
         records: The signatures that are missing, all of one kernel.
     """
 
@@ -65,8 +65,8 @@ class Addition:
 
     @property
     def is_by_hand(self) -> bool:
-        """Return True if the kernel has an entry whose variants are products, to which no line can be added."""
-        return not self.new_kernel and variants.is_one(self.records[0])
+        """Return True if the user has to extend the kernel's entry, whose variants are products of lists."""
+        return not self.new_kernel and variants.has_variants(self.records[0])
 
     @property
     def signatures(self) -> list[str]:
@@ -76,7 +76,7 @@ class Addition:
     @property
     def notes(self) -> list[str]:
         """Return notes for the reader of its table."""
-        return variants.notes(self.records) if variants.is_one(self.records[0]) else []
+        return variants.notes(self.records) if variants.has_variants(self.records[0]) else []
 
     @property
     def python(self) -> str | None:
@@ -86,10 +86,10 @@ class Addition:
         return f"{self.wanted.source}:{self.wanted.path}" if "." in self.wanted.path else self.wanted.path
 
 
-def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[Left], Counter[str]]:
+def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[LeftOut], Counter[str]]:
     """Divide records into those that can be packaged, those that cannot, and launches of other packages."""
     wanted: dict[tuple[str, str, str], list[Record]] = {}
-    left: list[Left] = []
+    left_out: list[LeftOut] = []
     others: Counter[str] = Counter()
     for record in records:
         if record.kind != "kernel" or not (record.launches or record.declared):
@@ -102,14 +102,14 @@ def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[
         in_table = is_in_table(owner.aotcuda, record.module)
         reason = _reason(record, packed or file is not None, in_table=in_table)
         if reason:
-            left.append(Left(record=record, reason=reason))
+            left_out.append(LeftOut(record=record, reason=reason))
         else:
             path = record.path or record.function
             wanted.setdefault((record.module, path, record.frontend), []).append(record)
     return [
         Wanted(source=source, path=path, frontend=frontend, records=tuple(found))
         for (source, path, frontend), found in sorted(wanted.items())
-    ], left, others  # fmt: skip
+    ], left_out, others  # fmt: skip
 
 
 def is_of_the_wheel(record: Record, owner: Project) -> bool:
@@ -141,7 +141,7 @@ def _reason(record: Record, importable: bool, *, in_table: bool) -> str | None:
         return f"the project has no module {record.module}; import it by the name that it has in the wheel"
     if record.types_refused:
         return record.types_refused
-    if problem := variants.refused(record, for_table=in_table):
+    if problem := variants.refusal(record, for_table=in_table):
         return problem
     if record.path is None and ("<" in record.function or record.launches):
         if record.behind is not None:
@@ -156,7 +156,7 @@ def _reason(record: Record, importable: bool, *, in_table: bool) -> str | None:
 
 
 class Tables:
-    """Return the modules of `[tool.aotcuda]` with their kernels; the build reports malformed entries."""
+    """The modules of `[tool.aotcuda]` with their kernels; the build reports malformed entries."""
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         names = settings.get("types")
@@ -187,10 +187,10 @@ class Tables:
         module = self._module(wanted)
         new_module = module not in self._modules
         found = {} if new_module else self._matching(module, wanted)
-        if variants.is_one(wanted.records[0]):
+        if variants.has_variants(wanted.records[0]):
             return self._in_variants(wanted, module, found, taken)
         packaged = [text for value in found.values() for text in _signatures(value)]
-        if found and not packaged:  # the build takes those that the source has
+        if found and not packaged:  # the build uses the signatures in the source
             packaged = [record.signature for record in wanted.records if record.declared and record.signature]
         records = tuple(
             record
@@ -200,7 +200,7 @@ class Tables:
         if not records:
             return None
         if found and not any(_signatures(value) for value in found.values()):
-            records = wanted.records  # with a signature in the table, those in the source count no more
+            records = wanted.records  # a signature in the table replaces those in the source
         names = taken.setdefault(module, set())
         kernel = next(iter(found), None) or key_for(wanted.path, names)
         names.add(kernel)
@@ -261,7 +261,7 @@ class Tables:
             return asked in packaged
         for text in packaged:
             try:
-                if notation.takes(notation.parse(text, self._names), one, adopt=adopt):
+                if notation.accepts(notation.parse(text, self._names), one, adopt=adopt):
                     return True
             except ValueError:
                 continue
@@ -286,7 +286,7 @@ def _signatures(kernel: object) -> list[str]:
 
 
 def kernel_path(path: str) -> str:
-    """Return the path of a kernel without the decorators that it leads through: `softmax` of `softmax.fn.fn`."""
+    """Return the path of a kernel without decorators: `softmax` of `softmax.fn.fn`."""
     return re.sub(r"(\.fn)+$", "", path)
 
 

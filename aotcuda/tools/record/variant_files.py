@@ -1,7 +1,7 @@
 """Write variants files and tuning files of Triton modules, `norm.variants.json` and `norm.tuning.json` of `norm.py`.
 
-A variants file has every variant that launches used; a build compiles them. A tuning file has the configs that
-autotuners chose, by GPU and by the autotuner's key; a launch takes its config from there. docs/files.md describes both.
+A variants file lists every variant that launches used, and a build compiles them. A tuning file lists the configs that
+autotuners chose, by GPU and autotuner's key, and launches use them. docs/files.md describes both formats.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class VariantModule:
         file: The variants file.
         name: The path of the file from the project's folder, as `variants` has it.
         table: Its table in pyproject.toml; None if there is none yet.
-        content: What the file has now.
+        content: The present content of the file.
         missing: By key of a kernel, its records whose variants the file lacks.
         wanted: By key of a kernel, the recorded kernel.
     """
@@ -73,7 +73,7 @@ class VariantModule:
         return tuning_file(self.file)
 
     def merged(self) -> dict[str, Any]:
-        """Return the content of the file with what it lacks."""
+        """Return the content of the file with the missing variants."""
         kernels = dict(self.content["kernels"])
         for key, records in self.missing.items():
             kernel = dict(kernels.get(key, {}))
@@ -90,7 +90,7 @@ def plan(wanted: Iterable[Wanted], owner: Project) -> list[VariantModule]:
     """Return the modules of kernels whose variants are kept in files.
 
     Raises:
-        ConfigError: A file that is there is no variants file.
+        ConfigError: An existing file is no variants file.
     """
     found: dict[str, VariantModule] = {}
     for item in wanted:
@@ -115,7 +115,7 @@ def split(wanted: Iterable[Wanted], owner: Project) -> tuple[list[Wanted], list[
     in_toml: list[Wanted] = []
     in_files: list[Wanted] = []
     for item in wanted:
-        is_file = variants.is_one(item.records[0]) and not tables.is_in_table(owner.aotcuda, item.source)
+        is_file = variants.has_variants(item.records[0]) and not tables.is_in_table(owner.aotcuda, item.source)
         (in_files if is_file else in_toml).append(item)
     return in_toml, in_files
 
@@ -129,12 +129,12 @@ def variant(record: Record) -> dict[str, Any]:
 
 
 def _identity(entry: dict[str, Any]) -> str:
-    """Return a text that is equal for equal variants, whatever their targets; 1, 1.0 and true differ."""
+    """Return a text that is equal for variants that differ at most in targets; 1, 1.0 and true differ."""
     return json.dumps({name: value for name, value in entry.items() if name != "arch"}, sort_keys=True)
 
 
 def _module(item: Wanted, owner: Project) -> tuple[str, dict[str, Any] | None]:
-    """Return the name and table of the module that packages a kernel; where none does, the source, and no table."""
+    """Return the name and table of the module that packages a kernel, or the name of a new module and None."""
     modules = owner.aotcuda.get("modules")
     for name, table in (modules if isinstance(modules, dict) else {}).items():
         if isinstance(table, dict) and item.source in (table.get("source"), *_listed(table.get("source"))):
@@ -265,14 +265,14 @@ def tuning_file(file: Path) -> Path:
     return file.with_name(variants_file.tuning_name(file.name))
 
 
-def tuned(module: VariantModule, choices: Sequence[Choice]) -> dict[str, Any] | None:
+def with_choices(module: VariantModule, choices: Sequence[Choice]) -> dict[str, Any] | None:
     """Return the content of a module's tuning file with these choices, None if there are none.
 
-    A choice that was recorded replaces that of the file for the same GPU and key. Of several for one key the one of
-    most launches counts. The default of a GPU is the config of most launches.
+    A recorded choice replaces the choice in the file for the same GPU and key. Of several recorded choices for one key,
+    the one with the most launches counts. The default of a GPU is the config with the most launches.
 
     Raises:
-        ConfigError: The file that is there is no tuning file.
+        ConfigError: The existing file is no tuning file.
     """
     own = [choice for choice in choices if choice.module == module.source and choice.path is not None]
     before = read(module.tuning_file, TUNING)
@@ -311,13 +311,13 @@ def _tuned_kernel(before: dict[str, Any] | None, choices: Sequence[Choice]) -> d
 
 
 def _with_choices(before: dict[str, Any] | None, more: dict[str, int]) -> list[list[Any]]:
-    """Return a GPU's choices with others, by the JSON of their keys; for the same key the other one counts."""
+    """Return a GPU's choices merged with `more`, by the JSON of their keys; `more` counts for equal keys."""
     known = {json.dumps(key): at for key, at in (before or {}).get("choices", ())} | more
     return [[json.loads(key), at] for key, at in sorted(known.items())]
 
 
 def _index(configs: list[dict[str, Any]], wanted: dict[str, Any]) -> int:
-    """Return the place of a config in a list, which gets it if it is not there."""
+    """Return the index of a config in a list; a new config is appended."""
     text = json.dumps(wanted, sort_keys=True)
     for at, item in enumerate(configs):
         if json.dumps(item, sort_keys=True) == text:
@@ -327,7 +327,7 @@ def _index(configs: list[dict[str, Any]], wanted: dict[str, Any]) -> int:
 
 
 def merged_variants(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return the variants of two files of one source; a kernel whose parameters differ is that of the second one."""
+    """Merge two variants files of one source; the second file has precedence if a kernel's parameters differ."""
     kernels = dict(one["kernels"])
     for key, kernel in other["kernels"].items():
         before = kernels.get(key)
@@ -339,7 +339,7 @@ def merged_variants(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any
 
 
 def merged_tuning(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return the choices of two files of one source; for the same GPU and key those of the second one count."""
+    """Merge two tuning files of one source; the second file has precedence for the same GPU and key."""
     kernels = dict(one["kernels"])
     for key, kernel in other["kernels"].items():
         before = kernels.get(key)

@@ -1,8 +1,8 @@
 """Turn records of kernels with variants, such as Triton's, into tables, and compare them with config.
 
-The options of a record are those of each launch's compilation: `types`, `constants`, and the options by name; where an
-autotuner has chosen, which constants (`chosen`), and for which integer arguments (`when`); and which constants
-heuristics have `computed`.
+The options of a record describe the compilation for a launch: `types`, `constants`, and Triton's options by name.
+`chosen` lists the constants that an autotuner chose, `when` the integer arguments that it chose them for, and
+`computed` the constants that heuristics computed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class _Set:
     plain: set[str]
 
 
-def is_one(record: Record) -> bool:
-    """Return True if a record is of a kernel with variants."""
+def has_variants(record: Record) -> bool:
+    """Return True if the front end of a record packages variants."""
     return "types" in record.options
 
 
-def refused(record: Record, *, for_table: bool) -> str | None:
-    """Return the reason that a build refuses a record, or None; a table cannot have all constants."""
-    if not is_one(record):
+def refusal(record: Record, *, for_table: bool) -> str | None:
+    """Return the reason for which a build refuses a record, or None; a table cannot express all constants."""
+    if not has_variants(record):
         return None
     where = ""
     try:
@@ -62,11 +62,11 @@ def refused(record: Record, *, for_table: bool) -> str | None:
     return None
 
 
-def value(records: Sequence[Record], python: str | None) -> dict[str, Any]:
-    """Return the table of a kernel with all its records."""
+def kernel_table(records: Sequence[Record], python: str | None) -> dict[str, Any]:
+    """Return the value of a kernel's key in a table, with the variants of all its records."""
     found: dict[str, Any] = {} if python is None else {"python": python}
     signatures = dict.fromkeys(", ".join(record.options["types"]) for record in records)
-    # A launch takes the first that fits, and Triton's JIT compiles for all hints that do.
+    # A launch selects the first signature that fits, and Triton's JIT compiles for all hints that hold.
     found["signatures"] = sorted(signatures, key=lambda text: -text.count(":"))
     found["specialise"] = "exact"
     sets = _sets_of(records)
@@ -85,7 +85,7 @@ def value(records: Sequence[Record], python: str | None) -> dict[str, Any]:
 
 
 def notes(records: Sequence[Record]) -> list[str]:
-    """Return notes for the reader of that table, one sentence each."""
+    """Return notes for the reader of a kernel's table, one sentence each."""
     computed = dict.fromkeys(name for record in records for name in record.options.get("computed", ()))
     found = []
     if computed:
@@ -101,8 +101,8 @@ def notes(records: Sequence[Record]) -> list[str]:
 def _sets_of(records: Sequence[Record]) -> list[_Set]:
     """Return the distinct sets of constants, ordered so that the first match is that of the launch.
 
-    Those come last that are for whatever an integer is, and those first that have the defaults of options, which
-    launches need not name.
+    Sets with conditions on integers come before sets without. Sets with default options come first, because launches
+    may leave these options out.
     """
     chosen = _chosen(records)
     found: dict[str, _Set] = {}
@@ -115,9 +115,9 @@ def _sets_of(records: Sequence[Record]) -> list[_Set]:
 
 
 def _chosen(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
-    """Return the choices of autotuners by their keys; of several, that with the most launches.
+    """Return the choice for each key of an autotuner; of several, the one with the most launches.
 
-    Two runs may time the same configs differently.
+    Two runs may measure different times for the same configs.
     """
     counts: dict[str, Counter[str]] = {}
     for record in records:
@@ -131,20 +131,20 @@ def _is_tuned(record: Record) -> bool:
 
 
 def _tuned_key(record: Record) -> str:
-    """Return the key of a choice in terms of a table: types, integers, and constants that were not tuned."""
+    """Return the key of a choice in a table: types, integers, and constants that were not tuned."""
     options = record.options
     left = {name: item for name, item in _constants(record).items() if name not in options.get("chosen", ())}
     return json.dumps([_plain(record), options.get("when"), left, _is_tuned(record)], sort_keys=True)
 
 
 def _product(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return one table with lists of values that gives exactly these sets, or None."""
+    """Return a table with lists of values whose products are exactly these sets, or None."""
     rows = [
         {("constexprs", name): item for name, item in values.get("constexprs", {}).items()}
         | {(key, ""): values.get(key, usual) for key, usual in _KEYS.items()}
         for values in sets
     ]
-    columns = {key: _unlike(row.get(key) for row in rows) for key in rows[0]}
+    columns = {key: _distinct(row.get(key) for row in rows) for key in rows[0]}
     if any(row.keys() != columns.keys() for row in rows) or len(columns["num-ctas", ""]) > 1:
         return None
     if prod(map(len, columns.values())) != len(sets):
@@ -159,7 +159,7 @@ def _product(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     return found
 
 
-def _unlike(items: Iterable[Any]) -> list[Any]:
+def _distinct(items: Iterable[Any]) -> list[Any]:
     """Return each value once; 1, 1.0 and True differ."""
     return list({repr(item): item for item in items}.values())
 

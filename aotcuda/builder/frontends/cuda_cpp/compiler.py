@@ -39,7 +39,7 @@ class File:
 
     Attributes:
         item: The file as a link input.
-        folders: Where its headers are searched, in addition to its own folder.
+        folders: Folders of headers, besides its own folder.
         names: The C++ name expressions of its compiled kernels.
         symbols: Their symbols.
         declared: Its kernels and functions, by symbol.
@@ -86,7 +86,7 @@ class FrontEnd:
         yield ()
 
     def load(self, unit: CppUnit, root: str) -> tuple[File, ...]:
-        """Return the files of the unit's module, and what they declare; the one of the unit is among them.
+        """Return the files of the unit's module with their declarations.
 
         Raises:
             SourceError: A file cannot be read, or none has the kernel.
@@ -98,7 +98,7 @@ class FrontEnd:
             assert self._target is not None  # noqa: S101 (`importing` comes first)
             try:
                 self._modules[unit.module] = _loaded(unit, root, self._target, self._cache)
-            except AotcudaError as error:  # all kernels of the module would give this error
+            except AotcudaError as error:  # all kernels of the module have this error
                 self._refused[unit.module] = error
                 raise
         files = self._modules[unit.module]
@@ -128,12 +128,12 @@ class FrontEnd:
         return tuple(file.item for file in files)
 
     def declared(self, unit: CppUnit, files: tuple[File, ...]) -> object:
-        """Implement FrontEnd.declared: the declarations of the files for the target of the reading."""
+        """Implement FrontEnd.declared: the declarations of the files for the target of `importing`."""
         del unit
         return [(file.names, file.symbols, file.declared) for file in files]
 
     def resolve(self, unit: CppUnit, files: tuple[File, ...]) -> str:
-        """Return the signature; a kernel's has the C++ types.
+        """Return the signature, for a kernel with C++ types.
 
         Raises:
             CompileError: The table contradicts the declaration, or no launch could choose this kernel.
@@ -200,10 +200,10 @@ class FrontEnd:
         options: Options,
         form: Literal["ltoir", "ptx"] = "ltoir",
     ) -> bytes:
-        """Implement FrontEnd.merge_functions: the file that has them, without its kernels.
+        """Implement FrontEnd.merge_functions: compile the file of the functions, without its kernels.
 
         Raises:
-            CompileError: They are in several files, or the file does not compile without kernels.
+            CompileError: The functions are in several files, or the file does not compile without kernels.
         """
         paths = list(dict.fromkeys(path for function in functions for path in function.ir))
         if len(paths) > 1:
@@ -220,11 +220,11 @@ class FrontEnd:
             return _compiled(file, file.item, target, options, key, lto=lto)
         try:
             return _compiled(file, _without_kernels(file.item, "inline"), target, options, key, lto=lto)
-        except CompileError:  # `template __global__ void k<float>(...)` cannot be inline; these are left as functions
+        except CompileError:  # `template __global__ void k<float>(...)` cannot be inline, so these stay functions
             return _compiled(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
 
     def include_dirs(self) -> list[str]:
-        """Implement FrontEnd.include_dirs: none except the toolkit's and the files' own."""
+        """Implement FrontEnd.include_dirs: only those of the toolkit and the files."""
         return []
 
 
@@ -243,7 +243,7 @@ _QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
 def _without_kernels(item: LinkInput, word: str) -> LinkInput:
     """Return the file with its kernels turned into device functions.
 
-    As entry points they would be in every image that links it. Inline functions that are not called produce no code.
+    Entry points would be in every image that links the file. Inline functions without callers produce no code.
     """
     head = f"#undef __global__\n#define __global__ __device__ {word}\n"
     head += "#undef __grid_constant__\n#define __grid_constant__\n"
@@ -267,7 +267,7 @@ _GLOBAL = r"__global__(?:[^;{}()]|\([^;{}()]*\))*?"
 
 
 def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tuple[File, ...]:
-    """Return the files of the unit's module, with what they declare."""
+    """Return the files of the unit's module, with their declarations."""
     key = _key(unit.module)
     found: dict[str, tuple[LinkInput, list[str]]] = {}
     for path in unit.sources:
@@ -304,7 +304,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
         tasks.append(pool.Task(f"what {path} declares", run, key=key))
     done = dict(zip(plain, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
     made = {path: description for path, (_, description) in done.items() if path not in have}
-    after = named()  # a header that was edited meanwhile was read at an unknown time
+    after = named()  # a header may have been edited during the compilation
     same = {path: names for path, names in before.items() if names == after[path]}
     cache.keep(made, same, {path: f"what {path} declares" for path in made}, "declarations")
     return tuple(file for file, _ in done.values())
@@ -325,12 +325,11 @@ def _plain(expression: str) -> str:
 
 
 def _kernels_in(text: bytes) -> list[str]:
-    """Return the names that a text seems to declare as kernels, for the search and for suggestions."""
+    """Return the names of kernels that a text seems to declare, for the search and for suggestions."""
     return [name.decode() for name in re.findall(rb"__global__(?:[^;{}()]|\([^;{}()]*\))*?\b(?!__)(\w+)\s*\(", text)]
 
 
-# NVRTC reports errors of name expressions in a file that it makes of them; other errors are the file's own, or a
-# header's.
+# NVRTC reports errors of name expressions in a generated file; other errors are in the file or in a header.
 _FILE_ERROR = re.compile(r"^(?!__nv_name_map)\S.*\(\d+\): (?:catastrophic )?error: ", re.MULTILINE)
 _NAME_ERROR = re.compile(r"^__nv_name_map\(\d+\): error: (.*)$", re.MULTILINE)
 _INPUT = re.compile(r'Input name expression was: " ?(.*?)"')
@@ -343,7 +342,7 @@ _Description = tuple[bytes, dict[str, str]]
 def _described(
     file: File, target: Target, options: Options, key: str, keys: Mapping[str, str], have: _Description | None
 ) -> tuple[File, _Description]:
-    """Return a file and its declarations; `keys` name the table's key of each kernel, `have` is the cached part.
+    """Return a file and its declarations.
 
     Raises:
         CompileError: The file does not compile.
@@ -396,7 +395,7 @@ def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
 
 
 def _template(text: bytes, name: str) -> str:
-    """Return the head of a kernel's template, `template <class T, int N> `, as far as the text itself shows it."""
+    """Return the head of a kernel's template, `template <class T, int N> `, if the text shows it."""
     pattern = rb"template\s*(<[^{};]*>)\s*(?=[^{};<>]*__global__[^{};]*\b%b\s*\()" % name.encode()
     found = re.search(pattern, text)
     return f"template {' '.join(found[1].decode(errors='replace').split())} " if found else "the template "
@@ -430,7 +429,7 @@ def _kernel(unit: CppUnit, files: Sequence[File]) -> Declaration:
 
 
 def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
-    """Return an exported function, as its callers see it.
+    """Return the declaration of an exported function.
 
     Raises:
         SourceError: No file defines it with C linkage.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Module
 
 DTYPES = {**dtypes.ELEMENTS, **dtypes.MORE}
-"""Type strings by the names that the table has for types."""
+"""Type strings by the names of types in tables."""
 
 _WORDS = {"size": "items", "itemsize": "itemsize", "shape": "shape", "strides": "stride"}
 _SIZE = re.compile(r"([A-Za-z_]\w*)\.(?:(size|itemsize)|(shape|strides)\[(\d{1,2})\])")
@@ -37,12 +37,12 @@ class Stated:
     """A parameter as the table states it: its type, or the array that gives its value.
 
     Attributes:
-        text: As the table has it.
+        text: The text in the table.
         dtype: The type string of a number, or of an array's elements; `pointer` for an address.
         ndim: Number of dimensions of an array; -1 for any, None for no array.
         layout: C, F, or A for any strides.
-        array: The array that it is taken from; empty if it is an argument.
-        word: The property of that array, as manifests name it.
+        array: The array whose property gives the value; empty for an argument.
+        word: The name of the property in manifests.
     """
 
     text: str
@@ -131,7 +131,7 @@ class Kernel(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function(Entry):
-    """A device function of the files, which others may call: `extern "C" __device__`."""
+    """A device function of the files for other modules: `extern "C" __device__`."""
 
     signature: str = field(
         default="",
@@ -172,12 +172,12 @@ class CppUnit(Unit):
 
     Attributes:
         sources: The files of its module.
-        expressions: What C++ calls each kernel of the module, this one among them, and its key: a file
-            is compiled for all of them at once.
-        expression: What it calls this one.
+        expressions: The C++ name expressions of all kernels of the module, with their keys; a file is compiled for all
+            of them at once.
+        expression: The C++ name expression of this kernel.
         stated: The table's entries for parameters.
-        cooperative: The kernel is to be launched cooperatively.
-        unfused: The kernel has no fused multiply-adds, whatever the module's options are.
+        cooperative: True if launches are cooperative.
+        unfused: True if the kernel has no fused multiply-adds, despite the module's options.
     """
 
     sources: tuple[str, ...]
@@ -269,6 +269,6 @@ def _expressions(kernel: Kernel) -> list[tuple[str, str]]:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened: there are none."""
+    """Implement Tables.widened: no signature is widened."""
     message = f"{kernel.key}: a kernel in CUDA C++ accepts the types that it declares, and not {signature}"
     raise CompileError(message)

@@ -1,8 +1,8 @@
 """Read kernels and device functions from NVRTC's PTX: their parameters, by name, type and offset.
 
-PTX that is compiled with debug information has all of it. The directives define how parameters are laid out in memory
-(PTX ISA, "Kernel Function Parameters"), DWARF what they are in C++: names, types, and the members of structs (DWARF 2,
-"Data Object and Object List Entries", "Type Entries"). So the compiler that compiles the kernels also parses them.
+The PTX has debug information. Its directives define the memory layout of parameters (PTX ISA, "Kernel Function
+Parameters"). DWARF describes their C++ declarations: names, types, and members of structs (DWARF 2, "Data Object and
+Object List Entries", "Type Entries"). So the compiler of the kernels also parses them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TENSOR_MAP = "|V128{opaque:<u8*16@0}"
-"""The form in which launches read a `CUtensorMap`, whose only member is opaque, independent of its declaration."""
+"""The form in which launches read a `CUtensorMap`, whose only member is opaque."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +28,14 @@ class CppType:
     """A type.
 
     Attributes:
-        text: As C++ writes it, typedefs resolved.
-        size: In bytes; 0 if it is unknown.
-        form: The `struct` character of a number; of the parts of a complex one.
+        text: Its C++ name, with typedefs resolved.
+        size: Its size in bytes; 0 if unknown.
+        form: The `struct` character of a number, or of the parts of a complex number.
         dtype: NumPy's type string, with a struct's fields as `manifest.dtypes` has them; empty if there is none.
-        is_complex: It is a complex number of libcu++ or Thrust.
-        element: Of a pointer: what it points to.
-        leaves: The type strings of the numbers that it consists of.
-        constant: It is const.
+        is_complex: True for a complex number of libcu++ or Thrust.
+        element: The type that a pointer points to.
+        leaves: The type strings of its numbers.
+        constant: True for a const type.
     """
 
     text: str
@@ -50,7 +50,7 @@ class CppType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A parameter: its name, `arg0` for one that has none, its type, and where it is in the parameter block."""
+    """A parameter: its name (`arg0` if it has none), its type, and its offset in the parameter block."""
 
     name: str
     type: CppType
@@ -65,12 +65,12 @@ class Declaration:
     Attributes:
         symbol: Its name in PTX.
         is_kernel: True for a kernel, False for a device function.
-        result: What it returns, `void` for kernels.
+        result: The type of its result, `void` for kernels.
         parameters: Its parameters.
         parameter_bytes: The size of the whole block.
         alignment: The largest of its parameters' alignments.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
-        line: The line in which it is declared.
+        line: The line of its declaration.
     """
 
     symbol: str
@@ -84,7 +84,7 @@ class Declaration:
 
 
 def read(ptx: bytes) -> dict[str, Declaration]:
-    """Return the kernels and functions that a module in PTX defines for others, by symbol.
+    """Return the visible kernels and functions of a PTX module, by symbol.
 
     Raises:
         ValueError: It was not compiled with debug information.
@@ -96,7 +96,7 @@ def read(ptx: bytes) -> dict[str, Declaration]:
         kind, symbol, parameters, directives = match.groups()
         die = described.get(symbol)
         if die is None:
-            continue  # the compiler's own, which is not needed
+            continue  # a function that the compiler added
         dwarf, types = die
         placed = [*_placed(parameters or "")]
         names = [child for child in dwarf.iter_children() if child.tag == "DW_TAG_formal_parameter"]
@@ -130,7 +130,7 @@ _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.[a-z]+(\d+)\s+(?:\.
 
 
 def _placed(parameters: str) -> Iterator[tuple[int, int]]:
-    """Offset and size of each parameter."""
+    """Return offset and size of each parameter."""
     end = 0
     for alignment, bits, count in _PARAMETER.findall(parameters):
         size = int(bits) // 8 * int(count or 1)
@@ -165,7 +165,7 @@ def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
         if (data := _section(text, f".{name}"))
     }
     config = DwarfConfig(little_endian=True, machine_arch="x64", default_address_size=8)
-    # Of the many sections that there may be, PTX has these.
+    # PTX has these sections of DWARF.
     dwarf = DWARFInfo(**{**dict.fromkeys(inspect.signature(DWARFInfo).parameters), **sections, "config": config})
     found = {}
     for unit in dwarf.iter_CUs():
@@ -178,11 +178,11 @@ def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
 
 
 _NUMBER = re.compile(r"\s*-?(0x[0-9a-fA-F]+|0|[1-9][0-9]*)\s*")
-"""The form of NVRTC's numbers; a word of the letters a to f is a name in the file."""
+"""The form of NVRTC's numbers. A word of letters from a to f is a name in the file."""
 
 
 def _section(text: str, name: str) -> bytes:
-    """Return the bytes of a section; addresses in it are zeros, as nothing is linked yet."""
+    """Return the bytes of a section; its addresses are zero, because nothing is linked yet."""
     match = re.search(rf"^\s*\.section\s+{re.escape(name)}\s*\{{(.*?)^\s*\}}", text, re.DOTALL | re.MULTILINE)
     if match is None:
         message = f"the PTX has no section {name}"
@@ -234,13 +234,13 @@ _COMPLEX = re.compile(r"complex<(float|double)>")
 
 
 class _Types:
-    """The types of a compilation unit, read once each."""
+    """The types of a compilation unit."""
 
     def __init__(self) -> None:
         self._known: dict[int, CppType] = {}
 
     def type_of(self, die: Any, *, plain: bool = False) -> CppType:
-        """Return the type that `die` describes; `plain` is without const, which does not matter for arguments."""
+        """Return the type that `die` describes; `plain` drops const, which does not matter for arguments."""
         found = die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
         while plain and found is not None and found.tag == "DW_TAG_const_type" and "DW_AT_type" in found.attributes:
             found = found.get_DIE_from_attribute("DW_AT_type")
@@ -286,7 +286,7 @@ class _Types:
         )
 
     def _array(self, die: Any) -> CppType:
-        """Return an array in a struct, or behind a pointer."""
+        """Return the type of an array in a struct, or of an array that a pointer points to."""
         inner = self.type_of(die)
         extents = [
             _number(child, "DW_AT_count") or _number(child, "DW_AT_upper_bound") + 1
@@ -344,13 +344,13 @@ class _Types:
 
 
 def _field(kind: CppType) -> str:
-    """Return a type inside a struct: its fields alone, where it is one, as NumPy's description nests them."""
+    """Return the type string of a member: for a struct its fields, nested as in NumPy's description."""
     _, brace, fields = kind.dtype.partition("{")
     return f"{{{fields}" if brace and kind.dtype.startswith("|V") else kind.dtype
 
 
 def _moved(text: str, start: int) -> str:
-    """Return a field of a base class, at its place in the struct that has the base at `start`."""
+    """Return a field of a base class at its offset in the derived struct, whose base is at `start`."""
     head, _, offset = text.rpartition("@")
     return f"{head}@{int(offset) + start}"
 

@@ -4,9 +4,9 @@
 |---|---|
 | numbers, enumerations, `__half`, complex numbers of libcu++ and Thrust | a number |
 | `__nv_bfloat16`, `__nv_fp8_e4m3`, `__nv_fp8_e5m2` | a number, rounded as ml_dtypes rounds it |
-| a pointer to such, to a struct or an array of them | a C-contiguous array of that dtype; read-only where `const` |
-| `void *`, a pointer to a pointer, to a function, to what the file does not define | an address |
-| a struct, a union | a record of NumPy's with the same members at the same places |
+| a pointer to these types, or to a struct or array of them | a C-contiguous array of that dtype; read-only if `const` |
+| `void *`, a pointer to a pointer, to a function, to an undefined type | an address |
+| a struct, a union | a NumPy record with the same members at the same offsets |
 | `CUtensorMap` | a tensor map |
 """
 
@@ -29,7 +29,7 @@ SCALARS = frozenset(["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 """The types among `NAMED` that are passed by value; a float8_e8m0fnu has no zero and no sign."""
 
 _ANY = {"<u8", "|i1", "|u1"}
-"""Pointers to bytes are what C++ has for memory of any type."""
+"""Element types of pointers that C++ code uses for memory of any type."""
 
 
 class Arguments(NamedTuple):
@@ -48,7 +48,7 @@ def make_arguments(declaration: Declaration, stated: Mapping[str, Stated], key: 
         key: The kernel's key.
 
     Raises:
-        CompileError: The two do not go together.
+        CompileError: The table contradicts the declaration.
     """
     where = f"{key}.parameters"
     names = [item.name for item in declaration.parameters]
@@ -116,7 +116,7 @@ def _pointer(element: CppType, said: Stated | None, where: str, kind: CppType) -
 
 
 def _holds(element: CppType, base: str, dtype: str) -> bool:
-    """Return True if an array of a dtype may hold such elements: `float2` fits float32 and complex64."""
+    """Return True if an array of a dtype may hold elements of a type: `float2` fits float32 and complex64."""
     if dtype == base or base in _ANY - {"<u8"}:
         return True
     parts = {"<c8": "<f4", "<c16": "<f8"}

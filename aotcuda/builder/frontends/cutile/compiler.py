@@ -1,8 +1,8 @@
-"""Compiling: each variant of a kernel to Tile IR by cuda-tile, and all of a module's into one image by tileiras.
+"""Compile cuTile's kernels: cuda-tile makes Tile IR of each variant, tileiras one image of all variants of a module.
 
-cuda-tile's own export makes a cubin of one kernel function. A module has one image for each GPU, so the Tile IR of all
-its kernels is written into one bytecode file, as cuda-tile writes that of one, and tileiras is called as cuda-tile
-calls it, but for line information. Nothing is kept in cuda-tile's cache.
+cuda-tile's export makes a cubin of one kernel. A module has one image for each GPU, so the Tile IR of all its kernels
+is written into one bytecode file, in cuda-tile's form. tileiras is called as cuda-tile calls it, without line
+information. cuda-tile's cache is not used.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _DISTRIBUTION = "cuda-tile"
 _COMPILERS = ("nvidia-cuda-tileiras", "nvidia-cuda-nvcc")
-"""The distributions of tileiras and of its assembler, which are of one version."""
+"""The distributions of tileiras and of its assembler, which have the same version."""
 
 _TESTED = ("1.7.0",)
 _PRIVATE_PARTS = {
@@ -57,10 +57,10 @@ _PRIVATE_PARTS = {
     "cuda.tile._bytecode.writer:write_bytecode": "(num_functions, buf, version)",
     "cuda.tile._passes.ast2hir:get_function_hir": "(pyfunc, mode)",
 }
-"""What is called of cuda-tile that is not its public interface."""
+"""The private parts of cuda-tile that are used."""
 
 _LAUNCH: FixedLaunch = {"threads": 1, "shared": 0}
-"""As cuda-tile launches: the driver sets the number of threads from the image."""
+"""The block of cuda-tile's launches: the driver reads the number of threads from the image."""
 
 _KNOWN_TARGET = re.compile(r"=(sm_\d+)\b")
 _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
@@ -81,11 +81,11 @@ class CutileFrontEnd:
 
         private_parts.check_release(_DISTRIBUTION, _TESTED, _PRIVATE_PARTS)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of mismatched wheels, and looks elsewhere
+            warnings.simplefilter("ignore")  # it warns of mismatched wheels, and searches elsewhere
             try:
-                binary = compiling._find_compiler_bin()  # which cuda-tile keeps
-                # The build's own toolkit: tileiras would take its ptxas and libNVVM in place of those in its own
-                # folder.
+                binary = compiling._find_compiler_bin()  # cuda-tile stores the result
+                # With the variable for the build's toolkit, tileiras would use ptxas and libNVVM of that toolkit in
+                # place of those in its own folder.
                 binary.pass_cuda_home_var = False
                 tileiras = binary.path
                 release = _RELEASE.search(_said(tileiras, "--version"))
@@ -105,7 +105,7 @@ class CutileFrontEnd:
             raise toolchain.unknown_target(_name(target), where, f"tileiras {versions.dotted(self._cuda)}", self._known)
 
     def load(self, unit: CutileUnit, root: str) -> Any:
-        """Implement FrontEnd.load: the kernel that `@ct.kernel` has made.
+        """Implement FrontEnd.load: return the kernel that `@ct.kernel` made.
 
         Raises:
             SourceError: A source cannot be imported, or has no such kernel.
@@ -139,8 +139,8 @@ class CutileFrontEnd:
     def compile_kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel | LeftOut:
         """Implement FrontEnd.compile_kernel: to Tile IR, which `assemble` makes again for the whole module.
 
-        The compile cache names images by what is returned: it has no lines of files, which are not in images either,
-        and the level that `assemble` requests.
+        The result is the key of images in the compile cache. Like images it has no lines of files, and it has the
+        optimisation level for `assemble`.
         """
         try:
             return self._kernel(unit, loaded, target)
@@ -170,7 +170,7 @@ class CutileFrontEnd:
             launch=_LAUNCH,
             arguments=tuple(_arguments(loaded)),
             apart=tuple(_apart(unit, parameters)),
-            one_by_one=True,  # the driver may add tensor maps of its own to the block
+            one_by_one=True,  # the driver may add tensor maps to the block
         )
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
@@ -185,7 +185,7 @@ class CutileFrontEnd:
             CompileError: tileiras refuses it, or the kernels have several levels.
         """
         units = [self._loaded[module, item.name] for item in inputs]
-        bytecode = self._bytecode(units, target, with_lines=True)  # tileiras names the user's line by them
+        bytecode = self._bytecode(units, target, with_lines=True)  # for the user's line in errors of tileiras
         levels = {_options(loaded).opt_level_for_target(_name(target)) for _, loaded in units}
         if len(levels) > 1:
             given = ", ".join(map(str, sorted(levels)))
@@ -261,7 +261,7 @@ def _said(command: str, option: str) -> str:
 
 
 def _name(target: Target) -> str:
-    """Return a target as cuda-tile and tileiras call it: `sm_90`, of which the code is for that architecture alone."""
+    """Return cuda-tile's name for a target: `sm_90`, whose code runs on this architecture alone."""
     return f"sm_{target.major}{target.minor}"
 
 
@@ -294,7 +294,7 @@ def _annotated(loaded: Any) -> list[tuple[inspect.Parameter, Any]]:
 
 
 def _check(unit: CutileUnit, loaded: Any) -> None:
-    """Hold the table against the function's parameters."""
+    """Compare the table with the function's parameters."""
     plain: list[inspect.Parameter] = []
     constant: list[inspect.Parameter] = []
     for parameter, annotation in _annotated(loaded):
@@ -340,7 +340,7 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
 
 
 def _check_overlap(unit: CutileUnit, arrays: Sequence[str]) -> None:
-    """Refuse names of what is no array, and of a single one."""
+    """Refuse names that are no arrays, and a single name."""
     if not unit.overlap:
         return
     wrong = next((name for name in unit.overlap if name not in arrays), None)
@@ -373,7 +373,7 @@ def _typed(unit: CutileUnit, loaded: Any) -> Iterator[tuple[inspect.Parameter, A
 
 
 def _signature(unit: CutileUnit, loaded: Any) -> Any:
-    """Return the variant as cuda-tile's `KernelSignature`: what its compiler may assume, which launches then check."""
+    """Return cuda-tile's `KernelSignature` of a variant: the compiler's assumptions, which launches check."""
     import cuda.tile as ct  # noqa: PLC0415 (as in prepare)
     from cuda.tile import compilation  # noqa: PLC0415
 
@@ -473,7 +473,7 @@ def _apart(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[
 
 
 def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
-    """Return an array's extents and strides, with the assumptions that its compiler was given."""
+    """Return an array's extents and strides, with the compiler's assumptions about them."""
     found: list[Size] = []
     extents = [config.DIVISOR if kind.even else 1] * kind.ndim
     for what, word, divisors in (("shape", "shape", extents), ("strides", "step", _stride_divisors(kind))):
@@ -494,7 +494,7 @@ def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
 
 
 def _arguments(loaded: Any) -> Iterator[Argument]:
-    """Yield the names by which a launch gives arguments, with the defaults of constants in the source."""
+    """Yield the arguments of a launch by name, with the defaults of constants in the source."""
     for parameter, annotation in _annotated(loaded):
         argument: Argument = {"name": parameter.name}
         if annotation.constant and _has_value(parameter):
@@ -504,7 +504,7 @@ def _arguments(loaded: Any) -> Iterator[Argument]:
 
 @contextlib.contextmanager
 def _explained(unit: CutileUnit, target: Target, root: str) -> Iterator[None]:
-    """Turn what cuda-tile raises in the block into an error that names the key and the user's line."""
+    """Turn an exception of cuda-tile in this block into an error that names the key and the user's line."""
     try:
         yield
     except AotcudaError:

@@ -1,8 +1,8 @@
 """Read the tables of the front end for cuTile: `@ct.kernel` functions and their variants.
 
-cuTile's JIT compiles a kernel for what it sees of its arguments: dtype and number of dimensions of an array, whether
-its address, its strides and its extents are divisible by 16, and the values of constants. Here the variants are made
-beforehand, and a launch takes the most special one that its arguments fit.
+cuTile's JIT compiles a kernel for properties of its arguments: dtype and number of dimensions of an array, divisibility
+by 16 of its address, strides and extents, and values of constants. A build compiles all variants, and a launch selects
+the most special one that its arguments fit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.variants import Constant, Constants
 
 DIVISOR = 16
-"""What cuTile's own specialisation looks for: bytes of addresses and strides, elements of extents."""
+"""The divisor of cuTile's specialisation: bytes for addresses and strides, elements for extents."""
 
 _NAMES = {numpy: "bool_" if name == "bool" else name for name, _, numpy, _ in NUMBERS}
 
@@ -36,12 +36,12 @@ ELEMENTS = {"bool_" if name == "bool" else name: typestr for name, typestr in dt
 """cuTile's names of numbers that arrays hold, with NumPy's type strings."""
 
 SCALARS = {_NAMES[numpy]: form for _, form, numpy, _ in NUMBERS}
-"""Those of numbers that are passed by value, with their `struct` characters."""
+"""cuTile's names of numbers that are passed by value, with their `struct` characters."""
 
 _TYPE = re.compile(r"([a-z]\w*)(?:\[([:1, ]*)\])?(?::(16:16|16|any))?")
 _BETWEEN = re.compile(r",(?![^\[]*\])")
 _MOST_DIMENSIONS = 5
-"""Of arrays whose alignment counts: the GPU's tensor maps have no more."""
+"""The most dimensions of arrays with alignment: tensor maps of GPUs have no more."""
 
 _OLDEST = (8, 0)
 
@@ -53,10 +53,10 @@ class Type:
     Attributes:
         scalar: cuTile's name of the number, or of an array's elements: `float32`.
         ndim: Number of dimensions of an array, 0 for a number.
-        layout: Of an array: contiguous in C or F order, or A for any strides.
-        aligned: Its address, and all strides but that of the contiguous dimension, are divisible by 16 bytes.
-        even: Besides, all its extents are divisible by 16.
-        open: The table does not set this, so `specialise` does.
+        layout: Layout of an array: C or F for contiguous arrays, A for any strides.
+        aligned: True if the address, and all strides but that of the contiguous dimension, are divisible by 16 bytes.
+        even: True if also all extents are divisible by 16.
+        open: True if the table sets neither, so that `specialise` decides.
     """
 
     scalar: str
@@ -77,7 +77,7 @@ class Type:
 
     @property
     def takes_hints(self) -> bool:
-        """Return True if more can be known of arguments of this type."""
+        """Return True if arguments of this type may have hints."""
         return 0 < self.ndim <= _MOST_DIMENSIONS and self.layout != "A"
 
 
@@ -85,7 +85,7 @@ def parse_signature(text: str) -> tuple[Type, ...]:
     """Return the types in a signature, `float32[:, ::1], float32[::1]:16, int32`.
 
     Raises:
-        ValueError: One of them is none; what is wrong and what to do.
+        ValueError: One of them is no type; the text has the fact and the remedy.
     """
     return tuple(_type(part.strip()) for part in _BETWEEN.split(text)) if text.strip() else ()
 
@@ -186,11 +186,11 @@ SECTIONS = (("A cuTile kernel", "kernels.vector_add", Kernel),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutileUnit(VariantUnit):
-    """A kernel for one signature and one set of constants; when it is completed, for one specialisation.
+    """A kernel for one signature and one set of constants; a completed unit is for one specialisation.
 
     Attributes:
         types: Types of the parameters that are no constants.
-        constants: Values of those that are, by name.
+        constants: Values of the constants, by name.
         overlap: Names of parameters whose arrays may overlap each other.
     """
 
@@ -211,7 +211,7 @@ def target(wanted: Target) -> Target:
     """Implement Tables.target: from compute capability 9.0 on, tileiras makes code for one GPU architecture alone.
 
     Raises:
-        ValueError: It makes nothing for that target; what to write instead.
+        ValueError: tileiras has no code for the target; the text names another target.
     """
     if wanted.kind == "ptx":
         message = "cuTile's compiler makes machine code alone; list sm_* targets only"
@@ -230,7 +230,7 @@ def units(module: Module) -> list[CutileUnit]:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened; it is not called: cuTile's kernels have the table's signatures alone."""
+    """Implement Tables.widened; it is never called, because cuTile's kernels have only the table's signatures."""
     message = f"{kernel.key}: cuTile's kernels are compiled for the table's signatures alone, and not for {signature}"
     raise CompileError(message)
 
@@ -251,7 +251,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
 
 
 def _shown(types: Sequence[Type], constants: Sequence[tuple[str, Constant]]) -> str:
-    """Return a variant as reports and errors write it: `void(float32[::1]:16, int32; TILE=256)`."""
+    """Return the signature of a variant for reports and errors: `void(float32[::1]:16, int32; TILE=256)`."""
     values = ", ".join(f"{name}={value!r}" for name, value in constants)
     return f"void({', '.join(map(str, types))}{'; ' if values else ''}{values})"
 

@@ -1,13 +1,13 @@
-"""The C prototype of an exported function: what its arguments and its result are to a caller in C.
+"""Make the C prototype of an exported function.
 
 | Numba | argument | result |
 |---|---|---|
 | numbers, bool | the C type of the same size; float16 as its bits | the same |
-| complex | as the compiler passes it: two floats, or a struct of them | a struct of two |
+| complex | two floats or a struct of two, by the compiler | a struct of two |
 | datetimes | the count, as `long long` | the same |
-| `CPointer` | a pointer; `void *` where C has no type for what it points to | the same |
+| `CPointer` | a pointer; `void *` if C has no type for its element | the same |
 | records | a pointer to a struct | refused |
-| tuples | each item as an argument of its own | a struct of the items, tuples among them as the compiler has them |
+| tuples | one argument for each item | a struct of the items; nested tuples by the compiler |
 | arrays | the parts of the compiler's array descriptor | refused |
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def prototype(
     convention: CallingConvention, unit: NumbaUnit, python: FunctionType, args: Sequence[Any], result: Any
 ) -> CompiledFunction:
-    """Return `python`, compiled for `args` and returning `result`, as C sees it; without code.
+    """Return the prototype of `python` for these types, as a compiled function without code.
 
     Raises:
         CompileError: A type has no counterpart in the C ABI.
@@ -118,7 +118,7 @@ class _Abi:
         return self._notation.c_scalar(ty) if self._notation.is_complex(ty) else self._value(ty)
 
     def _value(self, ty: Any) -> str | None:
-        """Return the C type of what is one value in C too; None for the rest."""
+        """Return the C type of a Numba type that is one value in C; None for all others."""
         if ty in self._notation.formats:
             return self._notation.c_scalar(ty)
         if isinstance(ty, self._types.NPDatetime | self._types.NPTimedelta):
@@ -135,7 +135,7 @@ class _Abi:
         return c_types.declare(target or "void", "*")
 
     def _record(self, ty: Any) -> str | None:
-        """Return the struct that a record is; None if C has no type for one of its fields."""
+        """Return the name of a record's struct; None if C has no type for one of its fields."""
         try:
             return self.structs.record(self._convention.notation.dtype(ty), self._notation.spell(ty))
         except NotImplementedError:

@@ -26,8 +26,8 @@ class Word(NamedTuple):
     """One of the 64-bit words that an array is passed as.
 
     Attributes:
-        content: What it holds, as the `words` of a manifest spell it.
-        name: What C prototypes call it.
+        content: The content, as the `words` of a manifest spell it.
+        name: The name in C prototypes.
         c_type: Its C type; empty for a pointer to the elements.
     """
 
@@ -50,7 +50,7 @@ class CallingConvention:
 
     @abstractmethod
     def array_words(self, ndim: int) -> list[Word]:
-        """Return the words that an array is passed as."""
+        """Return the words of an array's descriptor."""
 
     @abstractmethod
     def place_complex(self, layout: Layout, size: int) -> int:
@@ -58,7 +58,7 @@ class CallingConvention:
 
     @abstractmethod
     def place_type(self, layout: Layout, ty: Any) -> dict[str, object]:
-        """Place the parameters for an argument that is a type, as `numpy.float32`; return its keys in the manifest."""
+        """Place an argument that is a type, such as `numpy.float32`, and return its keys in the manifest."""
 
     @abstractmethod
     def c_complex(self, name: str, ty: Any) -> list[tuple[str, str]]:

@@ -104,11 +104,11 @@ class NumbaUnit(PythonUnit):
     """A Python function for one signature.
 
     Attributes:
-        sources: The modules to look for it in; `source` is the one that has it, once that is known.
-        types: Names for types that its signature may use, each with its type.
-        declared: The number of the signature in its own `@cuda.jit(...)`, if the table has none; -1 for the table's.
+        sources: The modules that may define the function; `source` is the one that does, after `found_in`.
+        types: The names of `tool.aotcuda.types`, each with its type.
+        declared: The number of the signature in the function's `@cuda.jit(...)`; -1 for a signature of the table.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
-        cooperative: The kernel is to be launched cooperatively.
+        cooperative: True if launches must be cooperative.
     """
 
     sources: tuple[str, ...] = ()
@@ -122,7 +122,7 @@ class NumbaUnit(PythonUnit):
         return f"importing {', '.join(self.sources)}"
 
     def found_in(self, source: str) -> NumbaUnit:
-        """Return the unit, when it is known which module has it."""
+        """Return the unit with the module that defines its function."""
         return replace(self, source=source, origin=f"{source}:{self.python}")
 
     def declaring(self, number: int, signature: str, symbol: str) -> NumbaUnit:
@@ -155,7 +155,7 @@ def check(module: Module) -> None:
 
 
 def bounds_problem(bounds: Sequence[object]) -> str | None:
-    """Return what is wrong with launch bounds, None if nothing is; ptxas ignores bounds that no GPU can hold."""
+    """Return the problem with launch bounds, or None; ptxas ignores bounds that exceed every GPU."""
     if not 1 <= len(bounds) <= 3 or not all(type(item) is int and item > 0 for item in bounds):
         return "expected one to three positive integers: threads a block, blocks a multiprocessor, blocks a cluster"
     threads, blocks, cluster = (*cast("Sequence[int]", bounds), 1, 1)[:3]
@@ -186,12 +186,12 @@ def widened(kernel: Kernel, signature: str) -> Kernel:
 
 
 def symbol(kernel: str, number: int, count: int) -> str:
-    """Return the entry point of one of a kernel's `count` signatures."""
+    """Return the symbol for one of a kernel's `count` signatures."""
     return f"{kernel}__{number}" if count > 1 else kernel
 
 
 def _where(module: Module, entry: Kernel | Function) -> dict[str, Any]:
-    """Return the place of an entry's function, as far as the table has it."""
+    """Return the keys of a unit that name its function, from the table."""
     holder, colon, path = entry.python.rpartition(":")
     sources = (holder,) if colon else module.source
     return {

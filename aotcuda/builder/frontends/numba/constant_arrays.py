@@ -1,8 +1,8 @@
 """Merge equal constant arrays of kernels in an image, because all kernels of an image share 64 KiB.
 
-Numba makes each array of `cuda.const.array_like`, and each array among a kernel's globals, internal to the kernel. Here
-it gets a name by its content and a linkage by which the linker keeps one array of each name. Machine code that was
-linked separately keeps its own arrays, so kernels with constant arrays are linked in one step.
+Numba makes each array of `cuda.const.array_like`, and each global array, internal to the kernel. This module names
+arrays by their content, with a linkage by which the linker keeps one array of each name. Machine code that was linked
+before keeps its own arrays, so kernels with constant arrays are linked in one step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Compile one function for one signature, by the steps that both of Numba's compilers have.
 
-Numba-CUDA-MLIR began as a copy of Numba-CUDA: both take a function by the same steps, each by a code of its own. The
-steps stand here, and what differs is what a subclass has.
+Numba-CUDA-MLIR began as a copy of Numba-CUDA. This module has the common steps, and subclasses have the differences.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.protocol import Fault, Question
 
 MERGED = "functions"
-"""What a module's device functions are called when they become code together; wheels have that code as it is."""
+"""The name of the merged code of a module's device functions, which wheels contain unchanged."""
 
 Raise = tuple[int, str, str, str, str, int]
-"""An error code of a debug build, and what it represents; see `CompiledKernel.exceptions`."""
+"""An error code of a debug build, and its meaning; see `CompiledKernel.exceptions`."""
 
 
 def small_kernel(cuda: Any, types: Any) -> FunctionType:
-    """Return a kernel to warm a compiler up with, so that its tables are filled once and not in every child."""
+    """Return a kernel whose compilation fills the compiler's tables once, and not in every child."""
 
     def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
         i = cuda.grid(1)
@@ -66,8 +65,8 @@ class NumbaFrontEnd(ABC):
     """A front end for one of Numba's compilers; see `aotcuda.builder.frontends.protocol.FrontEnd`.
 
     Attributes:
-        dispatchers: The classes of what its `@cuda.jit` makes.
-        packages: The Python packages that it consists of.
+        dispatchers: The classes of the objects that its `@cuda.jit` returns.
+        packages: The compiler's Python packages.
     """
 
     convention: CallingConvention
@@ -79,7 +78,7 @@ class NumbaFrontEnd(ABC):
 
     @abstractmethod
     def start(self) -> dict[str, str]:
-        """Adapt the compiler, and name the versions."""
+        """Patch the compiler, and return the versions of its components."""
 
     @abstractmethod
     def warm_up(self) -> None:
@@ -89,10 +88,10 @@ class NumbaFrontEnd(ABC):
     def compiling(
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
-        """Return the block in which a unit is compiled; gives what helpers raise though the C ABI cannot tell of it."""
+        """Return a context that compiles a unit, and yields the exceptions of helpers that the C ABI cannot report."""
 
     def known_faults(self) -> AbstractContextManager[list[Fault]]:
-        """Record in a block known faults of the compiler; the list is complete after the block."""
+        """Return a context that records known faults of the compiler; the list is complete at its end."""
         return nullcontext([])
 
     @abstractmethod
@@ -111,18 +110,18 @@ class NumbaFrontEnd(ABC):
 
     @abstractmethod
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
-        """Return those of a device function."""
+        """Return the modules of a device function in LLVM IR."""
 
     def texts(
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str]]]:
-        """Return the modules for `targets`, of which those that have the same ones are together."""
+        """Return the modules for `targets`, with the targets that have equal modules together."""
         one = self.kernel_texts(compiled, unit, jit) if unit.kind == "kernel" else self.function_texts(compiled, jit)
         return [(targets, one)]
 
     @abstractmethod
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
-        """Return the link inputs, callbacks and foreign functions that it has in addition to its own code."""
+        """Return the link inputs, callbacks and foreign functions that a unit needs."""
 
     @abstractmethod
     def is_cooperative(self, compiled: Any) -> bool:
@@ -147,7 +146,7 @@ class NumbaFrontEnd(ABC):
         return ()
 
     def jit_options(self, loaded: Any) -> dict[str, Any]:
-        """Return the options that `@cuda.jit` was given."""
+        """Return the options of `@cuda.jit`."""
         return loaded.targetoptions if isinstance(loaded, self.dispatchers) else {}
 
     def prepare(self, root: str) -> dict[str, str]:
@@ -170,7 +169,7 @@ class NumbaFrontEnd(ABC):
         """Implement FrontEnd.compile_kernel: to LLVM IR.
 
         Raises:
-            CompileError: The compiler refuses it, or it takes an argument that cannot be passed to a packaged kernel.
+            CompileError: The compiler refuses the kernel, or a packaged kernel cannot take an argument of its types.
         """
         return self._kernels(unit, loaded, [target])[target]
 
@@ -178,7 +177,7 @@ class NumbaFrontEnd(ABC):
         """Implement FrontEnd.compile_function: down to LLVM IR.
 
         Raises:
-            CompileError: The compiler refuses it, it raises, or a type in its signature has no counterpart in C.
+            CompileError: The compiler refuses the function, the function raises, or a type has no counterpart in C.
         """
         return self._functions(unit, loaded, [target])[target]
 
@@ -214,12 +213,12 @@ class NumbaFrontEnd(ABC):
             exceptions=self._relative(raised) if jit.options.debug else None,
             doc=inspect.getdoc(python) or "",
             defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
-            lazy=bool(getattr(loaded.value, "_can_compile", True)),  # which Numba clears for eager signatures
+            lazy=bool(getattr(loaded.value, "_can_compile", True)),  # Numba clears it for eager signatures
             faults=tuple(faults),
         )
         found: dict[Target, CompiledKernel] = {}
         for group, texts, needed in code:
-            # Debug builds are linked as PTX, in which equal names of two kernels are an error.
+            # Debug builds are linked as PTX, in which two kernels must not have equal names.
             merged, constants = (texts, ()) if jit.options.debug else constant_arrays.merged(texts)
             is_alone = not (jit.options.debug or needed.inputs or needed.externals)
             ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(merged, jit.options))
@@ -263,7 +262,7 @@ class NumbaFrontEnd(ABC):
     def _code(
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str], Needs]]:
-        """Return LLVM IR for targets with what it needs; targets with the same IR are together."""
+        """Return LLVM IR for targets, with its needs; targets with equal IR are together."""
         found = []
         for group, plain in self.texts(compiled, unit, jit, targets):
             texts = [llvm_text.applied(text, jit.options) for text in plain]
@@ -305,14 +304,15 @@ class NumbaFrontEnd(ABC):
 
 
 def _packed(texts: Sequence[str], options: Options) -> bytes:
-    """Return a kernel's LLVM IR, with the options that libNVVM is given for it."""
+    """Return a kernel's LLVM IR, with its options of libNVVM."""
     return json.dumps([options.fastmath, options.opt_level, options.debug, *texts]).encode()
 
 
 def _copy(function: FunctionType) -> FunctionType:
-    """Return a second function with the same code; a recursive one then calls the first, which has Numba's ABI.
+    """Return a second function with the same code, so that a recursive function calls the first, in Numba's ABI.
 
-    Numba takes a call for a recursion by the function object, and the recursion would be between two ABIs.
+    Numba recognises recursion by the function object. Without the copy, a function with the C ABI would call itself by
+    Numba's ABI.
     """
     copy = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
@@ -324,5 +324,5 @@ def _copy(function: FunctionType) -> FunctionType:
 
 
 def _served(watch: target_dependence.Watch, targets: Sequence[Target]) -> list[Target]:
-    """Return the targets for which the code that was lowered for the first of them is right."""
+    """Return the targets that the code for the first of them serves."""
     return [target for target in targets if watch.serves(target.capability, str(target))]

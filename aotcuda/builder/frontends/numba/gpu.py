@@ -44,9 +44,9 @@ class _Import:
     """The state of the current import.
 
     Attributes:
-        capability: The compute capability that is imported for; None while nothing is imported.
+        capability: The compute capability that the sources are imported for; None outside of imports.
         root: The project's folder.
-        compilers: The folders of the packages whose own queries are not reported.
+        compilers: The folders of packages whose own queries are not recorded.
         questions: The queries, in order, each once.
     """
 
@@ -97,11 +97,11 @@ def _asker() -> str | None:
 
 _SINCE = {"supports_float16": (5, 3), "supports_bfloat16": (8, 0), "supports_fp8": (8, 9)}
 _ANSWERED = (*_SINCE, "compute_capability", "name", "uuid", "get_device_identity")
-"""Attributes of a GPU besides those with CUDA's own names, which are in capitals."""
+"""Attributes of a GPU that are not CUDA's, whose names are in capitals."""
 
 
 class Gpu:
-    """A GPU of which only the compute capability is known, in place of `numba.cuda`'s device."""
+    """A replacement for `numba.cuda`'s device that knows only its compute capability."""
 
     def __init__(self, error: type[Exception]) -> None:
         self.id = 0
@@ -195,7 +195,7 @@ PRIVATE_PARTS = {
     "cudadrv.devices:_Runtime.reset": "(self)",
     "api:detect": "()",
 }
-"""What `answer` replaces or calls, below a compiler's `numba.cuda`, with the parameters that both compilers have."""
+"""Functions of both compilers that `answer` replaces or calls, relative to `numba.cuda`, with their parameters."""
 
 
 def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterable[Any]) -> None:
@@ -205,7 +205,7 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
         driver: Its module with the class `Driver`.
         devices: Its module that keeps devices and contexts.
         error: The exception that the compiler raises without a driver.
-        namespaces: Where users find the function `detect`.
+        namespaces: The modules in which users find the function `detect`.
     """
     gpu = Gpu(error)
     manager = devices._DeviceContextManager(gpu)  # noqa: SLF001 (its module is patched below)

@@ -1,4 +1,4 @@
-"""The options of `@cuda.jit`: which ones a build honours, and what to write in place of the others."""
+"""Read the options of `@cuda.jit` that a build honours, and refuse all others with a remedy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WITHOUT_EFFECT = (
     *("nopython", "profile_jit", "signature", "print_before_all", "print_after_all"),
     *("dump", "dump_numba_ir", "dump_mlir", "dump_cubin", "dump_llvmir", "dump_ptx", "dump_ast", "dump_ast_after_all"),
 )
-"""Options that act when the decorator runs, or that leave the code as it is."""
+"""Options that act when the decorator runs, or that do not change the code."""
 
 _TABLE = "remove it, and list the targets in arch"
 _REFUSED = {
@@ -40,7 +40,7 @@ _REFUSED = {
     "_dbg_optnone": "write opt=False",
     "_nrt": "remove it: packaged kernels cannot allocate memory on the device",
 }
-"""By name the remedy for an option that a build cannot honour; a value that means the same as no value is accepted."""
+"""The remedy for each option that a build cannot honour; values that mean no value are accepted."""
 
 _HIGHEST = 3
 
@@ -49,7 +49,7 @@ _PLAIN: tuple[object, ...] = (None, False, "", (), [], {}, "numba")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JitOptions:
-    """The options of `@cuda.jit` that matter to code, joined with those of the configuration."""
+    """The options of `@cuda.jit` that influence code, joined with those of the configuration."""
 
     options: Options
     launch_bounds: tuple[int, ...]
@@ -62,7 +62,7 @@ class JitOptions:
 
 
 def read(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:
-    """Return the options that a decorator was given, as the compiler keeps them, joined with those of the unit.
+    """Return the options of a decorator, as the compiler stores them, joined with those of the unit.
 
     Raises:
         CompileError: A build cannot honour one of them.
@@ -93,7 +93,7 @@ def read(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:
 
 
 def _bounds(unit: NumbaUnit, given: object) -> tuple[int, ...]:
-    """Return the launch bounds of a decorator, in the form that the key `launch-bounds` has."""
+    """Return the launch bounds of a decorator, in the form of the key `launch-bounds`."""
     if given is None:
         return ()
     found = given if isinstance(given, tuple | list) else (given,)
@@ -113,8 +113,8 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
                 remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
             message = f"{unit.key}: @cuda.jit has no option {name}, which {unit.python} gives it; {remedy}"
             raise CompileError(message)
-        # Both compilers keep an `lto` of their own: Numba-CUDA's is false in debug builds, the other's records which
-        # option set it.
+        # Both compilers set `lto` themselves: Numba-CUDA to false in debug builds, Numba-CUDA-MLIR with a record of the
+        # option that set it.
         is_unlinked = name == "lto" and not value and not given.get("debug") and given.get("_lto_explicit", True)
         if is_unlinked or (name in _REFUSED and name != "lto" and value not in _PLAIN):
             message = f"{unit.key}: @cuda.jit({name}={value!r}) of {unit.python} cannot be honoured; {_REFUSED[name]}"

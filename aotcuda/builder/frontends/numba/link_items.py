@@ -1,4 +1,4 @@
-"""The items that Python code links, as `declare_device(link=...)` and `@cuda.jit(link=[...])` name them."""
+"""Read the items that Python code links by `declare_device(link=...)` and `@cuda.jit(link=[...])`."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long, unsigned
 }
 """,
 )
-"""What Numba calls for `cuda.cg.this_grid()`, which it finds in libcudadevrt.a. That library is machine code: it cannot
-be inlined, nor become PTX. The toolkit's header has the same barrier for compilers, in CUDA C++."""
+"""The functions behind `cuda.cg.this_grid()`, in place of libcudadevrt.a. That library is machine code, which cannot be
+inlined and cannot become PTX. The toolkit's header has the same barrier in CUDA C++."""
 
 
 def link_input(item: Any, root: Path) -> LinkInput:
     """Return a file name or a LinkableCode object as a link input; paths are relative to `root`.
 
     Raises:
-        CompileError: It cannot be linked.
+        CompileError: The item cannot be linked.
     """
     if isinstance(item, str):
         try:
@@ -70,7 +70,7 @@ def callbacks(item: Any) -> tuple[Callbacks, ...]:
     """Return the callbacks of a LinkableCode object, by name.
 
     Raises:
-        SourceError: One cannot be found by its name.
+        SourceError: A callback cannot be imported by its name.
     """
     if isinstance(item, str):
         return ()

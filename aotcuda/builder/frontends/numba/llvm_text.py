@@ -1,7 +1,7 @@
 """Read and change LLVM IR, as text in either dialect of NVVM.
 
-Code is generated in the link, for a whole image, and LTOIR does not keep NVVM's options. An instruction or attribute of
-a function stays with it, also where another project links it, so `applied` writes settings into these.
+The linker generates code for a whole image, and LTOIR does not contain NVVM's options. Instructions and attributes stay
+with their function, also when another project links it, so `applied` writes options into these.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _ARITHMETIC = re.compile(
 
 
 def applied(text: str, options: Options) -> str:
-    """Return LLVM IR of a function with those of its options that LTOIR would lose."""
+    """Return LLVM IR of a function with the options that LTOIR would lose."""
     return without_contraction(text, flush=options.fastmath) if options.fma is False else text
 
 
 def without_contraction(text: str, *, flush: bool) -> str:
-    """Return LLVM IR whose additions and multiplications stay apart.
+    """Return LLVM IR whose additions and multiplications are not fused.
 
     They become the intrinsics of `__fadd_rn` and `__fmul_rn`, which no compiler contracts. Half precision is computed
-    in single precision: rounding twice gives the same numbers there.
+    in single precision: rounding twice gives the same numbers.
 
     With `flush`, subnormal numbers are flushed to zero, as fast math does.
     """
@@ -74,21 +74,20 @@ def _named(result: str, part: str) -> str:
     return f'%"aotcuda.{part}.{result[1:].strip(chr(34))}"'
 
 
-# A kernel is self-contained if its modules are all that there is to it. The two compilers make what a kernel has for
-# itself internal (constants, string literals), or name it after the kernel (shared arrays). Data under any other name
-# may be another kernel's as well: an error code, or what a toolkit's code generator puts there. Functions of the driver
-# (`vprintf`, `malloc`) are outside too.
+# A kernel is self-contained if its modules refer to nothing outside. The two compilers make a kernel's own data
+# internal (constants, string literals), or name it after the kernel (shared arrays). Data with any other name may be
+# shared with other kernels, such as an error code. Functions of the driver (`vprintf`, `malloc`) are outside too.
 _DATA = re.compile(r'^(?P<name>@(?:"[^"]*"|[-\w.$]+)) = (?P<words>[^@\n]*?)\b(?:global|constant)\b', re.MULTILINE)
 
 _OWN = re.compile(r"\b(?:internal|private|appending)\b|^(?!.*\bexternal\b).*\baddrspace\(3\)")
-"""Words of internal names; lists for the compiler (`llvm.used`); and shared arrays, whose names patches make
-the kernel's own. Dynamic shared memory is `external`: it is the launch's."""
+"""Words of definitions that belong to one kernel: internal names, lists for the compiler (`llvm.used`), and shared
+arrays, whose names are unique by a patch. Dynamic shared memory is `external`, since the launch sets its size."""
 
 
 _CALLED = re.compile(r'^(declare|define)\b[^@\n]*@"?([-\w.$]+)', re.MULTILINE)
 
 _BUILT_IN = re.compile(r"llvm\.|__nv_")
-"""Functions that libNVVM makes instructions of, or finds in libdevice."""
+"""Functions that libNVVM replaces by instructions, or finds in libdevice."""
 
 
 def is_self_contained(texts: Sequence[str]) -> bool:
@@ -102,25 +101,25 @@ def is_self_contained(texts: Sequence[str]) -> bool:
 
 
 def _is_used(name: str, texts: Sequence[str]) -> bool:
-    """Return True if data is named anywhere but where it is defined."""
+    """Return True if the modules name data outside of its definition."""
     whole = re.compile(re.escape(name) + r"(?![-\w.$])")
     return any(text.count(name) > 1 and len(whole.findall(text)) > 1 for text in texts)
 
 
-# CUDA 12's verifier refuses floating-point atomic addition for GPUs from compute capability 10.0 on: "atomicrmw does
-# not support operation: 'fadd'" (12.9.86). Without the verifier it becomes the same instruction as for older GPUs and
-# as by CUDA 13. So for those GPUs another text or another target is verified than is compiled.
+# CUDA 12's verifier refuses floating-point atomic addition from compute capability 10.0 on: "atomicrmw does not support
+# operation: 'fadd'" (12.9.86). Without the verifier it becomes the same instruction as for older GPUs and by CUDA 13.
+# For these GPUs, the verifier therefore gets another text or another target than the compiler.
 OLDER = "compute_90"
-"""A target with the same dialect as that of front ends which have one for all GPUs, and with a sound verifier."""
+"""A target that the verifier handles correctly, in the dialect of front ends that use one dialect for all GPUs."""
 
 _ADDITION = re.compile(r"\batomicrmw (volatile )?fadd\b")
 
 
 def verifier_misjudges(target: Target) -> bool:
-    """Return True if the verifier refuses what is right, for a target."""
+    """Return True if the verifier refuses correct code for a target."""
     return toolchain.toolkit_version() < (13, 0) and target.capability >= (10, 0)
 
 
 def without_additions(text: str) -> str:
-    """Return a text to verify in place of `text`: with another operation that is not refused."""
+    """Return a text for the verifier, with an operation that it accepts in place of additions."""
     return _ADDITION.sub(r"atomicrmw \1fsub", text)

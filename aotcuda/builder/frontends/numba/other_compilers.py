@@ -32,7 +32,7 @@ def _is_vectorized(kind: str) -> bool:
 
 
 def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, root: str) -> None:
-    """Raise SourceError if `value`, which the unit calls `name`, is of another compiler or a ufunc."""
+    """Raise SourceError if another compiler made `value`, which the unit calls `name`, or if it is a ufunc."""
     if isinstance(value, FunctionType):
         return
     other, own = made_by(value), compiler(notation.types.__name__)
@@ -50,18 +50,18 @@ def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, 
 
 
 def made_by(value: object) -> str | None:
-    """Return the front end whose compiler has the module `value` or made the object `value`; None if there is none."""
+    """Return the front end whose compiler contains the module `value` or made the object; None if there is none."""
     return compiler(value.__name__ if isinstance(value, ModuleType) else type(value).__module__)
 
 
 def compiler(module: str) -> str | None:
-    """Return the front end whose compiler has a Python module; None if there is none."""
+    """Return the front end whose compiler contains a Python module; None if there is none."""
     found = registry.owning(module)
     return None if found is None else found.name
 
 
 def refusal(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
-    """Return the error for `what`, which the front end `other` made in a module of the front end `own`."""
+    """Return the error for an object that the front end `other` made in a module of the front end `own`."""
     registered = registry.find(own) if own else None
     imports = registered.imports if registered is not None else "its own compiler"
     return SourceError(

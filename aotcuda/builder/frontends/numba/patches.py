@@ -1,7 +1,7 @@
-"""Patch both of Numba's compilers, so that they compile ahead of time.
+"""Patch both of Numba's compilers, which compile for the machine that they run on, to compile ahead of time.
 
-Each is written for the machine that it runs on. What only one of them needs is in its own `patches`; all of it is made
-once, in the worker process that only the build uses.
+Each front end's own module `patches` has the patches for one compiler. All patches are made once, in the worker process
+of the build.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def pin_settings(config: Any) -> None:
-    """Set what a .numba_config.yaml in the user's folder or home would change of the code that is built."""
+    """Set the settings that influence code, which a .numba_config.yaml of the user may change."""
     config.OPT = type(config.OPT)(3)
     config.CUDA_DEBUGINFO_DEFAULT = 0
     config.FORCE_CUDA_CC = None
     config.DUMP_ASSEMBLY = False
-    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # of launches that sources configure; none is made
+    config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # builds launch nothing
 
 
 def disable_compile_unasked(dispatcher: Any) -> None:
-    """Let `@cuda.jit("...")` end its eager compilation with nothing compiled, which the compilers assert against."""
+    """Let `@cuda.jit("...")` compile nothing while a module is imported, which the compilers assert against."""
 
     def disable_compile(self: Any, val: bool = True) -> None:
         self._can_compile = not val
@@ -35,7 +35,7 @@ def disable_compile_unasked(dispatcher: Any) -> None:
 
 
 def plain_helper(value: object) -> types.FunctionType | None:
-    """Return a function, or the function that Numba's `@njit` was given; None for other values."""
+    """Return a function, or the function that `@njit` decorates; None for other values."""
     if type(value).__module__ == "numba.core.registry":
         value = getattr(value, "py_func", value)
     return value if isinstance(value, types.FunctionType) else None
@@ -44,15 +44,17 @@ def plain_helper(value: object) -> types.FunctionType | None:
 def take_plain_helpers(
     context: Any, jit: Callable[..., Any], options: Callable[[], dict[str, Any] | None]
 ) -> dict[types.FunctionType, Any]:
-    """Let a plain function that is met in compiled code become a device function.
+    """Compile plain functions that compiled code calls as device functions.
 
-    The compilers know a helper only when it is wrapped in `@cuda.jit`; in a source for ahead-of-time builds nothing has
-    to be wrapped.
+    The compilers accept a helper only with the decorator `@cuda.jit`; sources for builds need no decorators.
 
-    `options` returns the options of `cuda.jit` for helpers; None while nothing is compiled.
+    Args:
+        context: The compiler's class of typing contexts.
+        jit: The compiler's `cuda.jit`.
+        options: Returns the options of `cuda.jit` for helpers, or None while nothing is compiled.
 
     Returns:
-        The wrapped functions, by those that were met; it grows.
+        The decorated function of each plain function; the dictionary grows while units are compiled.
     """
     original = context.resolve_value_type
     wrapped: dict[types.FunctionType, Any] = {}
@@ -73,10 +75,10 @@ def take_plain_helpers(
 
 
 def find_toolkit(cuda_paths: Any) -> None:
-    """Have a compiler's module `cuda_paths` name the loaded toolkit; it keeps its first answer.
+    """Make a compiler's module `cuda_paths` return the paths of the loaded toolkit.
 
-    It would search the installed packages, where those of CUDA 12 come first, and miss those that pip has put into an
-    overlay for an isolated build.
+    Its own search prefers installed packages of CUDA 12, and misses packages in pip's overlay for an isolated build.
+    The module caches its first answer.
     """
     toolkit = toolchain.loaded()
     if toolkit is None:

@@ -1,8 +1,8 @@
-"""The self-check of what is changed in Numba's compilers: whether they still have what the changes were written for.
+"""Check that a compiler has the private functions that patches replace.
 
-The changes replace private functions of theirs, which may be others in any version. So before one is made, the version
-is held against those that were tested, and the parameters of each function that is replaced against those that it had:
-with another compiler a build ends in one line, and not in an image that is wrong.
+Patches replace private functions, which any release may change. Before a patch is made, the compiler's version is
+compared with the tested versions, and the parameters of each function with those of the tested releases. With another
+compiler the build fails with one line, and does not make a wrong image.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ UNTESTED = "AOTCUDA_UNTESTED"
 
 
 def check(frontend: str, parts: Mapping[str, str]) -> None:
-    """Hold the installed compiler of a front end against what was tested; its name is that of the distribution.
-
-    Errors as of `check_release`.
-    """
+    """Check the installed compiler of a front end with the name of its distribution, as `check_release` does."""
     check_release(frontend, registry.BUILT_IN[frontend].tested, parts)
 
 
 def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, str]) -> None:
-    """Hold an installed compiler against what was tested.
+    """Check that an installed compiler is a tested release with the expected private functions.
 
-    `parts` has the parameters of each function that is replaced or called, `package.module:Class.function`.
+    Args:
+        distribution: The compiler's distribution.
+        tested: The tested releases.
+        parts: The parameters of each function that is replaced or called, by `package.module:Class.function`.
 
     Raises:
-        ToolchainError: It is of another version, and `AOTCUDA_UNTESTED` is not set; or a function is not as it was.
+        ToolchainError: The release was not tested, and `AOTCUDA_UNTESTED` is not set; or a function has changed.
     """
     installed = version(distribution)
     wanted = f"pip install {distribution}=={tested[-1]}"
@@ -60,7 +60,7 @@ def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, 
 
 
 def _parameters(name: str) -> str | None:
-    """Return the parameters of a function, `(self, fnty)`; None if there is no such thing."""
+    """Return the parameters of a function, `(self, fnty)`; None if there is no such function."""
     module, _, path = name.partition(":")
     try:
         found: Any = importlib.import_module(module)

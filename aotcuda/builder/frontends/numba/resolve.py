@@ -26,7 +26,7 @@ _BY_NAME = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Found:
-    """Hold what a unit is compiled from: `value` is a dispatcher or a plain function, `python` the plain function."""
+    """The function of a unit: `value` is a dispatcher or a plain function, `python` the plain function."""
 
     module: str
     value: Any
@@ -34,20 +34,20 @@ class Found:
 
     @property
     def declared(self) -> list[tuple[tuple[Any, ...], Any]]:
-        """Return argument types and result, None if not given, of each signature that its `@cuda.jit` has."""
+        """Return the argument types and the result (None if absent) of each signature in its `@cuda.jit`."""
         return list(getattr(self.value, "__dict__", {}).get(_DECLARED, ()))
 
 
 def declare(dispatcher: Any, args: tuple[Any, ...], result: Any) -> None:
-    """Record a signature that `@cuda.jit` was given."""
+    """Record a signature of `@cuda.jit`."""
     dispatcher.__dict__.setdefault(_DECLARED, []).append((args, result))
 
 
 def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Found:
-    """Find the function of `unit`; `dispatcher` is the class of what the compiler's `@cuda.jit` makes.
+    """Find the function of `unit`; `dispatcher` is the class of the objects that the compiler's `@cuda.jit` returns.
 
     Raises:
-        SourceError: A source cannot be imported, or nothing of that name is a function.
+        SourceError: A source cannot be imported, or no function has that name.
     """
     modules = [python_source.import_source(name, unit, root) for name in unit.sources]
     holding = [(module, value) for module in modules for value in python_source.attributes(module, unit.python)]
@@ -83,7 +83,7 @@ def _python_function(unit: NumbaUnit, value: object, name: str, dispatcher: Any)
 
 
 def _unwrapped(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, notation: Notation, root: str) -> Any:
-    """Return the dispatcher or the plain function inside `value`, or the innermost thing that is neither."""
+    """Return the dispatcher or the plain function inside `value`, or the innermost other object."""
     for _ in range(_DEEPEST):
         if isinstance(value, dispatcher):
             return value
@@ -116,10 +116,10 @@ def _inside(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, root: str) 
 
 
 def _stands_for(function: FunctionType, inner: Any, unit: NumbaUnit, dispatcher: Any) -> bool:
-    """Return True if a function is no code for a GPU, but launches or calls the one that it was made around.
+    """Return True if a function is a host function that launches or calls the function that it wraps.
 
-    One that passes on whatever it is given cannot be compiled. One with parameters of its own may be a kernel itself,
-    with a helper in it; if what it wraps is a kernel, then it is what launches it.
+    A function that takes `*args` or `**kwargs` cannot be compiled. A function with its own parameters may be a kernel
+    that holds a helper; if it wraps a kernel, it launches that kernel.
     """
     if function.__code__.co_flags & _BY_NAME:
         return True
@@ -153,7 +153,7 @@ def _slots(kind: type) -> Iterable[str]:
 def _attribute(value: Any, name: str) -> Any:
     try:
         return getattr(value, name, None)
-    except Exception:  # noqa: BLE001 (a property of the user's, which is not what was requested)
+    except Exception:  # noqa: BLE001 (a property in the user's code may raise any exception)
         return None
 
 

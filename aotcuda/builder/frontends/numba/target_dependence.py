@@ -25,8 +25,8 @@ class Watch:
     """One compilation.
 
     Attributes:
-        name: The target's name, for queries of the name: several have one capability (`sm_90`, `sm_90a`).
-        named: The name was queried.
+        name: The target's name, for queries of the name: several targets may have one capability (`sm_90`, `sm_90a`).
+        named: True if code has read the name.
     """
 
     capability: tuple[int, int]
@@ -75,22 +75,23 @@ def current() -> Watch | None:
 
 
 def itself(capability: tuple[int, int]) -> tuple[int, int]:
-    """Return the question for the capability itself."""
+    """Answer the question for the capability itself."""
     return capability
 
 
 class Capability(tuple[int, int]):
-    """A compute capability for a compiler, which records the comparisons that are made with it.
+    """A compute capability for a compiler, which records comparisons with it.
 
-    C code reads a tuple's items past all that is defined here (`"sm_%d%d" % capability` does), so this is for code that
-    is known not to. Comparing two of them is not recorded: both are the target's, or one has no compilation.
+    C code such as `"sm_%d%d" % capability` reads a tuple's items without calling these methods, so this class is for
+    code that does not do so. A comparison of two objects of this class is not recorded: both have the target's value,
+    or one was made outside of compilations.
     """
 
     __slots__ = ()
 
     @property
     def plain(self) -> tuple[int, int]:
-        """The plain value, of which no use is recorded."""
+        """Return the plain value, without recording a read."""
         major, minor = tuple.__iter__(self)
         return (major, minor)
 
@@ -117,7 +118,7 @@ def _backwards(how: Callable[[Any, Any], Any], other: Any, capability: tuple[int
 
 
 def _ask(capability: Capability, question: Question) -> Any:
-    # A capability that was made without a target, to import a compiler's modules early, uses its own value.
+    # A capability that was made outside of compilations, while a compiler's modules were imported, uses its own value.
     if _now is None or capability.plain != _now.capability:
         return question(capability.plain)
     return _now.ask(question)
@@ -131,7 +132,7 @@ for _how in (operator.lt, operator.le, operator.gt, operator.ge):
     setattr(Capability, f"__{_how.__name__}__", _ordered(_how))
 
 
-def _noted(name: str) -> Any:
+def _recorded(name: str) -> Any:
     def method(self: Capability, *args: Any) -> Any:
         return getattr(_ask(self, itself), name)(*args)
 
@@ -142,4 +143,4 @@ for _name in (
     *("__getitem__", "__iter__", "__contains__", "__repr__", "__str__", "__format__"),
     *("__add__", "__mul__", "__rmul__", "__getnewargs__", "count", "index"),
 ):
-    setattr(Capability, _name, _noted(_name))
+    setattr(Capability, _name, _recorded(_name))

@@ -1,4 +1,4 @@
-"""Types of a Numba compiler as the rest of aotcuda needs them: signatures, element types, C types."""
+"""Convert types of a Numba compiler from and to signatures, element types and C types."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SIZES = {form: struct.calcsize(form) for form in SCALARS}
 """Bytes of each scalar, by its `struct` character."""
 
-# How Numba prints types of which the notation has only the classes.
+# Numba's printed forms of types that signatures name by their classes.
 _PRINTED = (
     (re.compile(r"\[unichr x (\d+)\]"), r"UnicodeCharSeq(\1)"),
     (re.compile(r"\[char x (\d+)\]"), r"CharSeq(\1)"),
@@ -37,7 +37,7 @@ _SIZED = re.compile(r"[A-Za-z_]\w*\[\s*\d*\s*\]")
 
 
 def _reason(error: Exception, text: str) -> str:
-    """Return the problem with `text`, for which evaluation raised `error`, in words of the notation if possible."""
+    """Return the problem with `text`, whose evaluation raised `error`."""
     if found := _SIZED.search(text):
         name = found[0].partition("[")[0]
         return f"{found[0]} is no type, since arrays have no sizes here; write {name}[::1], or {name}[:, ::1] in 2D"
@@ -46,7 +46,7 @@ def _reason(error: Exception, text: str) -> str:
 
 
 def _unknown_layout(text: str) -> str | None:
-    """Return what to write for brackets that are no layout; Numba reads some of them as another layout."""
+    """Return the problem with brackets that are no layout; Numba reads some of them as another layout."""
     for found in _DIMENSIONS.finditer(text):
         parts = ["".join(part.split()) for part in found[1].split(",")]
         layout = [part == "::1" for part in parts]
@@ -61,7 +61,7 @@ def _unknown_layout(text: str) -> str | None:
 class Notation:
     """The types of one compiler.
 
-    `named` are types with a name that is none of `types`: the module that has each, and the name that it has there.
+    `named` has types that are not in `types`: by name the module of the type, and its name there.
 
     Attributes:
         formats: The `struct` character of each scalar type.
@@ -84,14 +84,14 @@ class Notation:
 
         Args:
             text: The signature.
-            namespace: What the source module and the function's own have names for. Numba types and NumPy dtypes
-                among it may be named in the signature, which is how records are written.
-            names: Those of `tool.aotcuda.types` with their types; they take precedence over those of the namespace.
+            namespace: The globals of the source module and of the function's module. A signature may name the Numba
+                types and NumPy dtypes among them, such as records.
+            names: The names of `tool.aotcuda.types` with their types; they take precedence over the namespace.
 
         Raises:
             ValueError: The text is not a signature; the message has the reason.
         """
-        # A module may have dtypes that Numba does not support, for its own use; only those in a signature matter.
+        # A module may have dtypes for its own use that Numba does not support; only dtypes in a signature matter.
         named = [name for part in (text, *names.values()) for name in rules.names_in_type(part)]
         known = {
             name: self._type(value, name)
@@ -115,7 +115,7 @@ class Notation:
         return tuple(args), result
 
     def _in_order(self, text: str, names: Mapping[str, str]) -> list[str]:
-        """Return those of `names` that a text needs, each after those that it is made of."""
+        """Return the members of `names` that a text needs, each after the names that its own text needs."""
         found: list[str] = []
         for name in rules.names_in_type(text):
             if name in names and name not in found:
@@ -141,7 +141,7 @@ class Notation:
             raise ValueError(message) from error
         if not isinstance(value, self.types.Type):
             message = f"{where}: {text!r} is no type but {type(value).__name__}; write one, as in float32[::1]"
-            raise ValueError(message)  # noqa: TRY004 (as for whatever else is wrong with a signature)
+            raise ValueError(message)  # noqa: TRY004 (all problems of signatures are ValueErrors)
         return value
 
     def _type(self, value: Any, name: str) -> Any:
@@ -157,7 +157,7 @@ class Notation:
     def _evaluate(
         self, text: str, namespace: Mapping[str, object], known: Mapping[str, object], names: Iterable[str]
     ) -> Any:
-        """Evaluate a text in which types alone have names: those that are `known`, `names` and the compiler's."""
+        """Evaluate a text that may name types alone: `known`, `names` and the compiler's types."""
         if (foreign := self._foreign(text, namespace) or _unknown_layout(text)) is not None:
             raise ValueError(foreign)
         for pattern, replacement in _PRINTED:
@@ -191,7 +191,7 @@ class Notation:
         return None
 
     def spell(self, ty: Any) -> str:
-        """Return a type in the notation that signatures are written in."""
+        """Return a type in the notation of signatures."""
         types = self.types
         if isinstance(ty, types.NestedArray):
             return f"{self.spell(ty.dtype)}[{', '.join(map(str, ty.shape))}]"
@@ -225,19 +225,19 @@ class Notation:
         return f"{self.spell(ty.dtype)}[{', '.join(dims)}]"
 
     def _spell_record(self, ty: Any) -> str:
-        """Its fields, with the offset of each that does not follow the one before, and the bytes if there are more."""
+        """Return a record's fields, with the offsets of fields behind gaps, and the size if bytes follow the fields."""
         fields = []
         end = 0
         for name, field in ty.fields.items():
             at = "" if field.offset == end else f"@{field.offset}"
             fields.append(f"{name}: {self.spell(field.type)}{at}")
             end = field.offset
-            with suppress(Exception):  # NumPy has not all types
+            with suppress(Exception):  # NumPy lacks some types
                 end += self._numpy.as_dtype(field.type).itemsize
         return f"Record({', '.join(fields)}{'' if ty.size == end else f'; {ty.size} bytes'})"
 
     def spell_signature(self, result: Any, args: Sequence[Any]) -> str:
-        """Return a signature in that notation."""
+        """Return a signature in Numba's notation."""
         return f"{self.spell(result)}({', '.join(map(self.spell, args))})"
 
     def is_complex(self, ty: Any) -> bool:
@@ -249,10 +249,10 @@ class Notation:
         return isinstance(ty, self.types.CPointer | self.types.RawPointer)
 
     def dtype_text(self, ty: Any) -> str:
-        """Return a type as the manifest writes it: of an array's elements, a datetime, a record, or one passed itself.
+        """Return the manifest's text for a type of elements, datetimes or records, or for a type that is an argument.
 
         Raises:
-            NotImplementedError: Arrays of it cannot be distinguished by their array interface.
+            NotImplementedError: The array interface cannot distinguish arrays of this type.
         """
         if ty == getattr(self.types, "bfloat16", None):
             return "bfloat16"
@@ -265,7 +265,7 @@ class Notation:
         return structured(dtype.str.replace("=", "<"), dtype.descr if dtype.names else None)
 
     def dtype(self, ty: Any) -> np.dtype[Any]:
-        """NumPy's type for a record."""
+        """Return NumPy's type for a record."""
         found: np.dtype[Any] = self._numpy.as_dtype(ty)
         return found
 

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def namespace(unit: NumbaUnit, python: FunctionType) -> Mapping[str, object]:
-    """Return the names that a unit's signature may use: the configured module's, then the function's own."""
+    """Return the names that a unit's signature may use: those of the configured module before the function's module."""
     return {**python.__globals__, **vars(sys.modules[unit.source])}
 
 
 def signature(unit: NumbaUnit, found: Found, notation: Notation) -> tuple[tuple[Any, ...], Any]:
-    """Return argument types and return type (None if not given) of the unit's signature."""
+    """Return argument types and return type (None if absent) of the unit's signature."""
     if unit.declared >= 0:
         return found.declared[unit.declared]
     try:
@@ -41,7 +41,7 @@ def complete(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> li
     """Return the unit with the module that has its function; one for each signature in `@cuda.jit` by default.
 
     Raises:
-        SourceError: There are none, or several of a device function.
+        SourceError: There is no signature, or a device function has several.
     """
     unit = unit.found_in(found.module)
     if unit.signature:
@@ -70,11 +70,11 @@ def complete(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> li
 
 
 def resolve(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> str:
-    """Check that a function can be compiled and that the unit's signature fits it; the signature as understood.
+    """Check that a function can be compiled for the unit's signature, and return the resolved signature.
 
     Raises:
-        SourceError: It is none that can be compiled.
-        CompileError: The signature is not one, or has the wrong number of arguments.
+        SourceError: The function cannot be compiled.
+        CompileError: The signature is invalid, or has the wrong number of arguments.
     """
     python = found.python
     args, result = signature(unit, found, notation)
@@ -95,7 +95,7 @@ def resolve(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> str
 
 
 def _check_kind(unit: NumbaUnit, python: FunctionType, root: str) -> None:
-    """Refuse what would be compiled to something else than what was written."""
+    """Refuse functions that the compilers would compile with another meaning."""
     where = f"{unit.key}: {unit.python} ({place(python, root)})"
     if python.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         message = f"{where} is a generator or coroutine; name a plain function"
@@ -108,7 +108,7 @@ def _check_kind(unit: NumbaUnit, python: FunctionType, root: str) -> None:
 
 
 def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root: str) -> None:
-    """Refuse what no compiler would explain: another compiler's names, and what the wheel is only about to gain."""
+    """Refuse objects of other compilers, and placeholders for modules of this build, among the globals."""
     waiting, seen = [python], set()
     while waiting:
         function = waiting.pop()
@@ -132,7 +132,7 @@ def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root:
 
 
 def _being_built(value: object) -> str | None:
-    """Return the module of this build that a value represents, or is a part of."""
+    """Return the module of this build whose placeholder a value is or belongs to."""
     if isinstance(value, ModuleType) and isinstance(vars(value).get("__aotcuda__"), Placeholder):
         return value.__name__
     return value.__name__.rpartition(".")[0] if isinstance(value, Placeholder) else None

@@ -1,4 +1,4 @@
-"""Name the key and the user's file and line in the errors of Numba's compilers, and where sources declare functions."""
+"""Add the key and the user's file and line to errors of Numba's compilers, and places to declared functions."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _COMPILERS = frozenset(["numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "n
 
 
 class RaisesError(Exception):
-    """A function with the C ABI raises or returns None, for which that ABI has no channel."""
+    """A function with the C ABI raises or returns None, which this ABI cannot report."""
 
 
 @contextmanager
 def explained(unit: NumbaUnit, python: FunctionType, root: str) -> Iterator[None]:
-    """Turn what is raised while `python` is compiled into a CompileError that names the unit; paths begin at `root`."""
+    """Turn exceptions of the compilation of `python` into CompileErrors that name the unit; paths begin at `root`."""
     head = f"{unit.key}: {unit.signature}"
     try:
         yield
@@ -55,7 +55,7 @@ def explained(unit: NumbaUnit, python: FunctionType, root: str) -> Iterator[None
 
 
 def place(function: FunctionType, root: str) -> str:
-    """Return `mypkg/_kernels.py:12`, where `function` begins."""
+    """Return the place where `function` begins, `mypkg/_kernels.py:12`."""
     return f"{relative(function.__code__.co_filename, root)}:{function.__code__.co_firstlineno}"
 
 
@@ -65,10 +65,10 @@ def _message(head: str, error: Exception, python: FunctionType, root: str) -> st
 
 
 def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
-    """Return file and line of the code that could not be compiled: the first of the user's in the message.
+    """Return file and line of the code that the compiler refuses: the first line of the user in the message.
 
-    Some errors have no line, or none but those of the compiler's own library. The compiler was looking at the user's,
-    though: the objects that worked on it know it, and so do the statements that they worked on.
+    Some messages have no line, or only lines of the compiler's own library. The compiler's objects in the traceback,
+    such as statements, know the user's line.
     """
     if named := _named(text, root):
         return named
@@ -89,7 +89,7 @@ def _frames(error: Exception) -> list[FrameType]:
 
 
 def _looked_at(frame: FrameType) -> Iterator[object]:
-    """Yield the objects that a compiler's function worked on: statements and expressions first."""
+    """Yield the local objects of a compiler's function: statements and expressions first."""
     for name, value in frame.f_locals.items():
         if name != "self":
             yield value
@@ -97,7 +97,7 @@ def _looked_at(frame: FrameType) -> Iterator[object]:
 
 
 def _named(text: str, root: str) -> str | None:
-    """Return the first line of the user's that a message names."""
+    """Return the first line of the user that a message names."""
     for parts in _PLACES.findall(text):
         path, line = filter(None, parts)
         if own := _own_path(path, root):
@@ -107,7 +107,7 @@ def _named(text: str, root: str) -> str | None:
 
 def _loc(value: object) -> object:
     if type(value).__module__.partition(".")[0] in _COMPILERS:
-        with suppress(Exception):  # some of their objects look names up in tables of their own
+        with suppress(Exception):  # attributes of some objects raise other exceptions
             return getattr(value, "loc", None)
     return None
 
@@ -118,7 +118,7 @@ def _own(loc: object, root: str) -> str | None:
 
 
 def _own_path(path: object, root: str) -> str | None:
-    """Return `path` relative to `root` if it is a file of the user's; None for a compiler's or an installed one."""
+    """Return `path` relative to `root` if it is the user's; None for files of compilers or installed packages."""
     if not isinstance(path, str) or not path or path.startswith("<"):
         return None
     whole = Path(os.path.normpath(Path(root, path)))
@@ -130,7 +130,7 @@ def _own_path(path: object, root: str) -> str | None:
 
 
 def _beginnings(python: FunctionType, root: str) -> set[str]:
-    """Return the lines with which a function begins, which the compiler names if it has no other."""
+    """Return the first lines of a function, which the compiler names if it knows no better line."""
     code = python.__code__
     lines = [line for _, _, line in code.co_lines() if line is not None]
     first = range(code.co_firstlineno, min((line for line in lines if line > code.co_firstlineno), default=0))
@@ -139,7 +139,7 @@ def _beginnings(python: FunctionType, root: str) -> set[str]:
 
 
 def placed(externals: Iterable[External], python: FunctionType, root: str) -> tuple[External, ...]:
-    """Return `externals` with the places where the module of `python` declares them, as `mypkg/_kernels.py:12`."""
+    """Return `externals` with the places of their declarations in the module of `python`, as `mypkg/_kernels.py:12`."""
     externals = tuple(externals)
     if not externals:
         return ()

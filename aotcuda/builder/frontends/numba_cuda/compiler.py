@@ -1,4 +1,4 @@
-"""Compile one function for one signature and one target, by Numba-CUDA."""
+"""Compile one function for one signature and one target by Numba-CUDA."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class NumbaCuda(NumbaFrontEnd):
         patches.note_warm()
 
     def jit_options(self, loaded: Any) -> dict[str, Any]:
-        """Implement NumbaFrontEnd.jit_options: `@njit` has none that matter."""
+        """Implement NumbaFrontEnd.jit_options; options of `@njit` do not influence code for GPUs."""
         return loaded.targetoptions if isinstance(loaded, CUDADispatcher) else {}
 
     def compiling(
@@ -138,7 +138,7 @@ FRONT_END = NumbaCuda()
 
 
 def _nvvm_options(options: Options) -> dict[str, Any]:
-    # libNVVM has two levels, 0 and 3; the linker has those between.
+    # libNVVM has the levels 0 and 3; the linker has levels 1 and 2 too.
     found: dict[str, Any] = {
         "fastmath": options.fastmath,
         "opt": 3 if options.opt_level > 0 and not options.debug else 0,
@@ -171,9 +171,10 @@ def _generate(
 
 
 def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_shipped: bool = False) -> bytes:
-    """Do what `nvvm.compile_ir` does, for several targets in a row: common work is done once.
+    """Compile as `nvvm.compile_ir` does, with the common work of several targets done once.
 
-    What `is_shipped` is exactly that; of the rest wheels have what the linker makes of it.
+    With `is_shipped`, the result equals that of `nvvm.compile_ir`, since wheels contain it. Otherwise the code that the
+    linker makes from the result is equal.
     """
     given = {name: value for name, value in settings.items() if name != "fastmath"}
     if settings["fastmath"]:
@@ -189,8 +190,8 @@ def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_s
             unit.verify()
         if not target.suffix:
             _verified[form] = target.capability
-    # Behind the verifier, whose rules it does not keep. Of kernels that call nothing of it LTOIR is made in half the
-    # time without, and the linker makes the same of it.
+    # libdevice is added after the verification, which it would not pass. Without it, LTOIR of kernels that do not call
+    # it takes half the time, and the linker makes equal code.
     if is_shipped or "gen_lto" not in given or any(_MAY_CALL_LIBDEVICE.search(data) for data in ready):
         unit.lazy_add_module(nvvm.LibDevice().get())
     found: bytes = unit.compile()
@@ -200,7 +201,7 @@ def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_s
 _verified: dict[object, tuple[int, int]] = {}
 """By text, settings and dialect the lowest compute capability that was verified in this process.
 
-What is right for it is right for later ones, except for targets of one architecture or family.
+Code that is valid for it is valid for later ones, except for targets of one architecture or family.
 """
 
 _NEW_DIALECT = (10, 0)
@@ -209,12 +210,12 @@ _NEW_DIALECT = (10, 0)
 _MAY_CALL_LIBDEVICE = re.compile(
     rb"""@"?(?!llvm\.(?:nvvm|used|compiler\.used|dbg|lifetime|mem(?:cpy|move|set))\b)(?:llvm\.|__nv)|\bfrem\b"""
 )
-"""A function of libdevice, or something that may become a call of one: intrinsics, but for those that never do."""
+"""Calls of libdevice, and of intrinsics that may become one."""
 
 
 @functools.lru_cache(maxsize=64)
 def _legal(text: str) -> bytes:
-    """Return LLVM IR in NVVM's older dialect, as Numba-CUDA makes it of its own."""
+    """Return LLVM IR in NVVM's older dialect, converted by Numba-CUDA's own function."""
     return str(nvvm.llvm_replace(text)).encode()
 
 
@@ -225,15 +226,15 @@ def _annotate(entry: Any, name: str, value: int) -> None:
     module.get_named_metadata("nvvm.annotations").add(node)
 
 
-_NOBODYS = (0, 0)
-"""A compute capability that no target has: what the compiler keeps of the warm-up is then taken for none's."""
+_NO_TARGET = (0, 0)
+"""A compute capability that no target has, so that no target uses what the compiler caches of the warm-up."""
 
 
 def _warm_up() -> None:
     args = (types.float32, types.float32[::1], types.float32[::1])
     settings = {"fastmath": False, "opt": 3}
     compiled = cuda_compiler.compile_cuda(
-        small_kernel(cuda, types), types.void, args, nvvm_options=settings, cc=_NOBODYS, lto=True
+        small_kernel(cuda, types), types.void, args, nvvm_options=settings, cc=_NO_TARGET, lto=True
     )
     texts = [str(module) for module in compiled.library.modules]
     nvvm.compile_ir(texts, **settings, arch="compute_75", gen_lto=None)

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.frontends.protocol import CType
 
-# Functions of Numba's own that it links as CUDA C++ when they are used (numba.cuda.dispatcher._Kernel.__init__).
+# Numba's own functions in CUDA C++, which it links when they are used (numba.cuda.dispatcher._Kernel.__init__).
 _RESHAPE = re.compile(r'declare [^\n]*@"?(nocopy_empty_reshape|numba_attempt_nocopy_reshape)"?')
 _NRT = re.compile(r'declare [^\n]*@"?NRT_\w+"?')
 
-# What NVVM, libdevice and the device side of the driver define.
+# Functions of NVVM, libdevice and the driver's device runtime.
 _PROVIDED = re.compile(r"llvm\.|__nv_|nvvm|vprintf$|__assertfail$|malloc$|free$|memcpy$|memset$|___numba_")
 
 
 def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Needs:
-    """Return the needs of the compiled `library`; `given` are the items of `@cuda.jit(link=...)`.
+    """Return the needs of the compiled `library`; `given` has the items of `@cuda.jit(link=...)`.
 
     Raises:
-        CompileError: An item cannot be linked, or the code needs what a packaged kernel cannot have.
-        SourceError: A callback cannot be found by name.
+        CompileError: An item cannot be linked, or the code allocates memory on the device.
+        SourceError: A callback cannot be imported by its name.
     """
     found = list(dict.fromkeys([*library._linking_files, *given]))
     if any(_RESHAPE.search(text) for text in irs):
@@ -53,7 +53,7 @@ def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Need
 
 
 def include_dirs() -> list[str]:
-    """Return folders for CUDA C++ sources in addition to the toolkit's: Numba's own, and those in its settings."""
+    """Return folders with headers in addition to the toolkit's: Numba's own, and those in its settings."""
     package = Path(cuda_compiler.__file__).parent
     extra = config.CUDA_NVRTC_EXTRA_SEARCH_PATHS
     given = get_cuda_paths()["include_dir"].info

@@ -1,8 +1,8 @@
-"""Change Numba-CUDA to compile ahead of time: a target instead of a device, stable names, a stable order.
+"""Patch Numba-CUDA to compile ahead of time: a target instead of a device, stable names, a stable order.
 
-Numba-CUDA is written for the machine that it runs on. The changes made to it are in this file and, where both compilers
-need them, in `frontends/numba`, each with its reason. They are made once, in the worker process that only the build
-uses. `aotcuda/registry.py` has the releases that they were tested with.
+Numba-CUDA compiles for the machine that it runs on. The patches are in this file, or in `frontends/numba` if both of
+Numba's compilers need them, each with its reason. They are made once, in the worker process of the build.
+`aotcuda/registry.py` lists the tested releases.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from numba.cuda.cudadrv import devices, driver, nvvm
 from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.flags import CUDAFlags
 from numba.cuda.memory_management import nrt
-from numba.cuda.typing import typeof
 
 from aotcuda.builder.frontends.numba import (
     gpu,
@@ -52,7 +51,6 @@ from aotcuda.builder.frontends.numba import (
     target_dependence,
 )
 from aotcuda.builder.frontends.numba.user_lines import RaisesError
-from aotcuda.builder.frontends.numba_cuda import lazy_imports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,12 +61,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class _Current:
-    """The unit that is compiled now.
+    """The current unit.
 
     Attributes:
-        tag: What names have in them that must be unique in a link.
-        swallowed: What they raise though the C ABI cannot tell of it.
-        helpers: How many functions became code besides the units themselves, in this process.
+        tag: A part of all names that must be unique in a link.
+        swallowed: The exceptions of helpers that the C ABI cannot report.
+        helpers: The number of helpers that were compiled in this process.
     """
 
     capability: tuple[int, int] | None = None
@@ -83,10 +81,11 @@ _current = _Current()
 
 @dataclass(slots=True)
 class _Warm:
-    """The compiler when it was warm, before anything of the user's was imported.
+    """The state of the compiler after its warm-up, before the import of sources.
 
     Attributes:
-        is_extended: Sources have registered something since, which may keep what it likes; None before the first unit.
+        is_extended: True if sources have extended Numba, since extensions may store anything; None before the first
+            unit.
     """
 
     registered: tuple[int, ...] = ()
@@ -99,7 +98,7 @@ _warm = _Warm()
 
 
 class _OrderedSet(dict[Any, None]):
-    """A set that keeps the order of insertion, for code that iterates over sets of objects ordered by address."""
+    """A set in the order of insertion, for code that iterates over sets whose order depends on addresses."""
 
     add = dict.setdefault
 
@@ -111,18 +110,17 @@ class _OrderedSet(dict[Any, None]):
 
 @contextmanager
 def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
-    """Compile one unit: for `goal`, with `tag` in every name that has to be unique among the units of one link.
+    """Compile one unit for `goal`, with `tag` in every name that must be unique in a link.
 
-    Yields the list to which is added, while compiling, each place where a helper raises what the C ABI cannot report.
+    Yield a list that gets each place where a helper raises an exception, which the C ABI cannot report.
     """
     digest = hashlib.sha256(tag.encode()).digest()
-    # Mangled names end in this number. Two units come from two fresh processes, where the counter would start anew and
-    # give two different helpers one name, and the linker would then keep one of them for both.
+    # Mangled names end in this number. In two processes the counter would give two different helpers one name, and the
+    # linker would use one of them for both.
     first = int.from_bytes(digest[:6], "big") << 16
     bytecode.FunctionIdentity._unique_ids = itertools.count(first)
     cudaimpl._unique_smem_id = _warm.shared
     if _warm.is_extended is None:
-        lazy_imports.put_back(typeof.typeof_impl)
         _warm.is_extended = _registrations() != _warm.registered
     _current.capability = goal.capability
     _current.tag = digest[:6].hex()
@@ -146,17 +144,16 @@ def note_warm() -> None:
 
 
 def is_fresh() -> bool:
-    """Return True if code that is compiled now becomes what it would in a process in which nothing was compiled before.
+    """Return True if the next unit gets the code that it would get in a fresh process.
 
-    What Numba keeps of one function and puts into the code of the next are the helpers that it has compiled for it, by
-    names of the first one's, and what it numbers or names for all. All else that it keeps are answers that it would
-    give again. Extensions of Numba may store anything.
+    Two kinds of state influence the code of later units: compiled helpers, whose names belong to an earlier unit, and
+    counters. Extensions of Numba may store anything.
     """
     return not _warm.is_extended and not _current.helpers and _traces() == _warm.traces
 
 
 def _traces() -> tuple[int, ...]:
-    """Return counters that grow when something is named or kept that code compiled next would show."""
+    """Return the counters and sizes whose growth changes the code of later units."""
     return (
         ir_utils._unique_var_count,
         ir_utils._the_max_label._value,
@@ -226,17 +223,17 @@ PRIVATE_PARTS = {
     **{f"numba.cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
     **(_OF_PYTHON_3_14 if sys.version_info >= (3, 14) else {}),
 }
-"""What is replaced, or called by keywords, with the parameters that it had.
+"""The functions that are replaced, or called by keywords, with their parameters in the tested releases.
 
 See `aotcuda.builder.frontends.numba.private_parts`.
 """
 
 
 def install() -> None:
-    """Make the changes. Called once, before any user module is imported.
+    """Apply the patches. Called once, before any user module is imported.
 
     Raises:
-        ToolchainError: The compiler is another one than these were written for.
+        ToolchainError: The installed release differs from the tested ones.
     """
     private_parts.check("numba-cuda", PRIVATE_PARTS)
     patches.find_toolkit(cuda_paths)
@@ -273,14 +270,14 @@ def _supply_target() -> None:
     gpu.answer(driver, devices, CudaSupportError, (cuda, api))
     gpu.refuse_launches(
         (dispatcher.CUDADispatcher, "call", ""),
-        (dispatcher._LaunchConfiguration, "__call__", "dispatcher"),  # which takes no arguments by name
+        (dispatcher._LaunchConfiguration, "__call__", "dispatcher"),
         (dispatcher.ForAll, "__call__", "dispatcher"),
     )
 
 
 def _watch_the_target() -> None:
-    # Numba stores the target in one of its flags while it types and lowers. Its own code compares it with
-    # constants; what a toolkit does with it cannot be followed.
+    # Numba stores the target in a flag while it types and lowers. Numba's own code compares the flag with constants.
+    # Code of toolkits may use it in any way.
     kept: Any = CUDAFlags.compute_capability
     folders = tuple(f"{folder}/" for package in (numba, numba.cuda) for folder in package.__path__)
 
@@ -298,7 +295,7 @@ def _watch_the_target() -> None:
 
     CUDAFlags.compute_capability = property(read, write, kept.fdel, kept.__doc__)
 
-    # Names of helpers hold all flags that are set. This one is the same for all that is linked together.
+    # Names of helpers contain all flags that are set. This flag is equal for all units of a link.
     mangled = CUDAFlags.get_mangle_string
 
     def get_mangle_string(self: Any) -> str:
@@ -310,8 +307,8 @@ def _watch_the_target() -> None:
 
 
 def _compare_flags_quickly() -> None:
-    # Each look-up of an overload compares its flags with those of every other one for the same types: their hash is
-    # that of the names of all flags. To read each flag of both took a tenth of the time of typing and lowering.
+    # Each look-up of an overload compares its flags with those of all overloads for the same types, which have one
+    # hash. To read each flag took a tenth of the time of typing and lowering.
     original = TargetConfig.__eq__
 
     def compare(self: Any, other: Any) -> Any:
@@ -320,7 +317,7 @@ def _compare_flags_quickly() -> None:
                 return True
             if self._values.keys() == other._values.keys():
                 return False
-        return original(self, other)  # one may have set what is the other's default
+        return original(self, other)  # one may have set a flag to the default of the other
 
     def hash_of_type(self: Any) -> int:
         return hash(type(self).__name__)
@@ -330,9 +327,8 @@ def _compare_flags_quickly() -> None:
 
 
 def _refresh_when_there_is_something_new() -> None:
-    # Before each implementation that it looks up Numba looks through all that is registered for what may be new: a
-    # twentieth of the time of typing and lowering. While it warms up, each of a hundred templates registers one thing,
-    # and all thirty registries were searched. They only grow.
+    # Before each look-up of an implementation, Numba searches all registries for new entries, which takes a twentieth
+    # of the time of typing and lowering. Registries only grow, so their sizes show whether there are new entries.
     for context in (target.CUDATargetContext, target.CUDATypingContext):
         original, install = context.refresh, context.install_registry
 
@@ -347,7 +343,7 @@ def _refresh_when_there_is_something_new() -> None:
         context.install_registry = install_registry
 
         def refresh(self: Any, *, _original: Any = original) -> None:
-            found = _registered(self)  # before: templates that are made meanwhile register more
+            found = _registered(self)  # counted first, since templates may register more during the refresh
             if found == self.__dict__.get("_aotcuda_registered"):
                 if typing_context := getattr(self, "typing_context", None):
                     typing_context.refresh()
@@ -359,8 +355,8 @@ def _refresh_when_there_is_something_new() -> None:
 
 
 def _find_live_variables_once() -> None:
-    # Numba computes the variables that are live in each block after each of nine passes, and reads them only where it
-    # inserts deletions or compiles a generator: an eighth of the time of typing and lowering.
+    # Numba computes the live variables of each block after each of nine passes, and reads them only when it inserts
+    # deletions or compiles a generator. This took an eighth of the time of typing and lowering.
     original = postproc.PostProcessor.run
 
     def run(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
@@ -385,13 +381,13 @@ def _size(registry: Any, loader: Any) -> int:
 
 @contextmanager
 def without_scipy() -> Iterator[None]:
-    """Hide `scipy.linalg` from Numba in the block.
+    """Hide `scipy.linalg` from Numba in the context.
 
-    Numba imports it for its first kernel, because functions for the CPU call SciPy's BLAS. A GPU has none. With SciPy,
-    kernels that otherwise use Numba's own loops do not link, and the import takes a quarter as long as Numba's.
+    Numba imports it for its first kernel, because functions for the CPU call SciPy's BLAS, which GPUs do not have. With
+    SciPy, kernels that would use Numba's own loops do not link, and the import takes a quarter of Numba's own time.
     """
     name = "scipy.linalg"
-    if name in sys.modules:  # something has imported it at Python's start
+    if name in sys.modules:  # a .pth file may import it
         yield
         return
     sys.modules[name] = None  # type: ignore[assignment]  # makes the import fail
@@ -402,7 +398,7 @@ def without_scipy() -> Iterator[None]:
 
 
 def _order_links() -> None:
-    # Sets of objects are ordered by address; the order of linked modules decides the order of symbols in the result.
+    # The order of sets of objects depends on addresses, and the order of linked modules determines that of symbols.
     for library, names in (
         (CUDACodeLibrary, ("_linking_libraries", "_linking_files")),
         (ExternalCodeLibrary, ("_linking_files",)),
@@ -418,8 +414,8 @@ def _order_links() -> None:
 
 
 def _name_shared_memory() -> None:
-    # Numba numbers its shared arrays in each process and makes them global symbols (it cannot make them internal: an
-    # NVVM bug). Two kernels of one image would share one array, with no word from the linker when the input is PTX.
+    # Numba numbers shared arrays in each process, and makes them global symbols because of a fault in NVVM. Two kernels
+    # of one image would share an array, and for PTX the linker reports nothing.
     def unique(name: str) -> str:
         cudaimpl._unique_smem_id += 1
         return f"{name}_{_current.tag}_{cudaimpl._unique_smem_id}"
@@ -428,9 +424,9 @@ def _name_shared_memory() -> None:
 
 
 def _defer_eager_signatures() -> None:
-    # `@cuda.jit("float32(float32)")` compiles when its module is imported: before there is a target, and for kernels
-    # with a driver. Kernels need nothing (the build compiles what the configuration names); device functions are
-    # compiled for their signatures when they are first called from something that is being compiled.
+    # `@cuda.jit("float32(float32)")` compiles when its module is imported, before there is a target. The build compiles
+    # kernels later, as the configuration says. Device functions are compiled for their signatures when a unit first
+    # calls them.
     def compile_kernel(self: Any, sig: Any) -> None:
         if _current.capability is None:
             resolve.declare(self, tuple(sig), None)
@@ -460,7 +456,7 @@ def _defer_eager_signatures() -> None:
 
 
 def _defer_vectorize() -> None:
-    # `@vectorize(target="cuda")` compiles, for launches of its own, when its module is imported.
+    # `@vectorize(target="cuda")` compiles for its own launches when its module is imported.
     def add(self: Any, sig: Any = None) -> None:
         del self, sig
 
@@ -477,15 +473,15 @@ def _helper_options() -> dict[str, Any] | None:
 
 
 def _catch_raises() -> None:
-    # The C ABI has no status: Numba ends such a function in a block without an end, which NVVM refuses as invalid IR.
+    # The C ABI has no status. Numba ends a function that raises in a block without a terminator, which NVVM refuses.
     def return_user_exc(
         self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
     ) -> None:
         if exc is TypeError and exc_args and str(exc_args[0]).endswith(", got None"):
             return  # a helper's Optional becomes a plain value, 0 for None, as in Numba's call conventions
         if exc is ValueError and exc_args and str(exc_args[0]).startswith("range() arg 3"):
-            # Every loop has this check. Where the step is a constant the optimiser removes it; where it is 0 after all,
-            # the kernel must end, since the number of iterations has been divided by it.
+            # Every loop has this check. The optimiser removes it if the step is a constant. If the step is 0, the
+            # kernel must end, since the number of iterations is divided by the step.
             trap = builder.module.declare_intrinsic("llvm.trap", (), llvm.FunctionType(llvm.VoidType(), ()))
             builder.call(trap, ())
             builder.unreachable()
@@ -512,8 +508,8 @@ def _catch_raises() -> None:
 
 
 def _return_nothing_to_c() -> None:
-    # Numba returns a null pointer for None. In C and C++ such a function is `void`, and one that returns 64 bits has
-    # another prototype: those that are compiled here, and those that `declare_device` names.
+    # Numba returns a null pointer for None. In C and C++ such a function is `void`. This concerns exported functions,
+    # and functions of `declare_device`.
     convention = callconv.CUDACABICallConv
     original_type = convention.get_return_type
     original_return = convention.return_value
@@ -544,8 +540,8 @@ def _raised(exc: Any, loc: Any) -> str:
 
 
 def _keep_shims_apart() -> None:
-    # float16, bfloat16 and float8 operations are CUDA C++ functions whose text Numba collects in one stream as they are
-    # used. Two units of one link need many of the same ones, so the stream's pieces are kept by name, to be joined.
+    # Operations of float16, bfloat16 and float8 are CUDA C++ functions, whose text Numba collects in one stream. Units
+    # of one link need many equal functions, so the stream's pieces are stored by name.
     for module in _SHIM_MODULES:
         stream = module.shim_stream
         stream.pieces = {}
@@ -557,8 +553,8 @@ def _keep_shims_apart() -> None:
 
 
 def _know_assertions() -> None:
-    # From Python 3.14 on an instruction of its own loads the error of an assert. Numba-CUDA takes that class for one of
-    # its instances, and refuses every assert, its own implementations' too; Numba, which it comes from, does not.
+    # From Python 3.14 on, a separate instruction loads AssertionError. Numba-CUDA takes the class for an instance, and
+    # refuses every assert, also in its own implementations. Numba itself does not.
     trace = getattr(byteflow.TraceRunner, "op_LOAD_COMMON_CONSTANT", None)
     interpret = getattr(interpreter.Interpreter, "op_LOAD_COMMON_CONSTANT", None)
     if trace is None or interpret is None:  # an older Python
@@ -584,7 +580,7 @@ def _know_assertions() -> None:
 
 @contextmanager
 def verifying_for(arch: str) -> Iterator[None]:
-    """Have libNVVM verify code for `arch` in the block, and compile it for its own target."""
+    """Let libNVVM verify code for `arch` in the context, and compile it for its own target."""
     original = nvvm.CompilationUnit.verify
 
     def verify(self: Any) -> None:
@@ -606,7 +602,7 @@ _SHIM_MODULES = (cuda_fp16, cuda_bf16, cuda_fp8)
 
 
 def shim(item: object) -> tuple[str, str, dict[str, str]] | None:
-    """Name, heading and pieces of the shim source `item`; None if it is something else to link."""
+    """Return name, heading and pieces of the shim source `item`; None for other link items."""
     for module in _SHIM_MODULES:
         if item is module.shim_obj:
             stream = module.shim_stream
@@ -615,10 +611,10 @@ def shim(item: object) -> tuple[str, str, dict[str, str]] | None:
 
 
 def settle_debug_info(text: str, root: str) -> str:
-    """Return LLVM IR with debug information for a wheel: paths relative to `root`, linkable with NVRTC's.
+    """Return LLVM IR whose debug information has paths relative to `root` and links with NVRTC's.
 
-    Two modules link only if their flag for the debug information's version has the same behaviour; NVRTC's is 1 (an
-    error when the versions differ), Numba's is 2 (a warning).
+    Two modules link only if their flags for the version of the debug information have the same behaviour. NVRTC's is 1
+    (an error if versions differ), Numba's is 2 (a warning).
     """
     prefix = re.escape(_escape_string(root.rstrip("/")))
     text = re.sub(rf'(!DIFile\(.*?directory: )"{prefix}/?', r'\1"', text)

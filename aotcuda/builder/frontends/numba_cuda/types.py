@@ -1,6 +1,6 @@
-"""Numba's types, and how Numba-CUDA passes arguments.
+"""Describe the types and the calling convention of Numba-CUDA.
 
-It follows `numba.cuda.dispatcher._Kernel._prepare_args` and Numba's data models.
+The source is `numba.cuda.dispatcher._Kernel._prepare_args` with Numba's data models.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Add to numba-cuda-mlir's lowering what numba-cuda compiles and it does not.
+"""Add features of numba-cuda to numba-cuda-mlir's lowering.
 
-- A member of an `IntEnum` is stored in an array as the number that it is.
-- Functions of `cuda.fp16` take any number: a product of two float16 is a float32 to the compiler.
-- `array.reshape` takes sizes as arguments, and gives an array of as many dimensions.
-- Arrays of records have any strides and dimensions, and negative indices; the compiler counts records from the first.
-- What a foreign function returns that returns nothing is None.
-- Foreign functions in the Numba ABI end the thread with their status, if it is not 0.
-- In debug builds, division by zero is raised.
+- Members of an `IntEnum` are stored in arrays as numbers.
+- Functions of `cuda.fp16` accept any number, since a product of two float16 is a float32 to the compiler.
+- `array.reshape` accepts sizes as arguments, and returns an array of as many dimensions.
+- Arrays of records may have any strides and dimensions, and negative indices.
+- The result of a foreign function without a result is None.
+- A foreign function in the Numba ABI ends the thread if its status is not 0.
+- Debug builds raise division by zero.
 - Functions that call each other are refused, since the compiler takes each call for one of the function itself.
 """
 
@@ -51,7 +51,7 @@ PRIVATE_PARTS = {
 
 
 _DYNAMIC_INDEX = -(2**31)
-"""What stands among the constant indices of `getelementptr` for one that is a value (LLVM dialect, `kDynamicIndex`)."""
+"""The constant index of `getelementptr` that represents an index in a value (LLVM dialect, `kDynamicIndex`)."""
 
 _DIVIDING = (
     *(operator.truediv, operator.floordiv, operator.mod),
@@ -62,8 +62,8 @@ _DIVIDING = (
 def install(fails: Fails) -> None:
     """Make the additions.
 
-    `fails(kind, arguments, where, lower)` notes an exception, and gives its error code: 0 outside of debug builds, None
-    where what is compiled has the C ABI and can report none.
+    `fails(kind, arguments, where, lower)` records an exception and returns its error code, which is 0 outside of debug
+    builds and None in functions with the C ABI, which cannot report exceptions.
     """
     _add_builders(fails)
     _reshape()
@@ -99,7 +99,7 @@ def _add_builders(fails: Fails) -> None:
 
 
 def _converting(builder: Builder | None, wanted: dict[int, Any]) -> Builder | None:
-    """Return the builder with arguments that are converted first, by their places."""
+    """Return a builder that converts arguments first; `wanted` has the types by the arguments' places."""
     if builder is None:
         return None
 
@@ -145,7 +145,7 @@ def _end_thread(lower: Any, condition: Any, code: Any) -> None:
 
 
 def report_and_exit(kind: type, lower: Any, code: Any) -> None:
-    """End the thread with an error code; `kind` is the class of `lower`, whose `set_error_code` this may represent."""
+    """End the thread with an error code, by the method of `kind`, the class of `lower`."""
     kind.set_error_code(lower, code)  # type: ignore[attr-defined]
     _exit()
 
@@ -154,7 +154,7 @@ def _exit() -> None:
     llvm.inline_asm(None, [], "exit;", "", has_side_effects=True)
 
 
-# Arrays of records: memrefs of bytes, whose sizes, strides and offset count records.
+# Arrays of records are memrefs of bytes, whose sizes, strides and offset count records.
 
 
 def _of_records(called: Any, args: Sequence[Any]) -> Builder | None:
@@ -201,7 +201,7 @@ def _data(array: Any, offset: Any) -> Any:
     of_memref = getattr(lowering_utilities, "memref_data_pointer", None)
     if of_memref is None:  # releases before 0.5.4
         return llvm.inttoptr(llvm.PointerType.get(), _long(memref.extract_aligned_pointer_as_index(array)))
-    # With it, which counts bytes; it is what keeps the address space known.
+    # The result includes the offset in bytes. Other ways to the address lose its address space.
     return _advanced(of_memref(array), arith.subi(arith.constant(T.i64(), 0), offset))
 
 
@@ -245,8 +245,8 @@ def _view_fields() -> None:
 
 
 def _reshape() -> None:
-    # The compiler types `reshape` as an array of the same dimensions, takes one argument alone, and lowers it to an
-    # operation that its own arrays cannot be given to.
+    # The compiler types the result of `reshape` as an array of the same dimensions, accepts one argument alone, and
+    # lowers to an operation that does not accept its own arrays.
     def generic(self: Any, args: Sequence[Any], kws: Any) -> Any:
         sizes = list(args[0]) if len(args) == 1 and isinstance(args[0], types.BaseTuple) else list(args)
         array = self.this
@@ -283,7 +283,7 @@ def _reshape() -> None:
 
 
 def _known(wanted: Sequence[Any], total: Any) -> list[Any]:
-    """Return sizes with the value that -1 among them represents."""
+    """Return sizes with the computed size in place of -1."""
     one, open_ = arith.constant(T.i64(), 1), arith.constant(T.i64(), -1)
     is_open = [arith.cmpi(arith.CmpIPredicate.eq, size, open_) for size in wanted]
     others = [arith.select(mark, one, size) for mark, size in zip(is_open, wanted, strict=True)]
@@ -291,19 +291,19 @@ def _known(wanted: Sequence[Any], total: Any) -> list[Any]:
     return [arith.select(mark, rest, size) for mark, size in zip(is_open, wanted, strict=True)]
 
 
-class _Noting:
-    """The dialect of functions, which notes what the last call gave."""
+class _Recording:
+    """A wrapper of MLIR's dialect of functions that stores the result of the last call."""
 
     def __init__(self, dialect: Any) -> None:
         self._dialect = dialect
-        self.given: Any = None
+        self.result: Any = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dialect, name)
 
     def call(self, *args: Any, **more: Any) -> Any:
-        self.given = self._dialect.call(*args, **more)
-        return self.given
+        self.result = self._dialect.call(*args, **more)
+        return self.result
 
 
 def _return_nothing() -> None:
@@ -318,18 +318,18 @@ def _return_nothing() -> None:
 
 
 def _heed_status(fails: Fails) -> None:
-    # Numba-CUDA returns from the kernel then, through all helpers.
+    # Numba-CUDA returns a status that is not 0 through all helpers, and then from the kernel.
     original = MLIRLower._lower_call_external_numba_abi
 
     def lower_call(self: Any, target: Any, fn_value: Any, args: Any) -> None:
         dialect = mlir_lowering.func
-        noting = _Noting(dialect)
-        mlir_lowering.func = noting
+        recording = _Recording(dialect)
+        mlir_lowering.func = recording
         try:
             original(self, target, fn_value, args)
         finally:
             mlir_lowering.func = dialect
-        status = noting.given
+        status = recording.result
         code = fails("RuntimeError", f"the foreign function {fn_value.name} failed", target.loc, self)
         if code is not None:
             _end_thread(self, arith.cmpi(arith.CmpIPredicate.ne, status, arith.constant(T.i32(), 0)), code)

@@ -65,7 +65,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
     ) -> Any:
-        """Implement NumbaFrontEnd.lower: to MLIR, and the metadata of what comes out holds the module."""
+        """Implement NumbaFrontEnd.lower: to MLIR, which is in the metadata of the result."""
         check(inspect.signature(python).parameters, args)
         options = jit.options
         optimised = options.opt_level > 0 and not options.debug
@@ -113,7 +113,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
         return [text]
 
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
-        """Implement NumbaFrontEnd.function_texts: one, as libNVVM reads it for the target, helpers included."""
+        """Implement NumbaFrontEnd.function_texts: one text with all helpers, in libNVVM's dialect for the target."""
         mlir_optimization.optimize(compiled)
         text = llvm_ir.settle(compiled.metadata["ltoir"].decode(), self.root)
         return [llvm_ir.with_fast_math(text) if jit.options.fastmath else text]
@@ -121,7 +121,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def texts(
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str]]]:
-        """Implement NumbaFrontEnd.texts: MLIR of targets differs in the target's name alone."""
+        """Implement NumbaFrontEnd.texts: the MLIR for targets differs in the target's name alone."""
         found: list[tuple[Sequence[Target], list[str]]] = []
         for target in targets:
             for_it = patches.retargeted(compiled, target)

@@ -1,7 +1,7 @@
-"""List what releases of numba-cuda-mlir compile wrongly and a build can recognise.
+"""List the faults in releases of numba-cuda-mlir that a build can recognise.
 
-docs/frontends.md, "Known faults", shows the table, and docs/results/conformance_*.json the results that it comes from.
-Data alone: `known_faults` recognises the faults.
+`known_faults` recognises them. docs/frontends.md, "Known faults", shows the table, and docs/results/conformance_*.json
+the results behind it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Recognise, in the typed code of a function, what the installed release of numba-cuda-mlir compiles wrongly.
+"""Recognise known faults of the installed release of numba-cuda-mlir in the typed code of functions.
 
-`fault_table` lists the faults. Each function that is lowered is looked through once, helpers included.
+`fault_table` lists the faults. Each lowered function is searched once, helpers included.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from aotcuda.builder.frontends.protocol import Fault
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    Found = Iterator[tuple[str, str]]
+    Faults = Iterator[tuple[str, str]]
+    """The name and the detail of each fault."""
 
 PRIVATE_PARTS = {"numba_cuda_mlir.mlir_lowering:MLIRLower.lower_to_mlir": "(self)"}
 
@@ -30,7 +31,7 @@ _RELEASE = version("numba-cuda-mlir")
 _NAME = f"numba-cuda-mlir {_RELEASE}"
 
 _found: list[tuple[str, str, str]] = []
-"""The name, the detail and the place of each fault of the unit that is being compiled."""
+"""The name, the detail and the place of each fault in the current unit."""
 
 _ATOMIC = {getattr(stubs.atomic, name): name for name in vars(stubs.atomic) if not name.startswith("_")}
 _EXACT = frozenset(["ceil", "copysign", "fabs", "floor", "isfinite", "isinf", "isnan", "ldexp", "pow", "trunc"])
@@ -40,7 +41,7 @@ _ORDERS = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, oper
 
 
 def install() -> None:
-    """Look through each function before it is lowered."""
+    """Search each function before it is lowered."""
     original = MLIRLower.lower_to_mlir
 
     def lower_to_mlir(self: Any) -> None:
@@ -57,7 +58,7 @@ def install() -> None:
 
 @contextmanager
 def watching(root: str) -> Iterator[list[Fault]]:
-    """Record known faults of code that is compiled in the block; paths begin at the folder `root`."""
+    """Record known faults of code that is compiled in the context; paths are relative to `root`."""
     faults: list[Fault] = []
     _found.clear()
     yield faults
@@ -75,7 +76,7 @@ class _Code:
         self.types = lower.fndesc.typemap
         self.code = lower.func_ir
 
-    def faults(self, statement: Any) -> Found:
+    def faults(self, statement: Any) -> Faults:
         """Return the name and the detail of each fault in a statement."""
         value = statement.value if isinstance(statement, ir.Assign) else statement
         if isinstance(value, ir.SetItem):
@@ -103,18 +104,18 @@ class _Code:
         return self.types[var.name]
 
     def _constant(self, var: Any) -> Any:
-        """Return the number that a variable always has, if it is one; None otherwise."""
+        """Return the constant integer of a variable; None for other variables."""
         literal = getattr(self._type(var), "literal_value", None)
         return literal if isinstance(literal, int) else None
 
     # Indices.
 
-    def _subscript(self, array: Any, index: Any) -> Found:
+    def _subscript(self, array: Any, index: Any) -> Faults:
         array_type, index_type = self._type(array), self._type(index)
         if isinstance(array_type, types.Array):
             yield from self._index(array_type, index_type, index)
 
-    def _static_subscript(self, array: Any, index: Any, var: Any) -> Found:
+    def _static_subscript(self, array: Any, index: Any, var: Any) -> Faults:
         array_type = self._type(array)
         if isinstance(index, str):
             yield from self._field(array, index)
@@ -128,7 +129,7 @@ class _Code:
             if var is not None and not isinstance(index, slice | tuple):
                 yield from self._index(array_type, self._type(var), var)
 
-    def _index(self, array: Any, index: Any, var: Any) -> Found:
+    def _index(self, array: Any, index: Any, var: Any) -> Faults:
         members = self._members(var) if isinstance(index, types.BaseTuple) else [var]
         scalar = all(isinstance(self._type(one), types.Integer) for one in members)
         if isinstance(array.dtype, types.Record) and scalar:
@@ -144,14 +145,14 @@ class _Code:
         made = self._definition(var)
         return list(made.items) if isinstance(made, ir.Expr) and made.op == "build_tuple" else []
 
-    def _slice(self, var: Any) -> Found:
+    def _slice(self, var: Any) -> Faults:
         made = self._definition(var)
         if isinstance(made, ir.Expr) and made.op == "call":
             bounds = [self._bound(one) for one in made.args]
             yield from _bounds(*(bounds if len(bounds) == 3 else [*bounds, None]))
 
     def _bound(self, var: Any) -> Any:
-        """Return a bound of a slice: a number, None where there is none, a type where it is known at run time alone."""
+        """Return a bound of a slice: a constant, None for an absent bound, or the type of a value at run time."""
         kind = self._type(var)
         return (
             None
@@ -165,11 +166,11 @@ class _Code:
         try:
             return self.code.get_definition(var)
         except KeyError:
-            return None  # it has several
+            return None  # the variable has several definitions
 
     # Calls and operators.
 
-    def _call(self, function: Any, args: Iterable[Any]) -> Found:
+    def _call(self, function: Any, args: Iterable[Any]) -> Faults:
         args = list(args)
         kinds = [self._type(one) for one in args]
         if function is range:
@@ -184,7 +185,7 @@ class _Code:
         elif _hashable(function) and function in _ATOMIC and len(args) > 2 and isinstance(kinds[0], types.Array):
             yield from self._atomic(_ATOMIC[function], kinds[0].dtype, args[1], kinds[2:])
 
-    def _atomic(self, name: str, element: Any, index: Any, values: Iterable[Any]) -> Found:
+    def _atomic(self, name: str, element: Any, index: Any, values: Iterable[Any]) -> Faults:
         for one in self._members(index) if isinstance(self._type(index), types.BaseTuple) else [index]:
             kind, constant = self._type(one), self._constant(one)
             if _is_narrow(kind):
@@ -200,7 +201,7 @@ class _Code:
         if name in ("max", "min", "nanmax", "nanmin") and _is_unsigned(element):
             yield "atomic-extreme", str(element)
 
-    def _operation(self, function: Any, a: Any, b: Any) -> Found:
+    def _operation(self, function: Any, a: Any, b: Any) -> Faults:
         integers = isinstance(a, types.Integer) and isinstance(b, types.Integer)
         if function in (operator.pow, operator.ipow):
             if integers and a.bitwidth < 64:
@@ -217,13 +218,13 @@ class _Code:
                 if _is_unsigned(one) and one.bitwidth == 64 and isinstance(other, types.Float):
                     yield "unsigned-compare", f"{a} and {b}"
 
-    def _sign(self, function: Any, kind: Any) -> Found:
+    def _sign(self, function: Any, kind: Any) -> Faults:
         if function is operator.not_ and isinstance(kind, types.Float):
             yield "nan-not", str(kind)
         elif function in (operator.neg, operator.invert) and _is_narrow(kind):
             yield "unsigned-negation", str(kind)
 
-    def _field(self, var: Any, name: str) -> Found:
+    def _field(self, var: Any, name: str) -> Faults:
         kind = self._type(var)
         record = kind.dtype if isinstance(kind, types.Array) else kind
         if not isinstance(record, types.Record) or name not in record.fields:
@@ -234,8 +235,8 @@ class _Code:
             yield "unaligned-field", name
 
 
-def _bounds(start: Any, stop: Any, step: Any) -> Found:
-    """Return the faults of a slice; a bound is a number, None, or a type where it is known at run time alone."""
+def _bounds(start: Any, stop: Any, step: Any) -> Faults:
+    """Return the faults of a slice; `_Code._bound` describes the arguments."""
     for bound in (start, stop):
         if isinstance(bound, int) and bound < 0:
             yield "slice-bound", str(bound)

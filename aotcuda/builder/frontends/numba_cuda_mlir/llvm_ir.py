@@ -1,4 +1,4 @@
-"""Change and read LLVM IR, as text in the dialect of either libNVVM.
+"""Read and change LLVM IR, as text in either dialect of libNVVM.
 
 GPUs before compute capability 10.0 are compiled from LLVM 7's dialect, with typed pointers, later ones from LLVM 20's.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _DYNAMIC = "__dynamic_shmem__"
 
-# What NVVM, libdevice and the device side of the driver define.
+# Functions of NVVM, libdevice and the driver's device runtime.
 _PROVIDED = re.compile(r"llvm\.|__nv_|nvvm|vprintf$|__assertfail$|malloc$|free$|memcpy$|memset$")
 
 # `declare float @name(float, i8*)` in both dialects of LLVM IR, with attributes before and after.
@@ -34,16 +34,16 @@ def _next_metadata(text: str) -> int:
 
 
 def settle(text: str, root: str) -> str:
-    """Return LLVM IR as libNVVM takes it, and with paths relative to `root`."""
+    """Return LLVM IR that libNVVM accepts, with paths relative to `root`."""
     # libNVVM's verifier requires the alignment of 128-bit integers, which the older dialect's layout lacks.
     if "-i128:128:128" not in text:
         text = text.replace("-i64:64:64-", "-i64:64:64-i128:128:128-", 1)
-    # Shared memory is not initialised. (The compiler mends that where it makes bitcode, and this is text.)
+    # Shared memory is not initialised. The compiler corrects it in bitcode, but not in text.
     text = re.sub(r"(addrspace\(3\) global .*?) zeroinitializer", r"\1 undef", text)
-    # Memory whose size the launch gives begins behind all other shared memory, and only an external array does.
+    # Dynamic shared memory begins behind all other shared memory, which is true for external arrays alone.
     text = re.sub(rf"(@{_DYNAMIC}\w* = )internal (.*?) undef", r"\1external \2", text)
-    # The older dialect's printer has no word for the kind of debug information that is line numbers alone, and without
-    # a version all of it is ignored.
+    # The older dialect's printer omits the kind of debug information if it is line numbers alone. Debug information
+    # without a version is ignored.
     text = text.replace("emissionKind: ,", "emissionKind: DebugDirectivesOnly,")
     if "!llvm.dbg.cu" in text and _DEBUG_VERSION not in text:
         number = _next_metadata(text)
@@ -54,7 +54,7 @@ def settle(text: str, root: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return `text` as LLVM IR writes it inside of quotes."""
+    """Return `text` in the form of quoted text in LLVM IR."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in text.encode())
 
 
@@ -62,8 +62,8 @@ _ARGUMENT = re.compile(r"(= !DILocalVariable\(.*?)(arg: \d+), (scope: !\d+)")
 
 
 def _with_one_argument_each(text: str) -> str:
-    # Arguments of a helper that was inlined are called arguments of the function that it was inlined into, which has
-    # others in these places; libNVVM refuses that.
+    # The arguments of an inlined helper are described as arguments of the function around it, which has its own
+    # arguments with these numbers; libNVVM refuses two arguments of one number.
     seen: set[tuple[str, str]] = set()
 
     def keep_first(match: re.Match[str]) -> str:
@@ -76,9 +76,9 @@ def _with_one_argument_each(text: str) -> str:
 
 
 def with_constants(text: str, symbol: str, constants: Mapping[int, int]) -> str:
-    """Return LLVM IR whose kernel has constants in place of some 64-bit parameters, by their numbers.
+    """Return LLVM IR whose kernel has constants in place of 64-bit parameters, by the parameters' numbers.
 
-    It is taken as it is where these are no such parameters: a compiler that lays arrays out otherwise needs none of it.
+    If one of these parameters has another type, the compiler has another array layout, and the text is unchanged.
     """
     defined = re.search(rf'^define\b[^\n]*@"?{re.escape(symbol)}"?\((.*)\)[^\n]*\{{\n', text, re.MULTILINE)
     if defined is None:
@@ -102,10 +102,10 @@ _QUOTIENT = "__nv_fast_fdividef"
 
 
 def with_fast_math(text: str) -> str:
-    """Return LLVM IR whose arithmetic is fast instruction by instruction, as Numba-CUDA writes it.
+    """Return LLVM IR with fast math in each instruction, as Numba-CUDA writes it.
 
-    The compiler sets it by options of libNVVM, which LTOIR does not keep; the linker could be given them, and would
-    then take them for every kernel of the image.
+    The compiler sets fast math by options of libNVVM, which LTOIR does not contain. Options of the linker would apply
+    to every kernel of the image.
     """
     text = _DIVISION.sub(rf"= call float @{_QUOTIENT}(float \1, float \2)", text)
     if f"@{_QUOTIENT}" in text and f"declare float @{_QUOTIENT}" not in text:
@@ -114,9 +114,10 @@ def with_fast_math(text: str) -> str:
 
 
 def with_register_limit(text: str, symbol: str, registers: int) -> str:
-    """Return LLVM IR whose kernel sets the number of registers that a thread may use.
+    """Return LLVM IR whose kernel limits the registers of a thread.
 
-    The compiler leaves that to its linker; in an image with other kernels it has to belong to the one kernel.
+    The compiler passes the limit to its linker. In an image with other kernels, the limit must be an annotation of the
+    one kernel.
     """
     marked = re.search(rf'^!\d+ = !\{{(.*@{re.escape(symbol)}), !"kernel", i32 1\}}$', text, re.MULTILINE)
     if marked is None:
@@ -135,10 +136,10 @@ _PLACES = tuple(f"{register}{axis}" for register in ("tid", "ctaid") for axis in
 
 
 def with_reports(text: str, symbol: str) -> str:
-    """Return LLVM IR of a debug kernel that leaves error codes where the run time looks for them.
+    """Return LLVM IR of a debug kernel that stores error codes in variables that the run time reads.
 
-    The compiler has one error code for all kernels of an image, and does not record the thread. The run
-    time reads globals that are named after the kernel: the code, and the place of the first thread that stored one.
+    The compiler has one error code for all kernels of an image, and does not record the thread. The run time reads
+    variables that are named after the kernel: the code, and the position of the first thread that stored a code.
     """
     count = 0
 
@@ -166,7 +167,7 @@ def with_reports(text: str, symbol: str) -> str:
 
 
 def externals(text: str) -> tuple[External, ...]:
-    """Return the functions that a module in LLVM IR calls and that something linked has to define."""
+    """Return the functions that a module in LLVM IR calls and that a link input has to define."""
     defined = {name.strip('"') for name in _DEFINITION.findall(text)}
     found: dict[str, External] = {}
     for match in _DECLARATION.finditer(text):
@@ -191,7 +192,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _c_type(text: str) -> CType:
-    """Return the type in `float`, `i8* nocapture` or `noundef zeroext i1`."""
+    """Return the type in texts like `float`, `i8* nocapture` or `noundef zeroext i1`."""
     text = text.strip()
     if text.startswith(("{", "[", "<", "%")):
         return "pointer" if _AGGREGATE_POINTER.match(text) else "struct"

@@ -2,8 +2,7 @@
 
 Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. The
 patches are in this file, or in `frontends/numba` if both of Numba's compilers need them, each with its reason. They are
-made once, in the worker process that only the build uses. `aotcuda/registry.py` has the releases that they were tested
-with.
+made once, in the worker process of the build. `aotcuda/registry.py` lists the tested releases.
 """
 
 from __future__ import annotations
@@ -54,14 +53,14 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.front_end import Raise
 
 _IMPORT_CAPABILITY = (7, 5)
-"""The stand-in for the GPU while modules are imported; nothing is compiled then."""
+"""The compute capability while modules are imported; no code is generated then."""
 
 MLIRDispatcher = descriptor.MLIRDispatcher
 
 
 @dataclass(slots=True)
 class _Current:
-    """The unit that is compiled now; one process compiles one unit."""
+    """The current unit; one process compiles one unit."""
 
     target: Target | None = None
     code: python_types.CodeType | None = None
@@ -80,7 +79,7 @@ _current = _Current()
 def compiling(
     tag: str, goal: Target, options: Options, function: python_types.FunctionType, *, c_abi: bool
 ) -> Iterator[list[str]]:
-    """Compile one unit: for `goal`, with `tag` in every name that has to be unique among the units of one link.
+    """Compile one unit for `goal`, with `tag` in every name that must be unique in a link.
 
     Yield a list that gets each place where a helper raises an exception, which the C ABI cannot report.
     """
@@ -93,7 +92,7 @@ def compiling(
     _current.swallowed = []
     _current.raised = []
     tools._cached_cc = goal.capability
-    # Static shared arrays are numbered in each process; two kernels of one image must not have one name for theirs.
+    # Static shared arrays are numbered in each process, and two kernels of one image must not have equal names.
     cuda_lowering.shmem_id = _current.tag
     mlir_lowering.constant_array_id = _current.tag
     _numbers.clear()
@@ -151,11 +150,11 @@ def install() -> None:
     """Apply the patches. Called once, before any user module is imported.
 
     Raises:
-        ToolchainError: The compiler is another one than these were written for.
+        ToolchainError: The installed release differs from the tested ones.
     """
     private_parts.check("numba-cuda-mlir", PRIVATE_PARTS)
     patches.find_toolkit(cuda_paths)
-    descriptor.mlir_target.ensure_initialized()  # the dispatchers' part, which units are compiled without
+    descriptor.mlir_target.ensure_initialized()  # otherwise only dispatchers do so
     patches.pin_settings(config)
     _work_in_one_thread()
     _supply_target()
@@ -174,13 +173,12 @@ def install() -> None:
 
 
 def _work_in_one_thread() -> None:
-    # Units are compiled in forked children, and a fork takes no threads along: MLIR would wait for them forever.
+    # Forked children compile the units. A fork has no threads, and MLIR would wait for them forever.
     context.get_context().enable_multithreading(False)
 
 
 def _supply_target() -> None:
-    # The compiler queries the driver for the current GPU. Helpers query it again, each for itself, and without the
-    # suffix of sm_90a.
+    # The compiler queries the driver for the current GPU. Each helper queries it again, without the suffix of sm_90a.
     tools._cached_cc = _IMPORT_CAPABILITY
 
     def resolve_gpu_target(targetoptions: dict[str, Any] | None = None) -> dict[str, object]:
@@ -204,7 +202,7 @@ def _supply_target() -> None:
 
 
 class _Options(dict[str, Any]):
-    """The options of a compilation, which report reads of the target by code other than the compiler."""
+    """The options of a compilation, which record that other code than the compiler's reads the target."""
 
     def __getitem__(self, name: str) -> Any:
         return self._told(name, super().__getitem__(name))
@@ -215,7 +213,7 @@ class _Options(dict[str, Any]):
     def pop(self, name: str, *default: Any) -> Any:
         return self._told(name, super().pop(name, *default))
 
-    def __iter__(self) -> Iterator[str]:  # so that no copy is made past `keys` and `__getitem__`
+    def __iter__(self) -> Iterator[str]:  # with it, copies call `keys` and `__getitem__`
         return super().__iter__()
 
     def items(self) -> Any:
@@ -242,9 +240,9 @@ def _is_compilers(frame: python_types.FrameType) -> bool:
 
 
 def _watch_the_target() -> None:
-    # The compiler writes the target into its MLIR, for what comes after lowering, and has no other use for it before:
-    # its own reads are for code of a helper alone, which is dropped. Toolkits may read it by these functions, in
-    # options, and by `consteval(current_target_options())`.
+    # The compiler writes the target into its MLIR for the steps after lowering. Its own reads before lowering are for
+    # separate code of helpers, which is dropped. Toolkits may read the target by these functions, from the options, and
+    # by `consteval(current_target_options())`.
     def get_gpu_compute_capability(as_type: type = str) -> Any:
         watch = None if _is_compilers(sys._getframe(1)) else target_dependence.current()
         capability = watch.ask(target_dependence.itself) if watch is not None else tools._cached_cc
@@ -276,7 +274,7 @@ def _is_old(capability: tuple[int, int]) -> bool:
 
 
 def retargeted(compiled: Any, goal: Target) -> Any:
-    """Return what was lowered for another target for `goal`; what follows lowering finds the target in it."""
+    """Return a copy of a lowered function for `goal`; the steps after lowering read the target from the copy."""
     chip = f"sm_{goal.number}"
     before = compiled.metadata["targetoptions"]["chip"]
     with context.get_context():
@@ -296,15 +294,15 @@ _numbers: dict[int, tuple[object, int]] = {}
 
 
 def _number_helpers() -> None:
-    # Symbols of helpers end in the address of the Python object. In their place comes a number that is the same in
-    # every build and another one in every unit: they are visible to the linker, which would keep one of two.
+    # Symbols of helpers end in the address of a Python object. A number replaces it that is equal in every build and
+    # different in every unit, since the linker keeps one of two equal symbols.
     def number(value: object) -> int:
         if _current.target is None:
             return id(value)
-        # The object is kept, so that no other one gets its address while the unit is compiled.
+        # The reference to the object prevents that another object gets its address while the unit is compiled.
         return _numbers.setdefault(id(value), (value, _current.tag + len(_numbers)))[1]
 
-    mlir_lowering.id = number  # the module's own uses of the builtin find this first
+    mlir_lowering.id = number  # hides the builtin in that module
 
 
 class _LinkLater:
@@ -332,7 +330,7 @@ def _link_later() -> None:
         )
 
     def record_from_helper(self: Any, linker: _LinkLater) -> None:
-        # The compiler takes what its linker made of a helper's items, which drops the ones that are no LTOIR.
+        # The compiler uses its linker's result for a helper's items, which lacks all items that are not LTOIR.
         for item in linker.items:
             self.link_external_item(item)
         if linker.cooperative:
@@ -343,8 +341,8 @@ def _link_later() -> None:
 
 
 def _stop_at_llvm_ir() -> None:
-    # Code is generated from LLVM IR by the front end itself. For GPUs before Blackwell the compiler has no way to pass
-    # libNVVM the options of fast math, and several functions can be merged into one LTOIR as LLVM IR only.
+    # The front end itself generates code from LLVM IR. For GPUs before Blackwell the compiler cannot pass fast math to
+    # libNVVM, and several functions can be merged into one LTOIR only as LLVM IR.
     original = mlir_optimization._call_llvm70_capi
 
     def translate(module: Any, target_options: Any, gen_lto: bool = False, gen_llvmir: bool = False) -> bytes:
@@ -356,8 +354,8 @@ def _stop_at_llvm_ir() -> None:
     mlir_optimization._compile_to_ptx = lambda llvm_ir, *_: llvm_ir
 
 
-class _Arguments(tuple[Any, ...]):  # noqa: SLOT001 (a tuple's can have no names)
-    """The argument types of a signature that `@cuda.jit` was given, with its result, None if it has none."""
+class _Arguments(tuple[Any, ...]):  # noqa: SLOT001 (subclasses of tuple cannot have named slots)
+    """The argument types of a signature of `@cuda.jit`, with its result (None if absent)."""
 
     result: Any = None
 
@@ -375,8 +373,8 @@ def _keep_results() -> None:
 
 def _defer_eager_signatures() -> None:
     # `@cuda.jit("float32(float32)")`, and annotations that represent a signature, compile when their module is
-    # imported: before there is a target. Kernels need nothing (the build compiles what the configuration names);
-    # device functions are compiled for their signatures when something that is being compiled first calls them.
+    # imported, before there is a target. The build compiles kernels later, as the configuration says. Device functions
+    # are compiled for their signatures when a unit first calls them.
     compile_public = MLIRDispatcher._compile_public
     compile_device = MLIRDispatcher.compile_device
     call_template = MLIRDispatcher.get_call_template
@@ -422,11 +420,11 @@ def _take_plain_helpers() -> None:
     resolve = descriptor.MLIRTypingContext.resolve_value_type
 
     def resolve_value_type(self: Any, val: Any) -> Any:
-        # A function of `@njit` has a type of Numba, which this compiler does not have.
+        # A function of `@njit` has one of Numba's types, which this compiler does not know.
         return resolve(self, patches.plain_helper(val) or val)
 
     def store_wrapped(self: Any, target: Any, value: Any, *rest: Any, **more: Any) -> Any:
-        # Lowering reads the value where typing read its type.
+        # Lowering reads the value, and must get the function whose type typing got.
         if (plain := patches.plain_helper(value)) in wrapped:
             value = wrapped[plain]
         return store_var(self, target, value, *rest, **more)
@@ -436,8 +434,8 @@ def _take_plain_helpers() -> None:
 
 
 def _bring_arrays_of_helpers() -> None:
-    # Of a helper that is called and not inlined (a plain one, or a long one) the compiler copies the functions, and
-    # omits the shared and constant arrays that they use.
+    # If a helper is called and not inlined, the compiler copies its functions, but not the shared and constant arrays
+    # that they use.
     call = mlir_lowering.MLIRLower.build_user_defined_function_call
     text_of = mlir_lowering.get_mlir_module_str
     copied = [""]
@@ -462,9 +460,8 @@ def _bring_arrays_of_helpers() -> None:
 
 
 def _catch_raises() -> None:
-    # A raise statement stores a code that only a debug launch reads, and returns an undefined value. The C ABI has
-    # no place for it: callers would take an undefined value for a result. In kernels, where a helper raises the thread
-    # ends, as Numba-CUDA's does.
+    # A raise statement stores a code that only debug launches read, and returns an undefined value, which callers of a
+    # function with the C ABI would use. In kernels, the exception of a helper ends the thread, as with Numba-CUDA.
     original = mlir_lowering.MLIRLower.lower_static_raise
 
     def lower_static_raise(self: Any, inst: Any) -> None:
@@ -474,10 +471,10 @@ def _catch_raises() -> None:
                 message = f"raise, and this one {reason}; return a value instead"
                 raise RaisesError(message)
             _current.swallowed.append(reason)
-        # The compiler has codes for a few classes of exceptions; debug builds give each place a code of its own.
+        # The compiler has codes for a few classes of exceptions; debug builds have one for each raise statement.
         codes = mlir_lowering.KERNEL_ERROR_CODES
         if _current.debug:
-            code = _note(self, inst)
+            code = _code_of_raise(self, inst)
             mlir_lowering.KERNEL_ERROR_CODES = python_types.SimpleNamespace(get=lambda *_: code)
         if not _current.c_abi and not _is_own(inst.loc):
             self.set_error_code = lambda code: additions.report_and_exit(type(self), self, code)
@@ -493,12 +490,12 @@ def _catch_raises() -> None:
 _FIRST_CODE = 1000  # above the compiler's own
 
 
-def _note(lower: Any, inst: Any) -> int:
+def _code_of_raise(lower: Any, inst: Any) -> int:
     arguments = ", ".join(str(getattr(item, "value", item)) for item in inst.exc_args or ())
-    return _noted(_class_name(inst), arguments, lower, inst.loc)
+    return _new_code(_class_name(inst), arguments, lower, inst.loc)
 
 
-def _noted(kind: str, arguments: str, lower: Any, loc: Any) -> int:
+def _new_code(kind: str, arguments: str, lower: Any, loc: Any) -> int:
     code = _FIRST_CODE + len(_current.raised)
     function = lower.func_ir.func_id.func_qualname
     _current.raised.append((code, kind, arguments, function, loc.filename, loc.line))
@@ -506,10 +503,10 @@ def _noted(kind: str, arguments: str, lower: Any, loc: Any) -> int:
 
 
 def _fails(kind: str, arguments: str, where: Any, lower: Any) -> int | None:
-    """Return the error code of a failure, 0 outside of debug builds; None where nothing may end the thread."""
+    """Return the error code of a failure, 0 outside of debug builds; None in functions with the C ABI."""
     if _current.c_abi:
         return None
-    return _noted(kind, arguments, lower, where) if _current.debug else 0
+    return _new_code(kind, arguments, lower, where) if _current.debug else 0
 
 
 def _class_name(inst: Any) -> str:
@@ -520,7 +517,7 @@ def _class_name(inst: Any) -> str:
 
 
 def raised() -> list[Raise]:
-    """Return the exceptions of the current unit by their error codes: its own, and the compiler's checks."""
+    """Return the exceptions of the current unit with their error codes: those of the compiler's checks come first."""
     own = [
         (code, kind.__name__, "", "the kernel", "", 0)
         for kind, code in mlir_lowering.KERNEL_ERROR_CODES.items()
@@ -539,12 +536,12 @@ def _is_own(loc: Any) -> bool:
 
 
 def _show_errors() -> None:
-    # The compiler reports code that it cannot lower as a bug of the compiler, with the reason in a file elsewhere.
+    # The compiler reports code that it cannot lower as a fault of the compiler, and writes the reason into a log file.
     def handle_lowering_error(lower: Any, func_ir: Any) -> None:
         raise  # noqa: PLE0704 (it is called where an exception is being handled)
 
     def verify_mlir_module(self: Any) -> None:
-        # Prints the whole module where it fails.
+        # The compiler's own method prints the whole module.
         try:
             self.mlir_module.operation.verify()
         except ir.MLIRError as error:

@@ -1,4 +1,4 @@
-"""Numba-CUDA-MLIR's types, and how it passes arguments.
+"""Describe the types and the calling convention of Numba-CUDA-MLIR.
 
 An array is a memref descriptor: allocated and aligned pointer, offset, sizes, strides in elements (MLIR, "Target LLVM
 IR", ranked memref types). A complex number is one parameter of two floats.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Memrefs(CallingConvention):
-    nests_results = False  # their items are members of the one struct
+    nests_results = False  # the items of nested tuples are members of the outer struct
 
     def array_words(self, ndim: int) -> list[Word]:
         return [
@@ -41,7 +41,7 @@ class _Memrefs(CallingConvention):
         # A number of the type, which nothing reads.
         if self.notation.is_complex(ty.dtype):
             return {"offset": self.place_complex(layout, 4 if ty.dtype == types.complex64 else 8)}
-        code = self.notation.formats.get(ty.dtype, "q")  # `check` refuses what is no number
+        code = self.notation.formats.get(ty.dtype, "q")  # `check` refuses types that are not numbers
         return {"offset": layout.place(SIZES[code])}
 
     def c_complex(self, name: str, ty: Any) -> list[tuple[str, str]]:
@@ -58,8 +58,8 @@ convention = _Memrefs(notation)
 def constants(layout: Layout) -> dict[int, int]:
     """Return the constants of contiguous arrays by parameter number: no offset, and steps of one.
 
-    The compiler reads both at run time, and multiplies each index by a step. A launch passes no others to a kernel
-    whose signature has contiguous ones.
+    The compiler reads offsets and steps at run time, and multiplies each index by a step. Launches of kernels for
+    contiguous arrays always pass the offset 0 and the step 1.
     """
     numbers = {offset: number for number, (offset, _) in enumerate(layout.fields)}
     found: dict[int, int] = {}
@@ -80,7 +80,7 @@ def _is_number(ty: Any) -> bool:
 
 
 def check(names: Iterable[str], args: Iterable[Any]) -> None:
-    """Refuse arguments that the compiler takes and reads wrongly."""
+    """Refuse arguments that the compiler accepts and reads wrongly."""
     for name, ty in zip(names, args, strict=True):
         members = list(ty) if isinstance(ty, types.BaseTuple) else []
         check([f"{name}[{index}]" for index in range(len(members))], members)

@@ -30,7 +30,7 @@ _LAST_FUSING = (3, 9)
 
 
 def _of_triton(value: Value) -> Any:
-    """Return a constexpr's value as Triton has it: `tl.float32` is the type."""
+    """Return a constexpr's value as an object of Triton: `tl.float32` becomes the type."""
     import triton.language as tl  # noqa: PLC0415 (only workers have Triton)
 
     if isinstance(value, tuple):
@@ -45,7 +45,7 @@ class Code:
     Attributes:
         ptx: The text.
         metadata: Values of Triton's metadata that launches need.
-        generated: For the compile cache.
+        generated: The entry for the compile cache.
     """
 
     ptx: str
@@ -54,7 +54,7 @@ class Code:
 
 
 class _KnownError(BaseException):
-    """End a compilation by Triton at its own IR, whose code is known, or may be at the compile cache's URL."""
+    """End a compilation at Triton's IR, for which the compile cache has code, or may have code at its URL."""
 
 
 CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | list[dict[str, int | bool | list[int]]] | None]]
@@ -71,10 +71,10 @@ _METADATA = (
 def compile_variant(
     unit: TritonUnit, function: Any, target: Target, root: str, cache: CompileCache | None
 ) -> Code | Wanted:
-    """Return the PTX that Triton makes of a variant.
+    """Return the PTX of a variant.
 
     Raises:
-        CompileError: It refuses.
+        CompileError: Triton refuses the variant.
     """
     import triton  # noqa: PLC0415 (only workers have Triton)
     from triton.compiler import ASTSource  # noqa: PLC0415
@@ -96,7 +96,7 @@ def compile_variant(
     base = cache.name("ptx") if cache is not None and not _is_inspected() else ""
 
     class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
-        """End the compilation at Triton's own IR if the compile cache has its PTX."""
+        """End the compilation at Triton's IR if the compile cache has the PTX for it."""
 
         name_in_cache = ""
 
@@ -124,7 +124,7 @@ def compile_variant(
             text, known_of = finished.args
     metadata = {name: known_of[name] for name in _METADATA if name in known_of}
     kept = None
-    if source.name_in_cache and telemetry.warning_count() == warned:  # a warning would not come with what is taken
+    if source.name_in_cache and telemetry.warning_count() == warned:  # a cached result would lose the warning
         kept = Generated(name=source.name_in_cache, value=(text, metadata))
     return Code(text, SimpleNamespace(**metadata), kept)
 
@@ -163,7 +163,7 @@ def _options(unit: TritonUnit) -> dict[str, object]:
 
 
 def _fused(fma: bool | None = None) -> dict[str, object]:
-    """Return Triton's option for `fma`. Triton 3.9 warns where it is left out: 3.10 has another default."""
+    """Return Triton's option for `fma`. Triton 3.9 warns if it is missing, because 3.10 has another default."""
     import triton  # noqa: PLC0415 (only workers have Triton)
 
     if fma is not None:
@@ -177,14 +177,14 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def gpu_target(target: Target) -> Any:
-    """Return a target as Triton has it."""
+    """Return the `GPUTarget` of Triton for a target."""
     from triton.backends.compiler import GPUTarget  # noqa: PLC0415 (only workers have Triton)
 
     return GPUTarget("cuda", target.major * 10 + target.minor, WARP)
 
 
 class _Nowhere:
-    """Replace Triton's cache, which writes the result of each stage, by one that keeps nothing."""
+    """Replace Triton's cache, which writes the result of each stage, by one that stores nothing."""
 
     def __init__(self, key: str) -> None:
         del key
@@ -226,7 +226,7 @@ def assemble(module: str, text: str, target: Target, fma: bool | None) -> tuple[
     """Return the machine code of a PTX text by Triton's last stage, and the CUDA version of the assembler.
 
     Raises:
-        CompileError: It refuses.
+        CompileError: The assembler refuses the text.
     """
     from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415 (only workers have Triton)
     from triton.compiler import make_backend  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Turn what Triton raises and prints while it compiles into errors that name the key and the user's line."""
+"""Turn exceptions and output of Triton's compiler into errors that name the key and the user's line."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def explained(unit: TritonUnit, function: Any, target: Target, root: str) -> Iterator[None]:
-    """Turn what Triton raises in this block into an error that names the key and the user's line.
+    """Turn an exception of Triton in this block into an error that names the key and the user's line.
 
     Raises:
-        CompileError: Triton refuses.
+        CompileError: Triton refuses the kernel.
     """
     from triton.compiler.errors import CompilationError  # noqa: PLC0415 (only workers have Triton)
 
-    told: list[str] = []
+    lines: list[str] = []
     head = f"{unit.head}: Triton cannot compile it for {target}"
     try:
-        with _heard(told):
+        with _collect_errors(lines):
             yield
     except AotcudaError:
         raise
     except CompilationError as error:
-        inner = error  # of a helper that it calls
+        inner = error  # the error of a helper function
         while isinstance(inner.__cause__, CompilationError):
             inner = inner.__cause__
         said, place = _reason(inner).partition("\n")[0], _place(inner, function, root)
@@ -48,7 +48,7 @@ def explained(unit: TritonUnit, function: Any, target: Target, root: str) -> Ite
         failure.fault = error_table.explain(unit.key, said, place)
         raise failure from error
     except Exception as error:
-        text = "\n".join([error_table.named(error), *told])
+        text = "\n".join([error_table.named(error), *lines])
         raise CompileError(error_table.explain(head, text)) from error
 
 
@@ -57,11 +57,11 @@ _SAID = re.compile(r"error: (?!Failures have been detected)(.*)")
 
 
 @contextlib.contextmanager
-def _heard(told: list[str]) -> Iterator[None]:
-    """Collect the errors that Triton's compiler writes to standard error in this block, among pages of other text.
+def _collect_errors(lines: list[str]) -> Iterator[None]:
+    """Collect the errors among the output of Triton's compiler to standard error in this block.
 
     Args:
-        told: Gets its errors, a line each; if the block succeeds, captured output is printed.
+        lines: Gets the errors, a line each; if the block succeeds, captured output is printed.
     """
     sys.stderr.flush()
     before = os.dup(2)
@@ -72,7 +72,7 @@ def _heard(told: list[str]) -> Iterator[None]:
         except BaseException:
             sys.stderr.flush()
             file.seek(0)
-            told += _SAID.findall(file.read().decode(errors="replace"))
+            lines += _SAID.findall(file.read().decode(errors="replace"))
             raise
         else:
             sys.stderr.flush()
@@ -85,7 +85,7 @@ def _heard(told: list[str]) -> Iterator[None]:
 
 
 def _reason(error: CompilationError) -> str:
-    """Return the reason of an error: Triton's own words, or the exception that the source has raised."""
+    """Return the reason of an error: Triton's words, or the exception that the source raised."""
     raised = error.__cause__ or error.__context__
     own = error.error_message
     if raised is not None and own in (None, repr(raised)):
@@ -94,7 +94,7 @@ def _reason(error: CompilationError) -> str:
 
 
 def _place(error: CompilationError, function: Any, root: str) -> str:
-    """Return the line that Triton names, of the kernel or a function below: `mypkg/_kernels.py:12: tl.store(x, y)`."""
+    """Return the line of the kernel or its callees that Triton names: `mypkg/_kernels.py:12: tl.store(x, y)`."""
     line = getattr(error.node, "lineno", None)
     source = (error.src or "").splitlines()
     if not line or line > len(source):
@@ -111,7 +111,7 @@ def _place(error: CompilationError, function: Any, root: str) -> str:
 
 
 def _called(function: Any) -> Iterator[Any]:
-    """Yield a function of `@triton.jit` and all that it calls, by name or as attributes of modules."""
+    """Yield a function of `@triton.jit` and its callees, called by name or as attributes of modules."""
     from triton.runtime import JITFunction  # noqa: PLC0415 (only workers have Triton)
 
     seen: set[object] = set()

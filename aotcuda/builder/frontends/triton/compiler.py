@@ -1,7 +1,7 @@
 """Compile Triton's kernels: each variant becomes PTX, and all PTX of a module one image.
 
-The image is assembled as Triton assembles one kernel for itself, by the same tool with the same options: nothing stands
-between Triton's PTX and the machine code. What Triton compiles it keeps in no cache.
+The image is assembled by Triton's own assembler with Triton's options, so the machine code is Triton's. Triton's cache
+is not used.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ class TritonFrontEnd:
         self._cache: CompileCache | None = None
 
     def keep_in(self, cache: CompileCache) -> None:
-        """Implement FrontEnd.keep_in: most of Triton's time passes between its own IR and PTX."""
+        """Implement FrontEnd.keep_in: Triton needs most of its time from its IR to PTX."""
         self._cache = cache
 
     def prepare(self, root: str) -> dict[str, str]:
         """Implement FrontEnd.prepare.
 
         Raises:
-            ToolchainError: This Triton is older than what is supported.
+            ToolchainError: This Triton is too old.
         """
         self._root = root
-        os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # it would have absolute paths
-        # The worker keeps its compiler from being looked through for garbage; what of it is not freed when the process
-        # ends, nanobind, through which Python sees Triton's, would list in a page of text.
+        os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # line information contains absolute paths
+        # The worker exempts the compiler's objects from garbage collection. nanobind would print a page of text about
+        # the objects that are not freed when the process ends.
         atexit.register(gc.unfreeze)
         import triton  # noqa: PLC0415 (as late as in every front end: errors of the import name the key)
 
@@ -97,7 +97,7 @@ class TritonFrontEnd:
             raise ToolchainError(message) from error
 
     def check_target(self, target: Target, where: str) -> None:
-        """Implement FrontEnd.check_target by the assembler for this target; later targets have one of their own."""
+        """Implement FrontEnd.check_target by the assembler for this target; some targets have another assembler."""
         import triton  # noqa: PLC0415 (as in prepare)
         from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
 
@@ -191,17 +191,17 @@ class TritonFrontEnd:
         return unit.signature
 
     def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted | LeftOut:
-        """Implement FrontEnd.compile_kernel: to PTX, which the compile cache names by Triton's own IR."""
+        """Implement FrontEnd.compile_kernel: to PTX; the key in the compile cache is Triton's IR."""
         try:
             return self._kernel(unit, loaded, target)
         except CompileError as error:
             return variants.left_out(unit, error)
 
     def _kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted:
-        """Return a kernel, compiled.
+        """Return a compiled kernel.
 
         Raises:
-            CompileError: Triton refuses it, or it needs what a packaged kernel or the target cannot have.
+            CompileError: Triton refuses it, or a packaged kernel or the target lacks something that it needs.
         """
         compiled = compilation.compile_variant(unit, loaded.function, target, self._root, self._cache)
         if isinstance(compiled, Wanted):
@@ -234,10 +234,10 @@ class TritonFrontEnd:
         return True
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """Implement FrontEnd.assemble: by Triton's own assembler, as it assembles one kernel.
+        """Implement FrontEnd.assemble by Triton's own assembler.
 
         Raises:
-            CompileError: It refuses.
+            CompileError: The assembler refuses all kernels.
         """
 
         def assemble(items: Sequence[LinkInput]) -> tuple[str, bytes, tuple[int, int]]:
@@ -258,7 +258,7 @@ class TritonFrontEnd:
         return Assembled(data=older, cuda=cuda, left_out=left_out)
 
     def tools(self, target: Target) -> list[str]:
-        """Implement FrontEnd.tools: sources may name others by `triton.knobs` or the variables that these read."""
+        """Implement FrontEnd.tools: sources may set other tools by `triton.knobs` or its environment variables."""
         from triton import knobs  # noqa: PLC0415 (as in prepare)
         from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
 

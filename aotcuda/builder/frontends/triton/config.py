@@ -1,8 +1,8 @@
-"""Read Triton's part of `[tool.aotcuda]`: `@triton.jit` functions, and the variants that are made of them.
+"""Read Triton's part of `[tool.aotcuda]`: `@triton.jit` functions and their variants.
 
 A kernel has one variant for each of its signatures, sets of constants (`constexprs` and options, `configs`) and
-specialisations. Triton's JIT makes one when it first sees arguments that are divisible by 16, or equal to 1; here all
-that are wanted are made beforehand, and a launch takes the most special one that its arguments fit.
+specialisations. Triton's JIT compiles a variant when it first sees arguments that are divisible by 16 or equal to 1.
+A build compiles all variants, and a launch selects the most special one that its arguments fit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 OPTIONS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
-"""The options that a launch may name, as in Triton; each with its default."""
+"""The options that a launch may name, as in Triton, with their defaults."""
 
 _SWITCHES: dict[str, bool | None] = {
     "enable_fp_fusion": None,
@@ -44,7 +44,7 @@ _SWITCHES: dict[str, bool | None] = {
     "launch_cooperative_grid": False,
 }
 ALL_OPTIONS: dict[str, int | bool | None] = {**OPTIONS, "maxnreg": None, **_SWITCHES}
-"""The options that a launch of an exact kernel may name; each with its default."""
+"""The options that a launch of an exact kernel may name, with their defaults."""
 
 _CONSTEXPR = variants.ConstantShape(
     type_notation.CONSTANT,
@@ -86,7 +86,7 @@ def _several(shape: Integer, what: str) -> ListOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One of a kernel's `configs`, as `triton.Config` has them: constants that a launch need not name."""
+    """One of a kernel's `configs`, as `triton.Config`: constants that a launch may leave out."""
 
     constexprs: Constants = field(
         default=(),
@@ -136,7 +136,7 @@ class Settings:
     key: str = ""
 
     def may_be_for(self, other: Settings) -> bool:
-        """Return True if some arguments may be those of both configs, and only constants distinguish them."""
+        """Return True if some arguments fit both configs, so that only constants distinguish the configs."""
         signatures = {tuple(item.plain for item in types) for types in self.signatures}
         others = {tuple(item.plain for item in types) for types in other.signatures}
         apart = signatures and others and not signatures & others
@@ -223,22 +223,22 @@ SECTIONS = (("A Triton kernel", "kernels.matmul", Kernel), ("One of its configs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TritonUnit(VariantUnit):
-    """A kernel for one signature and one set of constants; when it is completed, for one specialisation.
+    """A kernel for one signature and one set of constants; a completed unit is for one specialisation.
 
     Attributes:
         types: Types of the arguments that are no constexprs.
         constexprs: Values of constexprs, by name.
-        num_warps, num_stages, num_ctas, maxnreg: Triton's options; 0 registers leave the choice to it.
-        enable_fp_fusion, launch_pdl, launch_cooperative_grid: Those that a launch has given; the first one None if not.
-        parameters: The function's parameters when the file of variants was written; None for one of the table.
-        is_exact: It is launched where Triton would compile it, and nowhere else.
-        in_place: Its module is packaged in place.
-        pack: Its module belongs to a pack.
-        when: By name of an integer argument, the lowest and the highest value that the variant is for.
-        alone: Names of constexprs that the table has one value for, whatever the config.
-        configs: Those of the kernel.
-        signatures: Those that the config is for, this one among them.
-        is_settled: The hints in `types` are those of the one variant.
+        num_warps, num_stages, num_ctas, maxnreg: Triton's options; with maxnreg 0 Triton chooses the registers.
+        enable_fp_fusion, launch_pdl, launch_cooperative_grid: Options of the launch; enable_fp_fusion may be None.
+        parameters: The function's parameters in the variants file; None for a kernel of the table.
+        is_exact: True if only those launches select it for which Triton would compile it.
+        in_place: True if its module is packaged in place.
+        pack: True if its module belongs to a pack.
+        when: The lowest and highest value of integer arguments that the variant is for, by name.
+        alone: Names of constexprs with one value in the table for all configs.
+        configs: The configs of the kernel.
+        signatures: The signatures that the config is for, including `types`.
+        is_settled: True if the hints in `types` are complete.
     """
 
     types: tuple[Type, ...]
@@ -261,7 +261,7 @@ class TritonUnit(VariantUnit):
     pack: bool = False
 
     def __hash__(self) -> int:
-        """Return a hash of the symbol, which is unique in a module: all fields of thousands of units take seconds."""
+        """Return a hash of the symbol, which is unique in a module; hashing all fields of many units takes seconds."""
         return hash((self.module, self.symbol))
 
     @property
@@ -347,7 +347,7 @@ def units(module: Module) -> list[TritonUnit]:
 
 
 def recorded(module: Module, root: str) -> Recorded:
-    """Implement Tables.recorded; a kernel that the table has is not taken from the file."""
+    """Implement Tables.recorded; a kernel in the table replaces the kernel in the file."""
     path = Path(os.path.normpath(Path(root, module.variants or "")))
     beside = path.with_name(variants_file.tuning_name(path.name))
     where = f"{module.key}.variants: {module.variants}"
@@ -497,7 +497,7 @@ def _first(own: T | None, kernels: T) -> T:
 
 
 def _sets(kernel: Kernel) -> list[_Set]:
-    """Return a kernel's sets of constants in the order of the table; names are sorted, as by the JIT fallback."""
+    """Return a kernel's sets of constants in the table's order, with sorted names, as in the JIT fallback."""
     found = []
     for config in kernel.configs or (Settings(),):
         own = tuple((name, values[0]) for name, values in sorted(config.constexprs))
@@ -516,7 +516,7 @@ def conditions(when: Sequence[tuple[str, int, int]]) -> str:
 
 
 def _shown(types: Sequence[Type], of: TritonUnit) -> str:
-    """Return a variant as reports and errors write it: `void(*fp32:16, i32; BLOCK=256, num_warps=4, num_stages=3)`."""
+    """Return a variant's signature for reports: `void(*fp32:16, i32; BLOCK=256, num_warps=4, num_stages=3)`."""
     constants = [f"{name}={value!r}" for name, value in of.constexprs]
     constants += [f"num_warps={of.num_warps}", f"num_stages={of.num_stages}"]
     constants += [f"num_ctas={of.num_ctas}"] if of.num_ctas > 1 else []
@@ -528,11 +528,11 @@ def _shown(types: Sequence[Type], of: TritonUnit) -> str:
 
 
 def undecided(configs: Sequence[Settings], tuned: AbstractSet[str]) -> frozenset[str]:
-    """Return the constexprs that a launch has to name though configs have them, to tell which config it means.
+    """Return the constexprs of configs that a launch has to name, because only they distinguish two configs.
 
     Args:
-        configs: The kernel's.
-        tuned: The constexprs that configs decide; the others tell which of them it is.
+        configs: The kernel's configs.
+        tuned: The constexprs that the autotuner chooses.
     """
     found = set()
     for one, other in itertools.combinations(configs, 2):
@@ -564,7 +564,7 @@ def specialised(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> l
 
     Args:
         unit: The unit.
-        unhinted: The hints that Triton does not look for because of the source, by number of the argument.
+        unhinted: The hints that the source switches off, by number of the argument.
     """
 
     def hinted(pointers: int, integers: int) -> tuple[Type, ...]:

@@ -1,4 +1,4 @@
-"""Look through the decorators around a `@triton.jit` function: autotuners, heuristics, and packages' own of either."""
+"""Look through the decorators around a `@triton.jit` function: autotuners and heuristics of Triton or of packages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from aotcuda.common.heuristics import Asked
 
 _DEEPEST = 32
-"""The most decorators around one function: an object may be its own `fn`."""
+"""The most decorators around one function. The limit ends the search for an object that is its own `fn`."""
 
 
 def layers(value: Any) -> tuple[list[Any], Any]:
-    """Return the decorators' objects around a function, the outermost first, and the innermost object.
+    """Return the objects of decorators around a function, the outermost first, and the innermost object.
 
-    A decorator's object has the object below it as `fn`, and launches by `run`, as Triton's `KernelInterface` does.
+    The object of a decorator has the inner object as `fn` and a method `run`, as Triton's `KernelInterface`.
     """
     from triton.runtime import JITFunction  # noqa: PLC0415 (as late as in every front end)
 
@@ -32,7 +32,7 @@ def layers(value: Any) -> tuple[list[Any], Any]:
 
 
 def tuners(around: Sequence[Any]) -> list[Any]:
-    """Return the autotuners among decorators' objects: they have `configs` with `kwargs`."""
+    """Return the autotuners among objects of decorators: those with `configs` that have `kwargs`."""
     return [
         item
         for item in around
@@ -42,7 +42,7 @@ def tuners(around: Sequence[Any]) -> list[Any]:
 
 
 def heuristics(around: Sequence[Any]) -> dict[str, Asked | None]:
-    """Return the arguments that heuristics compute, as `aotcuda.common.heuristics.computed` has them."""
+    """Return the result of `aotcuda.common.heuristics.computed` for objects of decorators."""
     from triton.runtime.autotuner import Heuristics  # noqa: PLC0415 (as late as in every front end)
 
     return computed(around, Heuristics)

@@ -1,9 +1,9 @@
 """Answer the GPU queries of sources and kernels to Triton for a GPU of the target.
 
-They query Triton's active driver; a kernel does by `tl.target_info` while it is compiled. A build has no driver, or one
-for the machine's own GPU. So a stand-in is active meanwhile. What of an import depends on the compute capability is
-marked: the build imports the sources for each. The rest is refused, as Triton itself refuses on a machine without a
-GPU.
+Sources query Triton's active driver during their import, and kernels by `tl.target_info` during their compilation. A
+build has no driver, or the driver of the machine's GPU, so a stand-in answers. Answers that depend on the compute
+capability are marked, and the build imports the sources once for each capability. Other queries are refused, as Triton
+refuses them on a machine without a GPU.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def importing(target: Target, gpu: object, root: str) -> Iterator[dict[Question,
 
     Args:
         target: The target.
-        gpu: What Triton calls it, a `GPUTarget`.
-        root: The project's folder, which places are relative to.
+        gpu: Its `GPUTarget`.
+        root: The project's folder; places in reports are relative to it.
     """
     import triton  # noqa: PLC0415 (as late as in every front end)
 
@@ -59,7 +59,7 @@ def importing(target: Target, gpu: object, root: str) -> Iterator[dict[Question,
 
 
 def compiling(target: Target, gpu: object) -> AbstractContextManager[None]:
-    """Answer in this block, in which a kernel is compiled for one target, so nothing needs to be recorded."""
+    """Answer the queries of a kernel that is compiled for one target in this block, without recording them."""
     return _active(_Driver(target, gpu, lambda *_, **__: None))
 
 
@@ -77,7 +77,7 @@ def _active(driver: _Driver) -> Iterator[None]:
 
 
 class _Driver:
-    """Replace the active driver by that of a GPU whose compute capability alone is known."""
+    """Stand for the driver of a GPU of which only the compute capability is known."""
 
     def __init__(self, target: Target, gpu: object, note: Any) -> None:
         self._target = target
@@ -111,7 +111,7 @@ class _Utilities:
 
 
 class _Properties:
-    """Behave as the dictionary of Triton's properties."""
+    """Stand for the dictionary of properties of a GPU."""
 
     def __init__(self, target: Target, note: Any) -> None:
         self._target = target
@@ -142,7 +142,7 @@ def _refusal(name: str, note: Any, whose: str = "Triton's") -> Exception:
 
 
 def _place(package: str, root: str) -> str:
-    """Return file and line of the code outside of Triton that queries."""
+    """Return file and line of the query, outside of Triton."""
     frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
     own = (package, __file__, torch_questions.__file__, "<frozen ")
     while frame.f_back is not None and frame.f_code.co_filename.startswith(own):

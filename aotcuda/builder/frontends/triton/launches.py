@@ -30,7 +30,7 @@ def fixed_launch(unit: TritonUnit, metadata: Any, target: Target, fields: Sequen
     """Return the block, shared memory, cluster and scratch memory of the kernel's launches.
 
     Raises:
-        CompileError: It needs something that a packaged kernel or the target cannot have.
+        CompileError: The kernel needs something that packaged kernels or the target lack.
     """
     if size := getattr(metadata, "profile_scratch_size", 0):
         message = (
@@ -132,13 +132,13 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
 
 
 _OF_HOST = {8: 10, 9: 8, 10: 9}
-"""Numbers of element types in Triton's metadata whose number in `CUtensorMapDataType` is another one."""
+"""Numbers of element types in `CUtensorMapDataType`, where Triton's metadata has other numbers."""
 
 
 def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], tensor_map: Any) -> Parameter:
-    """Return the parameter for a tensor descriptor: a tensor map where the target has them, else an address.
+    """Return the parameter for a tensor descriptor: a tensor map if the target has tensor maps, else an address.
 
-    Behind the address are shape, strides, and one or two flags; behind either, shape and strides once more.
+    Shape, strides, and one or two flags follow an address. Shape and strides follow in both cases.
     """
     rank = len(kind.block)
     taken = [place, *itertools.islice(places, 2 * rank)]
@@ -171,7 +171,7 @@ def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], te
 
 
 def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
-    """Yield the names by which a launch gives arguments, with their defaults; then the options.
+    """Yield the arguments of a launch by name, with their defaults, and then the options.
 
     The default is that of the source, else the one value that the table has. An argument that an autotuner overrules or
     a heuristic computes has none.
@@ -200,7 +200,7 @@ def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
 
 
 def _add_hints(argument: Argument, parameter: Any) -> None:
-    """Add the facts that keep Triton from specialising an argument."""
+    """Add the facts that prevent Triton from specialising an argument."""
     hints = source_function.unhinted(parameter, exact=True)
     if annotation := parameter.annotation_type:
         argument["annotation"] = annotation

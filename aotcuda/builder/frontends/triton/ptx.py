@@ -1,4 +1,4 @@
-"""PTX as Triton writes it: one kernel in each text; several become one text, for one assembly into one image."""
+"""Merge PTX texts of Triton, each with one kernel, into one text that is assembled into one image."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def fields(text: str) -> list[Field]:
     Numbers and addresses are aligned to their own size, tensor maps as written in the text.
 
     Raises:
-        CompileError: There is not one kernel, or a parameter of another kind than numbers, addresses and tensor maps.
+        CompileError: The text does not have exactly one kernel, or a parameter is of an unknown kind.
     """
     found = _ENTRY.findall(text)
     if len(found) != 1:
@@ -57,16 +57,16 @@ def fields(text: str) -> list[Field]:
 
 
 def renamed(text: str, symbol: str) -> str:
-    """Return the text with its kernel called `symbol`, and all else that it defines called after that.
+    """Return the text with its kernel renamed to `symbol`, and its other definitions prefixed by it.
 
     Raises:
-        CompileError: There is not one kernel.
+        CompileError: The text does not have exactly one kernel.
     """
     entries = [entry for entry, _ in _ENTRY.findall(text)]
     if len(entries) != 1:
         message = f"Triton's PTX has {len(entries)} kernels where it has to have one"
         raise CompileError(message)
-    # A kernel may be called `add`, as an instruction is; so it is not the word that is replaced.
+    # A kernel may have the name of an instruction, such as `add`, so not each such word is replaced.
     name = re.escape(entries[0])
     text = re.sub(rf"(?<=\.entry ){name}(?=\()|\b{name}(?=_param_\d+\b)", symbol, text)
     defined = {name: f"{symbol}__{name}" for found in _DEFINED.findall(text) for name in found if name}
@@ -75,10 +75,10 @@ def renamed(text: str, symbol: str) -> str:
 
 
 def merged(texts: Iterable[str]) -> str:
-    """Return texts for one target as one text; the names that each defines differ already.
+    """Return one text with the kernels of several texts, whose names differ.
 
     Raises:
-        CompileError: They are not of one version, or not for one target.
+        CompileError: The texts have several versions or targets.
     """
     heads: dict[tuple[tuple[str, str], ...], None] = {}
     shared: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Read what a source module has under a kernel's path, and hold the table against it."""
+"""Find the function of a kernel in its source module, and compare it with the table."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ DIVISOR = 16
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A function that a source module has under a kernel's path.
+    """The function of a kernel in its source module.
 
     Attributes:
-        function: What `@triton.jit` has made.
-        tuned: The constexprs that `@triton.autotune` gives values; None where none is around the function.
-        computed: The arguments that `@triton.heuristics` computes at each launch of Triton's, in its order, each with
-            its condition if it only tests another argument for None.
-        digest: For a pack: what identifies the kernel.
+        function: The `JITFunction`.
+        tuned: The constexprs that `@triton.autotune` chooses; None without an autotuner.
+        computed: The arguments that `@triton.heuristics` computes, in Triton's order, each with its condition if it
+            only tests another argument for None.
+        digest: The digest of the kernel, for a pack.
     """
 
     function: Any
@@ -49,7 +49,7 @@ def decorators_on_path(unit: TritonUnit, root: str) -> list[Any]:
 
 
 def check_function(unit: TritonUnit, name: str, function: Any) -> None:
-    """Refuse an object below all decorators that is no function of `@triton.jit`, or one that cannot be packaged.
+    """Check that the object inside all decorators is a function of `@triton.jit` that can be packaged.
 
     Raises:
         SourceError: It cannot be packaged.
@@ -66,10 +66,10 @@ def check_function(unit: TritonUnit, name: str, function: Any) -> None:
 
 
 def check_hooks(unit: TritonUnit, name: str, tuners: Sequence[Any], function: Any) -> None:
-    """Refuse a kernel at whose launches Triton would call functions of the source, which nothing else calls.
+    """Refuse a kernel with hooks, which only launches by Triton call.
 
     Raises:
-        SourceError: There are such functions.
+        SourceError: The kernel has hooks.
     """
     if getattr(function, "pre_run_hooks", None):
         message = (
@@ -86,10 +86,10 @@ def check_hooks(unit: TritonUnit, name: str, tuners: Sequence[Any], function: An
 
 
 def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: Any) -> None:
-    """Refuse an autotuned kernel that the table has no result of tuning for.
+    """Refuse an autotuned kernel without a result of tuning in the table.
 
     Raises:
-        SourceError: Constexprs that are tuned have no value.
+        SourceError: The table lacks a tuned constexpr.
     """
     configs = [item for tuner in tuners for item in tuner.configs]
     for one in configs:
@@ -117,7 +117,7 @@ def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: 
 
 
 def unhinted(parameter: Any, *, exact: bool) -> frozenset[int]:
-    """Return the hints that Triton does not look for in an argument; with `exact`, because of annotations too."""
+    """Return the hints that the source switches off for an argument; with `exact`, also those by annotations."""
     found = {1, DIVISOR} if parameter.do_not_specialize else set()
     if parameter.do_not_specialize_on_alignment:
         found.add(DIVISOR)
@@ -127,16 +127,16 @@ def unhinted(parameter: Any, *, exact: bool) -> frozenset[int]:
 
 
 def defined(function: Any) -> str:
-    """Return where the Python function of a kernel begins: `mypkg.ops.norm:norm_fwd:12`."""
+    """Return module, name and first line of the Python function: `mypkg.ops.norm:norm_fwd:12`."""
     python = function.fn
     return f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}"
 
 
 def check(unit: TritonUnit, function: Any) -> None:
-    """Hold the table against the function's parameters.
+    """Compare the table with the function's parameters.
 
     Raises:
-        CompileError: They do not agree.
+        CompileError: They differ.
     """
     names = tuple(parameter.name for parameter in function.params)
     if unit.parameters is not None and unit.parameters != names:
@@ -186,7 +186,7 @@ def check(unit: TritonUnit, function: Any) -> None:
 
 
 def _check_annotations(unit: TritonUnit, function: Any) -> None:
-    """Hold the types against those that the source's annotations name: Triton's JIT takes these, whatever it is given.
+    """Compare the types with annotations in the source, which Triton's JIT uses for all arguments.
 
     Raises:
         CompileError: They differ.

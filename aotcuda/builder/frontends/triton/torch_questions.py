@@ -1,7 +1,8 @@
 """Answer GPU queries of sources to PyTorch during their import for a GPU of the target.
 
-PyTorch is not imported for that: its module `torch.cuda` gets other functions when a source imports it, and its own
-again afterwards. What is not known of a target is refused, as PyTorch does on a machine without a GPU.
+PyTorch is not imported for this purpose. When a source imports `torch.cuda`, functions of this module are replaced, and
+restored after the import of the source. Queries without an answer for a target are refused, as PyTorch does without a
+GPU.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _MODULE = "torch.cuda"
 
 @contextmanager
 def answering(target: Target, note: Callable[..., None], refusal: Callable[[str], Exception]) -> Iterator[None]:
-    """Have PyTorch answer in this block as on a GPU of a target.
+    """Let PyTorch answer in this block as on a GPU of a target.
 
     Args:
         target: The target.
         note: Records the query, the answer, and `depends` or `mere` as in `Question`.
-        refusal: Makes the error for what is not known, by its name.
+        refusal: Makes the error for an unknown property, by its name.
     """
     answers = _Answers(target, note, refusal)
     own: dict[str, Any] = {}
@@ -56,7 +57,7 @@ def answering(target: Target, note: Callable[..., None], refusal: Callable[[str]
 
 
 class _Finder:
-    """Pass PyTorch's module on as soon as it has been imported."""
+    """Call a function with PyTorch's module right after its import."""
 
     def __init__(self, imported: Callable[[ModuleType], None]) -> None:
         self._imported = imported
@@ -73,11 +74,11 @@ class _Finder:
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
-            def execute_and_hand_over(module: ModuleType) -> None:
+            def execute_and_call(module: ModuleType) -> None:
                 execute(module)
                 self._imported(module)
 
-            spec.loader.exec_module = execute_and_hand_over  # type: ignore[method-assign]  # of this one loader
+            spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]  # only this loader
         return spec
 
 
@@ -88,7 +89,7 @@ _NAMES = (
 
 
 class _Answers:
-    """The functions of `torch.cuda` that are replaced; `device` is any, since there is one."""
+    """Replacements of functions of `torch.cuda`, which ignore `device`."""
 
     def __init__(self, target: Target, note: Callable[..., None], refusal: Callable[[str], Exception]) -> None:
         self._target = target
@@ -96,26 +97,26 @@ class _Answers:
         self._refusal = refusal
 
     def is_available(self) -> bool:
-        self._tell("is_available()", True, mere=True)
+        self._record("is_available()", True, mere=True)
         return True
 
     def device_count(self) -> int:
-        self._tell("device_count()", 1, mere=True)
+        self._record("device_count()", 1, mere=True)
         return 1
 
     def current_device(self) -> int:
-        self._tell("current_device()", 0, mere=True)
+        self._record("current_device()", 0, mere=True)
         return 0
 
     def get_device_name(self, device: object = None) -> str:
         del device
         name = example(self._target.capability)
-        self._tell("get_device_name()", name, depends=True)
+        self._record("get_device_name()", name, depends=True)
         return name
 
     def get_device_capability(self, device: object = None) -> tuple[int, int]:
         del device
-        self._tell("get_device_capability()", self._target.capability, depends=True)
+        self._record("get_device_capability()", self._target.capability, depends=True)
         return self._target.capability
 
     def get_device_properties(self, device: object = None) -> _Properties:
@@ -131,7 +132,7 @@ class _Answers:
             known["shared_memory_per_block_optin"] = row.limits.shared_block
         return _Properties(known, self)
 
-    def _tell(self, asked: str, answer: object, **kind: bool) -> None:
+    def _record(self, asked: str, answer: object, **kind: bool) -> None:
         """Record a query, unless PyTorch itself makes it."""
         caller = sys._getframe(2).f_code.co_filename  # noqa: SLF001 (its documented use)
         torch = getattr(sys.modules.get("torch"), "__file__", None)
@@ -140,7 +141,7 @@ class _Answers:
 
 
 class _Properties:
-    """Behave as PyTorch's properties of a device."""
+    """Stand for PyTorch's properties of a device."""
 
     def __init__(self, known: dict[str, object], answers: _Answers) -> None:
         self._known = known
@@ -152,7 +153,7 @@ class _Properties:
             return answers.get_device_name()
         if name not in self._known:
             self._refuse(name)
-        answers._tell(f"get_device_properties().{name}", self._known[name], depends=True)  # noqa: SLF001 (of this module)
+        answers._record(f"get_device_properties().{name}", self._known[name], depends=True)  # noqa: SLF001 (of this module)
         return self._known[name]
 
     def _refuse(self, name: str) -> NoReturn:

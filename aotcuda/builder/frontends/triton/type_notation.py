@@ -16,7 +16,7 @@ NOTHING = "none"
 """The type of an argument that is None."""
 
 NONE = "None"
-"""The constexpr None, which TOML has no value for."""
+"""The constexpr None, for which TOML has no value."""
 
 Value = int | float | bool | str | None | tuple[int | float | bool | str | None, ...]
 """The value of a constexpr; a type is `tl.float16`. Tables have no tuples."""
@@ -26,7 +26,7 @@ DTYPES = (
     *("float8e4nv", "float8e4b8", "float8e4b15", "float8e5", "float8e5b16"),
     *("float16", "bfloat16", "float32", "float64"),
 )
-"""Names of `triton.language` that are types, which a constexpr may be: `tl.float32`, in launches too, as a string."""
+"""Types of `triton.language` that a constexpr may be; `tl.float32` in tables, and as a string in launches."""
 
 _OF_TRITON = re.compile(r"(tl|triton\.language|torch)\.(\w+)")
 
@@ -88,10 +88,10 @@ class Type:
 
     Attributes:
         scalar: Triton's name of the number, or of the elements of an array or a tensor descriptor: `fp32`.
-        pointer: It is the address of an array's first element.
-        const: That array is only read.
-        hint: What an argument has to be: divisible by 16, equal to 1, or, for 0, anything.
-        open: The table has no hint, and so leaves it to `specialise`.
+        pointer: True for the address of an array's first element.
+        const: True if the array is only read.
+        hint: 16 for an argument that is divisible by 16, 1 for one that equals 1, 0 for any.
+        open: True if the table has no hint, so that `specialise` decides.
         block: The block shape of a tensor descriptor; empty for other types.
     """
 
@@ -122,13 +122,13 @@ def parse_signature(text: str) -> tuple[Type, ...]:
     """Return the types in a signature, `*fp32:16, *fp32, i32`.
 
     Raises:
-        ValueError: One of them is none; what is wrong and what to do.
+        ValueError: One of them is no type; the text has the fact and the remedy.
     """
     return tuple(_type(part.strip()) for part in split(text))
 
 
 def split(text: str) -> list[str]:
-    """Return the parts of a signature; the commas of a block shape, `tensordesc<fp16[64, 64]>`, separate none."""
+    """Return the types in a signature as text; commas in a block shape, `tensordesc<fp16[64, 64]>`, are kept."""
     return re.split(r",\s*(?![^\[]*\])", text.strip()) if text.strip() else []
 
 
@@ -184,10 +184,10 @@ CONSTANT = (
 
 
 def check_constant(value: object) -> None:
-    """Refuse a constexpr's value that a table cannot have, as the key of one value reads it.
+    """Check the value of a constexpr as a table has it.
 
     Raises:
-        ValueError: What is wrong and what to do.
+        ValueError: A table cannot have this value; the text has the fact and the remedy.
     """
     found = _OF_TRITON.fullmatch(value) if isinstance(value, str) else None
     if found and (found[1] != "tl" or found[2] not in DTYPES):
@@ -204,7 +204,7 @@ def target(wanted: arch.Target) -> arch.Target:
     """Implement Tables.target: from compute capability 9.0 on, Triton's code is for one GPU architecture alone.
 
     Raises:
-        ValueError: It makes nothing for that target; what to write instead.
+        ValueError: Triton has no code for the target; the text names another target.
     """
     if wanted.suffix == "f":
         message = "Triton compiles for one architecture or for all later ones, and not for a family; leave the f out"
@@ -221,10 +221,10 @@ def target(wanted: arch.Target) -> arch.Target:
 
 
 def code_target(text: str) -> arch.Target:
-    """Return the `sm_*` target whose code the images for a target have.
+    """Return the `sm_*` target for whose code an image of a target is compiled.
 
     Raises:
-        ValueError: The text is no target, or one that Triton makes nothing for.
+        ValueError: The text is no target, or Triton has no code for it.
     """
     found = target(arch.parse(text))
     return arch.Target("sass", found.major, found.minor, found.suffix)

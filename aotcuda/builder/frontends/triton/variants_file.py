@@ -1,7 +1,7 @@
-"""Read a variants file: which variants of a module's kernels a run launched, or a person wrote.
+"""Read a variants file: the variants of a module's kernels that a run launched, or that a user wrote.
 
-The file is JSON; docs/files.md has its form. `aotcuda record --write` writes it. A file that is not for the module is
-ignored with a warning, and so is a variant that cannot be packaged: Triton's JIT compiles what is missing.
+The file is JSON; docs/files.md describes it. `aotcuda record --write` writes it. A file for another module, and a
+variant that cannot be packaged, are ignored with a warning: Triton's JIT compiles missing variants.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One variant of a kernel, as the file has it.
+    """One variant of a kernel in the file.
 
     Attributes:
         types: Types of the arguments that are no constexprs.
         constexprs: Values of constexprs.
-        options: Triton's options that are given, by name.
-        arch: The targets that it is for; empty for all.
+        options: Triton's options in the file, by name.
+        arch: Its targets; empty for all.
     """
 
     types: tuple[Type, ...]
@@ -53,9 +53,9 @@ class RecordedKernel:
     Attributes:
         name: Its name.
         python: The path of the `@triton.jit` function, or of a decorator's object around it.
-        parameters: The function's parameters, all of them, when the file was written.
+        parameters: All parameters of the function when the file was written.
         variants: Its variants.
-        left_out: Why variants cannot be packaged, each reason with their number.
+        left_out: Reasons for which variants cannot be packaged, each with the number of variants.
     """
 
     name: str
@@ -66,7 +66,7 @@ class RecordedKernel:
 
 
 class UnusableError(Exception):
-    """The file is not one of this module; the text is the fact, with its place in the file."""
+    """A file that is damaged or for another module; the text is the fact, with its place in the file."""
 
 
 def read(path: Path, sources: tuple[str, ...]) -> list[RecordedKernel]:
@@ -89,7 +89,7 @@ def tuning_name(name: str) -> str:
 
 
 def read_tuning(path: Path, sources: tuple[str, ...]) -> bytes:
-    """Return the content of a file of autotuners' choices; the run time reads what it has.
+    """Return the content of a tuning file, which the run time reads.
 
     Raises:
         UnusableError: As for `read`.
@@ -99,7 +99,7 @@ def read_tuning(path: Path, sources: tuple[str, ...]) -> bytes:
 
 
 def _whole(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, bytes]:
-    """Return what a file has, and its content.
+    """Return the JSON value of a file, and its content.
 
     Raises:
         UnusableError: It cannot be read, is damaged, or is of another form, version or module.
@@ -151,7 +151,7 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
     """Return a variant.
 
     Raises:
-        ValueError: Kernels of such a type or constant cannot be packaged.
+        ValueError: A type or a constant cannot be packaged.
     """
     types = _of(value, "types", list, where)
     constexprs = _of(value, "constexprs", dict, where)
@@ -179,10 +179,10 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
 
 
 def constant(value: Any) -> Value:
-    """Return a constexpr as units have it, from JSON: there a type is `{"dtype": "float16"}`, and a tuple a list.
+    """Return a constexpr of a unit from JSON, where a type is `{"dtype": "float16"}` and a tuple is a list.
 
     Raises:
-        ValueError: It is no value that kernels can be packaged for.
+        ValueError: The value cannot be packaged.
     """
     if isinstance(value, dict) and value.keys() == {"dtype"} and value["dtype"] in type_notation.DTYPES:
         return f"tl.{value['dtype']}"
@@ -215,7 +215,7 @@ _OPTIONS: Mapping[str, Callable[[Any], bool]] = {
     "launch_pdl": lambda value: isinstance(value, bool),
     "launch_cooperative_grid": lambda value: isinstance(value, bool),
 }
-"""The options of a variant, each with a test of its value."""
+"""Tests of the values of a variant's options, by name."""
 
 
 _KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a string"}

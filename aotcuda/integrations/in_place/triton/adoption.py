@@ -1,6 +1,6 @@
-"""Adopt kernels of packages for which there are packs: when a pack is imported, or later a module with kernels.
+"""Adopt the kernels that packs have code for, when both the pack and the module of the kernels are imported.
 
-Which kernel is served is found at its first launch (`packs`).
+The first launch of a kernel decides if the pack serves it (`packs`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def use(name: str) -> None:
 
 
 def packaged_kernels() -> dict[str, dict[str, list[pack_index.Packed]]]:
-    """Return what packs have, by the module and the path of the kernel."""
+    """Return the kernels of packs by module and path."""
     return _packed
 
 
 def adopt(source: str, module: ModuleType) -> None:
-    """Adopt the kernels of a module that packs have; `source` is its name."""
+    """Adopt the kernels of a module for which packs have code; `source` is the name of the module."""
     if "triton" not in sys.modules:
         return
     from aotcuda.integrations.in_place.triton import bases, functions, private_parts  # noqa: PLC0415 (they import Triton)

@@ -15,9 +15,9 @@ _made: list[ModuleType] = []
 
 
 def module() -> ModuleType:
-    """Return the module: one for the process, since a program that replaces `triton.autotune` means all its modules.
+    """Return the module. A process has one, so that a replacement of `triton.autotune` applies to all modules.
 
-    It is a plain ModuleType. Triton's compiler refuses the names of another object in a kernel.
+    The module is a plain ModuleType, because Triton's compiler refuses names of other objects in kernels.
     """
     if not _made:
         functions.adopt_wrappers()

@@ -32,9 +32,9 @@ _now = threading.local()
 """`launch`: the autotuner whose launch is under way in this thread, and its arguments by name."""
 
 _DEEPEST = 32
-"""The most decorators around one function: an object may be its own `fn`."""
+"""The most decorators around one function. The limit ends the search for an object that is its own `fn`."""
 
-_combined: dict[type, type] = {}  # by a class of a package, the subclass of it
+_combined: dict[type, type] = {}  # by class of a package, its subclass
 
 
 class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
@@ -44,7 +44,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
     _literals: dict[str, tuple[str, bool]]
     _is_found = False
     _pack: object = None
-    """Of a kernel that a pack serves: what the pack has of it."""
+    """The entries of packs for an adopted kernel."""
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """Launch the kernel, or compile it for a `warmup`, as Triton's method does."""
@@ -54,11 +54,11 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
         return launcher(*args, **kwargs)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Return what launches the kernel with a grid."""
+        """Return the launcher of the kernel with a grid."""
         return self._launcher(grid) or super().__getitem__(grid)  # type: ignore[no-any-return]
 
     def _launcher(self, grid: Any) -> Any:
-        """Return what launches the packaged kernel with a grid; None where Triton's launch does what that cannot."""
+        """Return the launcher of the packaged kernel with a grid; None if only Triton can make this launch."""
         kernel = self.ready()
         if kernel is None:
             return None
@@ -69,7 +69,10 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
         return functools.partial(self._launch_directly, kernel, grid, launcher) if self._literals else launcher
 
     def _launch_directly(self, kernel: PlacedKernel, grid: Any, launcher: Any, *args: Any, **named: Any) -> Any:
-        """Launch the kernel without its heuristics, of which the packaged kernel would compute the values again."""
+        """Launch the kernel for a caller that bypassed its heuristics, and gave values for the constants.
+
+        The packaged kernel computes these constants itself, so a launch with other values goes to Triton.
+        """
         given = {**dict(zip(self.arg_names, args, strict=False)), **named}
         if len(given) == len(args) + len(named) and all(
             name in given and argument in given and given[name] is ((given[argument] is None) is answer)
@@ -81,11 +84,11 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
         return self.run_by_triton(grid, args, named)
 
     def run_by_triton(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Launch what Triton compiles."""
+        """Launch the kernel that Triton compiles."""
         return super().run(*args, grid=grid, warmup=False, **kwargs)
 
     def ready(self) -> PlacedKernel | None:
-        """Return the packaged kernel; None where Triton's own launch does what this one cannot."""
+        """Return the packaged kernel; None if only Triton can make the launch, as with hooks or `debug`."""
         if (
             _runtime.launch_enter_hook.calls
             or _runtime.launch_exit_hook.calls
@@ -98,7 +101,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
         return self._packaged if self._is_found else self.packaged()
 
     def packaged(self) -> PlacedKernel | None:
-        """Return the packaged kernel, or None; looked up once."""
+        """Return the packaged kernel, or None; find it at the first call."""
         if not self._is_found:
             from aotcuda.integrations.in_place.triton.find import find  # noqa: PLC0415 (not before a launch)
 
@@ -108,17 +111,17 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
         return self._packaged
 
     def serve(self, pack: object) -> None:
-        """Look for the kernel in packs; what was found before is looked up again."""
+        """Serve the kernel from packs: the next launch looks for packaged code again."""
         self._pack, self._is_found = pack, False
 
     def _unsafe_update_src(self, new_src: str) -> None:
-        """Replace the source, as Triton's method does: nothing is packaged for it."""
+        """Replace the source, as Triton's method does; the new source has no packaged code."""
         self._packaged, self._is_found = None, True
         super()._unsafe_update_src(new_src)
 
 
 def _get_item(self: Any, grid: Any) -> Callable[..., Any]:
-    """Return what launches the kernel with a grid."""
+    """Return the launcher of the kernel with a grid."""
     launcher = _launcher(self, grid) if type(self).run is _run else None
     return launcher or self.triton.__getitem__(self, grid)  # type: ignore[no-any-return]
 
@@ -134,7 +137,7 @@ def _run(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _launcher(wrapper: Any, grid: Any) -> Any:
-    """Return what launches the kernel in a wrapper by the fast path, with a grid; None if that does not."""
+    """Return the fast launcher of the kernel in a wrapper with a grid; None if the fast path cannot launch it."""
     if _is_traced():
         return None
     path = wrapper.path
@@ -158,11 +161,11 @@ def _launcher(wrapper: Any, grid: Any) -> Any:
 
 
 def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any, tuple[tuple[Any, Any], ...]]:
-    """Return the way of launches from a wrapper to the packaged kernel; nothing where launches are Triton's.
+    """Return the path of launches from a wrapper to the packaged kernel; an empty tuple if Triton launches.
 
-    That is the kernel; if the innermost layer is around the kernel itself, or around an object to which a package gave
-    a `run` of its own; and the fast path of the layers. There is none where the packaged kernel itself finds the values
-    of all heuristics, but pairs of a layer and what it is around.
+    The path has four parts: the kernel; True if the innermost layer is around the kernel itself, and not around an
+    object with a `run` of a package; the C object for the layers; and pairs of each layer with its inner object. If the
+    packaged kernel computes all heuristics itself, the path has the pairs and no C object, else no pairs.
     """
     function = _innermost(wrapper)
     kernel = function.packaged() if function is not None else None
@@ -174,8 +177,8 @@ def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any, tuple[tuple
     is_direct, literals = layers[-1] is function, kernel.literals()
     values: dict[str, Any] = {}
     for layer in layers[:-1]:
-        values |= layer.values if isinstance(layer, Heuristics) else {}  # the innermost one has the last word
-    # One function may have several wrappers, and a package's own may be around this one.
+        values |= layer.values if isinstance(layer, Heuristics) else {}  # the innermost heuristic wins
+    # One function may have several wrappers, each with other heuristics.
     others = [(name, *each) for name, each in literals.items() if question(values.get(name)) != each]
     is_literal = values.keys() == literals.keys() and not others
     if is_direct and is_literal and all(isinstance(each, Heuristics) for each in layers[:-1]):
@@ -188,12 +191,12 @@ def _path(wrapper: Any) -> tuple[()] | tuple[JITFunction, bool, Any, tuple[tuple
 
 
 def _state(self: Any) -> dict[str, Any]:
-    """Return what a copy has: the way of launches is its own."""
+    """Return the attributes for a copy, without the path of launches."""
     return {name: value for name, value in vars(self).items() if name != "path"}
 
 
 class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
-    """An autotuner around a packaged kernel; it takes a config from the package's tables, and times none."""
+    """An autotuner around a packaged kernel, which chooses configs from the package's tables."""
 
     triton: Any = bases.Autotuner
     kind = b"t"
@@ -218,9 +221,9 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
 
 
 class Choices(dict[object, object]):
-    """The `cache` of an autotuner: configs by key. While it launches, tables have the keys that were never timed.
+    """The `cache` of an autotuner: configs by key. During its launches, keys that were never timed come from tables.
 
-    Between launches it is a dict like any other. Copies of an autotuner share it, as in Triton.
+    Between launches it is an ordinary dict. Copies of an autotuner share it, as in Triton.
     """
 
     _table: Table | None = None
@@ -268,7 +271,7 @@ class Heuristics(bases.Heuristics):  # type: ignore[misc]  # it has no types
 def adopt(item: Any) -> Any:
     """Make a kernel of Triton's launch packaged code, if its module was packaged; return it.
 
-    Kernels of the interpreter, and other kinds of kernels, stay as they are.
+    Kernels of the interpreter and kernels of other classes are not changed.
     """
     is_of_package = type(item) is bases.JITFunction and sources.is_packaged(item.fn.__globals__)
     if is_of_package and _is_complete("JITFunction", item):
@@ -282,7 +285,7 @@ def adopt_existing(item: Any) -> list[Any]:
     Return these objects, the outermost first and the kernel last; an empty list for another object.
 
     Args:
-        item: The outermost object. Its identity, and that of all below it, stays.
+        item: The outermost object. It and all inner objects keep their identity.
     """
     layers = [*layers_of(item)]
     if not layers or type(layers[-1]) not in (bases.JITFunction, JITFunction):
@@ -311,9 +314,9 @@ def layers_of(item: Any) -> Iterator[Any]:
 
 @functools.cache
 def adopt_wrappers() -> None:
-    """Adopt each autotuner and heuristics object that is made around a packaged kernel from now on.
+    """Adopt each autotuner and heuristics object that is made around a packaged kernel later.
 
-    Packages make them by Triton's decorators, by a replacement of these, or by a subclass of their own.
+    Packages make them by Triton's decorators, by replacements of the decorators, or by subclasses.
     """
     for original, kind in ((bases.Autotuner, Autotuner), (bases.Heuristics, Heuristics)):
         original.__init__ = _adopting(original.__init__, kind)
@@ -337,7 +340,7 @@ def _adopt_wrapper(wrapper: Any, kind: type) -> None:
 
 
 def _subclass(own: type, kind: type) -> type:
-    """Return a subclass of an object's own class and of ours, which is ours unless a package has made its own."""
+    """Return our class for an object of Triton's class, or a subclass of both for a class of a package."""
     if own in kind.__mro__:
         return kind
     if own not in _combined:
@@ -347,7 +350,7 @@ def _subclass(own: type, kind: type) -> type:
 
 
 def _innermost(item: Any) -> JITFunction | None:
-    """Return the packaged kernel that autotuners and heuristics are around; None if it is another one."""
+    """Return the adopted kernel inside autotuners and heuristics, or None."""
     while item is not None and not isinstance(item, bases.JITFunction):
         item = getattr(item, "fn", None)
     return item if isinstance(item, JITFunction) else None
@@ -366,6 +369,6 @@ def _is_changed() -> bool:
 
 
 def _is_traced() -> bool:
-    """Return True if PyTorch's compiler traces the call; it follows heuristics of Triton's own."""
+    """Return True if PyTorch's compiler traces the call; it can only follow Triton's own heuristics."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.compiler.is_compiling()

@@ -1,4 +1,4 @@
-"""The packaged kernel of a Triton function, and the way to Triton's JIT for launches that nothing is packaged for."""
+"""Launch the packaged kernel of a Triton function; pass launches without packaged code to Triton's JIT."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from aotcuda.runtime.loader import Loader
 
 _MISSES = (ArgumentError, LaunchError, StaleBuildError, RuntimeUnavailableError)
-"""Errors after which Triton launches. For what the GPU cannot take it raises its own errors, which autotuners catch."""
+"""Errors after which Triton launches. For launches that the GPU refuses, Triton raises errors that autotuners catch."""
 
 ADVICE = "`aotcuda record --write` adds what a run launches"
 """The remedy for a miss."""
 
 
 class PlacedKernel(GridKernel):
-    """A packaged kernel whose misses Triton's JIT serves.
+    """A packaged kernel that passes misses to Triton's JIT.
 
     Attributes:
         folder: The data folder of its module.
-        function: The Triton function; None until one is found, for instance where only a tool reads the module.
-        has_warned: Triton may launch missing variants, and the warning was given.
+        function: The Triton function; None before its first launch, and if only a tool reads the module.
+        has_warned: True if the user was warned that Triton compiles missing variants.
     """
 
     def __init__(self, name: str, loader: Loader, folder: str) -> None:
@@ -66,10 +66,10 @@ class PlacedKernel(GridKernel):
         return self._literals[1]
 
     def miss(self, error: AotcudaError, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
-        """Launch what Triton compiles, with one warning for the kernel.
+        """Launch the kernel that Triton compiles, with one warning.
 
         Raises:
-            AotcudaError: `error`, where nothing may be compiled, or no Triton function is known.
+            AotcudaError: `error`, if nothing may be compiled, or no Triton function is known.
         """
         if self.function is None:
             raise error
@@ -77,11 +77,14 @@ class PlacedKernel(GridKernel):
         return self.launch_by_triton(grid, args, named)
 
     def launch_by_triton(self, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
-        """Launch what Triton compiles."""
+        """Launch the kernel that Triton compiles."""
         function = self.function
         given = {**dict(zip(function.arg_names, args, strict=False)), **named}
         for name, (argument, answer) in self.literals().items():
-            named = {**named, name: (given[argument] is None) is answer}  # as the heuristic, a KeyError too
+            named = {
+                **named,
+                name: (given[argument] is None) is answer,
+            }  # as the heuristic does, which may raise KeyError
         return function.run_by_triton(grid, args, named)
 
     def allow_miss(self, error: AotcudaError) -> None:
@@ -101,14 +104,14 @@ class PlacedKernel(GridKernel):
 
 
 class _Launcher(GridLauncher):
-    """A packaged kernel with a grid; Triton makes a launch that has no variant."""
+    """A packaged kernel with a grid; Triton makes launches without a packaged variant."""
 
     __slots__ = ("_given",)
 
     def __init__(
         self, kernel: PlacedKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object, given: object
     ) -> None:
-        """Take the grid as the program wrote it, too."""
+        """Store the grid also in the program's form."""
         super().__init__(kernel, launcher, grid, stream)
         self._given = given
 
@@ -117,7 +120,7 @@ class _Launcher(GridLauncher):
         try:
             super().__call__(*args, **named)
         except _MISSES as error:
-            grid = getattr(error, "grid", None)  # the result of its function, which was called then
+            grid = getattr(error, "grid", None)  # the result of the grid function, which is not called again
             return self._kernel.miss(error, self._given if grid is None else grid, args, named)  # type: ignore[attr-defined]
         return None
 

@@ -19,13 +19,13 @@ class Packed(NamedTuple):
 
     Attributes:
         pack: The pack.
-        folder: The data folder of the pack's module that holds it.
-        module: That module.
-        name: The kernel's name there.
+        folder: The data folder of `module`.
+        module: The pack's module that holds it.
+        name: Its name in `module`.
         source: The module that defines it.
-        path: The name that leads to it there.
-        digest: What identifies it; see `aotcuda.common.kernel_digest`.
-        distribution, version: The package that it is from.
+        path: The attributes that lead from `source` to it.
+        digest: Its digest; see `aotcuda.common.kernel_digest`.
+        distribution, version: The package of `source`.
         triton: The release of Triton that compiled it.
     """
 
@@ -53,7 +53,7 @@ _used: set[str] = set()
 
 
 def read(name: str) -> list[Packed]:
-    """Return what a pack that was imported has; nothing, with a warning, if its index is damaged."""
+    """Return the kernels of an imported pack; none, with a warning, if its index is damaged."""
     found: list[Packed] = []
     for folder in getattr(sys.modules[name], "__path__", ()):
         path = os.path.join(folder, f"__init__{data_folder.FOLDER_SUFFIX}", data_folder.PACK)

@@ -1,4 +1,4 @@
-"""Find the code that packs have for an adopted kernel: only that of the very source that was compiled."""
+"""Find the code of packs for an adopted kernel, by the digest of the source that was compiled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.integrations.in_place.triton.pack_index import Packed, Served
 
 _modules: dict[str, InPlaceModule | None] = {}  # by data folder; None for one that is damaged
-_told: set[tuple[str, str]] = set()  # packs, each with a package whose kernels differ
+_warned: set[tuple[str, str]] = set()  # packs, each with a package whose kernels differ
 
 
 def find(function: Any) -> PlacedKernel | None:
@@ -45,16 +45,16 @@ def find(function: Any) -> PlacedKernel | None:
         if reason is not None:
             reasons.append((packed, reason))
     if reasons:
-        _tell(*reasons[-1])
+        _warn_of_difference(*reasons[-1])
     return None
 
 
 def difference(layers: Sequence[Any], packed: Packed) -> str | None:
-    """Return why a pack's code is not that of a kernel, None if it is.
+    """Return the reason for which a pack's code was not compiled from a kernel, or None.
 
     Args:
-        layers: The objects of decorators around the kernel, the outermost first, and what `@triton.jit` made.
-        packed: What the pack has.
+        layers: The objects of decorators around the kernel, the outermost first, and the JITFunction.
+        packed: The kernel of the pack.
     """
     release = bases.triton.__version__
     if release.partition("+")[0] != packed.triton.partition("+")[0]:
@@ -65,13 +65,13 @@ def difference(layers: Sequence[Any], packed: Packed) -> str | None:
 
 
 def problem(layers: Sequence[Any], packed: Packed) -> str | None:
-    """Return why a kernel does not launch a pack's code, None if it does: the difference, or damage of the pack."""
+    """Return the reason for which a kernel does not launch a pack's code: a difference, or damage; else None."""
     found = difference(layers, packed)
     return "the pack is damaged" if found is None and _module(packed) is None else found
 
 
 def installed(packed: Packed) -> str | None:
-    """Return the version of the installed package that a kernel is from, or None."""
+    """Return the installed version of a kernel's package, or None."""
     try:
         return metadata.version(packed.distribution)
     except metadata.PackageNotFoundError:
@@ -94,7 +94,7 @@ def _module(packed: Packed) -> InPlaceModule | None:
     return _modules[packed.folder]
 
 
-def _tell(packed: Packed, reason: str) -> None:
+def _warn_of_difference(packed: Packed, reason: str) -> None:
     """Warn once that Triton compiles kernels of a package.
 
     Raises:
@@ -110,6 +110,6 @@ def _tell(packed: Packed, reason: str) -> None:
     if not fallback.allowed(module.manifest["fallback"] if module is not None else "jit"):
         message = f"{what}, and nothing may be compiled here"
         raise StaleBuildError(message)
-    if (packed.pack, packed.distribution) not in _told:
-        _told.add((packed.pack, packed.distribution))
+    if (packed.pack, packed.distribution) not in _warned:
+        _warned.add((packed.pack, packed.distribution))
         jit_compile.warn(f"{what}, so Triton compiles it; `aotcuda check {packed.pack}` lists all such kernels")

@@ -17,21 +17,26 @@ _JIT, _TUNER = "triton.runtime.jit", "triton.runtime.autotuner"
 NAMES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (_JIT, "JITFunction.run", ("grid", "warmup"), "All launches and compilations of a kernel call it."),
     (_JIT, "KernelInterface.__getitem__", ("grid",), "`kernel[grid]` returns what calls `run`."),
-    (_JIT, "JITFunction.__init__", ("debug",), "Kernels with `debug` are left to Triton."),
-    (_JIT, "JITFunction.add_pre_run_hook", ("hook",), "It adds to `pre_run_hooks`; kernels with these are Triton's."),
+    (_JIT, "JITFunction.__init__", ("debug",), "Triton launches kernels with `debug`."),
+    (
+        _JIT,
+        "JITFunction.add_pre_run_hook",
+        ("hook",),
+        "It adds to `pre_run_hooks`; Triton launches kernels with hooks.",
+    ),
     (_TUNER, "Autotuner.__init__", ("fn", "configs"), "Autotuners around packaged kernels are adopted when made."),
     (_TUNER, "Autotuner.run", (), "It looks for a key in `cache`, and times configs if there is none."),
-    (_TUNER, "Autotuner.prune_configs", ("kwargs",), "A config for another key has to be one of those that it leaves."),
+    (_TUNER, "Autotuner.prune_configs", ("kwargs",), "A config of another key has to pass the pruning."),
     (_TUNER, "Heuristics.__init__", ("fn", "values"), "Heuristics around packaged kernels are adopted when made."),
     (_TUNER, "Heuristics.run", (), "It computes constexprs and calls `run` of the kernel."),
     ("triton.runtime._allocation", "_allocator.get", (), "Kernels with scratch memory ask the program's allocator."),
-    ("triton.knobs", "runtime.launch_enter_hook.calls", (), "Launches with hooks are Triton's, which calls them."),
-    ("triton.knobs", "runtime.launch_exit_hook.calls", (), "Launches with hooks are Triton's, which calls them."),
+    ("triton.knobs", "runtime.launch_enter_hook.calls", (), "Triton makes launches with hooks, and calls the hooks."),
+    ("triton.knobs", "runtime.launch_exit_hook.calls", (), "Triton makes launches with hooks, and calls the hooks."),
     ("triton.knobs", "runtime.debug", (), "Triton compiles other code with it."),
     ("triton.knobs", "runtime.add_stages_inspection_hook", (), "Triton compiles other code with it."),
     ("triton.knobs", "compilation.instrumentation_mode", (), "Triton compiles other code with it."),
 )
-"""Module, name, parameters that it has to have, and the reason."""
+"""Module, name, required parameters, and the reason for its use."""
 
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "JITFunction": ("fn", "arg_names", "pre_run_hooks", "debug"),
@@ -57,14 +62,14 @@ VARIABLES = (
     "TRITON_MOCK_PTX_VERSION",
     "TRITON_OVERRIDE_ARCH",
 )
-"""Environment variables with which Triton compiles other code: kernels are Triton's where one is set."""
+"""Environment variables that change the code that Triton compiles. If one is set, Triton launches all kernels."""
 
 _known: list[bool] = []
 _ordinary: list[bool] = []
 
 
 def are_known() -> bool:
-    """Return True if the installed Triton has all of these; warn once if not."""
+    """Return True if the installed Triton has all NAMES; warn once if not."""
     if not _known:
         problem = _missing()
         _known.append(problem is None)
@@ -83,7 +88,7 @@ def _missing() -> str | None:
     for module, path, parameters, _ in NAMES:
         found: Any = import_module(module)
         for part in path.split("."):
-            found = getattr(found, part, _known)  # of None and False the release has the name
+            found = getattr(found, part, _known)  # the value may be None or False
             if found is _known:
                 return f"it has no {module}.{path}"
         if parameters and not set(parameters) <= inspect.signature(found).parameters.keys():
@@ -97,9 +102,9 @@ def has_attributes(kind: str, item: object) -> bool:
 
 
 def are_wrappers_ordinary() -> bool:
-    """Return True if `run` of Triton's heuristics and autotuners does what the fast path does in its place.
+    """Return True if `run` of Triton's heuristics and autotuners has the behaviour that the fast path reproduces.
 
-    That is tried once, with a kernel that only notes what it is given. Another release may do something else.
+    The first call tries it with a kernel that records its arguments, because other releases may differ.
     """
     if not _ordinary:
         tuners: Any = import_module(_TUNER)
@@ -134,7 +139,7 @@ def _try_autotuner(tuners: Any) -> bool:
 
 
 class _Kernel:
-    """In the place of a kernel, and of an array."""
+    """Stand for a kernel and for an array."""
 
     arg_names = ["x", "n", "A", "B", "C"]  # noqa: RUF012 (as those of Triton's kernels)
     dtype = "T"

@@ -1,7 +1,7 @@
-"""Tables of configs that a recorded run has chosen, `tuning.json` in a module's data folder, and the choice from them.
+"""Choose configs from tables of recorded runs, `tuning.json` in a module's data folder.
 
-A key is an autotuner's own: the values of its `key` arguments, then the dtypes of all arguments. Numbers, strings,
-booleans and None are in a table as they are, other objects by their `str`. 1, 1.0 and true are three values.
+A key is the key of Triton's autotuner: the values of its `key` arguments, then the dtypes of all arguments. A table has
+numbers, strings, booleans and None as JSON, and other objects by their `str`. 1, 1.0 and true are three values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Gpu:
 
     Attributes:
         capability: Its compute capability, `"9.0"`.
-        default: The config that most launches took, as a number.
+        default: The number of the config with the most launches.
         choices: Numbers of configs by key.
     """
 
@@ -45,9 +45,9 @@ class Gpu:
         self.choices: dict[tuple[object, ...], int] = {_exact(key): number for key, number in record["choices"]}
 
     def nearest(self, key: Sequence[Any]) -> list[int]:
-        """Return the numbers of configs, those of the nearest keys first; keys that differ in other than ints are none.
+        """Return the numbers of configs of keys that differ only in integers, the nearest key first.
 
-        The distance is that of the logarithms of the ints: 4096 is as near to 2048 as to 8192.
+        The distance is that of the logarithms: 4096 is as near to 2048 as to 8192.
         """
         found = [(_distance(key, other), number) for other, number in self.choices.items()]
         return [number for distance, number in sorted(found, key=lambda item: item[0]) if distance >= 0]
@@ -57,16 +57,16 @@ class Table:
     """The choices for one autotuned kernel."""
 
     def __init__(self, record: dict[str, Any]) -> None:
-        self._configs = [_described({**_OPTIONS, **config}, config["kwargs"]) for config in record["configs"]]
+        self._configs = [_identity({**_OPTIONS, **config}, config["kwargs"]) for config in record["configs"]]
         self._gpus = {name: Gpu(gpu) for name, gpu in record["gpus"].items()}
 
     def choose(self, autotuner: Any, key: Any, arguments: dict[str, Any]) -> Any:
-        """Return a config of an autotuner for a key; None if there is none, and the autotuner has to time its configs.
+        """Return a config of an autotuner for a key; None if the autotuner has to time its configs.
 
         Args:
             autotuner: The autotuner, in its `run`.
             key: Its key for a launch.
-            arguments: The arguments of that launch that were given by name.
+            arguments: The launch's arguments by name.
         """
         if os.environ.get("AOTCUDA_TUNE") == "1":
             return None
@@ -79,17 +79,17 @@ class Table:
         own = [self._gpus[device.name]] if device.name in self._gpus else []
         alike = [gpu for gpu in self._gpus.values() if gpu.capability == capability and gpu not in own]
         near, exact, plain = own + alike, _exact(key), [_plain(value) for value in key]
-        configs = {_described(vars(config), config.kwargs): config for config in reversed(autotuner.configs)}
+        configs = {_identity(vars(config), config.kwargs): config for config in reversed(autotuner.configs)}
         found = self._first(configs, [gpu.choices[exact] for gpu in near if exact in gpu.choices])
         if found is not None or os.environ.get("AOTCUDA_TUNING") == "exact":
             return found
-        left = autotuner.prune_configs(arguments)
-        configs = {_described(vars(config), config.kwargs): config for config in reversed(left)}
+        unpruned = autotuner.prune_configs(arguments)
+        configs = {_identity(vars(config), config.kwargs): config for config in reversed(unpruned)}
         numbers = [number for gpu in near for number in gpu.nearest(plain)]
         return self._first(configs, [*numbers, *(gpu.default for gpu in [*near, *self._gpus.values()])])
 
     def _first(self, configs: dict[object, Any], numbers: Iterable[int]) -> Any:
-        """Return the first config that the autotuner has; its source may have lost some."""
+        """Return the first config that the autotuner has; the source may have changed since the record."""
         found = (configs.get(self._configs[number]) for number in numbers)
         return next((config for config in found if config is not None), None)
 
@@ -158,7 +158,7 @@ def _is_table(record: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as a table has it."""
+    """Return a value in the form of a table."""
     return value if type(value) in _PLAIN else str(value)
 
 
@@ -167,14 +167,14 @@ def _exact(key: Iterable[Any]) -> tuple[object, ...]:
     return tuple([(type(value), value) for value in map(_plain, key)])
 
 
-def _described(options: dict[str, Any], constants: dict[str, Any]) -> object:
-    """Return what makes two configs the same."""
+def _identity(options: dict[str, Any], constants: dict[str, Any]) -> object:
+    """Return a value that is equal for equal configs."""
     values = _exact(_constant(constants[name]) for name in sorted(constants))
     return tuple(sorted(constants)), values, tuple([options.get(name) for name in _OPTIONS])
 
 
 def _constant(value: Any) -> Any:
-    """Return a constexpr of a config as a table has it; `{"dtype": "float16"}` is Triton's type of that name."""
+    """Return a constexpr of a config in the form of a key; `{"dtype": "float16"}` is Triton's type float16."""
     if isinstance(value, dict) and "dtype" in value:
         language: Any = sys.modules.get("triton.language")
         return str(getattr(language, str(value["dtype"]), None))
@@ -182,7 +182,7 @@ def _constant(value: Any) -> Any:
 
 
 def _distance(key: Sequence[Any], other: Sequence[Any]) -> float:
-    """Return how far a key is from one of a table; -1 if they differ in other than ints."""
+    """Return the distance of a key from a key of a table; -1 if they differ in other values than integers."""
     if len(key) != len(other):
         return -1
     total = 0.0

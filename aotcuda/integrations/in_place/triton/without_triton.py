@@ -1,7 +1,7 @@
-"""Light classes with the interface of Triton's decorators, for machines without Triton: they launch what is packaged.
+"""Light classes with the interface of Triton's decorators, which launch packaged kernels without Triton.
 
-A decorated function is never compiled here. `language` has objects for every name that a source may use in kernels and
-annotations; only types and constexprs have a meaning in launches.
+A decorated function is never compiled. `language` has an object for every name that a source may use in kernels and
+annotations. Launches use only types and constexprs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NO_HOOKS = SimpleNamespace(calls=[])
 RUNTIME = SimpleNamespace(
     launch_enter_hook=_NO_HOOKS, launch_exit_hook=_NO_HOOKS, debug=False, add_stages_inspection_hook=None
 )
-"""Settings of Triton's that launches read."""
+"""The settings of Triton that launches read."""
 
 _TYPES = {
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -38,7 +38,7 @@ _TYPES = {
     "float8e4nv": "fp8e4nv",
     "float8e4b15": "fp8e4b15",
 }
-"""Names of Triton's types, with those that the types have themselves."""
+"""Attributes of `triton.language` that are types, with the `name` of each type."""
 
 
 class JITFunction:
@@ -52,7 +52,7 @@ class JITFunction:
     """
 
     def __init__(self, fn: Any, *, debug: object = None, **options: object) -> None:
-        """Take a function, and Triton's options for it, of which the packaged code was compiled."""
+        """Store a function and its options, which the packaged code was compiled with."""
         self.fn = self.__wrapped__ = fn
         self.__module__, self.__name__, self.__qualname__ = fn.__module__, fn.__name__, fn.__qualname__
         self.__doc__ = fn.__doc__
@@ -77,7 +77,7 @@ class JITFunction:
         return self.run(*args, grid=grid, warmup=True, **named)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Return what launches the kernel with a grid."""
+        """Return the launcher of the kernel with a grid."""
         return lambda *args, **named: self.run(*args, grid=grid, warmup=False, **named)
 
     def add_pre_run_hook(self, hook: Callable[..., object]) -> None:
@@ -92,7 +92,7 @@ class Wrapper:
     run: Callable[..., Any]
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        """Return what launches the kernel with a grid."""
+        """Return the launcher of the kernel with a grid."""
         return lambda *args, **named: self.run(*args, grid=grid, warmup=False, **named)
 
 
@@ -142,7 +142,7 @@ class Autotuner(Wrapper):
         prune_configs_by: dict[str, Any] | None = None,
         **_options: object,
     ) -> None:
-        """Take what `triton.autotune` is given; hooks and options for timing have no use here."""
+        """Implement triton.runtime.autotuner.Autotuner.__init__; options for timing are ignored."""
         del reset_to_zero, restore_value
         self.fn, self.arg_names, self.keys = fn, arg_names, key
         self.configs = configs or [Config({})]
@@ -163,7 +163,7 @@ class Autotuner(Wrapper):
         return self.fn.run(*args, **named, **config.all_kwargs())
 
     def prune_configs(self, named: dict[str, Any]) -> list[Any]:
-        """Return the configs that may be taken for the launch under way."""
+        """Return the configs that pass the pruning for the current launch."""
         return self.configs if self._prune is None else list(self._prune(self.configs, self.nargs, **named))
 
     def _choice(self, given: dict[str, Any]) -> Any:

@@ -1,7 +1,7 @@
-"""Python imports this at the start of every process of a recorded command, because its folder leads PYTHONPATH.
+"""Start the recorder, or import packs, in the Python processes of `aotcuda record` and `aotcuda run`.
 
-In the processes of `aotcuda run`, too. It starts the recorder, or has packs imported, and leaves no trace in
-`sys.path`; then it runs the `sitecustomize` that there would have been.
+Python imports this module at its start, because its folder is the first of PYTHONPATH. The module removes the folder
+from `sys.path` and runs the environment's own `sitecustomize`.
 """
 
 import importlib.machinery
@@ -17,7 +17,7 @@ def _start() -> None:
         import aotcuda_recorder  # noqa: PLC0415 (found while this folder is in sys.path)
 
         aotcuda_recorder.start()
-    except Exception as error:  # noqa: BLE001 (whatever it is, the command runs on)
+    except Exception as error:  # noqa: BLE001 (the command runs without a record)
         print(f"aotcuda record: process {os.getpid()} is not recorded: {error!r}", file=sys.stderr)
     if os.environ.get("AOTCUDA_PACKS"):
         try:

@@ -1,8 +1,7 @@
-"""Records the kernels that this process launches; see `aotcuda record`.
+"""Record the kernels that this process launches; see `aotcuda record`.
 
-The module itself is imported in every Python process of a recorded command, so it does next to nothing: it waits for
-the modules of Numba and Triton that launch kernels, and patches them right after they were executed. Neither is ever
-imported here.
+Every Python process of a recorded command imports this module, so it does little: when the program imports the modules
+of Numba and Triton that launch kernels, it patches them. It never imports Numba or Triton.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ _DRY = {
     "numba_cuda_mlir.numba_cuda.cudadrv.driver": ("dry_driver",),
     "numba_cuda_mlir.numba_cuda.cudadrv.nvvm": ("dry_driver",),
 }
-"""Modules to patch first where launches are not executed, and the modules of this package that do it."""
+"""Modules to patch first if launches are not executed, and the modules of this package that patch them."""
 
 _STAND_INS = ("cupy", "cupyx")
-"""Packages in whose place those of `aotcuda.testing` are imported where launches are not executed."""
+"""Packages that packages of `aotcuda.testing` replace if launches are not executed."""
 
 
 def start() -> None:
@@ -67,7 +66,7 @@ def start() -> None:
 
 
 def _patch(module: ModuleType, module_name: str) -> None:
-    import importlib  # noqa: PLC0415 (most processes never come here)
+    import importlib  # noqa: PLC0415 (most processes launch nothing)
 
     from aotcuda_recorder import log  # noqa: PLC0415
 
@@ -77,12 +76,12 @@ def _patch(module: ModuleType, module_name: str) -> None:
             if hasattr(patch, "FRONT_END"):
                 log.note({"kind": "imported", "frontend": patch.FRONT_END})
             patch.patch(module)
-    except Exception:  # noqa: BLE001 (a Numba of another make: the command runs on, and its record says what is missing)
+    except Exception:  # noqa: BLE001 (an unknown release of Numba: the report lists the failure)
         log.failed(f"the launches of {module_name} cannot be recorded")
 
 
 class _Finder:
-    """Finds the modules to patch where the other finders find them, and stand-ins for packages that need a GPU."""
+    """Find the modules to patch by the other finders, and stand-ins for packages that need a GPU."""
 
     def __init__(self) -> None:
         self._busy = threading.local()
@@ -90,7 +89,7 @@ class _Finder:
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Implement MetaPathFinder.find_spec. Numba-CUDA's own finder calls all finders, this one included."""
-        if name in self._stand_ins and not _has_its_own(name):
+        if name in self._stand_ins and not _has_other_stand_in(name):
             return _stand_in(name)
         if name not in _PATCHES or getattr(self._busy, "now", False):
             return None
@@ -107,8 +106,8 @@ class _Finder:
         return None
 
 
-def _has_its_own(name: str) -> bool:
-    """Return True if the program has a stand-in of its own for CuPy, which has no back ends."""
+def _has_other_stand_in(name: str) -> bool:
+    """Return True if the program has another stand-in for CuPy, which lacks `cupy_backends`."""
     import importlib.machinery  # noqa: PLC0415
 
     find = importlib.machinery.PathFinder.find_spec
@@ -116,7 +115,7 @@ def _has_its_own(name: str) -> bool:
 
 
 def stand_ins() -> str:
-    """Return the folder of `aotcuda.testing`, also where aotcuda cannot be imported."""
+    """Return the folder of `aotcuda.testing`, which may not be importable here."""
     folder = os.path.abspath(__file__)
     for _ in range(5):
         folder = os.path.dirname(folder)

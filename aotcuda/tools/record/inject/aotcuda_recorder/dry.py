@@ -1,7 +1,7 @@
-"""Record without a GPU: the target that stand-ins answer for, and the first result that a program reads.
+"""Record without a GPU: describe the target, and find the first result that a program reads.
 
-With `aotcuda record --dry` launches are recorded and not executed. Each front end's launch is replaced below the hooks
-that record it, so that types, overloads and options come from the front end's own code.
+`aotcuda record --dry` records launches and does not execute them. The code that executes a launch is replaced in each
+front end, below the hooks of the recorder, so types, overloads and options come from the front end.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from typing import Any
 
 TARGET = "AOTCUDA_RECORD_DRY"
-"""The environment variable with the target's properties as JSON; it is absent where launches are executed."""
+"""The environment variable with the target's properties as JSON; it is not set if launches are executed."""
 
 LABEL = "not executed"
-"""The name in place of a GPU's under which launches are counted."""
+"""The label for launches in place of a GPU's name."""
 
 
 class Target:
-    """A GPU that is not there.
+    """The GPU whose properties programs see.
 
     Attributes:
         name: `NVIDIA H100`.
         capability: `(9, 0)`.
-        memory: Bytes of its memory.
+        memory: Size of its memory in bytes.
         attributes: CUDA's device attributes by name.
     """
 
@@ -45,7 +45,7 @@ class Target:
         self.attributes: dict[str, int] = facts["attributes"]
 
     def attribute(self, name: str) -> int:
-        """Return a device attribute by CUDA's name in capitals; 1, as for a feature, where it is not known."""
+        """Return a device attribute by CUDA's name in capitals; 1, as for a feature, if it is unknown."""
         return self.attributes.get(name, 1)
 
 
@@ -57,22 +57,22 @@ def target() -> Target | None:
 
 
 def require_target() -> Target:
-    """Return the target where launches are not executed."""
+    """Return the target of a process that executes no launches."""
     found = target()
-    assert found is not None  # noqa: S101 (stand-ins are imported in such processes alone)
+    assert found is not None  # noqa: S101 (only such processes import stand-ins)
     return found
 
 
 kernels: dict[str, Any] = {}
-"""Kernels by the names of their entries, for programs that launch a compiler's code by another library."""
+"""Kernels by entry name, for programs that launch a compiler's code by another library."""
 
 _now = threading.local()
 _written: dict[int, int] = {}
-"""Memory that a recorded launch could have written: end by start."""
+"""End addresses of memory that recorded launches could have written, by start address."""
 
 
 def launched(start: int, size: int, owner: object = None) -> None:
-    """Remember memory that a launch could have written, for as long as its owner lives."""
+    """Store a memory range that a launch could have written, until its owner is freed."""
     if size and start not in _written and owner is not None:
         weakref.finalize(owner, _written.pop, start, None)
     if size:
@@ -80,10 +80,7 @@ def launched(start: int, size: int, owner: object = None) -> None:
 
 
 def launched_arrays(values: tuple[object, ...]) -> None:
-    """Remember the memory of a launch's arguments that are tensors or have `__cuda_array_interface__`.
-
-    A tensor descriptor of Triton's has its tensor as `base`.
-    """
+    """Store the memory ranges of arguments that are tensors, Triton's descriptors, or CUDA arrays."""
     for given in values:
         value = getattr(given, "base", given) if type(given).__name__ == "TensorDescriptor" else given
         if hasattr(value, "untyped_storage"):
@@ -97,7 +94,7 @@ def launched_arrays(values: tuple[object, ...]) -> None:
 
 
 def freed(start: int) -> None:
-    """Forget memory that is freed."""
+    """Remove a memory range that was freed."""
     _written.pop(start, None)
 
 

@@ -1,7 +1,7 @@
 """Stand in for cuda.core, and record the kernels in CUDA C++ that a program compiles and launches by it.
 
-A kernel is known by its source text and its name, with the arguments of a template: the table of the `.cu` file with
-that text needs no more.
+A record has the digest of a kernel's source text, and its name with the arguments of a template. This is enough for the
+table of the `.cu` file with that text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def patch(module: ModuleType) -> None:
 
 
 class Program:
-    """A source text that nothing compiles."""
+    """A source text that is not compiled."""
 
     def __init__(self, code: Any, code_type: str = "c++", options: Any = None) -> None:
         del options
@@ -51,11 +51,11 @@ class Program:
         return ObjectCode(self._code if self._is_cpp else None, name_expressions)
 
     def close(self) -> None:
-        """Do nothing: there is no compiler's program."""
+        """Do nothing."""
 
 
 class ObjectCode:
-    """Code of which the text is known."""
+    """Code with its source text."""
 
     def __init__(self, text: str | None = None, names: Any = ()) -> None:
         self.text = text
@@ -74,7 +74,7 @@ class ObjectCode:
 
 
 class Kernel:
-    """A kernel that nothing launches."""
+    """A kernel that is not launched."""
 
     handle = 1
 
@@ -94,18 +94,18 @@ class _Numbers:
 
 
 def launch(stream: Any, config: Any, kernel: Any, *args: Any) -> None:
-    """Record a launch, and launch nothing."""
+    """Record a launch without executing it."""
     del stream, config
     dry.launched_arrays(args)
     if getattr(kernel, "text", None) is None:
-        return  # of another compiler, or of code that is no CUDA C++
+        return  # code of another compiler or language
     digest = hashlib.sha256("\n".join(kernel.text.splitlines()).encode()).hexdigest()
     facts: dict[str, object] = {"kind": "cuda-cpp", "digest": digest, "name": kernel.name}
     log.entry(facts, lambda: {"site": functions.site()}).count(dry.LABEL, dry.LABEL.__str__)
 
 
 class Stream:
-    """A stream on which nothing runs."""
+    """A stream without work."""
 
     def __init__(self, *_: Any) -> None:
         self.handle = next(_handles)
@@ -120,23 +120,23 @@ class Stream:
         return 0, self.handle
 
     def record(self, event: Any = None, options: Any = None) -> Any:
-        """Return an event that has happened."""
+        """Return a completed event."""
         del options
         return event or Event()
 
     def sync(self) -> None:
-        """Do nothing: nothing runs."""
+        """Do nothing."""
 
     close = wait = lambda *_: None
 
 
 class Event:
-    """An event that has happened."""
+    """A completed event."""
 
     is_done = True
 
     def sync(self) -> None:
-        """Do nothing: nothing runs."""
+        """Do nothing."""
 
     close = lambda *_: None  # noqa: E731
 
@@ -145,7 +145,7 @@ class Event:
 
 
 class Buffer:
-    """A block of the host's memory."""
+    """A block of host memory."""
 
     device_id = 0
     is_device_accessible = is_host_accessible = True
@@ -170,7 +170,7 @@ class Buffer:
 
 
 class Device:
-    """The GPU that is not there."""
+    """A device with the properties of the target."""
 
     def __init__(self, device_id: Any = None) -> None:
         target = dry.require_target()
@@ -183,7 +183,7 @@ class Device:
         self.properties = _Properties()
 
     def allocate(self, size: int, **_: Any) -> Buffer:
-        """Return a block of the host's memory."""
+        """Return a block of host memory."""
         return Buffer(size)
 
     def create_stream(self, *_: Any, **__: Any) -> Stream:

@@ -1,6 +1,6 @@
-"""Stand in for the driver of Numba-CUDA and Numba-CUDA-MLIR: memory is the host's, and nothing runs.
+"""Stand in for the driver of Numba-CUDA and Numba-CUDA-MLIR, with host memory and without execution.
 
-Both have the same module `cudadrv.driver`, through which arrays, streams and devices go. Their own classes stay.
+Both have a module `cudadrv.driver` for arrays, streams and devices. Its classes stay, and its driver is replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IDLE = frozenset(
         "cuStreamDestroy", "cuStreamSynchronize", "cuStreamWaitEvent", "cuInit",
     ]
 )  # fmt: skip
-"""Functions that have nothing to do where nothing runs."""
+"""Functions of the driver that do nothing."""
 
 
 def patch(module: ModuleType) -> None:
@@ -58,7 +58,7 @@ def patch(module: ModuleType) -> None:
 
 
 def copied(function: Any, arguments: tuple[Any, ...]) -> bool:
-    """Do what a kernel of the front end's own does for an assignment or a transposed copy; False for another kernel."""
+    """Carry out a kernel of the front end that assigns or transposes an array; return False for another kernel."""
     numpy: Any = sys.modules["numpy"]
     name = function.__module__
     if not name.endswith((".cudadrv.devicearray", ".kernels.transpose")):
@@ -70,7 +70,7 @@ def copied(function: Any, arguments: tuple[Any, ...]) -> bool:
 
 
 def _view(numpy: Any, array: Any) -> Any:
-    """Return a device array's memory, which is the host's, as an array of NumPy."""
+    """Return the memory of a device array, which is host memory, as a NumPy array."""
     described = getattr(array, "__cuda_array_interface__", None)
     return array if described is None else numpy.asarray(_Described(described))
 
@@ -81,7 +81,7 @@ class _Described:
 
 
 class _Handle(int):
-    """A handle, which older releases have as an object of ctypes."""
+    """A handle; older releases use an object of ctypes."""
 
     @property
     def value(self) -> int:
@@ -93,7 +93,7 @@ _CONTEXT = _Handle(1)
 
 
 class _Device:
-    """The one device, which has the target's properties."""
+    """The only device, with the target's properties."""
 
     def __init__(self, module: ModuleType) -> None:
         self._module = module
@@ -107,27 +107,27 @@ class _Device:
         self.supports_fp8 = self.compute_capability >= (8, 9)
 
     def numbered(self, number: int) -> _Device:
-        """Return the device with a number, which is 0."""
+        """Return the device with a number, which has to be 0."""
         if number:
             message = f"device {number}: `aotcuda record --dry` has one GPU, number 0"
             raise self._module.__dict__["CudaSupportError"](message)
         return self
 
     def get_primary_context(self) -> Any:
-        """Return its context, the front end's own."""
+        """Return its context, an object of the front end."""
         if self._context is None:
             self._context = self._module.__dict__["Context"](self, _CONTEXT)
         return self._context
 
     def get_device_identity(self) -> dict[str, int]:
-        """Return numbers that no other device has."""
+        """Return the identity of the only device."""
         return {"pci_domain_id": 0, "pci_bus_id": 0, "pci_device_id": 0}
 
     def release_primary_context(self) -> None:
-        """Do nothing: the context holds nothing."""
+        """Do nothing."""
 
     def reset(self) -> None:
-        """Free what the context has allocated."""
+        """Free the allocations of the context."""
         if self._context is not None:
             self._context.reset()
 
@@ -141,7 +141,7 @@ class _Device:
 
 
 class _Calls:
-    """Functions of the driver by CUDA's names."""
+    """Functions of the driver, by CUDA's names."""
 
     def __init__(self, module: ModuleType) -> None:
         self._binding: Any = module.__dict__["binding"]

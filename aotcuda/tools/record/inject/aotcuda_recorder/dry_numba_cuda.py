@@ -1,6 +1,6 @@
 """Replace the compiled kernels of Numba-CUDA with kernels that do nothing.
 
-The dispatcher stays Numba's own: it types arguments, and chooses among overloads, as it does on a GPU.
+Numba's dispatcher types arguments and chooses overloads as it does on a GPU.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def patch(module: ModuleType) -> None:
 def _wrapped(call: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(call)
     def wrapper(self: Any, args: Any, *configuration: Any) -> None:
-        if not dry_driver.copied(self.py_func, args):  # Numba's own kernels that copy arrays are carried out
+        if not dry_driver.copied(self.py_func, args):  # kernels of Numba that copy arrays are carried out
             call(self, args, *configuration)
 
     return wrapper
@@ -56,7 +56,7 @@ class _Kernel:
         self._codelibrary = self
 
     def bind(self) -> None:
-        """Do nothing: there is no machine code to load."""
+        """Do nothing: there is no machine code."""
 
     def get_asm_str(self, cc: object = None) -> str:
         """Return PTX that names the kernel and has no code."""
@@ -72,7 +72,7 @@ class _Kernel:
         return 2 * dry.require_target().attribute("MULTIPROCESSOR_COUNT")
 
     def launch(self, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> None:
-        """Launch nothing, and remember which arrays the kernel could have written."""
+        """Store the arrays that the kernel could have written; launch nothing."""
         self.module.__dict__["launch"](stream, (griddim, blockdim, sharedmem), self)
         dry.launched_arrays(args)
 

@@ -1,4 +1,4 @@
-"""Replace what Numba-CUDA-MLIR compiles and launches by nothing; its dispatcher types arguments as on a GPU."""
+"""Replace compilation and launches of Numba-CUDA-MLIR; its dispatcher types arguments as on a GPU."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def patch(module: ModuleType) -> None:
 
 
 def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a launch to remember which arrays the kernel could have written."""
+    """Wrap a launch to store the arrays that the kernel could have written."""
 
     @functools.wraps(call)
-    def remembering(self: Any, *args: Any) -> Any:
+    def storing(self: Any, *args: Any) -> Any:
         if dry_driver.copied(self._dispatcher.py_func, args):
             return None
         with dry.unread():  # arrays of the host are copied back
@@ -37,7 +37,7 @@ def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
         dry.launched_arrays(args)
         return result
 
-    return remembering
+    return storing
 
 
 def _compiling(names: dict[str, Any]) -> Callable[..., Any]:

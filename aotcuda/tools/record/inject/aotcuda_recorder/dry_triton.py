@@ -41,7 +41,7 @@ def _compile(
 
 
 def _launching_once(bench: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the timing of a config to launch it once: each config that was not pruned is recorded."""
+    """Wrap the timing of a config to launch it once, so that each config after pruning is recorded."""
 
     @functools.wraps(bench)
     def once(self: Any, *args: Any, config: Any, **named: Any) -> Any:
@@ -92,10 +92,10 @@ class _Kernel:
         """Launch nothing."""
 
     def launch_metadata(self, *_: object) -> None:
-        """Return nothing: it is for profilers."""
+        """Return nothing; only profilers use the result."""
 
     def _init_handles(self) -> None:
-        """Do nothing: there is no machine code to load."""
+        """Do nothing: there is no machine code."""
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
         del grid

@@ -1,4 +1,4 @@
-"""Describe a Python function: where it is defined, which name leads to it, what bars it from a wheel."""
+"""Describe a Python function: its place, the attributes that lead to it, and reasons against packaging it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ if TYPE_CHECKING:
 
     from aotcuda_recorder.log import Facts
 
-_MAIN = ("__main__", "__mp_main__")  # the second one is what a spawned child of multiprocessing calls it
-_HELD = ("py_func", "python_func", "__wrapped__", "fn", "func")  # where decorators keep the function that they wrap
+_MAIN = ("__main__", "__mp_main__")  # the second name is that in spawned children of multiprocessing
+_HELD = (
+    "py_func",
+    "python_func",
+    "__wrapped__",
+    "fn",
+    "func",
+)  # attributes of decorators' objects with the wrapped function
 _INTERNAL = (
     "numba.",
     "numba_cuda.",
@@ -32,7 +38,7 @@ _INTERNAL = (
 
 
 def describe(function: FunctionType) -> Facts:
-    """Return module, qualified name, file and line of a function; `refused` has the reason against a wheel."""
+    """Return module, qualified name, file and line of a function, and as `refused` a reason against packaging it."""
     problem = _problem(function)
     return {
         "module": module_name(function),
@@ -54,9 +60,9 @@ def module_name(function: FunctionType) -> str:
 
 
 def reach(function: FunctionType, kernel: object = None) -> Facts:
-    """Return `path`, by which the function is reached from its module, or `behind`: the type of what has its name.
+    """Return as `path` the attributes that lead from the module to a function, or as `behind` the type that hides it.
 
-    Of a function that is several kernels, `kernel` is the object that a decorator has made of it.
+    If a function has several kernels, `kernel` is the object that a decorator made of it.
     """
     note_packages()
     if _problem(function):
@@ -68,16 +74,16 @@ def reach(function: FunctionType, kernel: object = None) -> Facts:
     return {} if named is None else {"behind": type(named).__qualname__}
 
 
-_noted: set[str] = set()
+_recorded: set[str] = set()
 
 
 def note_packages() -> None:
-    """Write down which distributions have the packages that are imported by now; a build imports some of them."""
+    """Record the distributions of the packages that the program imported; a build may import them."""
     tops = {name.partition(".")[0] for name in list(sys.modules)}
-    new = tops - _noted - set(getattr(sys, "stdlib_module_names", ()))
+    new = tops - _recorded - set(getattr(sys, "stdlib_module_names", ()))
     if not new:
         return
-    _noted.update(new)
+    _recorded.update(new)
     owners = _owners()
     found = {name: owners[name] for name in sorted(new) if name in owners}
     if found:
@@ -86,14 +92,14 @@ def note_packages() -> None:
 
 @functools.cache
 def _owners() -> dict[str, str]:
-    from importlib import metadata  # noqa: PLC0415 (processes that launch nothing do without)
+    from importlib import metadata  # noqa: PLC0415 (only processes with launches need it)
 
     find = getattr(metadata, "packages_distributions", dict)  # from Python 3.10 on
     return {name: distributions[0] for name, distributions in find().items()}
 
 
 def site() -> str:
-    """`file:line` of the statement that is launching: the innermost frame of neither Numba nor the recorder."""
+    """Return `file:line` of the launch: the innermost frame outside of compilers, libraries and the recorder."""
     frame = sys._getframe(1)
     while frame.f_back is not None and f"{frame.f_globals.get('__name__', '')}.".startswith(_INTERNAL):
         frame = frame.f_back
@@ -137,7 +143,7 @@ def _path(function: FunctionType, kernel: object) -> str | None:
 
 
 def _inner(value: object, function: FunctionType) -> Iterator[str]:
-    """Names of the attributes of an object or class that lead to the function."""
+    """Yield the attributes of an object or class that lead to the function."""
     if value is None or type(value).__name__ == "module":
         return
     for name in list(getattr(value, "__dict__", ())):
@@ -149,7 +155,7 @@ def _leads(value: object, item: object, depth: int = 8) -> bool:
     if value is item:
         return True
     held: Mapping[str, object] = getattr(value, "__dict__", {})
-    if depth == 0 or not hasattr(held, "get"):  # some objects answer with anything to any name
+    if depth == 0 or not hasattr(held, "get"):  # some objects have every attribute
         return False
     inner = (held.get(name) for name in _HELD)
     return any(each is not None and _leads(each, item, depth - 1) for each in inner)

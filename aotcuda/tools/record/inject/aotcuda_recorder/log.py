@@ -1,7 +1,7 @@
 """Write the launches of a process: lines of JSON for new combinations, and counters in a mapped file.
 
-Both belong to the kernel of the operating system as soon as they are written. A process that is killed, that crashes on
-the GPU or that ends by `os._exit` loses nothing that it has counted.
+The operating system has both as soon as they are written. So a process that is killed, that crashes on the GPU or that
+ends by `os._exit` loses no count.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Facts = dict[str, object]
 
 SLOTS = 4096
-"""Counters in one file; a process that needs more begins another."""
+"""The number of counters in one file; a process that needs more begins another file."""
 
 
 class _File:
@@ -32,7 +32,9 @@ class _File:
         self._path = os.path.join(folder, f"{os.getpid()}-{os.urandom(6).hex()}")
         descriptor = os.open(f"{self._path}.counts", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            allocate = getattr(os, "posix_fallocate", None)  # a full disk is to fail here, not at a counter
+            allocate = getattr(
+                os, "posix_fallocate", None
+            )  # so that a full disk is an error here, and not at a counter
             if allocate is None:
                 os.ftruncate(descriptor, 8 * SLOTS)
             else:
@@ -43,7 +45,7 @@ class _File:
         self.used = 0
 
     def write(self, facts: Facts) -> None:
-        # Opened for each line: a process that makes itself a daemon closes all descriptors.
+        # The file is opened for each line, because a process that becomes a daemon closes all descriptors.
         line = json.dumps(facts, separators=(",", ":"), default=repr).encode() + b"\n"
         descriptor = os.open(f"{self._path}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -56,7 +58,7 @@ class Entry:
     """A function with one signature, whose launches are counted for each GPU.
 
     Attributes:
-        facts: What is known of it before the first launch.
+        facts: Facts that are known before the first launch.
     """
 
     __slots__ = ("_later", "_slots", "facts")
@@ -76,7 +78,7 @@ class Entry:
             counts[index] += 1
 
     def forget(self) -> None:
-        """Begin anew, in a process that was forked from the one that counted."""
+        """Use new counters, in a process that was forked from the counting process."""
         self._slots.clear()
 
 
@@ -87,7 +89,7 @@ class _State:
         self._notes: set[str] = set()
 
     def begin(self) -> None:
-        self.lock = threading.RLock()  # one that a launch in a finalizer can take again
+        self.lock = threading.RLock()  # a launch in a finalizer acquires it again
         self._file: _File | None = None
         self._failures: set[str] = set()
 
@@ -141,22 +143,22 @@ os.register_at_fork(after_in_child=_state.forked)
 
 
 def entry(facts: Facts, later: Callable[[], Facts]) -> Entry:
-    """Return the entry for `facts`, the same for equal facts. `later` returns facts known at the first launch."""
+    """Return the entry for `facts`, one for equal facts. `later` returns the facts of the first launch."""
     return _state.entry(facts, later)
 
 
 def note(facts: Facts) -> None:
-    """Write down something that is not counted, once."""
+    """Write facts without a counter, once."""
     _state.note(facts)
 
 
 def note_first(facts: Facts) -> None:
-    """Write the first record of its kind in this process."""
+    """Write the first facts of their kind in this process."""
     _state.note_first(facts)
 
 
 def failed(what: str) -> None:
-    """Report that something could not be recorded, with the exception that is being handled."""
+    """Report that something could not be recorded, with the current exception."""
     try:
         _state.failed(what)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Records what Numba-CUDA launches.
+"""Record the launches of Numba-CUDA.
 
 Every kernel, whether compiled or read from Numba's cache, goes through `add_overload`, and every launch through
 `_Kernel.launch`, which calls `cuda.core.launch`.
@@ -34,14 +34,14 @@ def patch(module: ModuleType) -> None:
     kernel: Any = module.__dict__["_Kernel"]
     dispatcher: Any = module.__dict__["CUDADispatcher"]
     launches = _Launches(Gpus("numba.cuda.cudadrv.devices"))
-    kernel.launch = launches.of_kernel(kernel.launch)
-    module.__dict__["launch"] = launches.by_driver(module.__dict__["launch"])
+    kernel.launch = launches.wrap_kernel_launch(kernel.launch)
+    module.__dict__["launch"] = launches.wrap_driver_launch(module.__dict__["launch"])
     if dry.target() is not None:
-        dispatcher.__init__ = making(dispatcher.__init__, FRONT_END)
+        dispatcher.__init__ = wrap_init(dispatcher.__init__, FRONT_END)
     lazy = {getattr(dispatcher, name).__code__ for name in ("call", "specialize")}
     lazy |= {function.__wrapped__.__code__ for function in [dispatcher.call] if hasattr(function, "__wrapped__")}
     dispatcher.add_overload = _adding(dispatcher.add_overload, lazy)
-    dispatcher.compile_device = compiling_device(dispatcher.compile_device, FRONT_END)
+    dispatcher.compile_device = wrap_compile_device(dispatcher.compile_device, FRONT_END)
 
 
 class Gpus:
@@ -67,7 +67,7 @@ class Gpus:
         return sys.modules[self._devices].get_context()
 
     def label(self) -> str:
-        """Name and compute capability of the current GPU."""
+        """Return name and compute capability of the current GPU."""
         if dry.target() is not None:
             return dry.LABEL
         device = self._context().device
@@ -91,12 +91,12 @@ def facts_of(front_end: str, kind: str, function: FunctionType, given: dict[str,
     }
 
 
-def launched(function: FunctionType) -> Callable[[], Facts]:
-    """Return the facts of a function at its first launch, when its module is imported."""
+def facts_at_launch(function: FunctionType) -> Callable[[], Facts]:
+    """Return a function for the facts at a first launch, when the function's module is imported."""
     return lambda: {**functions.reach(function), "site": functions.site()}
 
 
-def making(init: Callable[..., None], front_end: str) -> Callable[..., None]:
+def wrap_init(init: Callable[..., None], front_end: str) -> Callable[..., None]:
     """Wrap `__init__` of a dispatcher to record device functions, which may be inlined before they have types."""
 
     @functools.wraps(init)
@@ -105,14 +105,14 @@ def making(init: Callable[..., None], front_end: str) -> Callable[..., None]:
         try:
             if self.targetoptions.get("device"):
                 log.note(facts_of(front_end, "device", py_func, self.targetoptions))
-        except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
+        except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
             log.failed("a device function cannot be recorded")
 
     return recorded
 
 
-def compiling_device(compile_device: Callable[..., Any], front_end: str) -> Callable[..., Any]:
-    """`compile_device` of a dispatcher, which compiles a device function for one signature, and record it."""
+def wrap_compile_device(compile_device: Callable[..., Any], front_end: str) -> Callable[..., Any]:
+    """Wrap `compile_device` of a dispatcher to record the device function and its signature."""
 
     @functools.wraps(compile_device)
     def recorded(self: Any, args: Any, *rest: Any, **more: Any) -> Any:
@@ -121,7 +121,7 @@ def compiling_device(compile_device: Callable[..., Any], front_end: str) -> Call
             signature = result.signature
             facts = facts_of(front_end, "device", self.py_func, self.targetoptions)
             log.note({**facts, **types.signature(self.py_func, signature.args, signature.return_type)})
-        except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
+        except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
             log.failed("a device function cannot be recorded")
         return result
 
@@ -155,18 +155,18 @@ def _adding(add: Callable[..., None], lazy: Container[CodeType]) -> Callable[...
 def _entry(function: FunctionType, given: dict[str, Any], kernel: Any, argtypes: Any) -> Entry:
     cooperative = {"cooperative": True} if getattr(kernel, "cooperative", False) else {}
     facts = facts_of(FRONT_END, "kernel", function, given | cooperative)
-    return log.entry({**facts, **types.signature(function, argtypes)}, launched(function))
+    return log.entry({**facts, **types.signature(function, argtypes)}, facts_at_launch(function))
 
 
 class _Launches:
-    """Counts a kernel where the driver has taken it: a launch that its arguments end before is none."""
+    """Count a launch after the driver accepted it; a launch with invalid arguments does not count."""
 
     def __init__(self, gpus: Gpus) -> None:
         self._gpus = gpus
         self._now = threading.local()
 
-    def of_kernel(self, launch: Callable[..., None]) -> Callable[..., None]:
-        """`_Kernel.launch`, which has the kernel."""
+    def wrap_kernel_launch(self, launch: Callable[..., None]) -> Callable[..., None]:
+        """Wrap `_Kernel.launch` to store the kernel."""
         now = self._now
 
         @functools.wraps(launch)
@@ -179,15 +179,15 @@ class _Launches:
 
         return recorded
 
-    def by_driver(self, launch: Callable[..., Any]) -> Callable[..., Any]:
-        """`cuda.core.launch`, as the dispatcher's module calls it."""
+    def wrap_driver_launch(self, launch: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap `cuda.core.launch` in the dispatcher's module to count the stored kernel."""
         now, current, label = self._now, self._gpus.current, self._gpus.label
 
         @functools.wraps(launch)
         def recorded(*args: Any, **more: Any) -> Any:
             result = launch(*args, **more)
             try:
-                _of(now.kernel).count(current(), label)
+                _entry_of(now.kernel).count(current(), label)
             except Exception:  # noqa: BLE001 (as above)
                 log.failed("a launch cannot be recorded")
             return result
@@ -195,9 +195,9 @@ class _Launches:
         return recorded
 
 
-def _of(kernel: Any) -> Entry:
+def _entry_of(kernel: Any) -> Entry:
     entry: Entry | None = getattr(kernel, _ENTRY, None)
-    if entry is None:  # made by hand, and not by a dispatcher
+    if entry is None:  # a dispatcher did not make it
         entry = _entry(kernel.py_func, {}, kernel, kernel.argument_types)
         setattr(kernel, _ENTRY, entry)
     return entry

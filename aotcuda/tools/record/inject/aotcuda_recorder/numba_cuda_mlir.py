@@ -1,4 +1,4 @@
-"""Records what Numba-CUDA-MLIR launches: every launch goes through `_ArgMarshaller._launch`."""
+"""Record the launches of Numba-CUDA-MLIR, which all go through `_ArgMarshaller._launch`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def patch(module: ModuleType) -> None:
     marshaller: Any = module.__dict__["_ArgMarshaller"]
     dispatcher: Any = module.__dict__["MLIRDispatcher"]
     context: Callable[[], Any] = module.__dict__["_ensure_numba_cuda_context"]
-    dispatcher.__init__ = numba_cuda.making(dispatcher.__init__, FRONT_END)
+    dispatcher.__init__ = numba_cuda.wrap_init(dispatcher.__init__, FRONT_END)
     marshaller._launch = _launching(marshaller._launch, numba_cuda.Gpus("numba_cuda_mlir.numba_cuda.cudadrv.devices"))
     marshaller.__call__ = _calling(marshaller.__call__, context)
     lazy = {getattr(dispatcher, name).__code__ for name in ("specialize", "_compile")}
     dispatcher.compile = _compiling(dispatcher.compile, lazy | {marshaller.__call__.__wrapped__.__code__})
     for name in ("_compile_device_callee", "compile_device"):
-        setattr(dispatcher, name, numba_cuda.compiling_device(getattr(dispatcher, name), FRONT_END))
+        setattr(dispatcher, name, numba_cuda.wrap_compile_device(getattr(dispatcher, name), FRONT_END))
 
 
 def _launching(launch: Callable[..., Any], gpus: numba_cuda.Gpus) -> Callable[..., Any]:
@@ -39,7 +39,7 @@ def _launching(launch: Callable[..., Any], gpus: numba_cuda.Gpus) -> Callable[..
         try:
             result = launch(self, argtypes, *rest, **more)
         except Exception:
-            if dispatcher.targetoptions.get("debug"):  # it may well have been launched: it raises what the kernel did
+            if dispatcher.targetoptions.get("debug"):  # with debug, errors of the kernel are raised after its launch
                 _count(dispatcher, argtypes, gpus)
             raise
         _count(dispatcher, argtypes, gpus)
@@ -51,7 +51,7 @@ def _launching(launch: Callable[..., Any], gpus: numba_cuda.Gpus) -> Callable[..
 def _count(dispatcher: Any, argtypes: Any, gpus: numba_cuda.Gpus) -> None:
     try:
         _entry(dispatcher, tuple(argtypes)).count(gpus.current(), gpus.label)
-    except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
+    except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
         log.failed("a launch cannot be recorded")
 
 
@@ -62,7 +62,7 @@ def _entry(dispatcher: Any, argtypes: tuple[Any, ...]) -> Entry:
         function = dispatcher.py_func
         facts = numba_cuda.facts_of(FRONT_END, "kernel", function, dispatcher.targetoptions)
         facts |= types.signature(function, _compiled(dispatcher, argtypes))
-        found = entries[argtypes] = log.entry(facts, numba_cuda.launched(function))
+        found = entries[argtypes] = log.entry(facts, numba_cuda.facts_at_launch(function))
     return found
 
 
@@ -79,7 +79,7 @@ def _compiled(dispatcher: Any, argtypes: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _compiling(compile_: Callable[..., Any], lazy: Container[CodeType]) -> Callable[..., Any]:
-    """`compile` of a dispatcher, which eager signatures and annotations come through."""
+    """Wrap `compile` of a dispatcher to record eager signatures and annotations."""
 
     @functools.wraps(compile_)
     def recorded(self: Any, *args: Any, **more: Any) -> Any:
@@ -104,7 +104,7 @@ def _calling(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[.
         except Exception as error:
             try:
                 context()
-            except Exception:  # noqa: BLE001 (whatever it is, there is no GPU to launch on)
+            except Exception:  # noqa: BLE001 (without a context there is no GPU)
                 name = getattr(getattr(self._dispatcher, "py_func", None), "__qualname__", "a kernel")
                 log.note({"kind": "no-gpu", "frontend": FRONT_END, "function": name, "error": str(error)[:200]})
             raise

@@ -1,7 +1,7 @@
-"""Record the kernels that Numba's simulator runs, with the types that Numba-CUDA would compile them for.
+"""Record the kernels that Numba's simulator runs, with the types for which Numba-CUDA would compile them.
 
-The simulator compiles nothing and drops signatures. So types are derived from the arguments, once for each combination
-of Python types, dtypes and layouts; and a kernel with signatures gets the one that a GPU's dispatcher chooses.
+The simulator compiles nothing and drops signatures. Types are derived from the arguments, once for each combination of
+Python types, dtypes and layouts. A kernel with signatures gets the signature that a dispatcher on a GPU would choose.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class _Kernel:
     """The recorder's state of one kernel of the simulator.
 
     Attributes:
-        options: Those of `@cuda.jit`.
-        eager: The types of each signature that `@cuda.jit` was given.
+        options: The options of `@cuda.jit`.
+        eager: The types of each signature of `@cuda.jit`.
     """
 
     def __init__(self, kernel: Any, options: dict[str, Any], signatures: list[Any]) -> None:
@@ -91,7 +91,7 @@ class _Kernel:
     def _entry(self, kind: str, arguments: tuple[Any, ...], result: Any) -> Entry:
         facts = numba_cuda.facts_of(numba_cuda.FRONT_END, kind, self.function, self.options)
         facts |= types.signature(self.function, arguments, result)
-        return log.entry(facts, numba_cuda.launched(self.function))
+        return log.entry(facts, numba_cuda.facts_at_launch(self.function))
 
 
 def _decorating(jit: Callable[..., Any]) -> Callable[..., Any]:
@@ -175,7 +175,7 @@ _UNIQUE = object()
 
 
 def _key(value: Any) -> Any:
-    """Return a cheap key of a value's type."""
+    """Return a key of a value's type that is fast to compute."""
     kind: Any = type(value)
     if kind in _PLAIN:
         return kind
@@ -215,7 +215,7 @@ def _choose(given: tuple[Any, ...], signatures: list[tuple[tuple[Any, ...], Any]
 
 
 _NONE = 99
-"""The rank of a type that converts to none of the wanted ones; Numba's own ranks go from 0, the same, to 4, unsafe."""
+"""The rank of an impossible conversion; Numba's ranks go from 0 (the same type) to 4 (unsafe)."""
 
 
 def _cost(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> tuple[int, ...]:
@@ -235,7 +235,7 @@ def _rank(given: Any, wanted: Any) -> int:
 
 
 def _module(name: str) -> Any:
-    """Return a module of Numba-CUDA, which has two possible names; the process has imported Numba."""
+    """Return a module of Numba-CUDA by one of its two possible names."""
     try:
         return importlib.import_module(f"numba.cuda.{name}")
     except ImportError:

@@ -1,8 +1,8 @@
 """Record Triton's launches, which go through `JITFunction.run`, and the choices of autotuners, through `Autotuner.run`.
 
-Without a GPU, Triton's interpreter (`TRITON_INTERPRET=1`) runs kernels on the processor. The types and hints that they
-would have been compiled for come from the function that Triton's own launches call. Autotuners have nothing to time
-there, and take their first config.
+Without a GPU, Triton's interpreter (`TRITON_INTERPRET=1`) runs kernels on the processor. The function that Triton's
+launches call then gives the types and hints for which the kernels would be compiled. Autotuners time nothing there, and
+use their first config.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ FRONT_END = "triton"
 _DIVISOR = 16
 _DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
 _OPTIONAL = ("maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid")
-"""Options that are recorded where a launch gives them."""
+"""Options that are recorded if a launch gives them."""
 
 _DEEPEST = 16
 _now = threading.local()
-"""`tuner`: the autotuner whose launch is under way; `trying`: it is timing its configs."""
+"""`tuner`: the autotuner of the current launch; `trying`: True while it times its configs."""
 
 
 def patch(module: ModuleType) -> None:
@@ -56,7 +56,7 @@ def _running(run: Callable[..., Any]) -> Callable[..., Any]:
                 gpu = kernel.metadata.target.arch if dry.target() is None else dry.LABEL
                 _count(self, *_compiled(self, kernel), _options(named), gpu)
                 dry.launched_arrays((*args, *named.values()))
-            except Exception:  # noqa: BLE001 (the command goes on whatever becomes of its record)
+            except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
                 log.failed("a launch cannot be recorded")
         return kernel
 
@@ -101,7 +101,7 @@ def _is_interpreted() -> bool:
 
 def _tuning(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
-    def noted(self: Any, *args: Any, **named: Any) -> Any:
+    def recorded(self: Any, *args: Any, **named: Any) -> Any:
         before = getattr(_now, "tuner", None)
         given = dict(zip(self.arg_names, args)) | named  # noqa: B905 (constants follow by name)
         _now.tuner = self, given
@@ -116,17 +116,17 @@ def _tuning(run: Callable[..., Any]) -> Callable[..., Any]:
                 log.failed("an autotuner's choice cannot be recorded")
         return result
 
-    return noted
+    return recorded
 
 
 def _options(named: dict[str, Any]) -> dict[str, object]:
-    """Return the options as the launch gave them; warp specialisation changes some in the compiled kernel."""
+    """Return the options of the launch; those of the compiled kernel may differ by warp specialisation."""
     found: dict[str, object] = {name: named.get(name, default) for name, default in _DEFAULTS.items()}
     return found | {name: named[name] for name in _OPTIONAL if named.get(name) is not None}
 
 
 def _count_choice(tuner: Any, given: dict[str, Any]) -> None:
-    """Count a launch with the config that an autotuner has chosen, by the autotuner's key as Triton makes it."""
+    """Count a launch with the config that an autotuner chose, by Triton's key of the autotuner."""
     if len(tuner.configs) < 2:
         return
     arguments = {name: value for name, value in given.items() if name in tuner.arg_names}
@@ -155,12 +155,12 @@ def _count_choice(tuner: Any, given: dict[str, Any]) -> None:
 
 
 def _plain(value: object) -> object:
-    """Return a part of an autotuner's key or config as tuning files have it."""
+    """Return a part of an autotuner's key or config in the form of tuning files."""
     return value if value is None or type(value) in (bool, int, float, str) else str(value)
 
 
 def _gpu_name(device: int) -> str:
-    """Return the name that the driver has for a GPU, `NVIDIA H100 80GB HBM3`."""
+    """Return the driver's name of a GPU, `NVIDIA H100 80GB HBM3`."""
     handle, name = ctypes.c_int(), ctypes.create_string_buffer(256)
     try:
         driver = ctypes.CDLL("libcuda.so.1")
@@ -172,7 +172,7 @@ def _gpu_name(device: int) -> str:
 
 
 def _compiled(function: Any, kernel: Any) -> tuple[list[Any], dict[str, object]]:
-    """Types and constants that a launch was compiled for."""
+    """Return the types and constants for which a launch was compiled."""
     source = kernel.src
     places = {key[0] if isinstance(key, tuple) else key: value for key, value in source.constants.items()}
     divisible = {
@@ -193,7 +193,7 @@ def _compiled(function: Any, kernel: Any) -> tuple[list[Any], dict[str, object]]
 
 
 def _specialised(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, object]]:
-    """Return types and constants of a launch by the interpreter, from the function that GPU launches call."""
+    """Return types and constants of a launch by the interpreter."""
     params, bind = _binder(function)
     bound, specialisation, _ = bind(*args, **named)
     types: list[Any] = []
@@ -218,7 +218,7 @@ def _binder(function: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def _type(kind: Any, value: object, *, divisible: bool) -> Any:
-    """Return a type of the table: `*fp32:16`, `i32:1`, `none`; None for a tuple."""
+    """Return a type in the notation of tables: `*fp32:16`, `i32:1`, `none`; None for a tuple."""
     if not isinstance(kind, str):
         return None
     if kind == "constexpr":
@@ -227,7 +227,7 @@ def _type(kind: Any, value: object, *, divisible: bool) -> Any:
 
 
 def _constant(value: Any) -> tuple[object, str]:
-    """Return a constexpr's value in the notation of variants files, and the reason if it cannot be written."""
+    """Return a constexpr in the notation of variants files, and a reason if it has no notation."""
     if type(value).__name__ == "constexpr":
         value = value.value
     if value is None or type(value) in (bool, int, str):
@@ -245,7 +245,7 @@ def _constant(value: Any) -> tuple[object, str]:
 
 
 def _refused(params: Any, types: list[Any], problems: dict[str, str]) -> str:
-    """Return which arguments no packaged kernel takes, and what to do; empty if it takes all."""
+    """Return the problem and the remedy for an argument that no packaged kernel accepts; empty if there is none."""
     plain = [parameter.name for parameter in params if not parameter.is_constexpr]
     tuples = [name for name, kind in zip(plain, types) if kind is None]  # noqa: B905 (as many)
     if tuples:
@@ -259,13 +259,13 @@ def _refused(params: Any, types: list[Any], problems: dict[str, str]) -> str:
 
 
 _places: dict[int, tuple[dict[str, object], str, tuple[str, ...], object]] = {}
-"""Results of `_place` by the address of the kernel, and the kernel itself, so that no other object gets its address."""
+"""Results of `_place` by id of the kernel, with the kernel, so that no other object gets its id."""
 
 
 def _place(kernel: Any) -> tuple[dict[str, object], str, tuple[str, ...], object]:
-    """Return the path to a kernel's function, the suffix below all heuristics, and the constants that these compute.
+    """Return the path to a kernel's function, the path below all heuristics, and the constants that they compute.
 
-    Of one function several kernels may have been made, each with heuristics of its own.
+    One function may have several kernels, each with other heuristics.
     """
     if id(kernel) not in _places:
         python = kernel.fn

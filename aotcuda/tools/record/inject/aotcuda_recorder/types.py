@@ -1,8 +1,7 @@
-"""Write Numba's types in the notation of `[tool.aotcuda]`, or find why a packaged kernel cannot have one.
+"""Write Numba's types in the notation of `[tool.aotcuda]`; refuse types that packaged kernels cannot have.
 
-Types are distinguished by the names of their classes: Numba, Numba-CUDA and Numba-CUDA-MLIR each have their own, with
-    the
-same meaning.
+Types are distinguished by the names of their classes, because Numba, Numba-CUDA and Numba-CUDA-MLIR have
+separate classes with the same names.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class RefusedError(Exception):
 
 
 def signature(function: FunctionType, args: Iterable[Any], result: Any = None) -> Facts:
-    """`signature` of a call of the function; in `types_refused` why it cannot be packaged, if so."""
+    """Return the `signature` of a call of a function, and as `types_refused` a reason against packaging it."""
     texts, problems = [], []
     names = [*inspect.signature(function).parameters]
     for index, ty in enumerate(args):
@@ -53,11 +52,11 @@ def signature(function: FunctionType, args: Iterable[Any], result: Any = None) -
 
 
 def spell(ty: Any, namespace: Mapping[str, object]) -> str:
-    """Return a type as a signature names it.
+    """Return a type in the notation of signatures.
 
     Args:
         ty: The type.
-        namespace: The globals of the function's module, whose names for records signatures may use.
+        namespace: The globals of the function's module, which may have names for records.
 
     Raises:
         RefusedError: It cannot be written, or no packaged kernel accepts it.
@@ -90,7 +89,7 @@ def _array(ty: Any, namespace: Mapping[str, object]) -> str:
     if {"Array", "BaseTuple", "CPointer", "RawPointer"} & {cls.__name__ for cls in type(ty.dtype).__mro__}:
         message = f"is an array of {ty.dtype}, which a packaged kernel cannot accept"
         raise RefusedError(message)
-    # A record's fields may be at any offset, so Numba treats every array of them as unaligned, as from_dtype does.
+    # Fields of a record may have any offset, so Numba treats every array of records as unaligned.
     aligned = ty.aligned or "Record" in {cls.__name__ for cls in type(ty.dtype).__mro__}
     if not ty.mutable or not aligned or ty.ndim == 0:
         extra = ("" if ty.mutable else ", readonly=True") + ("" if aligned else ", aligned=False")
@@ -104,7 +103,7 @@ def _array(ty: Any, namespace: Mapping[str, object]) -> str:
 
 
 def _record(ty: Any, namespace: Mapping[str, object]) -> str:
-    """Return the name of a record in the module or in the project's table, as signatures write it."""
+    """Return the name of a record in the module or in the project's table."""
     from_dtype = next((sys.modules[name].from_dtype for name in _FRONT_ENDS if name in sys.modules), None)
     for name, value in (*namespace.items(), *_named_by_the_project()):
         known = value
