@@ -241,7 +241,7 @@ OF_THE_LINK: dict[str, Case] = {
         SOURCE,
         {"f.ltoir": b"hello"},
         'link = ["f.ltoir"]',
-        "pkg.k: linking for sm_80 failed: f.ltoir has other content than its suffix says; make it again",
+        "pkg.k: linking for sm_80 failed: ERROR 1: bad input: does not match type NVJITLINK_INPUT_LTOIR",
     ),
     "a header that is not there": (
         SOURCE,

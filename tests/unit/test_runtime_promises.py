@@ -158,20 +158,6 @@ def test_overlapping_arrays_take_their_own_variant(cuda, places, wanted):
 
 
 @pytest.mark.usefixtures("path")
-@pytest.mark.parametrize(
-    ("stride", "start", "count", "wanted"),
-    [(8, 16, 3, "k_1"), (8, 20, 3, "k_0"), (400, 804, 3, "k_0"), (400, 16, 0, "k_0")],
-)
-def test_strided_arrays_reach_to_their_last_elements(cuda, stride, start, count, wanted):
-    k = cuda.package(two_arrays(cuda, "A")).k
-    memory = cuda.array(np.zeros(4096, "<f4"))
-    x, out = view_of(cuda, memory, 0, 3, stride), view_of(cuda, memory, start, count, 8)
-    for _ in range(3):
-        k[1, 1](x, 5, out)
-        assert launched(cuda) == wanted
-
-
-@pytest.mark.usefixtures("path")
 def test_overlapping_arrays_are_refused_by_name(cuda, monkeypatch):
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
     found = two_arrays(cuda)
