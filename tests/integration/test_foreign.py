@@ -52,7 +52,7 @@ def foreign(
 
 
 def build(folder: Path, source: str = SOURCE, files: dict[str, bytes | str] | None = None, **tables: str) -> Path:
-    """Return a project with more files beside the package."""
+    """Return a project with more files next to the package."""
     project = write(folder / "project", source, **{"module": KERNEL, **tables})
     for name, content in (files or {}).items():
         path = project / name
@@ -345,9 +345,9 @@ def refusals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], d
 
 
 def check_refusal(refusals: Callable[[str, str], dict[str, list[str]]], table: str, name: str) -> None:
-    wanted = numbered(TABLES[table][name][-1], [*TABLES[table]].index(name))
+    expected = numbered(TABLES[table][name][-1], [*TABLES[table]].index(name))
     (line,) = refusals(table, projects.FrontEnd.name)[name]
-    assert wanted in line
+    assert expected in line
 
 
 @front_ends.EACH

@@ -66,7 +66,7 @@ class TestWhichFastPath:
             assert f"; fast path {shown}" in repr(packaged.__aotcuda__)
 
     @pytest.mark.parametrize(
-        ("name", "content", "said"),
+        ("name", "content", "message"),
         [
             (f"_launch{EXTENSION_SUFFIXES[-1]}", "no library", NOT_LOADED),
             (
@@ -77,14 +77,14 @@ class TestWhichFastPath:
         ],
     )
     def test_an_extension_that_cannot_be_loaded_says_why(
-        self, cuda, looking, monkeypatch, tmp_path, name, content, said
+        self, cuda, looking, monkeypatch, tmp_path, name, content, message
     ):
         looking(None)
         (tmp_path / name).write_text(content)
         monkeypatch.delitem(sys.modules, "aotcuda.runtime.fast._launch")
         monkeypatch.setattr("aotcuda.runtime.fast.__path__", [str(tmp_path)])
         assert extension.in_use() is None
-        assert extension.why_not().startswith(f"it cannot be imported: {said.format(tmp_path)}")
+        assert extension.why_not().startswith(f"it cannot be imported: {message.format(tmp_path)}")
         assert extension.why_not().endswith("; install aotcuda again with this Python")
 
     def test_synchronous_launches_take_no_fast_path(self, cuda, monkeypatch):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("path")
 
 @pytest.fixture
 def k(cuda, monkeypatch):
-    """Return a kernel of one scalar and two arrays, the second of any layout; copies are asked for."""
+    """Return a kernel of one scalar and two arrays, the second of any layout, with copies turned on."""
     monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
     return cuda.package(kernel("k", "void(int32, float32[::1], float32[:,:])")).k
 

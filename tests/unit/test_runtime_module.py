@@ -1,4 +1,4 @@
-"""Importing a packaged module: when it loads, what it exports, and what it says when something is missing."""
+"""Import a packaged module: its exports, the time of loading, and errors for missing or damaged parts."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class TestExports:
         packaged = cuda.package({**kernel("axpy", "void(float32, float32[::1])", INT), "doc": "Add.\n\nIn place."})
         shown = [line.strip() for line in pydoc.render_doc(packaged.axpy, renderer=pydoc.plaintext).splitlines()]
         calls = ["axpy[grid, block](a, b)", "axpy[grid, block](a)", ""]
-        said = ["Add.", "", "In place.", "", "Packaged for::", "", "void(float32, float32[::1])", "void(int32)"]
-        assert shown[-11:] == [*calls, *said]
+        documentation = ["Add.", "", "In place.", "", "Packaged for::", "", "void(float32, float32[::1])", "void(int32)"]
+        assert shown[-11:] == [*calls, *documentation]
         assert aotcuda.Kernel.__doc__.startswith("A kernel of a packaged module")
         assert inspect.signature(packaged.axpy) == inspect.signature(lambda *args: None)
 
@@ -196,7 +196,7 @@ class TestWhenItLoads:
 
 
 class TestWhatIsMissing:
-    """The import succeeds on every machine, and the first launch says what the machine lacks."""
+    """The import succeeds on every machine, and the first launch names the missing part."""
 
     def launch_error(self, cuda, kind, **options):
         """Return the error of a launch; each attempt gives it, and none reaches the GPU."""
@@ -216,7 +216,7 @@ class TestWhatIsMissing:
         assert "install NVIDIA's driver" in message
 
     @pytest.mark.parametrize(
-        ("settings", "error", "said"),
+        ("settings", "error", "message"),
         [
             ({"fail": "cuInit=34"}, NoDriverError, "is the toolkit's stub, not a driver"),
             ({"fail": "cuInit=999"}, CudaError, "the CUDA driver could not be started: CUDA_ERROR_UNKNOWN, unknown"),
@@ -232,11 +232,11 @@ class TestWhatIsMissing:
             ),
         ],
     )
-    def test_a_missing_driver_gpu_or_image_is_named(self, cuda, monkeypatch, settings, error, said):
+    def test_a_missing_driver_gpu_or_image_is_named(self, cuda, monkeypatch, settings, error, message):
         if "visible" in settings:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", settings["visible"])
         cuda.set(**settings)
-        assert said in self.launch_error(cuda, error, data=settings.get("data"))
+        assert message in self.launch_error(cuda, error, data=settings.get("data"))
 
     def test_a_driver_that_starts_later_is_used(self, cuda):
         cuda.set(fail="cuInit=999@1")
@@ -318,5 +318,5 @@ try:
 except aotcuda.errors.ManifestError as error:
     print(error)
 """
-    said = cuda.run(code)
-    assert f"{archive} is a file: packages with GPU code cannot run from a zip archive; install the package" in said
+    message = cuda.run(code)
+    assert f"{archive} is a file: packages with GPU code cannot run from a zip archive; install the package" in message

@@ -33,7 +33,7 @@ def array(ndim, layout="C", *, divisor=1, extents=1, strides=1):
 
 @pytest.fixture
 def package(cuda):
-    """Return what packages a kernel with an overload for each of some parameters."""
+    """Return a function that packages a kernel with an overload for each parameter."""
 
     def make(*parameters):
         found = kernel("k", *["void()"] * len(parameters))
@@ -77,13 +77,13 @@ VARIANTS = [
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize(("shape", "shift", "strides", "wanted"), VARIANTS, ids=str)
-def test_the_first_variant_that_holds_is_launched(cuda, package, shape, shift, strides, wanted):
+@pytest.mark.parametrize(("shape", "shift", "strides", "expected"), VARIANTS, ids=str)
+def test_the_first_variant_that_holds_is_launched(cuda, package, shape, shift, strides, expected):
     k = package(EVEN, ALIGNED, ANY)
     x = given(cuda, shape, shift=shift, strides=strides)
     for _ in range(2):
         k[1, 1](x)
-        assert launched(cuda) == wanted
+        assert launched(cuda) == expected
         numbers = np.array([*shape, shape[1], 1], "<i4")
         assert cuda.parameters() == np.uint64(x.interface["data"][0]).tobytes() + numbers.tobytes()
 
@@ -108,13 +108,15 @@ REFUSED = [
 
 
 @pytest.mark.usefixtures("path")
-@pytest.mark.parametrize(("parameter", "shape", "shift", "strides", "said"), REFUSED, ids=[one[-1] for one in REFUSED])
-def test_arrays_that_break_a_promise_are_refused(cuda, package, monkeypatch, parameter, shape, shift, strides, said):
+@pytest.mark.parametrize(
+    ("parameter", "shape", "shift", "strides", "message"), REFUSED, ids=[one[-1] for one in REFUSED]
+)
+def test_arrays_that_break_a_promise_are_refused(cuda, package, monkeypatch, parameter, shape, shift, strides, message):
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
     k = package(parameter)
     right = (16,) * len(shape)
     for _ in range(3):  # the first is the general path's, and teaches the fast one
-        with pytest.raises(ArgumentError, match=said):
+        with pytest.raises(ArgumentError, match=message):
             k[1, 1](given(cuda, shape, shift=shift, strides=strides))
         k[1, 1](given(cuda, right))
     assert len(cuda.launches()) == 3
@@ -145,16 +147,16 @@ OVERLAPPING = [(0, 8, 0, 8), (0, 8, 28, 8), (28, 8, 0, 8), (0, 100, 16, 1)]
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
-    ("places", "wanted"), [*((one, "k_0") for one in APART), *((one, "k_1") for one in OVERLAPPING)], ids=str
+    ("places", "expected"), [*((one, "k_0") for one in APART), *((one, "k_1") for one in OVERLAPPING)], ids=str
 )
-def test_overlapping_arrays_take_their_own_variant(cuda, places, wanted):
+def test_overlapping_arrays_take_their_own_variant(cuda, places, expected):
     k = cuda.package(two_arrays(cuda)).k
     memory = cuda.array(np.zeros(4096, "<f4"))
     start, count, other, others = places
     x, out = view_of(cuda, memory, start, count), view_of(cuda, memory, other, others)
     for _ in range(2):
         k[1, 1](x, 5, out)
-        assert launched(cuda) == wanted
+        assert launched(cuda) == expected
 
 
 @pytest.mark.usefixtures("path")
