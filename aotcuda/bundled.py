@@ -1,7 +1,7 @@
 """Choose the run time of a wheel that holds one: an installed aotcuda that reads the wheel, or the wheel's own copy.
 
-The installed one is taken for its fast path and its JIT fallback. `AOTCUDA_RUNTIME` decides otherwise. The choice is
-made once for each private copy, when its first module is imported.
+An installed aotcuda is preferred for its fast path and its JIT fallback. `AOTCUDA_RUNTIME` overrides the choice. The
+choice is made once for each private copy, when its first module is imported.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def _settings(python: Path) -> list[str]:
     """Return pip's configuration as options of uv."""
     command = [str(python), "-m", "pip", "--disable-pip-version-check", "config", "list"]
     listed = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout
-    options = ["--index-strategy", "unsafe-best-match"]  # pip, too, takes the best version of all indexes
+    options = ["--index-strategy", "unsafe-best-match"]  # pip also uses the best version of all indexes
     for line in listed.splitlines():
         key, _, value = line.partition("=")
         if option := _OPTIONS.get(key.rpartition(".")[2]):
@@ -109,10 +109,10 @@ _OPTIONS = {
 """Keys of pip's configuration -> options of uv."""
 
 
-def install_beside(python: Path, name: str, requirements: Iterable[str]) -> None:
+def install_folder(python: Path, name: str, requirements: Iterable[str]) -> None:
     """Install packages, without their dependencies, in folder `name` of an environment.
 
-    A folder that was made for another list of requirements is made again.
+    A folder for another list of requirements is made again.
     """
     folder = python.parents[1] / name
     marker = folder / "requirements.txt"  # the last file, so that an incomplete folder is made again

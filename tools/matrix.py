@@ -51,50 +51,53 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="the report, JSON; its rows of other runs stay")
     parser.add_argument("tests", nargs="*", help="arguments of pytest")
     arguments = parser.parse_args()
-    rows = _kept(arguments.out)
+    rows = _earlier_rows(arguments.out)
     for python in arguments.python or [sys.executable]:
-        for name, release in chosen(arguments.release, ends=arguments.ends):
+        for name, release in select_releases(arguments.release, ends=arguments.ends):
             print(f"== {name} {release}, {python}", flush=True)
             with tempfile.TemporaryDirectory(prefix="aotcuda-matrix-") as folder:
                 row = run(name, release, python, arguments.tests or list(PART), Path(folder))
             print(json.dumps(row, indent=1), flush=True)
             key = (row["compiler"], row["release"], row["python"])
-            rows = [one for one in rows if (one["compiler"], one["release"], one["python"]) != key] + [row]
+            rows = [other for other in rows if (other["compiler"], other["release"], other["python"]) != key] + [row]
             if arguments.out:
                 report = {"date": datetime.now(UTC).date().isoformat(), "rows": sorted(rows, key=_order)}
                 arguments.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     sys.exit(any(row["failed"] for row in rows))
 
 
-def chosen(given: list[str] | None, *, ends: bool) -> list[tuple[str, str]]:
-    """Return the names and releases of compilers that are requested."""
-    if given:
-        return [(name, release) for name, _, release in (text.partition("==") for text in given)]
+def select_releases(requested: list[str] | None, *, ends: bool) -> list[tuple[str, str]]:
+    """Return the names and releases of the requested compilers."""
+    if requested:
+        return [(name, release) for name, _, release in (text.partition("==") for text in requested)]
     found = []
-    for one in registry.BUILT_IN.values():
-        releases = dict.fromkeys((one.tested[0], one.tested[-1])) if ends and one.tested else one.tested
-        found += [(one.name, release) for release in releases]
+    for front_end in registry.BUILT_IN.values():
+        tested = front_end.tested
+        releases = dict.fromkeys((tested[0], tested[-1])) if ends and tested else tested
+        found += [(front_end.name, release) for release in releases]
     return found
 
 
 def run(name: str, release: str, python: str, tests: list[str], folder: Path) -> dict[str, object]:
-    """Make an environment with a compiler's release in `folder`, and run the tests there; return the outcome."""
+    """Run the tests with a compiler's release, in an environment in `folder`, and return the outcome."""
     uv = (sys.executable, "-m", "uv")
-    own, results = folder / "environment" / "bin" / "python", folder / "results.xml"
+    interpreter, results = folder / "environment" / "bin" / "python", folder / "results.xml"
     beside = registry.BUILT_IN[name].requirements_by_release.get(release)
     wanted = [f"{name}=={release}", *([beside] if beside else [])]
-    given = {**environment(), "AOTCUDA_UNTESTED": "1"}
+    variables = {**environment(), "AOTCUDA_UNTESTED": "1"}
     row: dict[str, object] = {"compiler": name, "release": release, "python": "", "tests": tests, "failed": []}
     for command in (
         (*uv, "venv", "--quiet", "--seed", "--python", python, folder / "environment"),
-        (*uv, "pip", "install", "--quiet", "--python", own, "--editable", f"{ROOT}[test]", *wanted),
+        (*uv, "pip", "install", "--quiet", "--python", interpreter, "--editable", f"{ROOT}[test]", *wanted),
     ):
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, env=given, cwd=ROOT)
+        done = subprocess.run(
+            [*map(str, command)], capture_output=True, text=True, check=False, env=variables, cwd=ROOT
+        )
         if done.returncode:
             return {**row, "failed": [{"why": " ".join(done.stderr.split())[:400], "tests": 0}]}
-    row |= json.loads(_printed(own, _VERSIONS, given))
+    row |= json.loads(_printed(interpreter, _VERSIONS, variables))
     options = ("-q", "-p", "no:cacheprovider", "-m", "not gpu", "-k", _CHOSEN[name], f"--junitxml={results}")
-    done = subprocess.run([str(own), "-m", "pytest", *options, *tests], check=False, env=given, cwd=ROOT)
+    done = subprocess.run([str(interpreter), "-m", "pytest", *options, *tests], check=False, env=variables, cwd=ROOT)
     if not results.is_file():
         return {**row, "failed": [{"why": f"pytest ended with exit status {done.returncode}", "tests": 0}]}
     return {**row, **outcome(results)}
@@ -107,8 +110,8 @@ print(json.dumps({{"python": platform.python_version(), "beside": {{name: versio
 """
 
 
-def _printed(python: Path, source: str, given: dict[str, str]) -> str:
-    done = subprocess.run([str(python), "-c", source], capture_output=True, text=True, check=True, env=given)
+def _printed(python: Path, source: str, variables: dict[str, str]) -> str:
+    done = subprocess.run([str(python), "-c", source], capture_output=True, text=True, check=True, env=variables)
     return done.stdout
 
 
@@ -134,11 +137,11 @@ def outcome(results: Path) -> dict[str, object]:
 def _reason(found: ET.Element) -> str:
     """Return aotcuda's message, or else pytest's first line."""
     text = found.text or ""
-    said = re.search(r"^E\s+aotcuda: (.*)$", text, re.MULTILINE)
-    return (said[1] if said else (found.get("message") or "").split("\n")[0])[:300]
+    message = re.search(r"^E\s+aotcuda: (.*)$", text, re.MULTILINE)
+    return (message[1] if message else (found.get("message") or "").split("\n")[0])[:300]
 
 
-def _kept(path: Path | None) -> list[dict[str, object]]:
+def _earlier_rows(path: Path | None) -> list[dict[str, object]]:
     if path is None or not path.is_file():
         return []
     rows: list[dict[str, object]] = json.loads(path.read_text(encoding="utf-8"))["rows"]

@@ -4,8 +4,8 @@
     python tools/pythons.py --python python3.14 --python python3.14t --out docs/results/pythons.json
     python tools/pythons.py --python python3.13 tests/unit/test_runtime_threads.py
 
-The state that is committed is tested, from a copy. Its extension in C is compiled by each Python. Each Python runs the
-tests twice: with `AOTCUDA_EXTENSION` unset, and with `AOTCUDA_EXTENSION=0`. The exit status is 0 if all passed.
+The tests run in a copy of the committed state. Each Python compiles the extension in C and runs the tests twice: with
+`AOTCUDA_EXTENSION` unset, and with `AOTCUDA_EXTENSION=0`. The exit status is 0 if all passed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from matrix import outcome
 
 NEEDS = ("numpy", "nvidia-cuda-cuobjdump==13.4.*", "pytest", "hypothesis", "platformdirs")
 COMPILERS = {True: "[cu13]", False: "[inspect]"}
-"""The extra of aotcuda for Pythons with the GIL and without, for which there is no Numba; tests skip then."""
+"""The extra of aotcuda for Pythons with and without the GIL. There is no Numba without the GIL, so tests skip."""
 
 PART = ("runtime_*", "kept_wheels", "manifest", "system", "cache*", "small_floats")
 """Patterns of the test files in `tests/unit` for code that runs in users' processes."""
@@ -84,24 +84,29 @@ def part() -> list[str]:
 
 def run(python: str, paths: list[str], tests: list[str], folder: Path) -> list[dict[str, object]]:
     """Install the committed state for `python` in `folder`, run the tests by each launch path, and return the runs."""
-    own, tree = folder / "environment" / "bin" / "python", folder / "tree"
+    interpreter, tree = folder / "environment" / "bin" / "python", folder / "tree"
     commit = _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
     subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, tree], check=True)  # noqa: S607 (found on PATH)
-    given = {**environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    given.pop("AOTCUDA_EXTENSION", None)
-    pip = (str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    subprocess.run([python, "-m", "venv", str(folder / "environment")], check=True, env=given)
-    gil = _output(str(own), "-c", "import sysconfig as s; print(not s.get_config_var('Py_GIL_DISABLED'))") == "True"
-    subprocess.run([*pip, *NEEDS, "--editable", f"{tree}{COMPILERS[gil]}"], check=True, env=given)
-    subprocess.run([own, "-m", "compileall", "-q", tree / "aotcuda"], check=True, env=given)  # as tools/test.py does
-    described = json.loads(_output(str(own), "-P", "-c", _DESCRIBE, env=given))
+    variables = {**environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    variables.pop("AOTCUDA_EXTENSION", None)
+    pip = (str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    subprocess.run([python, "-m", "venv", str(folder / "environment")], check=True, env=variables)
+    gil = (
+        _output(str(interpreter), "-c", "import sysconfig as s; print(not s.get_config_var('Py_GIL_DISABLED'))")
+        == "True"
+    )
+    subprocess.run([*pip, *NEEDS, "--editable", f"{tree}{COMPILERS[gil]}"], check=True, env=variables)
+    subprocess.run(
+        [interpreter, "-m", "compileall", "-q", tree / "aotcuda"], check=True, env=variables
+    )  # as tools/test.py does
+    described = json.loads(_output(str(interpreter), "-P", "-c", _DESCRIBE, env=variables))
     found: list[dict[str, object]] = []
     for path in paths:
         value, results = _PATHS[path], folder / "results.xml"
         options = ("-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", f"--junitxml={results}")
-        variables = given if value is None else {**given, "AOTCUDA_EXTENSION": value}
+        own = variables if value is None else {**variables, "AOTCUDA_EXTENSION": value}
         done = subprocess.run(
-            [str(own), "-m", "pytest", *options, *(tests or part())], check=False, env=variables, cwd=tree
+            [str(interpreter), "-m", "pytest", *options, *(tests or part())], check=False, env=own, cwd=tree
         )
         if not results.is_file():
             sys.exit(f"{python}: pytest ended with exit status {done.returncode} and wrote no results")

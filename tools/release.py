@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Gather the files; exit with one line at a fault, with the folder empty."""
+    """Gather the files. At a fault exit with one line, and leave the folder empty."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("built", metavar="BUILT", type=Path, help="the folder with a folder of each machine")
@@ -49,9 +49,9 @@ def main() -> None:
     run(python, "-m", "twine", "check", "--strict", *files.values())
     say("Clean environments")
     wheels = [path for name, path in files.items() if name.endswith(".whl")]
-    taken = {path for tried in (sys.executable, *arguments.python) for path in installed(wheels, tried)}
+    accepted = {path for tried in (sys.executable, *arguments.python) for path in installed(wheels, tried)}
     for path in wheels:
-        if path not in taken:
+        if path not in accepted:
             say(f"{path.name} is for another platform, or another Python")
     out.mkdir(parents=True, exist_ok=True)
     for name, path in files.items():
@@ -90,8 +90,8 @@ def check_version(tag: str, files: dict[str, Path], changelog: str, fragments: S
 
 
 def installed(wheels: Sequence[Path], with_python: str) -> list[Path]:
-    """Install each wheel into an empty environment, check and remove it; return the wheels that the Python accepts."""
-    taken = []
+    """Install, check and remove each wheel in an empty environment. Return the wheels that the Python accepts."""
+    accepted = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)  # not the checkout, where Python would find aotcuda
         python = folder / "environment" / "bin" / "python"
@@ -110,8 +110,8 @@ def installed(wheels: Sequence[Path], with_python: str) -> list[Path]:
             doctor = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment())
             check_fast_path(wheel, json.loads(doctor.stdout)["fast_path"]["why_not_c"])
             run(*pip, "uninstall", "--yes", "aotcuda")
-            taken.append(wheel)
-    return taken
+            accepted.append(wheel)
+    return accepted
 
 
 def check_fast_path(wheel: Path, why_not_c: str | None) -> None:

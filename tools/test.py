@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 
-from environments import ROOT, check_machine, environment, install_beside, make, run, say
+from environments import ROOT, check_machine, environment, install_folder, make, run, say
 
 # One process for each core. Tests of a file stay together, since they share builds. Integration tests take longest and
 # come first, so that the processes end together.
@@ -43,8 +43,8 @@ def main() -> None:
     check_machine()
     say("The tests' environment: the build side and pytest, Triton, and the compilers of CUDA 12.9 (3 GB on disk)")
     python = make("test", "--editable", f"{ROOT}[test]")
-    install_beside(python, "cuda12", [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12])
-    install_beside(python, "oldest", oldest())
+    install_folder(python, "cuda12", [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12])
+    install_folder(python, "oldest", oldest())
     os.chdir(ROOT)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     # Tests start Python many thousand times, in part without writing bytecode.

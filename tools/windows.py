@@ -190,19 +190,19 @@ def _stand_in(compiler: str, folder: Path) -> None:
 
 
 def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, object]:
-    """Run the tests, and return their counts with the reasons of those that were skipped."""
-    given = environment() | {"AOTCUDA_EXTENSION": PATHS[path], "PYTHONPYCACHEPREFIX": str(python.parent / "pyc")}
-    given["PYTHONSAFEPATH"] = "1"  # the tests import the installed wheel, not the checkout
+    """Run the tests, and return their counts with the reasons of skipped tests."""
+    variables = environment() | {"AOTCUDA_EXTENSION": PATHS[path], "PYTHONPYCACHEPREFIX": str(python.parent / "pyc")}
+    variables["PYTHONSAFEPATH"] = "1"  # the tests import the installed wheel, not the checkout
     # Wine's server still writes at the end. The folder has a link to /, so it must not be in the checkout.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        given |= {} if ON_WINDOWS else {"WINEDEBUG": "-all", "WINEPREFIX": f"{name}/wine"}
+        variables |= {} if ON_WINDOWS else {"WINEDEBUG": "-all", "WINEPREFIX": f"{name}/wine"}
         results = Path(name, "results.xml")
         report = f"--junitxml={results}" if ON_WINDOWS else f"--junitxml=Z:{results}"
         command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", report, *tests]
         with subprocess.Popen(
             command if ON_WINDOWS else ["wine", *command],
             cwd=ROOT,
-            env=given,
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,  # Python under Wine cannot write to files that it inherits
             stderr=subprocess.STDOUT,
@@ -232,7 +232,7 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
 
 
 def _reason(skipped: ET.Element) -> str:
-    """Return the reason of a skipped test or file; pytest writes that of a file as the text of a tuple."""
+    """Return the reason of a skipped test or file. For a file, pytest writes the text of a tuple."""
     message = skipped.get("message", "")
     return (
         message if message != "collection skipped" else (skipped.text or "").rpartition("Skipped: ")[2].rstrip("\"')")
@@ -240,8 +240,8 @@ def _reason(skipped: ET.Element) -> str:
 
 
 def _wine() -> str:
-    said = subprocess.run(["wine", "--version"], capture_output=True, text=True, check=True)  # noqa: S607 (as above)
-    return said.stdout.strip()
+    done = subprocess.run(["wine", "--version"], capture_output=True, text=True, check=True)  # noqa: S607 (as above)
+    return done.stdout.strip()
 
 
 def _write(path: Path, rows: list[dict[str, object]]) -> None:

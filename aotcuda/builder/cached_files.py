@@ -41,7 +41,7 @@ def check(
 ) -> None:
     """Check the files of a cached build.
 
-    `folders` are the project's folder and those that its packages are imported from: carried files are in these.
+    `folders` are the project's folder and the folders of its packages, which contain the carried files.
 
     Raises:
         ManifestError: The build would not write these files.
@@ -107,7 +107,7 @@ def _listed(whole: Manifest, name: str) -> Iterator[File]:
 
 
 def _carried(whole: Manifest, folders: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
-    """Return the files of the project that a wheel carries for the JIT fallback, as the project has them now."""
+    """Return the current content of the project's files that a wheel carries for the JIT fallback."""
     for file in whole["rebuild"]["files"] if "rebuild" in whole else ():
         path = file["path"]
         if not _is_inside(path):
@@ -133,6 +133,6 @@ def _is_mark(path: str, data: bytes, digests: Mapping[str, str], package_root: P
 
 
 def _is_inside(path: str) -> bool:
-    """Return True if a relative path leads to a place below the folder that it is relative to, written in one way."""
+    """Return True if a relative path is normalized and stays below its folder."""
     parts = PurePosixPath(path).parts
     return bool(parts) and path == "/".join(parts) and not {"..", "/"} & {*parts} and not {"\\", "\0"} & {*path}

@@ -30,7 +30,7 @@ def processes(system: Path = Path("/")) -> int:
 def _own_cores() -> int:
     try:
         return len(os.sched_getaffinity(0))
-    except OSError:  # a sandbox refuses it
+    except OSError:  # a sandbox may refuse the question
         return os.cpu_count() or 1
 
 

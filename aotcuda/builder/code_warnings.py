@@ -1,4 +1,4 @@
-"""Warn of kernels that compile and do not work: they need more memory than a GPU has, or the compiler has a fault.
+"""Warn about kernels that compile but do not work: they need too much memory, or meet a fault of the compiler.
 
 Constant arrays that do not fit are refused, since no image can be linked.
 """

@@ -21,7 +21,7 @@ _HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-depende
 
 
 class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling asks plugins not to subscript it
-    """Compiles what `[tool.aotcuda]` names into the wheel."""
+    """Build the modules of `[tool.aotcuda]` into the wheel."""
 
     PLUGIN_NAME = "aotcuda"
 
@@ -91,7 +91,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
                 self.app.display_warning(f"aotcuda: warning: {text}")
 
     def _add_named_files(self, build_data: dict[str, Any]) -> None:
-        """Give an sdist the files that the table names, and none of what `aotcuda record` keeps for itself."""
+        """Add the files that the table names to an sdist, and remove files of `aotcuda record`."""
         from aotcuda.builder import backend
 
         root, config = Path(self.root), self.build_config
@@ -154,19 +154,19 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         for text in report.summary(built.summary, verbose=self.app.verbosity > 0):
             self.app.display_info(f"aotcuda: {text}")
         if editable:
-            # Written when hatchling has done its part, which may fail.
+            # Written after hatchling's own part of the build, which may fail.
             build_data["aotcuda_output"] = built
             return
         build_data["aotcuda_built"] = built
         config.build_reserved_paths.update(map(config.get_distribution_path, source_tree.leftovers(root)))
         staged = build_data["aotcuda_staged"] = backend.staged(built)
-        atexit.register(staged.discard)  # where hatchling gives up before `finalize`
+        atexit.register(staged.discard)  # if hatchling fails before `finalize`
         if tag := backend.tag(table):
             build_data["pure_python"] = False
             build_data["tag"] = build_data.get("tag") or tag
         if build_data.get("tag") is None and build_data.get("pure_python", True) and not build_data.get("infer_tag"):
             build_data["tag"] = backend.PURE_TAG  # hatchling's own choice is py2.py3 where requires-python is not set
-        build_data.setdefault("sbom_files", []).append(str(staged.sbom))  # hatchling before 1.28 takes none
+        build_data.setdefault("sbom_files", []).append(str(staged.sbom))  # hatchling before 1.28 has no such argument
         for path, name in staged.files.items():
             build_data["force_include"][str(path)] = name
 

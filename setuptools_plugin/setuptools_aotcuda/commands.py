@@ -32,9 +32,8 @@ _OLDEST = 64
 def extend(distribution: Distribution, root: str, pyproject: Mapping[str, object]) -> None:
     """Have a distribution's commands build what its pyproject.toml names.
 
-    They are extended when they are requested: `cmdclass`, which is the documented place, is replaced by what setup.cfg
-    or pyproject.toml have under that name when this has run, and a project's own `build` may have a list of steps of
-    its own.
+    Commands are extended when setuptools requests them. `cmdclass`, the documented place, is replaced later by the keys
+    of setup.cfg or pyproject.toml, and a project's own `build` may have another list of steps.
     """
     project = Project(distribution, Path(root), pyproject)
     of_project: Callable[[str], type[Command]] = distribution.get_command_class
@@ -54,7 +53,7 @@ def extend(distribution: Distribution, root: str, pyproject: Mapping[str, object
 
 
 class Project:
-    """A project that is built, and what of it is under way.
+    """A project and the state of its build.
 
     Attributes:
         root: Its folder.
@@ -87,7 +86,7 @@ class Project:
             return backend.named_files(self.table(), self.root)
 
     def build(self, extensions: Mapping[str, Path], *, editable: bool) -> Output:
-        """Build what the wheel gains; see `aotcuda.builder.backend.build`."""
+        """Build the files that the wheel gains; see `aotcuda.builder.backend.build`."""
         with self._in_one_line():
             self._check_version()
             table = self.table()
@@ -115,25 +114,25 @@ class Project:
             return backend.assemble(built, folder, fresh)
 
     def finish(self, metadata: Path) -> None:
-        """Look into the wheel that is made, when all but the folder of its metadata, which is added to, is there."""
+        """Check the content of the wheel before its metadata is complete."""
         if self._built is None:
             return
         with self._in_one_line():
             content = (path.relative_to(metadata.parent).parts for path in metadata.parent.rglob("*") if path.is_file())
-            # Where a wheel is for one system, pure modules are in `mypkg-1.0.data/purelib`.
+            # In a wheel for one system, pure modules are in `mypkg-1.0.data/purelib`.
             packed = {"/".join(parts[2:] if parts[0].endswith(".data") else parts) for parts in content}
             backend.check_sources(self._built, packed)
         (metadata / "sboms").mkdir(exist_ok=True)
         (metadata / "sboms" / sbom.FILE_NAME).write_bytes(self._built.sbom)
 
     def weigh(self) -> None:
-        """Look at the size of the wheel that was made last."""
+        """Check the size of the wheel that was made last."""
         wheels = [Path(file) for command, _, file in self._distribution.dist_files if command == "bdist_wheel"]
         if self._built is not None and wheels:
             _warn(backend.size_warnings(self._built, wheels[-1]))
 
     def install(self, built: Output) -> None:
-        """Write the files of an editable build into the source tree; they go again if `packing` fails."""
+        """Write the files of an editable build into the source tree; remove them if `packing` fails."""
         with self._in_one_line():
             if self._undo is None:  # the step was run by itself
                 _warn(source_tree.install(built, self.root))
@@ -322,7 +321,7 @@ class _Build(_Extension):
 
 
 class _BdistWheel(_Extension):
-    """Gives the tag of what is built here, unless the project has machine code of its own or names a tag."""
+    """Return the tag of this build, unless the project has its own machine code or names a tag."""
 
     def finalize_options(self) -> None:
         super().finalize_options()  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""`frontend = "cuda-cpp"`: kernels and device functions of `.cu` files, built, inspected, launched, and refused."""
+"""`frontend = "cuda-cpp"`: build and launch kernels and device functions of `.cu` files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def files(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def installed(cuda, wheel):
-    """Return the package, where it can be imported."""
+    """Install the package."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(cuda.packages)
     importlib.invalidate_caches()
@@ -61,7 +61,7 @@ def overloads(files: dict[str, bytes], name: str) -> list[dict]:
 
 
 class TestTheWheel:
-    def test_the_manifest_has_the_kernels_as_c_plus_plus_declares_them(self, files: dict[str, bytes]) -> None:
+    def test_the_manifest_has_kernels_with_their_cpp_types(self, files: dict[str, bytes]) -> None:
         manifest = manifest_of(files, "cudacpp.raw")
         names = [name for name in files if name.startswith("cudacpp/raw.aotcuda/sources/")]
         assert sorted(names) == [
@@ -176,9 +176,7 @@ class TestLaunches:
         assert "packaged: void(double, double *, int)" in str(caught.value)
         assert not [item for item in recwarn if issubclass(item.category, FallbackWarning)]
 
-    def test_the_fallback_compiles_what_is_carried_for_another_gpu(
-        self, cuda, installed, tmp_path, monkeypatch
-    ) -> None:
+    def test_fallback_compiles_packaged_sources_for_another_gpu(self, cuda, installed, tmp_path, monkeypatch) -> None:
         monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
         cuda.set(devices="7.5")
         raw = importlib.import_module("cudacpp.raw")

@@ -9,7 +9,6 @@ import os
 import re
 import sys
 import textwrap
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -190,73 +189,49 @@ def test_error_is_repeated_until_it_is_fixed(built: Built) -> None:
     assert not built.would_build()
 
 
-class Editable:
-    """An editable install of a project, which its back end's hook makes."""
-
-    def __init__(self, project: Path, back_end: str, **settings: str) -> None:
-        made = f"import {back_end} as b; print(b.build_editable('..', {settings!r}))"
-        name = succeed(project, sys.executable, "-c", made).out.split()[-1]
-        self._site = project.parent / "site"
-        with zipfile.ZipFile(project.parent / name) as archive:
-            archive.extractall(self._site)
-
-    def run(self, code: str) -> Done:
-        """Run code in a Python with the install."""
-        first = f"import site; site.addsitedir({str(self._site)!r}); "
-        return run(self._site, sys.executable, "-c", first + code)
-
-    def image(self) -> bytes:
-        """Return the image of the module that an import finds."""
-        found = self.run("import pkg.k; print(pkg.k.__file__)")
-        assert found.status == 0, found.err
-        return Path(found.out.split()[-1]).with_suffix(".aotcuda").joinpath("kernels.fatbin").read_bytes()
-
-
-INSPECT = "from aotcuda.cli import main; import sys; sys.exit(main({}))"
-
-
-@pytest.mark.matrix  # CI packs meson-python's wheels and builds them again
-def test_meson_python_editable_install_builds_at_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.matrix  # CI packs wheels and builds them again
+@pytest.mark.parametrize(
+    ("hook", "settings"),
+    [
+        ("mesonpy", {"build-dir": "tool"}),
+        ("scikit_build_core.build", {"build-dir": "tool", "editable.mode": "redirect"}),
+        ("scikit_build_core.build", {"build-dir": "tool", "editable.mode": "redirect", "editable.rebuild": "true"}),
+        ("scikit_build_core.build", {"editable.mode": "inplace"}),
+    ],
+    ids=["meson-python", "redirect", "rebuild", "inplace"],
+)
+def test_editable_install_builds_as_documented(hook, settings, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(BIN), prepend=":")
-    project = meson_project(tmp_path / "project")
-    installed = Editable(project, "mesonpy", **{"build-dir": "tool"})
-    before = installed.image()
-    for target in ("pkg.k", "pkg"):
-        done = installed.run(INSPECT.format(["inspect", target]))
-        assert (done.status, done.out.split()[0]) == (0, "pkg.k")
-    done = installed.run(INSPECT.format(["config", "--includes", "pkg.k"]))
-    assert done.out == f"-I{project}/tool/pkg/k.aotcuda\n"
-    (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
-    assert installed.image() != before
-    (project / "csrc" / "scaled.cu").write_text("mistake\n")
-    done = installed.run(INSPECT.format(["inspect", "pkg.k"]))
-    assert (done.status, done.out) == (1, "")
-    assert done.err == 'aotcuda: pkg cannot be looked for: rebuilding the "pkg" editable package failed\n'
-
-
-@pytest.mark.matrix  # tests of `cmake` below have the code that builds
-@pytest.mark.parametrize("mode", ["redirect", "rebuild", "inplace"])
-def test_scikit_build_core_editable_installs_work_as_documented(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
-    monkeypatch.setenv("PATH", str(BIN), prepend=":")
-    project = scikit_build_core_project(tmp_path / "project")
-    settings = {"build-dir": "tool", "editable.mode": "redirect", "editable.rebuild": "true"}
-    if mode == "redirect":
-        del settings["editable.rebuild"]
-    if mode == "inplace":
-        settings = {"editable.mode": "inplace"}
+    make = meson_project if hook == "mesonpy" else scikit_build_core_project
+    project = make(tmp_path / "project")
+    in_place = settings.get("editable.mode") == "inplace"
+    if in_place:
         (text,) = re.findall(r"`(aotcuda_build\(gpu_code DIRECTORY .*?\))`", PAGE)
         path = project / "CMakeLists.txt"
         path.write_text(re.sub("^aotcuda_build.*", text, path.read_text(), flags=re.MULTILINE))
-    installed = Editable(project, "scikit_build_core.build", **settings)
-    before = installed.image()
+    code = f"import {hook} as b; print(b.build_editable('..', {settings!r}))"
+    wheel = tmp_path / succeed(project, sys.executable, "-c", code).out.split()[-1]
+    site = projects.unpacked(wheel, tmp_path / "site")
+
+    def python(text: str) -> Done:
+        return run(site, sys.executable, "-c", f"import site; site.addsitedir({str(site)!r}); {text}")
+
+    def image() -> bytes:
+        module = python("import pkg.k; print(pkg.k.__file__)").out.split()[-1]
+        return Path(module).with_suffix(".aotcuda").joinpath("kernels.fatbin").read_bytes()
+
+    before = image()
     (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
-    assert (installed.image() != before) == (mode == "rebuild")
-    if mode == "inplace":
+    assert (image() != before) == (hook == "mesonpy" or "editable.rebuild" in settings)
+    if in_place:
         succeed(project, BIN / "cmake", "--build", ".")
-        assert installed.image() != before
-    assert installed.run(INSPECT.format(["inspect", "pkg.k"])).out.startswith("pkg.k\n")
+        assert image() != before
+    command = "from aotcuda.cli import main; import sys; sys.exit(main(['inspect', 'pkg.k']))"
+    assert python(command).out.startswith("pkg.k\n")
+    if hook == "mesonpy":
+        (project / "csrc" / "scaled.cu").write_text("mistake\n")
+        error = 'aotcuda: pkg cannot be looked for: rebuilding the "pkg" editable package failed\n'
+        assert python(command) == Done(1, "", error)
 
 
 @pytest.fixture

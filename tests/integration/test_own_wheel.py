@@ -95,9 +95,7 @@ def test_bill_of_materials_has_no_dependencies(source: Path, tmp_path: Path) -> 
         ({"AOTCUDA_EXTENSION": "0"}, None),
     ],
 )
-def test_wheel_without_a_compiler_is_pure(
-    source: Path, tmp_path: Path, environ: dict[str, str], reason: str | None
-) -> None:
+def test_wheel_without_a_compiler_is_pure(source, tmp_path, environ, reason):
     if "CFLAGS" in environ and shutil.which("gcc") is None:
         pytest.skip("needs gcc, which writes this message")
     wheel, said = built(source, tmp_path, **environ)
@@ -119,9 +117,7 @@ def test_wheel_without_a_compiler_is_pure(
         ({"AOTCUDA_EXTENSION": "yes"}, "aotcuda: AOTCUDA_EXTENSION is 'yes'; write '0' for the pure wheel"),
     ],
 )
-def test_required_extension_without_compiler_is_an_error(
-    source: Path, tmp_path: Path, environ: dict[str, str], reason: str
-) -> None:
+def test_required_extension_without_compiler_is_an_error(source, tmp_path, environ, reason):
     done = projects.forked_run(source, *HATCHLING, "-d", str(tmp_path), **environ)
     assert done.status != 0
     assert reason in f"{done.out}{done.err}"

@@ -17,7 +17,7 @@ from packaging.utils import parse_wheel_filename
 
 from integration import projects
 from integration.projects import BUILD, build_wheel, content, succeed
-from integration.test_packaging_back_ends import GENERATED, TABLE, edit, generated
+from integration.test_packaging_back_ends import GENERATED, TABLE, edit
 from integration.test_packaging_tools import PROOF
 
 if TYPE_CHECKING:
@@ -68,9 +68,7 @@ def gained(wheel: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize(
     "version", [*(pytest.param(name, marks=pytest.mark.matrix) for name in ("oldest", "before 70.1")), "newest"]
 )
-def test_checkout_and_sdist_give_the_same_wheel(
-    version: str, flat: Path, setuptools: Callable[[str], Path], by_hatchling: dict[str, bytes]
-) -> None:
+def test_checkout_and_sdist_give_the_same_wheel(version, flat, setuptools, by_hatchling):
     environ = {"PYTHONPATH": str(setuptools(VERSIONS[version])), **THEN}
     wheel = build_wheel(flat, **environ)
     assert wheel.name == "flat-1.0-py3-none-any.whl"
@@ -158,9 +156,7 @@ def state(environment: Path) -> str:
         ("newest", "compat", "flat"),
     ],
 )
-def test_editable_install_of_each_mode_notices_edits(
-    version: str, mode: str, layout: str, flat: Path, environment: Path, setuptools: Callable[[str], Path]
-) -> None:
+def test_editable_install_of_each_mode_notices_edits(version, mode, layout, flat, environment, setuptools):
     root = flat
     if layout == "src":
         root = flat / "src"
@@ -195,29 +191,6 @@ def test_setup_py_project_needs_only_the_table(flat: Path, by_hatchling: dict[st
     assert projects.refused(flat).said.startswith('install_requires: "aotcuda<0.1" allows no aotcuda that can read ')
 
 
-OWN_COMMANDS = """
-from setuptools.command.build import build
-from setuptools.command.build_py import build_py
-
-
-class Build(build):
-    sub_commands = [("build_py", None)]
-
-
-class BuildPy(build_py):
-    pass
-"""
-
-
-def test_replaced_commands_are_extended(flat: Path, by_hatchling: dict[str, bytes]) -> None:
-    (flat / "own_commands.py").write_text(OWN_COMMANDS)
-    table = '[tool.setuptools]\npackages = ["flat"]\n[tool.setuptools.cmdclass]\n{}\n\n[tool.aotcuda]\n'
-    edit(flat, TABLE, table.format('build = "own_commands.Build"\nbuild_py = "own_commands.BuildPy"'))
-    assert gained(build_wheel(flat)) == by_hatchling
-    projects.back_end(flat, editable=True)
-    assert generated(flat) == GENERATED
-
-
 def test_package_in_a_folder_with_another_name_is_refused(flat: Path) -> None:
     (flat / "flat").rename(flat / "code")
     table = '[tool.setuptools]\npackages = ["flat"]\npackage-dir = { flat = "code" }\n\n[tool.aotcuda]\n'
@@ -239,15 +212,6 @@ def test_source_outside_the_wheel_is_refused(flat: Path) -> None:
     assert not [*flat.glob("dist/*.whl")]
     edit(flat, "[tool.setuptools]\n", '[tool.setuptools]\npy-modules = ["constants"]\n')
     assert any(name.endswith("/constants.py") for name in content(build_wheel(flat)))
-
-
-@pytest.mark.matrix  # one more version
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python 3.12 runs no setuptools that is too old")
-def test_too_old_setuptools_is_refused(flat: Path, setuptools: Callable[[str], Path]) -> None:
-    done = projects.refused(flat, PYTHONPATH=str(setuptools("==63.4.3")))
-    assert done.said == (
-        'setuptools 63.4.3 is too old for the plugin aotcuda; write "setuptools>=64" into build-system.requires'
-    )
 
 
 SETUP_THAT_FAILS = """

@@ -56,9 +56,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         pytest.param(("pip", "wheel", "-v", ".", "--no-deps", "--wheel-dir", "dist"), id="pip wheel"),
     ],
 )
-def test_each_build_tool_gives_the_same_wheel_in_isolation(
-    command: tuple[str, ...], flat: Path, reference: bytes, tmp_path: Path
-) -> None:
+def test_each_build_tool_gives_the_same_wheel_in_isolation(command, flat, reference, tmp_path):
     config = tmp_path / "hatch.toml"
     config.touch()
     hatch = {"HATCH_CONFIG": str(config), "HATCH_DATA_DIR": str(tmp_path), "HATCH_CACHE_DIR": str(tmp_path)}

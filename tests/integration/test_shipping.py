@@ -98,9 +98,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipe_installs_a_package_that_imports(
-    name: str, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_recipe_installs_a_package_that_imports(name, wheel, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist" / wheel.name).symlink_to(wheel)

@@ -1,6 +1,6 @@
-"""Test stubs with type checkers: in files of users, right uses pass and wrong uses are errors.
+"""Test stubs with type checkers: right uses pass, and wrong uses are errors.
 
-The files use every example of the project, and modules with every kind of parameter. Each checker runs once.
+The user's files use modules with every kind of parameter, and every example of the project. Each checker runs once.
 """
 
 from __future__ import annotations
@@ -13,17 +13,19 @@ import sys
 import zipfile
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from aotcuda.builder import stub
 from integration import projects
-from support import grids, manifests, uses
+from support import grids, manifests
 from support.manifests import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+
+    Errors = dict[str, dict[int, str]]
 
 EXAMPLES = {
     "quickstart": ("numba_cuda",),
@@ -56,7 +58,7 @@ SHADOWS = (
 
 SIGNATURES = ("void(float32, float32[::1])", "void((float32[:], int64), bool)")
 MADE = {
-    "kinds": manifests.whole(kernels=KINDS),
+    "kinds": manifests.whole(kernels=KINDS, functions=[manifests.function("add")]),
     "by_grid": manifests.whole(kernels=[grids.PAIR], by_grid=True),
     "shadows": manifests.whole(kernels=[kernel("axpy", *SIGNATURES), *(kernel(name, *SIGNATURES) for name in SHADOWS)]),
     "shadows_by_grid": manifests.whole(
@@ -64,8 +66,149 @@ MADE = {
     ),
 }
 
-GROUPS = [*EXAMPLES, "made"]
-AT_LEAST = 10
+PREAMBLE = """\
+import ctypes
+from typing import Any
+
+import numpy
+
+import aotcuda
+import made.by_grid as g
+import made.kinds as m
+import made.shadows as s
+
+
+class Array:
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {}
+
+
+class Exchanged:
+    __dlpack_c_exchange_api__: object = None
+
+
+class Stream:
+    cuda_stream = 7
+
+
+class Protocol:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, 7
+
+
+def grid(meta: dict[str, Any]) -> tuple[int, int]:
+    return meta["n"], 1
+
+
+a = Array()
+host = numpy.zeros(3, numpy.float32)
+size = numpy.int64(32)
+print(ctypes.sizeof(ctypes.c_int))
+"""
+RIGHT = """\
+m.axpy[1, 32](2, a, a)
+m.axpy[(2, 2), (8, 8, 1)](2.5, Exchanged(), a)
+m.axpy[size, (size, 2)](numpy.float32(2), a, a)
+m.axpy[[2, 2], 32](numpy.uint8(1), a, a)
+m.axpy[1, 32, None](2, a, a)
+m.axpy[1, 32, 0, 1024](2, a, a)
+m.axpy[1, 32, Stream()](2, a, a)
+m.axpy[1, 32, Protocol(), 64](2, a, a)
+m.axpy.forall(100)(2, a, a)
+m.axpy.forall(size, 128, shared=64)(2, a, a)
+m.axpy.configure(1, 32, cluster=2, stream=Stream())(2, a, a)
+launcher: aotcuda.Launcher = m.axpy[1, 32]
+launcher(2, a, a)
+kernel: aotcuda.Kernel = m.axpy
+print(m.axpy.signatures, m.axpy.occupancy(128), launcher.grid)
+m.nothing[1, 32]()
+m.numbers[1, 32](True, 2, numpy.int32(3), 2.5, 2j)
+m.numbers[1, 32](numpy.bool_(True), numpy.int32(3), True, 2, 1.5)
+m.pointed[1, 32](4096, 1)
+m.pointed[1, 32](ctypes.c_void_p(4096), 1)
+m.grouped[1, 32]((a, 1), 2.5)
+m.several[1, 32](1, a)
+m.several[1, 32](1.5, a)
+m.several[1, 32](1.5)
+m.apart[1, 32](a)
+m.apart[1, 32](1, 2)
+print(m.add.signature.upper(), m.add.prototype.upper(), m.add.__name__)
+function: aotcuda.DeviceFunction = m.add
+m.add(1, 2)
+module: aotcuda.Module = m.__aotcuda__
+print(module.name, module.kernels, module.functions, module.chosen, module.tiers, module.fast_path)
+print(module.choice_for((9, 0), driver=(13, 0)).why)
+module.preload()
+g.k[4](a, 2.5, 3, 128, 128)
+g.k[4, 2](Exchanged(), 2, True, 128)
+g.k[(4, 2, 1)](a, 2, 3, 128)
+g.k[[4]](a, 2, 3, BLOCK=128)
+g.k[size](x=a, factor=2, n=3, BLOCK=128, ACT=128, num_warps=128)
+g.k[grid](a, 2, 3, 128)
+g.k.configure(4, stream=Stream())(a, 2, 3, 128)
+g.k.configure(lambda meta: meta["n"])(a, 2, 3, 128)
+grid_launcher: aotcuda.GridLauncher = g.k[4]
+grid_launcher(a, 2, 3, 128)
+print(g.k.signatures)
+s.axpy[1, 32](2, a)
+s.int[1, 32]((a, 1), True)
+s.tuple[1, 32](2, a)
+s.typing[1, 32](2, a)
+"""
+WRONG = """\
+m.axpy[1, 32]('text', a, a)
+m.axpy[1, 32](1j, a, a)
+m.axpy[1, 32](a, a, a)
+m.axpy[1, 32](2, 2.5, a)
+m.axpy[1, 32](2, a, host)
+m.axpy[1, 32](2, [1.0], a)
+m.axpy[1, 32](2, None, a)
+m.axpy[1, 32](2, a)
+m.axpy[1, 32](2, a, a, 1)
+m.axpy.forall(8)(2, a, a, 1)
+m.axpy(2, a, a)
+m.axpy[32](2, a, a)
+m.axpy[1, 32, None, 0, 5](2, a, a)
+m.axpy['1', 32](2, a, a)
+m.axpy[1, 32.0](2, a, a)
+m.axpy.forall('n')(2, a, a)
+m.axpy.configure(1, 32, clusters=2)
+m.axpy[1, 32](**{'a': 1})
+print(m.axpy.signature)
+m.nothing[1, 32](1)
+m.numbers[1, 32](2.5, 2, 3, 2.5, 2j)
+m.numbers[1, 32](True, 'text', 3, 2.5, 2j)
+m.numbers[1, 32](True, 2, 3, 2.5, 'text')
+m.pointed[1, 32](a, 1)
+m.pointed[1, 32](2.5, 1)
+m.grouped[1, 32](7, 2.5)
+m.grouped[1, 32]((a, a, a), 2.5)
+m.several[1, 32](1, a, a)
+m.apart[1, 32]()
+m.add[1, 32](1)
+m.add.forall(3)
+print(m.add.signatures)
+no_kernel: aotcuda.Kernel = m.add
+number: int = m.add.signature
+m.no_such_name
+module.choice_for(9.0)
+g.k(a, 2, 3, 128)
+g.k['4'](a, 2, 3, 128)
+g.k[4.0](a, 2, 3, 128)
+g.k[4](a, 2, 3)
+g.k[4](a, 2, 3, 128, 128, 1)
+g.k[4](a, 2, 3, 128, NO_SUCH=4)
+g.k[4](a, 2, 3, 128, x=a)
+g.k[4](host, 2, 3, 128)
+g.k[4](a, 'text', 3, 128)
+g.k[4](a, 2, 2.5, 128)
+g.k.configure(4, 32)
+g.k.configure(4, shared=32)
+print(g.k.signature)
+s.int[1, 32]('text', a)
+s.tuple[1, 32](2)
+"""
 
 
 class Site:
@@ -75,7 +218,6 @@ class Site:
         python: Its interpreter.
         folder: The folder of the user's files.
         packages: The folder of the packages.
-        uses: The files by the name of their group and by their own.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -86,21 +228,19 @@ class Site:
         (self.packages,) = (folder / "environment").glob("lib/python*/site-packages")
         own = [path for path in sys.path if path.endswith("site-packages")]
         (self.packages / "tests.pth").write_text("\n".join([*own, str(projects.CHECKOUT), ""]))
-        self.uses: dict[str, dict[str, uses.File]] = {}
 
-    def install(self, group: str, wheel: Path) -> None:
-        """Install a wheel, and write the uses of its modules."""
+    def install_example(self, name: str, wheel: Path) -> None:
+        """Install the wheel of an example, and write a file that uses all names of its modules."""
+        lines = ["import aotcuda"]
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(self.packages)
-            found = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith("/manifest.json")]
-        for whole in found:
-            self.use(group, whole, whole["module"])
-
-    def use(self, group: str, whole: dict[str, Any], module: str) -> None:
-        """Write the uses of a module."""
-        name = f"use_{module.replace('.', '_')}.py"
-        file = self.uses.setdefault(group, {})[name] = uses.of(whole, module)
-        (self.folder / name).write_text("\n".join([*file.lines, ""]))
+            found = [json.loads(archive.read(item)) for item in archive.namelist() if item.endswith("/manifest.json")]
+        for number, whole in enumerate(found):
+            lines.append(f"import {whole['module']} as m{number}")
+            lines += [f"print(m{number}.{item['name']}.signatures)" for item in whole["kernels"]]
+            lines += [f"print(m{number}.{item['name']}.prototype)" for item in whole["functions"]]
+            lines.append(f"m{number}.__aotcuda__.preload()")
+        (self.folder / f"use_{name}.py").write_text("\n".join([*lines, "print(aotcuda.__version__)", ""]))
 
 
 @pytest.fixture(scope="module")
@@ -109,21 +249,15 @@ def site(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Site:
     made = Site(folder)
     for name, needs in EXAMPLES.items():
         if all(map(find_spec, needs)):
-            made.install(name, _built(name, folder / name))
+            made.install_example(name, _built(name, folder / name))
     package = made.packages / "made"
     package.mkdir()
     for name in ("__init__.py", "py.typed"):
         (package / name).touch()
     for name, whole in MADE.items():
         (package / f"{name}.pyi").write_text(stub.render(whole, "# Made for a test"))
-        made.use("made", {**whole, "kernels": _used(whole)}, f"made.{name}")
+    (made.folder / "uses.py").write_text(PREAMBLE + RIGHT + WRONG)
     return made
-
-
-def _used(whole: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the kernels whose uses are checked: some have the names of builtins, none has a private name."""
-    unused = {*SHADOWS, "_int_kernel"} - {"int", "tuple", "typing"}
-    return [item for item in whole["kernels"] if item["name"] not in unused]
 
 
 def _built(name: str, folder: Path) -> Path:
@@ -140,8 +274,8 @@ def mypy(site: Site) -> Iterator[tuple[str, int, str]]:
     shown = projects.run(site.folder, sys.executable, *command, ".")
     assert not shown.err, shown.err
     for line in re.findall(r"^\S.*: error: .*$", shown.out, re.MULTILINE):
-        name, number, _, what = line.split(":", 3)
-        yield name.removeprefix("./"), int(number), what
+        name, number, _, text = line.split(":", 3)
+        yield name.removeprefix("./"), int(number), text
 
 
 def pyright(site: Site) -> Iterator[tuple[str, int, str]]:
@@ -157,32 +291,25 @@ def pyright(site: Site) -> Iterator[tuple[str, int, str]]:
 @pytest.fixture(
     scope="module", params=[mypy, pytest.param(pyright, marks=pytest.mark.matrix)], ids=lambda check: check.__name__
 )
-def found(request: pytest.FixtureRequest, site: Site) -> dict[str, dict[int, list[str]]]:
+def errors(request: pytest.FixtureRequest, site: Site) -> Errors:
     """Return the errors of a checker by file and line."""
-    check: Callable[[Site], Iterator[tuple[str, int, str]]] = request.param
-    pytest.importorskip(check.__name__)
-    errors: dict[str, dict[int, list[str]]] = {}
-    for name, line, what in check(site):
-        errors.setdefault(name, {}).setdefault(line, []).append(what)
-    return errors
+    pytest.importorskip(request.param.__name__)
+    found: Errors = {}
+    for name, line, text in request.param(site):
+        found.setdefault(name, {})[line] = text
+    return found
 
 
-@pytest.mark.parametrize("group", GROUPS)
-def test_right_uses_pass_and_each_wrong_one_is_an_error(
-    site: Site, found: dict[str, dict[int, list[str]]], group: str
-) -> None:
-    if group not in site.uses:
-        pytest.skip(f"a compiler of this example is not installed: {', '.join(EXAMPLES[group])}")
-    for name, file in site.uses[group].items():
-        said = found.get(name, {})
-        missed = [file.lines[line - 1] for line in sorted(file.wrong - said.keys())]
-        refused = [(file.lines[line - 1], said[line]) for line in sorted(said.keys() - file.wrong)]
-        assert (missed, refused) == ([], []), name
-        assert min(len(file.right), len(file.wrong)) >= AT_LEAST, name
+def test_right_uses_pass_and_wrong_ones_are_errors(errors: Errors) -> None:
+    lines = (PREAMBLE + RIGHT + WRONG).splitlines()
+    wrong = range(len((PREAMBLE + RIGHT).splitlines()) + 1, len(lines) + 1)
+    found = errors.get("uses.py", {})
+    assert [lines[line - 1] for line in wrong if line not in found] == []
+    assert [(lines[line - 1], text) for line, text in found.items() if line not in wrong] == []
 
 
-def test_checkers_find_no_errors_in_stubs(site: Site, found: dict[str, dict[int, list[str]]]) -> None:
-    assert found.keys() <= {name for files in site.uses.values() for name in files}
+def test_examples_and_stubs_have_no_errors(errors: Errors) -> None:
+    assert {name: found for name, found in errors.items() if name != "uses.py"} == {}
 
 
 def test_stubs_pass_strict_checks_with_any_kernel_names(tmp_path: Path) -> None:

@@ -89,15 +89,3 @@ def test_jit_fallback_is_predicted_where_the_run_time_uses_it(cuda, wheel, chang
             would_ask = module.choice_for(capability, version).arch is None and asked
             renamed = capability == (10, 1)  # no toolkit uses this number now
             assert (cell.takes == "jit") == (would_ask and not renamed), (capability, version)
-
-
-def test_reasons_equal_those_of_the_run_time(cuda):
-    kernel = manifests.kernel("axpy", "void(float32)")
-    targets = ("sm_75", "sm_80", "sm_87", "sm_90a", "sm_100f", "compute_75")
-    folder = manifests.write(cuda.packages, [kernel], targets=targets)
-    module, written = fresh_import().__aotcuda__, read(folder)
-    for capability in GPUS:
-        choice = module.choice_for(capability, (13, 0))
-        cell = predict(written, Gpu("", capability), Driver("", (13, 0)))
-        assert cell.rejected == choice.rejected
-        assert cell.why.startswith(choice.why) or not cell.exists

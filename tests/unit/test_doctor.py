@@ -88,9 +88,7 @@ def test_image_of_each_gpu_is_named(cuda, site: Path, capsys: pytest.CaptureFixt
     assert (first["gpu"], first["takes"], first["image"]) == (0, "exact", "sm_90")
 
 
-def test_without_a_driver_the_images_are_named(
-    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_driver_the_images_are_named(site, monkeypatch, capsys):
     monkeypatch.setattr("aotcuda.runtime.driver._driver", None)
     monkeypatch.setattr("aotcuda.runtime.driver.LIBRARY", "libnowhere.so.1")
     wheel(site)
@@ -106,9 +104,7 @@ def test_damaged_module_is_reported(site: Path, capsys: pytest.CaptureFixture[st
     assert "install" in text
 
 
-def test_report_has_no_user_name_and_no_password(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_report_has_no_user_name_and_no_password(monkeypatch, capsys, tmp_path):
     for home in ("HOME", "USERPROFILE"):  # Windows has the second one
         monkeypatch.setenv(home, str(tmp_path))
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "kept"))

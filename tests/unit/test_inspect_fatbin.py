@@ -86,7 +86,9 @@ def test_wrong_uncompressed_size_is_refused_without_allocation(mode: str, size: 
     [
         (0, 7, "there is no container at byte 0"),
         (4, 2, "container has version 2, and this aotcuda reads 1; upgrade aotcuda"),
+        (6, 15, "its container ends at byte"),
         (16, 64, r"entry at byte 16 has a kind \(64\)"),
+        (20, 63, "its entry at byte 16 does not fit into it; it was truncated or altered"),
     ],
 )
 def test_unknown_header_is_refused(position: int, value: int, problem: str) -> None:
@@ -97,9 +99,7 @@ def test_unknown_header_is_refused(position: int, value: int, problem: str) -> N
 
 
 @pytest.mark.parametrize(("mode", "missing"), [("size", "backports"), ("speed", "lz4")])
-def test_compressed_image_without_the_extra_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, mode: str, missing: str
-) -> None:
+def test_compressed_image_without_the_extra_names_the_extra(monkeypatch, mode, missing):
     data = images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all")
     for name in (missing, "compression"):
         monkeypatch.setitem(sys.modules, name, None)

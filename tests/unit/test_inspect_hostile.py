@@ -40,9 +40,7 @@ def _little_memory() -> Iterator[None]:
 
 @pytest.mark.usefixtures("_little_memory")
 @pytest.mark.parametrize("name", hostile.ALL, ids=lambda name: ascii(name)[:40])
-def test_hostile_input_ends_in_a_report_or_one_line(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_hostile_input_ends_in_a_report_or_one_line(name, tmp_path, capsys):
     target, expected = hostile.make(name, tmp_path, SIZE)
     for options in ([], ["--json"]):
         status = main(["inspect", *options, target])
@@ -70,9 +68,7 @@ def test_damaged_file_ends_in_a_report_or_one_line(suffix: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("header", [b"\xff\xfe", b"\x1b[2J int f();"])
-def test_header_that_is_no_text_is_not_printed(
-    header: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_header_that_is_no_text_is_not_printed(header, tmp_path, capsys):
     listed = records.file("h.h", header)
     members = [("a.aotcuda/manifest.json", hostile.text(files={"header": listed})), ("a.aotcuda/h.h", header)]
     (tmp_path / "a.whl").write_bytes(hostile.wheel(members))
@@ -80,9 +76,7 @@ def test_header_that_is_no_text_is_not_printed(
     assert "a.aotcuda has a header that is no text" in capsys.readouterr().err
 
 
-def test_traceback_of_debug_mode_is_escaped(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_traceback_of_debug_mode_is_escaped(capsys, monkeypatch):
     monkeypatch.setenv("AOTCUDA_DEBUG", "1")
     assert main(["inspect", "\x1b[2J"]) == 1
     errors = capsys.readouterr().err

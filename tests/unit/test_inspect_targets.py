@@ -124,9 +124,7 @@ def test_folder_of_wheels_gets_the_name_of_one_wheel(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["inspect"], ["config", "--includes"], ["diff", "a.whl"], ["check"]])
-def test_empty_target_is_refused(
-    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_empty_target_is_refused(command, tmp_path, monkeypatch, capsys):
     modules.write_package(tmp_path)
     modules.write_wheel(tmp_path / "content").rename(tmp_path / "a.whl")
     monkeypatch.chdir(tmp_path)

@@ -17,9 +17,8 @@ import pytest
 
 from aotcuda import arch, manifest
 from aotcuda.cli import main
-from aotcuda.errors import FallbackWarning, ManifestError, NoImageError, TargetError
+from aotcuda.errors import FallbackWarning, ManifestError, TargetError
 from aotcuda.gpus import CAPABILITIES
-from aotcuda.runtime.images import subset
 from aotcuda.runtime.images.choice import choose
 from aotcuda.tools import wheel_archive
 from aotcuda.tools.split import archive, join, split
@@ -88,9 +87,7 @@ def launch(module: Any, cuda: StandIn) -> Any:
 
 @pytest.mark.parametrize("folder", ["variants", "providers"])
 @pytest.mark.parametrize("wheel", sorted(WHEELS.glob("*.whl")), ids=lambda wheel: wheel.name.partition("-")[0])
-def test_full_wheel_is_restored_byte_for_byte(
-    wheel: Path, folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_full_wheel_is_restored_byte_for_byte(wheel, folder, tmp_path, capsys):
     assert main(["split", str(wheel), "--out", str(tmp_path)]) == 0
     wheels = [line for line in capsys.readouterr().out.splitlines() if f"/{folder}/" in line and ".whl" in line]
     assert main(["join", *reversed(wheels), "--out", str(tmp_path / "full")]) == 0
@@ -135,9 +132,7 @@ def test_archive_of_another_compressor_is_refused() -> None:
         (["sm_86 sm_87 sm_89"], "86 89", (8, 9), ["sm_89"]),  # 8.7 is Tegra's
     ],
 )
-def test_variant_has_the_images_of_its_gpus(
-    modules: list[str], variants: str, gpu: tuple[int, int], held: list[str]
-) -> None:
+def test_variant_has_the_images_of_its_gpus(modules, variants, gpu, held):
     every = [tuple(map(arch.parse, targets.split())) for targets in modules]
     found: Any = [Module(folder="", manifest={}, fatbin="", targets=each) for each in every]  # type: ignore[typeddict-item]
     full: Any = FullWheel(wheel=None, name="", version="", about=None, modules=found, capabilities=())  # type: ignore[arg-type]
@@ -161,9 +156,7 @@ def test_variantlib_reads_the_variants(parts: Parts) -> None:
 
 
 @pytest.mark.parametrize(("gpu", "label"), [("8.0", "sm80"), ("9.0", "sm90"), ("", "")])
-def test_uv_installs_the_variant_for_the_gpu(
-    gpu: str, label: str, parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_uv_installs_the_variant_for_the_gpu(gpu, label, parts, tmp_path, monkeypatch):
     if gpu:
         monkeypatch.setenv("NV_VARIANT_PROVIDER_FORCE_SM_ARCH", gpu)
         monkeypatch.setenv("NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION", "13.0")
@@ -212,17 +205,8 @@ VARIANT = (
     ],
 )
 def test_run_time_uses_installed_parts_and_names_missing_ones(
-    wheels: str,
-    gpu: str,
-    taken: str,
-    reason: str,
-    warnings: int,
-    parts: Parts,
-    install: Install,
-    cuda: StandIn,
-    tmp_path: Path,
-    recwarn: pytest.WarningsRecorder,
-) -> None:
+    wheels, gpu, taken, reason, warnings, parts, install, cuda, tmp_path, recwarn
+):
     cuda.set(devices=gpu)
     older = changed(parts["providers/sm90"], tmp_path / "older", {"parts.json": described(version="0.9")})
     other = changed(parts["providers/sm90"], tmp_path / "other", {"parts.json": described(whole="0" * 64)})
@@ -232,26 +216,6 @@ def test_run_time_uses_installed_parts_and_names_missing_ones(
     assert dict(choice.rejected).get("sm_90") == reason or not reason
     said = f"quickstart.kernels runs with {taken} on {choice.gpu}, since sm_90 {reason}"
     assert [(item.category, str(item.message)) for item in recwarn] == [(FallbackWarning, said)] * warnings
-
-
-def test_launch_without_an_image_names_the_part_to_install(
-    parts: Parts, install: Install, cuda: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-    whole = wheel_archive.read(parts["variants/sm80"]).files[f"{FOLDER}/kernels.fatbin"]
-    fatbin = subset.only([whole], ["sm_80"], "it")
-    file = {"path": "kernels.fatbin", "bytes": len(fatbin), "sha256": manifest.digest(fatbin)}
-    elsewhere = dict.fromkeys(["sm_75", "sm_90", "sm_100", "sm_120", "compute_75"])
-    part = described(images=["sm_80"], elsewhere=elsewhere, kernels=file)
-    module = install(
-        changed(parts["variants/sm80"], tmp_path, {"kernels.fatbin": lambda _: fatbin, "parts.json": part})
-    )
-    with pytest.raises(NoImageError) as caught:
-        launch(module, cuda)
-    said = (
-        rf"quickstart.kernels has no image for .*: sm_90 {re.escape(VARIANT)} \(sm_75 is .*, but sm_90 is preferred\)"
-    )
-    assert re.fullmatch(said, str(caught.value))
 
 
 NEWER = b'"floor": "9.1"'
@@ -267,9 +231,7 @@ UNREADABLE = "parts.json is not readable; it was truncated or altered. Install t
         ("manifest.json", NEWER, "manifest.json needs aotcuda 9.1 or later, and this is"),
     ],
 )
-def test_altered_and_newer_parts_get_one_line(
-    file: str, content: bytes, said: str, parts: Parts, install: Install, tmp_path: Path
-) -> None:
+def test_altered_and_newer_parts_get_one_line(file, content, said, parts, install, tmp_path):
     def change(data: bytes) -> bytes:
         return data.replace(b'"floor": "0.1.0"', NEWER) if content == NEWER else content
 
@@ -327,9 +289,7 @@ def _occupied(folder: Path) -> None:
         (_occupied, "variants is not empty; empty it, or name another folder: --out DIR"),
     ],
 )
-def test_wheels_that_cannot_be_split_get_one_line(
-    prepare: Callable[[Path], object], said: str, parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wheels_that_cannot_be_split_get_one_line(prepare, said, parts, tmp_path, capsys):
     shutil.copy(parts["variants/sm80"], tmp_path / "part")
     prepare(tmp_path)
     assert main(["split", str(tmp_path / "a.whl")]) == 1

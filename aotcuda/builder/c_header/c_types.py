@@ -1,7 +1,7 @@
 """C types for the generated header: valid names, and structs with the layout of tuples and records.
 
-Compiled code lays a tuple out as C does a struct of its items. Records are NumPy's: packed unless they were made with
-`align=True`, and a packed one becomes a packed struct, with its gaps filled, in which every offset is the same.
+Compiled code lays out a tuple like a C struct of its items. NumPy's records are packed, unless they were made with
+`align=True`. A packed record becomes a packed struct with filled gaps, in which every offset is the same.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NUMBERS = (
     ("float32", "f", "f4", "float"),
     ("float64", "d", "f8", "double"),
 )
-"""NumPy's name, `struct` character, NumPy's kind and size, and C type; of 16-bit floating point C gets the bits."""
+"""NumPy's name, `struct` character, NumPy's kind and size, and C type; a 16-bit float is its bits in C."""
 
 SCALARS = {form: kind for _, form, _, kind in NUMBERS}
 """C types by `struct` character."""
@@ -124,7 +124,7 @@ class Structs:
 
     Attributes:
         definitions: `typedef`s by name, in the required order.
-        records: NumPy's description of every record met, as JSON can hold it, by its spelling in signatures.
+        records: NumPy's description of every record, for JSON, by its spelling in signatures.
     """
 
     def __init__(self, symbol: str, module: str, named: dict[str, Any]) -> None:
@@ -148,7 +148,7 @@ class Structs:
         """Return the name of the struct with the layout of the structured `dtype`.
 
         Raises:
-            NotImplementedError: A field has a type that C has not.
+            NotImplementedError: C lacks the type of a field.
         """
         described = describe(dtype)
         key = json.dumps(described)
@@ -165,7 +165,7 @@ class Structs:
 
 
 def tuple_member(items: Sequence[str], name: str) -> str:
-    """Return the declaration of a tuple member; `items` are those of its items, named `item0`, `item1`..."""
+    """Return the declaration of a tuple member; `items` declare its items, named `item0`, `item1`..."""
     return f"struct {{ {' '.join(f'{item};' for item in items)} }} {name}"
 
 
@@ -192,7 +192,7 @@ def _members(dtype: Any, *, packed: bool, indent: int) -> str:
     space = " " * indent
     fields = sorted(((name, *dtype.fields[name][:2]) for name in dtype.names), key=lambda field: field[2])
     bases = [kind.base for _, kind, _ in fields]
-    scope = Scope(COMPLEX.values())  # a member would hide the type from those after it
+    scope = Scope(COMPLEX.values())  # a member would hide the type from later members
     names = scope.identifiers([name for name, _, _ in fields])
     for name, base, (_, kind, offset) in zip(names, bases, fields, strict=True):
         if packed and offset > end:

@@ -77,7 +77,7 @@ def _renamed(function: CompiledFunction, names: Mapping[str, str]) -> CompiledFu
 
 
 def render(module: str, functions: Sequence[tuple[str, CompiledFunction]], kernels: Iterable[Kernel] = ()) -> str:
-    """Return the header's text; `functions` are pairs of a C ABI name and what was compiled under it."""
+    """Return the header's text; `functions` are pairs of a C ABI name and a compiled function."""
     guard = f"AOTCUDA_{module.replace('.', '_').upper()}_H"
     names = [name for name, _ in functions]
     built = rename_structs(functions)

@@ -79,7 +79,7 @@ def _block(overload: Overload) -> list[str]:
     end = gaps = 0
     scattered = any(_is_scattered(parameter) for parameter in parameters)
     for offset, length, text in sorted(members) if scattered else members:
-        if scattered and offset - end >= _ALIGNMENT:  # more than any member's own alignment makes
+        if scattered and offset - end >= _ALIGNMENT:  # more than the members' own alignment explains
             lines.append(f"unsigned char {scope.own(f'aotcuda_gap{gaps}')}[{offset - end}];")
             gaps += 1
         end = offset + length
@@ -124,7 +124,7 @@ def _members(parameter: Parameter, name: str) -> Iterator[str]:
         yield f"}} {name}; {about}"
         return
     if kind == "struct":
-        # Of the largest integers that its size and its place are multiples of: C does not see its members.
+        # Members are the largest integers that divide the size and the place; the record's own members are unknown.
         word = next(size for size in (8, 4, 2, 1) if parameter["bytes"] % size == 0 and parameter["offset"] % size == 0)
         declared = c_types.declare(c_types.SCALARS[_WORDS[word]], name)
         yield f"{declared}[{parameter['bytes'] // word}]; {about}"

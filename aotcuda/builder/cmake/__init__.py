@@ -5,4 +5,4 @@ from __future__ import annotations
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-"""What `aotcuda_DIR` is for CMake."""
+"""The value of CMake's `aotcuda_DIR`."""

@@ -1,4 +1,4 @@
-"""Refuse keys of `[tool.aotcuda]` that contradict each other though each is right by itself.
+"""Refuse keys of `[tool.aotcuda]` that are valid alone and contradict each other.
 
 Everything here runs on configurations that were read already, and raises ConfigError with the keys that clash.
 """
@@ -109,9 +109,9 @@ def _check_links(module: Module) -> None:
 
 
 def is_in_place(module: Module, front_end: str) -> bool:
-    """Return True if a module is packaged in place: nothing is generated, and its source launches what is packaged.
+    """Return True if a module is packaged in place: its source launches the packaged kernels, nothing is generated.
 
-    It is its own source, or that of a pack. Only the sources of some front ends can be; see
+    The module is its own source, or belongs to a pack. Only some front ends support it; see
     `aotcuda.registry.Registration.in_place`.
     """
     found = registry.find(front_end)
@@ -207,7 +207,7 @@ def _check_linked_modules(config: Config) -> None:
 
 
 def all_linked(module: Module, modules: Sequence[Module]) -> list[Module]:
-    """Return those of the wheel's `modules` that `module` links, and those that they link."""
+    """Return the modules of the wheel that `module` links, directly or through others."""
     own = {item.name: item for item in modules}
     found: list[Module] = []
     waiting = [module]

@@ -1,4 +1,4 @@
-"""The shapes that depend on which front ends there are: the name of one, and what a module's front end reads itself."""
+"""The shapes that depend on the front ends: a front end's name, and values that a module's front end reads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FrontEndName:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unread:
-    """A value that waits for the front end that reads it."""
+    """A value that a front end reads later."""
 
     value: object
     key: Key
@@ -51,7 +51,7 @@ class Unread:
         """Return the value as a front end reads it, by its shapes; errors end with one of its `examples`.
 
         Raises:
-            ConfigError: It is not what that front end takes.
+            ConfigError: The front end does not accept it.
         """
         shape = shapes.get(self.which)
         if shape is None:
@@ -64,7 +64,7 @@ class Unread:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfFrontEnd:
-    """A value that the module's front end reads; the table determines which one that is."""
+    """A value that the module's front end reads; the table determines the front end."""
 
     which: str
 
@@ -75,18 +75,18 @@ class OfFrontEnd:
 
     @property
     def default(self) -> Shape:
-        """Return the shape of the default front end, or of the first one that has such a key."""
+        """Return the shape of the default front end, or of the first one that has the key."""
         return next(self._shapes((registry.DEFAULT, *registry.BUILT_IN)))
 
     def is_of(self, front_end: str) -> bool:
-        """Return True if a front end has such a key."""
+        """Return True if a front end has the key."""
         return next(self._shapes((front_end,)), None) is not None
 
     def read(self, value: object, key: Key) -> Unread:
         return Unread(value, key, self.which)
 
     def schema(self) -> dict[str, Any]:
-        """Implement Shape.schema: what any of the registered front ends takes."""
+        """Implement Shape.schema: the values that any registered front end accepts."""
         found = {json.dumps(schema): schema for schema in (shape.schema() for shape in self._shapes(registry.names()))}
         schemas = list(found.values())
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}

@@ -27,7 +27,7 @@ class Key:
     Attributes:
         text: The whole key as TOML writes it.
         name: Its last part, without quotes.
-        hint: What to do about a wrong value; errors end with it.
+        hint: The remedy for a wrong value; errors end with it.
     """
 
     text: str
@@ -42,7 +42,7 @@ class Key:
         return Key(f"{self.text}.{quoted(name)}", name, self.hint if hint is None else hint)
 
     def item(self, index: int) -> Key:
-        """Item `index` of the list at this key."""
+        """Return the key of item `index` of the list at this key."""
         return Key(f"{self.text}[{index}]", self.name, self.hint)
 
     def error(self, problem: str, remedy: str | None = None) -> ConfigError:

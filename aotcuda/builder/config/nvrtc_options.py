@@ -1,8 +1,8 @@
 """The options of NVRTC and nvJitLink, and how a build treats each of them in `nvrtc-options`.
 
-NVRTC makes LTOIR, and nvJitLink makes the code of it. An option of NVRTC that acts on generated code has no effect
-in such a build unless the linker gets its counterpart. So each option is in one table: it acts in the compiler alone,
-is passed to both, is set by a key of `[tool.aotcuda]`, or is refused.
+NVRTC makes LTOIR, and nvJitLink makes machine code from it. An option of NVRTC for generated code has no effect unless
+the linker gets its counterpart. A table lists each option: it is for the compiler alone, is passed to both, is set by a
+key of `[tool.aotcuda]`, or is refused.
 
 Sources: "Supported Compile Options" in nvrtc.h and "Supported Link Options" in nvJitLink.h, CUDA 12.9 to 13.5.
 """

@@ -25,8 +25,9 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
         environ: Environment variables; `AOTCUDA_ARCH` replaces `arch`.
 
     Raises:
-        ConfigError: The first thing found wrong. Keys are looked at in the order of the dataclasses' fields, and what
-            is between several keys (names used twice, options that exclude each other) after that.
+        ConfigError: The first error. Keys are checked in the order of the dataclasses' fields; then combinations of
+        keys
+            are checked (names used twice, options that exclude each other).
     """
     if not isinstance(table, Mapping):
         raise ROOT.mismatch(expected="a table", value=table)

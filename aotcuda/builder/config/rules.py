@@ -1,8 +1,8 @@
 """Check names, signatures and paths in the configuration.
 
 Each constant at the end is the shape of one kind of text: a pattern, which the JSON schema has too, and a function with
-the rules that no pattern can express. Such a function takes the text, returns what the configuration keeps, and raises
-ValueError with what is wrong and what to do; the key is put before it by the shape.
+rules that a pattern cannot express. The function receives the text and returns the value for the configuration, or
+raises ValueError with the fact and the remedy; the shape puts the key before them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ namespace new noexcept not not_eq nullptr operator or or_eq private protected pu
 requires return short signed sizeof static static_assert static_cast struct switch template this thread_local throw
 true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
 """
-# What CUDA C++, PTX or the generated header define, and what compiled code calls by name.
+# Names that CUDA C++, PTX or the generated header define, or that compiled code calls.
 _CUDA_NAMES = """
 threadIdx blockIdx blockDim gridDim warpSize WARP_SZ dim3 main malloc free memcpy memset printf vprintf
 size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
@@ -45,7 +45,7 @@ _LITERALS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?:\.\w+)*")
 
 ELSEWHERE = re.compile(r"\w+(\.\w+)*:\w+")
-"""All of a type's text, where a module has the type: the module, and its name there."""
+"""The text of a type that a module defines: the module, and the type's name in it."""
 
 
 def c_name(text: str) -> str:

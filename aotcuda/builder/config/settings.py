@@ -19,12 +19,12 @@ class Setting:
 
     Attributes:
         shape: The shape of its value.
-        meaning: What it does, for the schema and the reference.
+        meaning: A description for the schema and the reference.
         example: A value, as TOML.
-        default: The default in words, where the field's own is not what the reader should see.
+        default: The default in words, if the field's own default would not help the reader.
         alias: Another spelling of the key.
-        from_name: Whether the default is the name of the table itself.
-        instead_of: Another key, of which and this one exactly one must be given.
+        from_name: True if the default is the name of the table itself.
+        instead_of: Another key; exactly one of the two must be given.
     """
 
     shape: Shape
@@ -63,8 +63,8 @@ def required(field: dataclasses.Field[Any], entry: Setting) -> bool:
 class Record:
     """A table read into an instance of `cls`; its fields `key` and `name`, if it has them, hold its place.
 
-    If `short` names a key, a value that is no table is taken for the value of that key; the field `short_key`, if there
-    is one, is the place of that value.
+    If `short` names a key, a value that is not a table becomes the value of that key; the field `short_key`, if there
+    is one, holds the place of the value.
     """
 
     cls: type
@@ -106,7 +106,7 @@ class Record:
             raise key.error(problem, f"write for example {self.either[0]} = {example}")
 
     def _short_key(self, value: object, key: Key) -> str:
-        """Return the key of the value of `short`: that of the whole if the value is in its place."""
+        """Return the key of the value of `short`: the table's own key if the value stands for the table."""
         if not isinstance(value, Mapping):
             return str(key)
         return str(key.child(_written(self.short, settings(self.cls)[self.short][1], value, key) or self.short))
@@ -171,5 +171,5 @@ def constant_default(field: dataclasses.Field[Any], entry: Setting) -> object:
         schema = entry.shape.schema()
         return (
             {} if schema.get("anyOf", [schema])[0].get("type") == "object" else []
-        )  # each front end has one of its own
+        )  # front ends have different defaults
     return field.default if isinstance(field.default, bool | int | str) else None

@@ -87,7 +87,7 @@ class Choice:
 class Text:
     """A string that matches `pattern` (the part that JSON Schema can express too) and passes `check` (the rest).
 
-    `check` returns the value to keep, or raises ValueError with what is wrong and what to do.
+    `check` returns the value for the configuration, or raises ValueError with the fact and the remedy.
     """
 
     expected: str = "a string that is not empty"
@@ -157,9 +157,9 @@ class ListOf:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TableOf:
-    """A table whose keys are the user's own names; read in the order of the file.
+    """A table whose keys are names that the user chooses, read in the order of the file.
 
-    The items of the result are (name, value) pairs, or the values alone if those know their names (`named`).
+    The items of the result are pairs of name and value, or values alone if they contain their names (`named`).
     """
 
     name: Text

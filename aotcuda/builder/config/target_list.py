@@ -5,8 +5,8 @@
     8.0;9.0a+PTX                  PyTorch's TORCH_CUDA_ARCH_LIST: machine code, and with +PTX also PTX
     80-real;90-virtual;90a        CMake's CUDA_ARCHITECTURES: machine code, PTX, and without a suffix both
 
-A number alone, `90` or `9.0`, means other things to CMake and to PyTorch, so it is taken only in a list where another
-item shows whose list it is. An ambiguous item is an error that names the remedy.
+CMake and PyTorch read a number alone, `90` or `9.0`, differently. It is accepted only in a list where another item
+shows the notation. An ambiguous item is an error that names the remedy.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TargetList:
         """Return the targets that a list names, in its order.
 
         Raises:
-            ConfigError: An item is none, is ambiguous, or names a target once more in another way.
+            ConfigError: An item is not a target, is ambiguous, or repeats a target in another notation.
         """
         if not isinstance(value, list | tuple) or not value:
             raise key.mismatch(self.expected, value)

@@ -56,11 +56,11 @@ def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[
 def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> list[T]:
     """Run several flows concurrently, at most `jobs` of their tasks at a time, and return their results.
 
-    A flow waits for nothing but its own round. Tasks of higher rank start first, since others wait for them. After a
-    failure no task of a higher rank starts, so that the errors are the same whichever task was quicker.
+    A flow waits only for its own round. Tasks of higher rank start first, because others wait for them. After a
+    failure, no task of a higher rank starts, so the errors do not depend on the speed of tasks.
 
     Raises:
-        AotcudaError: A task or a flow raised it. Of several, those of the lowest rank are joined.
+        AotcudaError: A task or a flow raised it. The errors of the lowest rank are joined.
         BuildError: A child died; the message names its task and the signal.
     """
     states = [_FlowState(number, item) for number, item in enumerate(flows)]
@@ -79,7 +79,7 @@ def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> l
                 running.remove((child, state))
                 done(state.take(child.index, child.outcome))
     finally:
-        for child, _ in running:  # an error was raised here; no child may go on alone
+        for child, _ in running:  # an error was raised here; no child may continue
             child.end()
     failed = [failure for state in states for failure in state.failures]
     if failed:
@@ -119,7 +119,7 @@ def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
 
 @dataclass(slots=True)
 class _FlowState(Generic[T]):
-    """A flow under way.
+    """The state of a flow.
 
     Attributes:
         level: Twice the rank of its round's tasks; the flow's own work with their results is one level higher.

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 _others: list[str] = []
-"""Folders of other packages that may lie in the project's."""
+"""Folders of installed packages that may be inside the project's folder."""
 
 
 class Placeholder:
     """A stand-in for a packaged kernel or function while the package that will hold it is being built.
 
-    A package's `__init__` may well import the modules that its wheel gains; the functions are compiled from modules of
-    that same package, so they must be importable before they exist. Using one is an error.
+    A package's `__init__` may import the modules that its wheel gains. The functions are compiled from modules of the
+    same package, so the names must be importable before the functions exist. Using a placeholder is an error.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,7 +45,7 @@ class Placeholder:
 
 
 class _OwnModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds the modules that the wheel gains, with placeholders for content, and compiled extension modules.
+    """Find the modules that the wheel gains, filled with placeholders, and compiled extension modules.
 
     A back end has compiled the extension modules and put them into another folder than the project's sources.
     """
@@ -70,8 +70,8 @@ class _OwnModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 class _ForOthers:
     """A finder of another package, which is not used for the project's own modules.
 
-    That of an editable install by meson-python or scikit-build-core comes before `sys.path` and finds a package where
-    it was installed from, in another checkout perhaps; in this one it would start the build that is under way.
+    The finder of an editable install by meson-python or scikit-build-core comes before `sys.path`. It finds a package
+    in its source tree, which may be another checkout; in this checkout it would start the running build again.
     """
 
     def __init__(self, finder: Any, is_own: Callable[[str], bool]) -> None:
@@ -107,7 +107,7 @@ def _owner(roots: Sequence[str], generated: Iterable[str]) -> Callable[[str], bo
 
 
 _PYTHONS = ("_frozen_importlib", "importlib", "zipimport", "_distutils_hack")
-"""Where the finders come from that every Python has, or one with setuptools."""
+"""The modules of finders that every Python has, or every Python with setuptools."""
 
 
 def prepare_imports(
@@ -138,17 +138,17 @@ def _is_pythons(finder: object) -> bool:
 
 
 def _distrust_bytecode(packages: tuple[str, ...], roots: tuple[str, ...]) -> None:
-    """Import the project's packages, and what else is below `roots` and not installed there, from sources alone.
+    """Import the project's packages, and other modules below `roots` that are not installed, from sources alone.
 
-    Python takes bytecode for current if size and time in whole seconds are the source's. A source that was edited twice
-    in a second would be compiled as it was before, and kept under the digest of what it is now.
+    Python uses bytecode if the size and the time (in whole seconds) of the source match. After two edits in one second,
+    old code would be compiled and stored under the digest of the new source.
     """
     loader = importlib.machinery.SourceFileLoader
     stats = loader.path_stats
 
     def path_stats(self: importlib.machinery.SourceFileLoader, path: str) -> Mapping[str, Any]:
         if path.startswith(packages) or _is_below(path, roots):
-            raise OSError(path)  # as for a loader without file times: bytecode is then ignored
+            raise OSError(path)  # Python ignores bytecode for a loader without file times
         return stats(self, path)
 
     loader.path_stats = path_stats  # type: ignore[method-assign]
@@ -157,7 +157,7 @@ def _distrust_bytecode(packages: tuple[str, ...], roots: tuple[str, ...]) -> Non
 def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple[manifest.Source, ...]:
     """Return the Python files below `roots` that have been imported, with their digests; the paths are absolute.
 
-    Those `elsewhere` are left out: no source tree has them.
+    Files in `elsewhere` are left out, because they are in no source tree.
     """
     folders = _resolved(roots)
     found = {path for path in files_of(list(sys.modules)) if path not in elsewhere and _is_below(path, folders)}
@@ -174,7 +174,7 @@ def file_of(module: object) -> str | None:
 
 
 def files_of(names: Iterable[str]) -> set[str]:
-    """Return the files of those of the modules that have one, by their absolute paths."""
+    """Return the absolute paths of the modules' files."""
     resolved = functools.cache(os.path.realpath)  # a compiler has thousands of files, in a few folders
     found = set()
     for path in filter(None, (file_of(sys.modules.get(name)) for name in names)):

@@ -1,7 +1,7 @@
 """Ctrl-C and the signals that end a process: one exception inside a build, one line for the user.
 
-A build runs under another tool's main program. It handles a signal only if no other code has a handler for it, and only
-while it works itself.
+A build runs in another tool's main program. It handles a signal only during the build, and only if no other code has a
+handler for the signal.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Messages from a worker to the build that started it: pickled objects in a pipe, by `multiprocessing.connection`.
 
-The same pipes carry the results of the worker's forked children (`pool`). The messages are no protection against the
-project's code, which runs in the worker: they report a source that writes into the pipe by accident, and no more.
+The same pipes carry the results of the worker's forked children (`pool`). A source that writes into the pipe by
+accident is reported. There is no protection against intent, because the project's code runs in the worker.
 """
 
 from __future__ import annotations
@@ -85,5 +85,5 @@ def read(connection: Connection) -> object:
         raise ValueError(UNREADABLE) from error
     try:
         return pickle.loads(data)
-    except Exception as error:  # pickle raises whatever the bytes make it do
+    except Exception as error:  # wrong bytes can make pickle raise any error
         raise ValueError(UNREADABLE) from error

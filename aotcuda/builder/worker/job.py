@@ -29,30 +29,30 @@ class Job:
     Attributes:
         root: The project's folder; the worker runs there.
         import_roots: Folders that the project's packages are imported from, first match first.
-        arch_key: Where the targets were named.
+        arch_key: The key or variable that names the targets.
         plans: What to build.
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
-        product: What is made of it: a `"wheel"`'s files, or one bare image for the `"jit"` fallback on this machine.
-        own: The beginnings of the paths of the project's files, whose reads are observed.
-        watched: Absolute globs of files that the build depends on besides.
-        watched_variables: Names and patterns of such environment variables.
-        carry: The files that are linked are wanted, to be packaged for a JIT build.
+        product: The result: the files of a `"wheel"`, or one bare image for the `"jit"` fallback on this machine.
+        own: Prefixes of the paths of the project's files, whose reads are observed.
+        watched: Absolute globs of other files that the build depends on.
+        watched_variables: Names and patterns of environment variables that the build depends on.
+        carry: Return the linked files, to be packaged for a JIT build.
         prelude: A module that is imported before the sources.
-        known_faults: `warn` or `error`: what becomes of code that the compiler is known to compile wrongly.
-        incomplete: `warn` or `error`: what becomes of a kernel that a target cannot have.
+        known_faults: `warn` or `error`, for code that the compiler is known to compile wrongly.
+        incomplete: `warn` or `error`, for kernels that a target cannot have.
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
         wanted: The modules that others of the wheel link.
         extensions: Files of extension modules that are not in the import roots, by their names.
-        toolkit: Whose compilers are used; None for those that the bindings find.
+        toolkit: The toolkit of the compilers; None for the compilers that the bindings find.
         images: Images of its modules that another toolkit has made, to be packed with these.
-        cache: Where what steps make is kept; None if it is not.
-        shard: Compile and keep this part of the units alone: its number, from 1, and how many there are.
-        from_cache_only: Take all units from the cache that shards have filled, or fail.
+        cache: The settings of the build cache; None if there is none.
+        shard: Compile and store one shard of the units alone: its number, from 1, and the number of shards.
+        from_cache_only: Use the units that shards have stored in the cache, or fail.
         part: The modules with symbols of a shard's units; None before they are known.
         costs: Recorded seconds of units, by module and symbol, to divide them among shards.
-        inputs: What shards and the build that takes their results must have in common, in addition to what sources
-            read.
+        inputs: Inputs that must be equal in shards and in the build that uses their results, besides the files that
+            sources read.
     """
 
     root: str
@@ -94,10 +94,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedItem:
-    """Something that was linked into a module, as its bill of materials has it.
+    """A linked file or module, for the bill of materials.
 
     Attributes:
-        module: The packaged module that it is of; empty for all else.
+        module: The packaged module that it belongs to; empty for other files.
         licence: The value of its line `SPDX-License-Identifier`; empty if it has none.
     """
 
@@ -109,16 +109,16 @@ class LinkedItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:
-    """One module's images, as they came from the linker.
+    """One module's linked images.
 
-    Those of several toolkits are together in the last one that is built.
+    The result of the last toolkit has the images of all toolkits.
 
     Attributes:
         plan: The module's plan, without the kernels that no target can have.
         left_out: The kernels that targets cannot have.
         ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
-        foreign: Symbols of what was linked in, by the name of the item.
-        function_links: What users of the exported functions have to link with them: name and packed content.
+        foreign: Symbols of linked items, by the name of the item.
+        function_links: The files that users of the exported functions must link: name and packed content.
         carried: The project's files that are linked and the headers that they include, by their paths from its folder.
         pack: The package that it is compiled from, for a module of a pack.
     """
@@ -141,15 +141,15 @@ class BuiltModule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """All that the worker built.
+    """The result of a worker.
 
     Attributes:
-        linkable: What other modules of the wheel link to call the exported functions, by module; of those that they do.
+        linkable: The link items for other modules that call the exported functions, by module.
         unseen: Sources whose text does not determine what was compiled, for example with an include by a macro's name.
-        made: How many were made.
-        problems: What the user should know of the build cache.
-        unanswered: Its URL did not answer.
-        part: Of a shard, how many units it has compiled or found, and how many there are.
+        made: The number of results that were made.
+        problems: Warnings about the build cache.
+        unanswered: The URL of the build cache did not answer.
+        part: For a shard, the number of units that it compiled or found, and the number of all units.
     """
 
     toolchain: dict[str, str]

@@ -1,4 +1,4 @@
-"""The worker: a process of its own that imports the compiler and the user's modules, and builds everything.
+"""Be the worker: the process that imports the compiler and the user's modules, and builds everything.
 
 `aotcuda.builder.worker.process` starts it in a clean environment, below a reaper (`process_tree`). It reads a pickled
 `Job` from standard input, and sends a message for each step, then one with the result or the error. The output of user
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def main(sender: Sender) -> int:
-    """Do the job on standard input and send messages about it; returns the exit status."""
+    """Do the job on standard input, send messages about it, and return the exit status."""
     try:
         job: Job = pickle.load(sys.stdin.buffer)
     except (EOFError, pickle.UnpicklingError):
@@ -94,7 +94,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
     front, versions = _started(job, tell)
-    folder = job.plans[0].config.pack_from  # all modules of a stage have the same
+    folder = job.plans[0].config.pack_from  # the same for all modules of a stage
     installed = str(Path(job.root, folder)) if folder else ""
     imports.prepare_imports(job.import_roots, job.names, job.extensions, installed)
     packager = packaging.make(job)
@@ -172,11 +172,11 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
 def _loaded(
     job: Job, front: FrontEnd, packager: JitPackager, cache: CompileCache, tell: Callable[..., None]
 ) -> tuple[Pipeline, Loaded]:
-    """Import the sources and read what is linked. Sources that query the GPU are imported for each target."""
+    """Import the sources and read linked files. Sources that query the GPU are imported for each target."""
     first, *others = source_loading.targets(job)
     again = partial(source_loading.load_for_others, front, cache, others)
     with ExitStack() as stack:
-        # A copy of this process before it imports the sources, from which the others start.
+        # A copy of this process without the sources, which imports them for the other targets.
         spare = stack.enter_context(pool.spare(again, tell)) if others and hasattr(front, "importing") else None
         with source_loading.loaded(job, front, first[0], tell) as loaded:
             tell(step="reading what is linked", done=0, total=0)
@@ -198,7 +198,7 @@ def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Sourc
 
 
 def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
-    """Return the stamp of what the sources, the linker and the tools read."""
+    """Return the stamp of all inputs of the sources, the linker and the tools."""
     tools = pipeline.inputs.tools(target for item in loaded.job.plans for target in item.targets)
     own = Stamp({("file", path): digest for path, digest in tools})
     return Stamp().add(
@@ -234,10 +234,10 @@ def _one_thread() -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[name]  # it was read as the library was loaded
+        del os.environ[name]  # the library read the variable when it was loaded
 
 
-# Of mallopt(3), from <malloc.h>.
+# From <malloc.h>, for mallopt(3).
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
@@ -245,9 +245,8 @@ _M_MMAP_THRESHOLD = -3
 def _keep_freed_memory() -> None:
     """Let this process and its children reuse freed memory instead of returning it to the system.
 
-    The compilers build up and free some megabytes for each link and each program. By default all of it is returned to
-    the system, which maps it again page by page: three in four of the page faults of a link, and each takes 1 to 9
-    µs.
+    For each link and each program, the compilers allocate and free some megabytes. By default, freed memory returns to
+    the system, which maps it again page by page. This causes three in four page faults of a link, of 1 to 9 µs each.
     """
     with suppress(AttributeError):  # a C library without such settings
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Find what modules are linked with and compiled from besides Python: files, headers, tools and link inputs."""
+"""Find the inputs of modules besides Python: files, headers, tools and link inputs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class ModuleInputs:
     """The inputs of a job's modules.
 
     Attributes:
-        linked: What each module's key `link` names.
-        surveyed: Everything foreign that was linked, with its symbols, by module.
+        linked: The items of each module's key `link`.
+        surveyed: The linked files and modules with their symbols, by module.
     """
 
     def __init__(self, job: Job, front: FrontEnd, functions: Mapping[Unit, object]) -> None:
@@ -48,7 +48,7 @@ class ModuleInputs:
             plan.config.name: inputs.read(
                 [
                     item for item in plan.config.link if item.module is None or job.shard is None
-                ],  # a shard has no others
+                ],  # a shard links no modules
                 Path(job.root),
                 job.linkable,
             )
@@ -61,7 +61,7 @@ class ModuleInputs:
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def stamp(self) -> Stamp:
-        """Return the stamp of linked files and of headers, with the places where headers were looked for in vain."""
+        """Return the stamp of linked files, headers, and missing files that would be found before a header."""
         found = Stamp()
         for plan in self.job.plans:
             headers = self.headers(plan)
@@ -76,7 +76,7 @@ class ModuleInputs:
         return found
 
     def unseen(self) -> tuple[str, ...]:
-        """Return the sources whose text does not tell what was compiled."""
+        """Return the sources whose text does not determine the compiled code."""
         found: list[str] = []
         for plan in self.job.plans:
             found += self.headers(plan).hidden(plan.config.options)
@@ -90,7 +90,7 @@ class ModuleInputs:
         return [(path, compilers.digest(path)) for path in others]
 
     def asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
-        """Return the key for which `item` is linked: of the configuration's `link`, or of a unit that brings it."""
+        """Return the key that makes `item` linked: an item of `link`, or the key of a unit that needs it."""
         for given in plan.config.link:
             name = given.module or PurePath(given.path or "").as_posix()
             if item.name == name or item.name.startswith(f"{given.module} "):
@@ -100,14 +100,14 @@ class ModuleInputs:
         return users[0].key if users else plan.config.key
 
     def names_of_other_modules(self, plan: ModulePlan) -> dict[str, str]:
-        """Return the names that other modules of the wheel have for others to link, with the module's name."""
+        """Return the exported names of the wheel's other modules, each with its module."""
         functions = {item.config.name: [unit.symbol for unit in item.functions] for item in self.job.plans}
         every = {**functions, **self.job.names}
         found = {name: module for module, names in every.items() for name in functions.get(module, names)}
         return {name: module for name, module in found.items() if module != plan.config.name}
 
     def calls_own_functions(self, plan: ModulePlan, compiled: Compiled) -> bool:
-        """Return True if kernels, or what is linked in, may call the module's own exported functions by their C ABI."""
+        """Return True if kernels or linked files may call the module's own exported functions by their C ABI."""
         return any(self.takes_functions(plan, target, compiled) for target in plan.targets if plan.kernels)
 
     def takes_functions(self, plan: ModulePlan, target: Target, compiled: Compiled) -> bool:
@@ -122,7 +122,7 @@ class ModuleInputs:
     def of_link(
         self, plan: ModulePlan, target: Target, compiled: Compiled, merged: Mapping[tuple[str, Target], Any]
     ) -> list[LinkInput]:
-        """Return what the image for a target is linked of; `merged` has the merged functions."""
+        """Return the link inputs of the image for a target; `merged` has the merged functions."""
         code = plan.code_targets[target]
         kernels = [compiled[unit, code] for unit in plan.kernels_for(target)]
         inputs = [item for kernel in kernels for item in kernel.code]
@@ -133,14 +133,14 @@ class ModuleInputs:
         return [*inputs, *self.foreign(plan, [*kernels, *(compiled[unit, code] for unit in plan.functions)])]
 
     def foreign(self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]) -> list[LinkInput]:
-        """Return the inputs other than compiled Python: of the configuration first, then of the units, each once."""
+        """Return the inputs other than compiled Python, each once: first from `link`, then from the units."""
         items = list(self.linked[plan.config.name].inputs)
         for built in compiled:
             items += built.needed
         return nvjitlink.unique(items)
 
     def called(self, plan: ModulePlan, functions: Sequence[CompiledFunction]) -> list[LinkInput]:
-        """Return the inputs that have to be linked wherever the exported functions are."""
+        """Return the inputs that must be linked together with the exported functions."""
         return self.foreign(plan, functions) if any(function.externals for function in functions) else []
 
     def headers(self, plan: ModulePlan) -> Headers:

@@ -1,10 +1,10 @@
 """Observe what the project's code reads while it is imported, and when a compiler runs functions of it.
 
 The observer sees four audit events (`open`, `os.listdir`, `os.scandir`, and modules that are imported), and the
-variables that are read from `os.environ`. It notes what code of the project does, directly or through a library: a
-function of the project is on the stack. The project's code is every file that is not installed, part of Python, or
-aotcuda's own; other projects' editable installs count as well. Of an installed package that is imported, the time of
-its installation is recorded.
+variables that are read from `os.environ`. It records an event if a function of the project is on the stack, so reads
+through libraries count. The project's code is every file that is not installed, and not part of Python or aotcuda; it
+includes other projects' editable installs. For an imported package that is installed, the time of its installation is
+recorded.
 
 Nothing else is traced or replaced. docs/build-cache.md lists what is not seen.
 """
@@ -43,7 +43,7 @@ _HERE = __file__
 
 
 class Observer:
-    """Notes what the project's code reads."""
+    """Record the reads of the project's code."""
 
     def __init__(self, own: Iterable[str]) -> None:
         """Start observing; `own` are the folders and files of the project, which the JIT fallback finds installed."""
@@ -54,11 +54,11 @@ class Observer:
         self._kinds: dict[str, str] = {}
         self._assigned: set[str] = set()
         self._busy = threading.local()
-        sys.addaudithook(self._audit)  # it cannot be taken away again
+        sys.addaudithook(self._audit)  # Python cannot remove it
 
     @contextmanager
     def observing(self) -> Iterator[Stamp]:
-        """Observe the block; where the project was observed before, new inputs in the block are recorded."""
+        """Observe the block, and record its reads in a new stamp."""
         self.seen = Stamp()
         before = set(sys.modules)
         mappings: tuple[Any, ...] = (os.environ, os.environb)
@@ -153,7 +153,7 @@ class Observer:
         while frame is not None:
             file = frame.f_code.co_filename
             if file != _HERE and file.startswith(_BUILDER):
-                return False  # below is whatever has started the worker
+                return False  # frames below belong to the start of the worker
             if self._kind(file) == "project":
                 return True
             frame = frame.f_back
@@ -229,16 +229,16 @@ _EVENTS = {
     "os.mkdir": "_created",
     "os.rename": "_created",
 }
-"""The last two find files that the project itself writes, such as temporary files, which are not inputs."""
+"""The last two events find files that the project itself writes, such as temporary files, which are not inputs."""
 
 
 _observers: list[Observer] = []
-"""The observer of this process, or of the one that this one was forked from; none or one."""
+"""The observer of this process, which forked children inherit; none or one."""
 
 
 @contextmanager
 def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[str]) -> Iterator[Stamp]:
-    """Record what the project's code reads in the block.
+    """Record the reads of the project's code in the block.
 
     The stamp also depends on the files that match the absolute globs `patterns`, on there being no others, and on the
     variables whose names match `variables`.
@@ -254,7 +254,7 @@ def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[s
 
 @contextmanager
 def compiling() -> Iterator[Stamp]:
-    """Record what the project's functions read while a compiler runs them in the block, if the build is observed."""
+    """Record the reads of functions that a compiler runs in the block, if the build is observed."""
     if not _observers:
         yield Stamp()
         return
@@ -271,7 +271,7 @@ def _is_import() -> bool:
 
 
 def _absolute(name: object) -> str | None:
-    """Return an absolute path; None for an object that is not a path, such as an open file's number."""
+    """Return an absolute path; None for objects that are not paths, such as a descriptor."""
     if isinstance(name, int):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Put together what was compiled and linked of a module."""
+"""Combine the compiled and linked parts of a module."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Parts:
     Attributes:
         merged: Its exported functions as LTOIR or PTX, for each of the packager's targets; empty when it has none.
         foreign: Symbols of linked items, by the name of the item.
-        linked: The same items, as the bill of materials has them.
-        called: The inputs that have to be linked wherever its exported functions are.
+        linked: The linked items, for the bill of materials.
+        called: The inputs that must be linked together with its exported functions.
         files: The project's files that it links or is compiled from, with the headers that they include.
         left_out: The kernels that targets cannot have.
     """
@@ -77,7 +77,7 @@ class Parts:
 def put_together(
     plan: ModulePlan, compiled: Compiled, made: Mapping[tuple[str, Target], Any], inputs: ModuleInputs
 ) -> Parts:
-    """Return a module's parts, of what was compiled and linked for its targets."""
+    """Return a module's parts, compiled and linked for its targets."""
     name = plan.config.name
     surveyed = inputs.surveyed[name]
     kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
@@ -131,7 +131,7 @@ def _image(target: Target, made: Assembled | tuple[bytes, dict[str, int]]) -> Im
 
 
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
-    """Return a kernel, and how each of its images has to be launched."""
+    """Return a kernel with the launch configuration of each image."""
     built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
     has = {*plan.compiled_for(unit)}
     codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
@@ -140,7 +140,7 @@ def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> Compiled
 
 
 def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
-    # Other parts of a packaged module are named by the module's name and their own.
+    # The names of a packaged module's other files begin with the module's name.
     module = item.name.partition(" ")[0]
     is_module = bool(item.header) or module in {given.module for given in plan.config.link}
     licence = _LICENCE.search(item.data[:_HEAD]) if item.kind in {"cu", "ptx"} else None

@@ -46,8 +46,8 @@ class Pipeline:
     """The pipeline of one job.
 
     Attributes:
-        inputs: What its modules are linked with.
-        linkable: What other modules of the wheel link of these, by module; of those that they do.
+        inputs: The link inputs of its modules.
+        linkable: The link items for other modules of the wheel, by module.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Pipeline:
         return modules
 
     def share(self, seen: Stamp) -> frozenset[tuple[str, str]] | None:
-        """Use entries of units, and leave a shard its part of the units: return modules with symbols."""
+        """Use the cache's entries of units; return the part of the units that a shard compiles."""
         if not self.job.is_shared:
             return None
         of_sources = Stamp()
@@ -120,7 +120,7 @@ class Pipeline:
         """Compile the shard's units and machine code into the cache; return how many units it and the build have.
 
         Raises:
-            AotcudaError: Something cannot be compiled, or kept.
+            AotcudaError: Something cannot be compiled or stored.
         """
         self._find_units()
         flows.flow(map(self._shard, self.job.plans), self.job.jobs, self._done)
@@ -130,7 +130,7 @@ class Pipeline:
         return own, every
 
     def _shard(self, plan: ModulePlan) -> flows.Flow[None]:
-        """Compile a module's part, with machine code of whole groups; link a module that is whole."""
+        """Compile a shard's part of a module, with machine code of complete groups; link a complete module."""
         whole = self._all_plans[plan.config.name]
         if len(plan.units) == len(whole.units) and not any(item.module for item in plan.config.link):
             yield from self._made(plan)
@@ -139,7 +139,7 @@ class Pipeline:
         yield from self.linking.of_shard(plan, compiled)
 
     def _find_units(self) -> None:
-        """Find the entries of all units; a build from the cache alone has them or fails."""
+        """Find the entries of all units; a build from the cache alone fails if one is missing."""
         if self.units is not None:
             self._have = self.units.find(unit_compiling.wanted_of(self.job.plans, self._targets_here()))
             for unit in dict.fromkeys(unit for unit, _ in self._have):
@@ -204,7 +204,7 @@ class Pipeline:
         return (yield from flows.shared(flows.PACK, tasks, self.job.jobs))
 
     def _compile(self, plan: ModulePlan) -> flows.Flow[tuple[Compiled, dict[tuple[Unit, Target], LeftOut]]]:
-        """Return every unit for every target, and records of those that targets cannot have.
+        """Return every unit for every target, and the units that targets cannot have.
 
         Results of other processes are used unchanged.
         """
@@ -239,7 +239,7 @@ class Pipeline:
         return {key: plain(built) for key, built in _complete(compiled).items()}, lacking
 
     def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
-        """Return the names of the code of batches that are compiled from files, and no Python, for each target."""
+        """Return the names of the code of batches that are compiled from files instead of Python, for each target."""
         if not hasattr(self.front, "declared") or self.other_imports or self.units is not None:
             return {}
         found: dict[str, list[Unit]] = {}
@@ -277,7 +277,7 @@ class Pipeline:
         self.cache.keep(values, named, {key: f"{key[0].title} for {key[1]}" for key in fresh}, "code")
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[dict[LinkInput, Symbols]]:
-        """Return the symbols of everything foreign in a module's link, which is checked with them."""
+        """Return the symbols of a module's linked files and modules, after checking them."""
         if not plan.units:
             return {}
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}

@@ -1,4 +1,4 @@
-"""Start a worker process in an environment of its own, show its progress, and take its result."""
+"""Start a worker process in a clean environment, show its progress, and return its result."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.toolkits import Toolkit
     from aotcuda.builder.worker.job import Job, Result
 
-# The worker finds modules where this process finds them. PYTHONPATH cannot name it: pip's isolation starts Python by a
-# sitecustomize of its own, which gives up when the folders that it is about to add are on the path already.
-# Bytecode of the compiler is written as this process would: uv installs packages without, and it takes seconds to make.
+# The worker gets the path of this process as an argument. PYTHONPATH does not work, because pip's sitecustomize for
+# isolated builds fails if its folders are on the path already. The worker writes the compiler's bytecode if this
+# process would: uv installs packages without bytecode, which takes seconds to make.
 _START = """
 import json, sys
 sys.path[:], sys.dont_write_bytecode = json.loads(sys.argv.pop(1))
@@ -37,7 +37,7 @@ sys.exit(start.main())
 """
 
 _TICK = 0.5
-"""Seconds between two signs of life to the progress display."""
+"""Seconds between two updates of the progress display."""
 
 _PATIENCE = 2.0
 """Seconds that a worker has to end after its last message; threads of a source may never end."""
@@ -46,8 +46,7 @@ _PATIENCE = 2.0
 JIT_VARIABLES = {"AOTCUDA_FALLBACK": "error"}
 """More environment variables of a JIT build's workers.
 
-The user's modules may import the very package that is compiled, or others that aotcuda built: they are not to start a
-JIT build of their own.
+The user's modules may import packages that aotcuda built. These must not start another JIT build.
 """
 
 
@@ -146,7 +145,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit | None = None) -> dict[str, str]:
-    """Return the environment of workers for these front ends: `current` without what would make two builds differ.
+    """Return the environment of workers for these front ends: `current` without variables that change the result.
 
     The compilers' settings change the code that is built. The libraries of `toolkit` are found first.
     """
@@ -159,7 +158,7 @@ def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit |
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
         "AOTCUDA_BUILDING": "1",  # for sources that have to know
-        "AOTCUDA_LOAD": "first-use",  # a source may import other packaged modules, whose images are of no use here
+        "AOTCUDA_LOAD": "first-use",  # sources may import packaged modules, which must not load images here
     }
     if toolkit is not None:
         # pip isolates builds by an overlay on PYTHONPATH, which cuda.pathfinder does not search; and a toolkit that is

@@ -1,8 +1,8 @@
 """The processes of a build end together: a worker dies with the build, and everything below a worker dies with it.
 
-Three things of the kernel do this. `PR_SET_PDEATHSIG` sends a process a signal when its parent ends, however it ends.
-`PR_SET_CHILD_SUBREAPER` makes the reaper, a small process between build and worker, the parent of every process below
-it whose own parent ends, daemons included. A process group of its own keeps `kill(0, ...)` in a source away from the
+The kernel has three mechanisms for this. `PR_SET_PDEATHSIG` sends a process a signal when its parent ends for any
+reason. `PR_SET_CHILD_SUBREAPER` makes the reaper, a small process between build and worker, the parent of all orphans
+below it, daemons included. The worker has another process group, so `kill(0, ...)` in a source does not reach the
 reaper. The reaper runs no code of the project.
 """
 
@@ -59,7 +59,7 @@ def reap(wanted: int | None = None) -> int | None:
 
 
 def _children() -> list[int]:
-    """Return this process's children; none where /proc is missing, since the kernel ends the worker's own then."""
+    """Return this process's children; empty without /proc, where the kernel ends the worker's own children."""
     here = os.getpid()
     with suppress(OSError):
         return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal() and _parent(path) == here]
@@ -76,5 +76,5 @@ def _parent(folder: Path) -> int | None:
 
 
 def _prctl(option: int, value: int) -> None:
-    # A system that refuses these options leaves stray processes behind when a build is killed, no more.
+    # On a system that refuses these options, a killed build may leave processes behind.
     ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def part_of(job: Job, functions: Mapping[Unit, object], *, in_groups: bool) -> frozenset[Unit]:
     """Return the units that a shard compiles.
 
-    Modules stay whole if they are small, since a shard then links them as well. Kernels that become machine code
-    together stay together, and so do the units of a batch. The parts go, the most expensive first, each to the shard
-    that has the least to do. Every shard computes the same division.
+    Small modules are not divided, so a shard can link them. Kernels that become machine code together and the units of
+    a batch stay together. The most expensive part comes first; each part goes to the shard with the least work. Every
+    shard computes the same division.
     """
     index, count = job.shard or (1, 1)
     costs = {
@@ -42,7 +42,7 @@ def part_of(job: Job, functions: Mapping[Unit, object], *, in_groups: bool) -> f
 
 
 def _parts(plan: ModulePlan, *, in_groups: bool) -> list[list[Unit]]:
-    """Return a module's units in parts that one shard compiles together."""
+    """Divide a module's units into parts, each of which one shard compiles."""
     group_of: dict[str, object] = {}
     if in_groups:
         for group in kernel_groups.grouped([unit.symbol for unit in plan.kernels]):
@@ -65,4 +65,4 @@ def _cost(job: Job, unit: Unit, loaded: Any, targets: Sequence[Target]) -> float
 
 
 _SECONDS, _TYPICAL, _SHARED = 0.005, 300, 4
-"""A unit's seconds for each target, the bytes of its code that double them, and targets that take as long as typing."""
+"""Seconds of a unit for each target, bytes of code that double them, and targets that cost as much as typing."""

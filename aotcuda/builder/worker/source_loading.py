@@ -59,7 +59,7 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherImport:
-    """Hold what another process has loaded and compiled, for one compute capability."""
+    """The sources and units that another process loaded and compiled, for one compute capability."""
 
     units: tuple[Unit, ...]
     compiled: Compiled
@@ -102,8 +102,8 @@ _OBJECTS = 50_000
 def lasting() -> Iterator[None]:
     """Exempt the objects that the block makes from garbage collection, in the block and after it.
 
-    A compiler has 270,000 objects, and PyTorch a million. To search them again and again takes a sixth of the time of
-    their imports. Child processes that compile create only some ten thousand more objects before they end.
+    A compiler has 270,000 objects, and PyTorch a million. Searching them repeatedly takes a sixth of the time of their
+    imports. Child processes that compile create only some ten thousand more objects before they end.
     """
     gc.disable()
     try:
@@ -134,7 +134,7 @@ def _load(
                     signature = front.resolve(completed, found)
                     first = understood.setdefault((unit.module, unit.name, signature), completed)
                     if unit.recorded and first is not completed:
-                        continue  # the source does not tell the two apart
+                        continue  # both have the same signature
                     functions[completed] = found
                     _check_new(completed, first)
         with attempt():
@@ -190,7 +190,7 @@ _OF_NUMBA = re.compile(r"^(?:from|import) +(numba(?:_cuda_mlir)?\.cuda[\w.]*)", 
 
 
 def direct_imports(job: Job, sources: Iterable[Source]) -> list[str]:
-    """Return a warning for each source in place that imports a submodule of Numba, which its users need not have."""
+    """Return a warning for each source in place that imports a submodule of Numba, which users may lack."""
     if not any(item.in_place for item in job.plans):
         return []
     found = []
@@ -209,7 +209,7 @@ def direct_imports(job: Job, sources: Iterable[Source]) -> list[str]:
 def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]:
     """Return the project's files that the prelude imports and that are in no package of the wheel.
 
-    Each with its path from the folder that it is imported from.
+    Each has its path relative to the folder from which it is imported.
     """
     if job.prelude is None:
         return []

@@ -43,7 +43,7 @@ def main() -> int:
         process_tree.end_with_parent(reaper, signal.SIGKILL)
         return _work(Connection(descriptor, readable=False), requirement)
     os.close(descriptor)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # only the worker reads the job; if it dies, the sender notices
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # only the worker reads the job
     status = None
     while status is None and signal.sigwait({*_STOP, signal.SIGCHLD}) not in _STOP:
         status = process_tree.reap(worker)
@@ -74,5 +74,5 @@ def _leave(worker: int, status: list[int]) -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # a source may have closed them
             stream.flush()
-    ctypes.CDLL(None).fflush(None)  # what sources have printed from C
+    ctypes.CDLL(None).fflush(None)  # C code of sources may have printed
     os._exit(status[0])
