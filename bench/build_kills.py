@@ -7,7 +7,7 @@ source starts a daemon, and every fourth one ignores the signals that can be ign
 - if a process of the build still runs two seconds later (`--limit`, for a machine that does other work as well),
 - if an interrupted build has printed more or less than one line, has changed the project's folder, or has left a
   temporary file,
-- if the next build, with what is left in the cache, fails, prints a warning, or gives other files than a build without
+- if the next build, with the remaining cache, fails, prints a warning, or gives other files than a build without
   a cache.
 
 After the last build there must be no temporary file of a build that was killed, either.
@@ -92,8 +92,8 @@ def main() -> int:
     rows: list[tuple[object, ...]] = [("kills", arguments.kills), *sorted(state.items())]
     rows += [("hatchling's own temporary files left", len(left)), ("failures", len(problems))]
     machine.table(("", "count"), rows)
-    gone = sorted(bench.gone)
-    print(f"\nuntil the last process had ended: median {gone[len(gone) // 2]:.2f} s, longest {gone[-1]:.2f} s")
+    endings = sorted(bench.endings)
+    print(f"\nuntil the last process had ended: median {endings[len(endings) // 2]:.2f} s, longest {endings[-1]:.2f} s")
     print(*problems[:10], sep="\n")
     machine.write(
         arguments.out,
@@ -102,7 +102,7 @@ def main() -> int:
         found=dict(state),
         failures=len(problems),
         limit_seconds=arguments.limit,
-        seconds_until_all_are_gone=machine.summary(gone) | {"max": round(gone[-1], 3)},
+        seconds_until_all_are_gone=machine.summary(endings) | {"max": round(endings[-1], 3)},
     )
     return 1 if problems else 0
 
@@ -116,14 +116,14 @@ class Bench:
         limit: The seconds after a signal until no process may be left.
         seconds: The time that a build by each route takes.
         expected: The files that a build by each route gives without a cache.
-        gone: The seconds from each signal to the end of the last process.
+        endings: The seconds from each signal to the end of the last process.
     """
 
     folder: Path
     limit: float
     seconds: dict[str, float] = field(default_factory=dict)
     expected: dict[str, dict[str, bytes]] = field(default_factory=dict)
-    gone: list[float] = field(default_factory=list)
+    endings: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.temporary, self.cache = self.folder / "temporary", self.folder / "cache"
@@ -164,7 +164,7 @@ class Bench:
         _, err = build.communicate()
         while (left := _marked(mark)) and time.perf_counter() - begin < 2 * self.limit:
             time.sleep(0.005)
-        self.gone.append(time.perf_counter() - begin)
+        self.endings.append(time.perf_counter() - begin)
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         names = [path.name for path in set(self.temporary.iterdir()) - earlier if "aotcuda" in path.name]
@@ -175,7 +175,7 @@ class Bench:
     def _outcome(
         self, route: str, how: signal.Signals, status: int, err: str, before: dict[str, bytes], names: list[str]
     ) -> str:
-        took, files = self.gone[-1], self._files()
+        took, files = self.endings[-1], self._files()
         if status == 0 or err.startswith("dist/"):  # which hatchling prints at its end
             return f"lost:it went on for {took:.1f} s" if took > self.limit else "ended before the signal"
         if took > self.limit:
@@ -195,7 +195,7 @@ class Bench:
         return f"interrupted:{names} left" if names else "interrupted"
 
     def build_again(self, route: str) -> str:
-        """Build with what is left in the cache; return the outcome, and after a colon the fault."""
+        """Build with the remaining cache; return the outcome, and after a colon the fault."""
         done = self._start(route)
         _, err = done.communicate()
         files = self._files()

@@ -84,15 +84,15 @@ def _measure(
             if name in missing or turn > runs[name]:
                 continue
             try:
-                parts, result, noted = _run(way, program, folder / "probes", folder / name)
+                parts, result, remarks = _run(way, program, folder / "probes", folder / name)
             except _FailedError as error:
                 missing[name] = str(error)
                 continue
             if result != cold_ways.RESULT:
                 sys.exit(f"{name} gave {result}")
             parts["beyond"] = sum(value for part, value in parts.items() if part not in _COMMON)
-            if noted:
-                notes[name] = noted
+            if remarks:
+                notes[name] = remarks
             if turn:  # the first one fills the caches of files and of peers
                 found[name].append(parts)
     return {name: _figures(items) for name, items in found.items() if items}, notes

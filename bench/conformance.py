@@ -6,7 +6,7 @@
 
 `build` makes a folder for each release, with a wheel and a file that names the kernels which the compiler refuses.
 `run` writes one JSON file for each release. `table` counts what these files list. A kernel that ends the context ends a
-process of its own chain alone: the next process goes on with the next case.
+process of its chain alone, and the next process goes on with the next case.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def run(folder: Path, out: Path, *, processes: int) -> int:
 
 
 def _failure(case: Case, said: dict[str, Any], second: dict[str, dict[str, Any]]) -> str:
-    """Return what is wrong in a case; empty if nothing is."""
+    """Return the fault of a case, or an empty text."""
     if "error" in said:
         return str(said["error"])
     if case.oracle == "python":
@@ -229,7 +229,7 @@ def _said(site: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield {"name": name, "error": f"the process ends with status {status}: {' '.join(errors)[-300:]}"}
 
 
-# Inside of such a process.
+# Inside of a process of a chain.
 
 
 def run_chain(site: Path) -> int:

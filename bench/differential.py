@@ -2,7 +2,7 @@
 
 `tests/support/stamp_inputs.py` is the list of inputs. For each front end one project depends on all of them. They are
 edited one after the other. Before each edit, every kind of build (wheel, editable install, `--depfile`, JIT cache) has
-to take what was built before, and after it none may. Then each kind builds with the cache and without, and both have to
+to take the earlier build, and after it none may. Then each kind builds with the cache and without, and both have to
 give the same files. If the front end's kernels depend on the input, the files have to differ from those before.
 
     python bench/differential.py                              # about 20 minutes for each front end on two idle cores
@@ -31,7 +31,7 @@ def main() -> int:
     parser.add_argument("--inputs", nargs="*", default=[*stamp_inputs.INPUTS], choices=[*stamp_inputs.INPUTS])
     arguments = parser.parse_args()
     here = machine.describe()
-    # Compilers of several CUDA versions need several environments: each run adds what it finds to the file.
+    # Compilers of several CUDA versions need several environments: each run adds its results to the file.
     earlier = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else {}
     found: dict[str, dict[str, list[str]]] = earlier.get("problems", {})
     for front_end in arguments.front_ends:

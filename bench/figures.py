@@ -23,7 +23,7 @@ _NOTE = 110
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar, and the range of what was measured around its end.
+    """A bar, and the range of the measurements around its end.
 
     Attributes:
         label: What was measured.

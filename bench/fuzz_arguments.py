@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--tuples", type=int, default=200_000, help="of arguments, at least")
     parser.add_argument("--seed", type=int, default=1, help="the first one")
     parser.add_argument("--seeds", type=int, default=0, help="how many, whatever the number of tuples")
-    parser.add_argument("--jobs", type=int, default=1, help="processes, each with seeds of its own")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, each with other seeds")
     parser.add_argument("--sanitize", action="store_true", help="build the extension under ASan and UBSan")
     arguments = parser.parse_args()
     if arguments.jobs > 1:
@@ -177,8 +177,8 @@ def _sanitized() -> int:
         **os.environ,
         "AOTCUDA_FUZZ_SANITIZED": "1",
         "LD_PRELOAD": ":".join(found),
-        "PYTHONMALLOC": "malloc",  # so that each object is an allocation of its own
-        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # Python itself keeps what it has at exit
+        "PYTHONMALLOC": "malloc",  # so that each object is one allocation
+        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # Python frees little memory at exit
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     }
     return subprocess.run([sys.executable, *sys.argv], env=environment, check=False).returncode

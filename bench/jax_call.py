@@ -92,7 +92,7 @@ def _program(step: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _own(kernel: Any, count: int, rounds: int) -> dict[str, Any]:
-    """Return the same launches without JAX, on memory of their own."""
+    """Measure the launches without JAX, on memory of the driver."""
     cuda = machine.driver()
     assert cuda is not None
     kernel.loader.enter(kernel.loader.ready(), ())

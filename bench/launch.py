@@ -180,7 +180,7 @@ def _ordered_before(library: str, situation: str) -> int | None:
     return _LEGACY if "other" in situation and library != "numba" else None
 
 
-def _ways(  # noqa: PLR0915 (each is a few lines of its own)
+def _ways(  # noqa: PLR0915 (a few lines for each way)
     case: peers.Case, library: str, situation: str, stream: Any, arrays: list[Any], tvm_ffi: Path | None
 ) -> Iterator[tuple[str, Callable[[], peers.Batch]]]:
     """Yield every way to launch on a stream with a library's arrays."""

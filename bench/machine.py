@@ -1,4 +1,4 @@
-"""Describe what a result depends on, the machine and the versions, and write it with the figures."""
+"""Describe the machine and the versions of a result, measure, and write reports."""
 
 from __future__ import annotations
 
@@ -193,10 +193,10 @@ def _gpu() -> dict[str, str]:
     if library is None:
         return {}
     code = "from aotcuda.runtime import driver; d = driver.get(); print(d.devices[0], *d.version, sep='\\n')"
-    asked = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    if asked.returncode:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
         return {}
-    name, major, minor = asked.stdout.splitlines()
+    name, major, minor = done.stdout.splitlines()
     return {"gpu": name, "driver": f"CUDA {major}.{minor}"}
 
 

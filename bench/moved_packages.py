@@ -155,7 +155,7 @@ def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]
             pip("install", "--no-deps", "--target", libraries, name)
             have = json.loads((libraries / "have.json").read_text()) if (libraries / "have.json").exists() else []
             (libraries / "have.json").write_text(json.dumps([*have, name]))
-    if (libraries / package.source).exists():  # a further part of the package, such as fla's layers
+    if (libraries / package.source).exists():  # another part of the package, as fla's layers are
         shutil.copytree(libraries / package.source, project / package.source, dirs_exist_ok=True)
     total = sum(len(re.findall(package.kernel, file.read_text(), re.MULTILINE)) for file in sources(project, package))
     change_imports(project, package)

@@ -83,9 +83,9 @@ def prepare(folder: Path, arguments: argparse.Namespace) -> int:
             continue
         name = source.replace(".", "_")
         for end in ("variants", "tuning"):
-            beside = file.with_name(file.name.replace(".variants.", f".{end}."))
-            if beside.exists():
-                (project / _PACK / f"{name}.{end}.json").write_bytes(beside.read_bytes())
+            other = file.with_name(file.name.replace(".variants.", f".{end}."))
+            if other.exists():
+                (project / _PACK / f"{name}.{end}.json").write_bytes(other.read_bytes())
         text += f'\n[tool.aotcuda.modules."{_PACK}.{name}"]\nsource = "{source}"\nfrontend = "triton"\n'
         text += f'variants = "{_PACK}/{name}.variants.json"\npack = true\n'
     (project / "pyproject.toml").write_text(text)

@@ -3,9 +3,9 @@
     python bench/systems.py            # writes the page
     python bench/systems.py --check    # exit status 1 if the page is not what this script makes
 
-A file of results names its runs: as JSON with a list `runs`, or as text whose first line is such an object. A run has
-`system`, `python`, `what`, `passed`, `skipped`, `failed`, `date` and `commit`, and `gpu` and `driver` if it had them.
-Benches name their machine; `tools/matrix.py` and `tools/windows.py` have rows of their own.
+A file of results names its runs: as JSON with a list `runs`, or as text whose first line is a JSON object with that
+list. A run has `system`, `python`, `what`, `passed`, `skipped`, `failed`, `date` and `commit`, and may have `gpu` and
+`driver`. Benches name their machine; `tools/matrix.py` and `tools/windows.py` have other rows.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _tests() -> Iterator[dict[str, str]]:
 
 
 def runs(path: Path) -> list[dict[str, Any]]:
-    """Return the runs that a file of results names; none for files without such a list."""
+    """Return the runs that a file of results names; none for files without a list of runs."""
     if path.suffix not in (".json", ".txt"):
         return []
     text = path.read_text(encoding="utf-8")

@@ -152,7 +152,7 @@ def _more(variants: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 _SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-"""Triton prints what it cannot compile."""
+"""Triton prints the variants that it cannot compile."""
 
 Key = tuple[str, str, int, str]
 """Source module, kernel, number of the variant and target."""

@@ -61,9 +61,9 @@ if os.fork() == 0:
     except Exception as error:
         os.write(write, json.dumps(type(error).__name__).encode())
     os._exit(0)
-late = json.loads(os.read(read, 1000))
+after = json.loads(os.read(read, 1000))
 os.wait()
-print(json.dumps([child, parent, late]))
+print(json.dumps([child, parent, after]))
 """
 
 

@@ -1,4 +1,4 @@
-"""Test the JIT fallback on a GPU: numbers of late compilations and of the cache.
+"""Test the JIT fallback on a GPU: numbers of compilations and of the cache.
 
 The machine needs the compiler, as the extras `jit-cu13` and `jit-mlir-cu13` install it.
 """
@@ -68,8 +68,8 @@ def test_gpu_that_no_image_fits_gets_its_code_once(run, gpu_name):
 @pytest.mark.front_end(front_ends.MLIR)
 def test_fallback_uses_the_compiler_of_the_wheel(run, tmp_path):
     run(AXPY.format(typecode="i"))
-    (late,) = [json.loads(path.read_text()) for path in (tmp_path / "cache").rglob("manifest.json")]
-    assert late["frontend"] == front_ends.MLIR
+    (compiled,) = [json.loads(path.read_text()) for path in (tmp_path / "cache").rglob("manifest.json")]
+    assert compiled["frontend"] == front_ends.MLIR
 
 
 TABLE = """
@@ -91,7 +91,7 @@ print(json.dumps([out.read(), packaged.read(), [tier.tier for tier in t.__aotcud
 def test_late_compilation_links_code_and_runs_setup_callbacks(run):
     pytest.importorskip("cuda.core")
     for _ in range(2):
-        late, packaged, tiers = run(TABLE, "foreign")
-        assert late == packaged
-        assert any(late)  # the setup callback has filled the table that this image has of its own
+        compiled, packaged, tiers = run(TABLE, "foreign")
+        assert compiled == packaged
+        assert any(compiled)  # the setup callback has filled the table of the new image
         assert tiers == ["exact", "jit"]

@@ -13,7 +13,7 @@ if not torch.cuda.is_available():
 
 N = 1000
 CYCLES = 200_000_000
-"""How long a stream is kept busy: a tenth of a second."""
+"""The work that keeps a stream busy for a tenth of a second."""
 
 
 @pytest.fixture(scope="module")

@@ -56,7 +56,7 @@ ACCEPTED = [f"{MLIR}_{release}" for release in registry.BUILT_IN[MLIR].tested]
 
 
 @pytest.mark.parametrize("name", [*ACCEPTED, f"{NUMBA}_{registry.BUILT_IN[NUMBA].tested[-1]}"])
-def test_an_accepted_release_has_results_of_every_case(name: str) -> None:
+def test_accepted_release_has_results_of_every_case(name: str) -> None:
     found = json.loads((RESULTS / f"conformance_{name}.json").read_text())
     left_out = {case.name for case in CASES.values() if case.gpu} if found["by"] != "GPU" else set()
     assert found["cases"] + len(found["refused"]) == len(CASES.keys() - left_out)

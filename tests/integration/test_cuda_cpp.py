@@ -176,9 +176,7 @@ class TestLaunches:
         assert "packaged: void(double, double *, int)" in str(caught.value)
         assert not [item for item in recwarn if issubclass(item.category, FallbackWarning)]
 
-    def test_the_fallback_compiles_what_is_carried_for_another_gpu(
-        self, cuda, installed, tmp_path, monkeypatch
-    ) -> None:
+    def test_fallback_compiles_packaged_sources_for_another_gpu(self, cuda, installed, tmp_path, monkeypatch) -> None:
         monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
         cuda.set(devices="7.5")
         raw = importlib.import_module("cudacpp.raw")

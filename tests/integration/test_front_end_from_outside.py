@@ -53,7 +53,7 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def kernels(cuda, wheel, monkeypatch):
-    """Gives the packaged module, in a process that has no such front end."""
+    """Return a function that imports the packaged module, in a process without the front end."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(cuda.packages)
     importlib.invalidate_caches()
@@ -71,7 +71,7 @@ def fallback(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 class TestTheWheel:
-    def test_the_manifest_names_it_and_what_it_was_built_from(self, files: dict[str, bytes]) -> None:
+    def test_manifest_names_front_end_and_sources(self, files: dict[str, bytes]) -> None:
         manifest = manifest_of(files, "elementwise.kernels")
         assert manifest["frontend"] == "elementwise"
         assert manifest["toolchain"]["nvrtc"].startswith("13.")
@@ -81,24 +81,24 @@ class TestTheWheel:
         signatures = [overload["signature"] for overload in manifest["kernels"][0]["overloads"]]
         assert signatures == [f"void({each}[...], {each}, {each}[...], {each}[...])" for each in ("float32", "float64")]
 
-    def test_the_file_is_carried_for_the_fallback(self, files: dict[str, bytes]) -> None:
+    def test_source_file_is_packaged_for_the_fallback(self, files: dict[str, bytes]) -> None:
         assert "elementwise/kernels.aotcuda/sources/basic.formulas" in files
 
 
 class TestLaunches:
-    def test_arguments_lie_where_c_has_them(self, cuda, kernels) -> None:
+    def test_arguments_have_the_layout_of_c(self, cuda, kernels) -> None:
         out, x, y = (cuda.array(np.zeros((2, 4), "<f4")) for _ in range(3))
         x.interface["data"] = (x.address, True)
         kernels().axpy[1, 8](out, 2.5, x, y)
         assert cuda.parameters() == struct.pack("<Qf4xQQq", out.address, 2.5, x.address, y.address, 8)
         assert "elementwise_frontend" not in sys.modules
 
-    def test_other_types_are_refused_with_what_is_packaged(self, cuda, kernels, monkeypatch) -> None:
+    def test_other_types_are_refused_with_packaged_signatures(self, cuda, kernels, monkeypatch) -> None:
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
         with pytest.raises(ArgumentError, match=r"packaged: void\(float32\[\.\.\.\], float32\[\.\.\.\]\)"):
             kernels().square[2, 32](cuda.array(np.zeros(8, "<f8")), cuda.array(np.zeros(8, "<f8")))
 
-    def test_the_fallback_compiles_what_is_carried_for_another_gpu(self, cuda, kernels, fallback) -> None:
+    def test_fallback_compiles_packaged_sources_for_another_gpu(self, cuda, kernels, fallback) -> None:
         cuda.set(devices="7.5")
         out, x = cuda.array(8), cuda.array(8)
         with pytest.warns(FallbackWarning, match=r"elementwise\.kernels, all of it"):
@@ -161,7 +161,7 @@ class TestErrors:
         sys.modules.pop("broken_front_end", None)
 
 
-def test_the_schema_has_what_it_takes(site: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_schema_accepts_tables_of_the_front_end(site: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     import tomllib
 

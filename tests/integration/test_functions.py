@@ -122,7 +122,7 @@ def test_packaged_functions_compute_python_results(header: str, functions: bytes
     assert {int(offset or 0) // 8: int(moved[register]) for offset, register in stored} == {0: 42, 1: -100, 2: 0, 3: 10}
 
 
-def test_there_is_ltoir_for_each_gpu_and_ptx_for_the_lowest(features: dict[str, bytes], functions: bytes) -> None:
+def test_functions_have_ltoir_for_each_gpu_and_lowest_ptx(features: dict[str, bytes], functions: bytes) -> None:
     archs = ["sm_75", "sm_90a", "sm_100f"]
     assert re.findall(r"^arch = (\S+)", cuobjdump(functions), re.MULTILINE) == [*archs, "sm_75"]
     listed = projects.manifest_of(features, "features.kernels")["ltoir"]
@@ -142,7 +142,7 @@ B32 = (".b32", "")
 
 @pytest.mark.front_end(front_ends.MLIR)
 @pytest.mark.parametrize("arch", ["100", pytest.param("75", marks=pytest.mark.matrix)])
-def test_functions_have_the_prototypes_of_the_second_front_ends_documentation(arch: str, tmp_path: Path) -> None:
+def test_functions_have_the_prototypes_of_the_mlir_documentation(arch: str, tmp_path: Path) -> None:
     """Its page "Compiling Python functions for use with other languages" has these two functions."""
     project = projects.write(tmp_path / "project", ADD, module=NAMES)
     files = projects.content(projects.build_wheel(project, AOTCUDA_ARCH=f"sm_{arch}"))

@@ -129,7 +129,9 @@ def manifests(built: dict[str, dict[str, bytes]]) -> dict[str, Manifest]:
     return {name: manifest_of(files, "pkg.k") for name, files in built.items()}
 
 
-def test_the_modules_offer_the_same(built: dict[str, dict[str, bytes]], manifests: dict[str, Manifest]) -> None:
+def test_both_modules_have_equal_kernels_and_functions(
+    built: dict[str, dict[str, bytes]], manifests: dict[str, Manifest]
+) -> None:
     def offered(manifest: Any) -> Any:
         kernels = [
             (kernel["name"], [(one["signature"], one["symbol"]) for one in kernel["overloads"]])
@@ -144,7 +146,7 @@ def test_the_modules_offer_the_same(built: dict[str, dict[str, bytes]], manifest
     assert stubs[0] == stubs[1]
 
 
-def test_a_status_and_an_exception_of_a_helper_end_the_thread(built: dict[str, dict[str, bytes]]) -> None:
+def test_status_or_exception_of_helper_ends_the_thread(built: dict[str, dict[str, bytes]]) -> None:
     code = cuobjdump(built[MLIR]["pkg/k.aotcuda/kernels.fatbin"], "--dump-sass").partition("Function : ended\n")[2]
     code = code.partition("Function : ")[0]
     assert code.count("EXIT") >= 3  # both, and the kernel's own end

@@ -1,4 +1,4 @@
-"""Test what the second front end says of what it cannot compile, and the first one can."""
+"""Check the errors of numba-cuda-mlir for code that numba-cuda compiles."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def reads(x):
 
 
 @pytest.fixture(scope="module")
-def said(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return what is said of each, by its key; each has a module of its own, and one build has them all."""
+def errors(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Return the error of each case, which has its own module, from one build of all."""
     project = write(tmp_path_factory.mktemp("beyond") / "project", "")
     config = (project / "pyproject.toml").read_text().partition(f"[{MODULE}]")[0]
     for name, (source, key, _) in BEYOND.items():
@@ -90,8 +90,8 @@ def said(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 @pytest.mark.parametrize("name", BEYOND)
-def test_unsupported_code_is_refused_by_name(said: dict[str, str], name: str) -> None:
-    line = said[name]
+def test_unsupported_code_is_refused_by_name(errors: dict[str, str], name: str) -> None:
+    line = errors[name]
     assert line.startswith(f'tool.aotcuda.modules."pkg.{name}".{BEYOND[name][2]}'), line
     assert f"pkg/_{name}.py:" in line
 

@@ -38,7 +38,7 @@ def by_type(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_type_is_a_parameter_of_its_own(by_type: dict, name: str) -> None:
+def test_type_argument_is_a_parameter(by_type: dict, name: str) -> None:
     """Every build checks the parameters' offsets against the linked image."""
     (kernel,) = [kernel for kernel in by_type["kernels"] if kernel["name"] == name]
     (overload,) = kernel["overloads"]
@@ -50,7 +50,7 @@ def test_a_type_is_a_parameter_of_its_own(by_type: dict, name: str) -> None:
 
 
 @front_ends.EACH
-def test_the_c_header_has_a_member_for_it(front_end: str, tmp_path: Path) -> None:
+def test_c_header_has_a_member_for_a_type_argument(front_end: str, tmp_path: Path) -> None:
     signature = 'kernels.by_type = "void(float64[::1], int8, NumberClass(float64), float64)"'
     files = content(build_wheel(write(tmp_path / "project", BY_TYPE, module=signature)))
     header = files["pkg/k.aotcuda/pkg_k.h"].decode()
@@ -75,7 +75,7 @@ kernels.in_records = "void(named[::1])"
 
 
 @front_ends.EACH
-def test_arrays_of_strings_are_taken_or_refused_by_name(front_end: str, tmp_path: Path) -> None:
+def test_arrays_of_strings_are_accepted_or_refused_by_name(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", STRINGS, module=STRING_KERNELS)
     if front_end == front_ends.MLIR:
         lines = lines_of(refused(project).err)

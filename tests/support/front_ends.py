@@ -1,4 +1,4 @@
-"""Projects written for one front end, made into projects for another: the same sources, the other one's `cuda`."""
+"""Convert projects for numba-cuda into projects for numba-cuda-mlir, by their imports."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ if TYPE_CHECKING:
 
 NUMBA, MLIR = ALL = ("numba-cuda", "numba-cuda-mlir")
 EACH = pytest.mark.front_end(*ALL)
-"""For tests that CI runs with each front end, since they test code that each has of its own."""
+"""A mark for tests that CI runs with each front end, since they test code that the front ends do not share."""
 
-# What numba-cuda-mlir 0.6.0 refuses in the packages under tests/packages; tests/integration/test_mlir_refused.py has
-# what is said of it.
+# Kernels under tests/packages that numba-cuda-mlir 0.6.0 refuses, with errors of test_mlir_refused.py.
 ABSENT = {"gpufeatures": ("strings", "strings_in_records")}
-# And what releases before 0.6 cannot compile: tuples in tuples as results.
+# Functions that releases before 0.6 cannot compile: their results are tuples in tuples.
 _ABSENT_BEFORE_0_6 = {"features": ("uneven",), "devicefunctions": ("split",)}
 
 
 def installed() -> bool:
-    """Return True if the compiler of the second front end is there."""
+    """Return True if numba-cuda-mlir is installed."""
     return find_spec("numba_cuda_mlir") is not None
 
 
@@ -36,7 +35,7 @@ def absent(package: str) -> tuple[str, ...]:
 
 
 def port(project: Path, absent: tuple[str, ...] = ()) -> Path:
-    """Make `project`, written for numba-cuda, one for numba-cuda-mlir, without the kernels and functions `absent`."""
+    """Convert a project in place, and remove the kernels and functions `absent` from its table."""
     for path in project.rglob("*.py"):
         path.write_text(ported(path.read_text()))
     config = project / "pyproject.toml"
@@ -49,7 +48,7 @@ def port(project: Path, absent: tuple[str, ...] = ()) -> Path:
 
 
 def ported(source: str) -> str:
-    """Return a module's text with the other front end's imports."""
+    """Return a module's text with numba-cuda-mlir's imports."""
     source = re.sub(r"^( *)from numba import (.*)$", _imports, source, flags=re.MULTILINE)
     return source.replace("from numba.cuda.core", "from numba_cuda_mlir.numba_cuda.core").replace(
         "from numba.cuda", "from numba_cuda_mlir.cuda"
@@ -62,14 +61,14 @@ def _imports(match: re.Match[str]) -> str:
     if types := [name for name in names if name not in ("cuda", "njit")]:
         lines.append(f"from numba_cuda_mlir.types import {', '.join(types)}")
     if "njit" in names:
-        lines.append("njit = cuda.jit(device=True)")  # the compiler has no part for the CPU
-    return match[1] + "; ".join(lines)  # one line for one, so that what follows keeps its number
+        lines.append("njit = cuda.jit(device=True)")  # the compiler has no njit
+    return match[1] + "; ".join(lines)  # one line, so that line numbers stay
 
 
 def parametrize(metafunc: pytest.Metafunc, names: tuple[str, ...], marks: Mapping[str, pytest.MarkDecorator]) -> None:
-    """Run a test that asks for the fixture `front_end` with the front ends that its mark names, or with `names`.
+    """Parametrize a test with the fixture `front_end` by the front ends of its mark, or by `names`.
 
-    A test that has parameters of that name itself is left alone; `marks` are what the tests of a front end are given.
+    Tests with their own parameter `front_end` are not changed. `marks` has the marks of each front end's tests.
     """
     own = [marker for marker in metafunc.definition.iter_markers("parametrize") if "front_end" in marker.args[0]]
     if "front_end" in metafunc.fixturenames and not own:

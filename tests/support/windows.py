@@ -16,7 +16,7 @@ SKIPPED = {
         "test_parents_and_children_without_a_driver_get_the_same_error",
     ),
     "toolkits, editable installs and process numbers are for builds, which run on Linux alone": (
-        "test_process_differs_from_a_later_one_with_its_number",
+        "test_a_later_process_with_the_number_has_another_start_time",
         "test_modules_of_editable_installs_are_found_by_their_tables",
         "test_the_machines_own_toolkit_is_named_whatever_is_in_it",
         "test_toolkits_are_told_with_the_gpus_that_they_build_for",
@@ -28,7 +28,7 @@ SKIPPED = {
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Mark the skipped tests among the collected ones."""
+    """Mark them among the collected tests."""
     reasons = {name: reason for reason, names in SKIPPED.items() for name in names}
     for item in items:
         found = reasons.get(item.name) or reasons.get(item.name.partition("[")[0])

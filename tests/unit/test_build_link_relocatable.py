@@ -97,7 +97,7 @@ def instructions(data: bytes) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("source", LOSING.values(), ids=LOSING)
 @pytest.mark.parametrize("target", ["sm_75", "sm_120"])
-def test_kernels_that_need_a_whole_link_are_not_grouped(target: str, source: str) -> None:
+def test_kernels_that_lose_by_a_second_link_are_not_grouped(target: str, source: str) -> None:
     assert nvjitlink.relocatable("m", [ltoir(source, target, Options())], parse(target), Options(), [])[0] == b""
 
 

@@ -37,7 +37,7 @@ def test_another_declaration_is_refused_with_the_right_one(declaration):
     )
 
 
-def test_a_function_of_c_plus_plus_is_not_what_is_exported():
+def test_cpp_function_differs_from_exported_function():
     with pytest.raises(LinkError, match=r'write extern "C" __device__ float twice\(float x\);'):
         check("__device__ float twice(float);")
 

@@ -47,20 +47,20 @@ BOTH = pytest.mark.parametrize("text", [OLD, NEW], ids=["LLVM 7", "LLVM 20"])
 
 @BOTH
 def test_shared_memory_is_undefined_and_dynamic_memory_external(text: str) -> None:
-    settled = llvm_ir.settle(text, "/nowhere")
+    settled = llvm_ir.normalize(text, "/nowhere")
     assert "@__dynamic_shmem__0 = external addrspace(3) global [0 x i8], align 16" in settled
     assert "@static_shared_memory_1 = private addrspace(3) global [64 x float] undef, align 8" in settled
 
 
 @BOTH
 def test_paths_are_relative_to_projects_of_any_name(text: str) -> None:
-    settled = llvm_ir.settle(text, '/home/me/ü "x"')
+    settled = llvm_ir.normalize(text, '/home/me/ü "x"')
     assert '!DIFile(filename: "k.py", directory: "pkg")' in settled
 
 
 @BOTH
 def test_debug_information_is_in_the_form_of_libnvvm(text: str) -> None:
-    settled = llvm_ir.settle(text, "/nowhere")
+    settled = llvm_ir.normalize(text, "/nowhere")
     assert "emissionKind: DebugDirectivesOnly," in settled
     assert '!8 = !{i32 1, !"Debug Info Version", i32 3}' in settled
     assert '!7 = !DILocalVariable(name: "b", scope: !6, line: 4)' in settled
@@ -106,7 +106,7 @@ def test_foreign_functions_are_known_by_their_declarations(text: str) -> None:
     )
 
 
-def test_an_array_is_a_memref_and_a_complex_number_one_parameter() -> None:
+def test_arrays_are_memrefs_and_complex_numbers_one_parameter() -> None:
     args, _ = types.notation.parse("void(boolean, complex64, float32[:, ::1])", {})
     layout = types.convention.layout("k", ["flag", "z", "x"], args)
     assert layout.fields == [(0, 1), (4, 8), (16, 8), (24, 8), (32, 8), (40, 8), (48, 8), (56, 8), (64, 8)]

@@ -67,7 +67,7 @@ def test_replaced_functions_are_in_the_list(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PATCHES)
-def test_the_compiler_here_passes(name: str) -> None:
+def test_installed_compiler_passes_the_check(name: str) -> None:
     assert private_parts.check(name, importlib.import_module(PATCHES[name]).PRIVATE_PARTS) is None
 
 
@@ -113,7 +113,7 @@ def test_import_error_names_further_requirements(monkeypatch: pytest.MonkeyPatch
         ("no_such_module_anywhere:f", "()", "is not there where"),
     ],
 )
-def test_a_function_that_changed_is_named_with_what_it_had(part: str, parameters: str, has: str) -> None:
+def test_changed_private_function_is_named(part: str, parameters: str, has: str) -> None:
     with pytest.raises(ToolchainError, match=has) as caught:
         private_parts.check("numba-cuda", {part: parameters})
     cannot = f"numba-cuda {version('numba-cuda')} cannot be used"

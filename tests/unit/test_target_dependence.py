@@ -23,7 +23,7 @@ def served(ask: Callable[[Any], object], first: tuple[int, int] = (8, 0)) -> lis
     return [target for target in TARGETS if watch.serves(target)]
 
 
-def test_compilation_without_questions_serves_all_targets() -> None:
+def test_compilation_without_reads_serves_all_targets() -> None:
     assert served(lambda _: None) == TARGETS
     assert served(lambda capability: (capability, [capability], len(capability), bool(capability))) == TARGETS
 
@@ -41,7 +41,9 @@ def test_compilation_without_questions_serves_all_targets() -> None:
         (lambda it: max(it, (8, 6)), TARGETS[:2]),
     ],
 )
-def test_a_comparison_is_kept_as_a_comparison(ask: Callable[[Any], object], expected: list[tuple[int, int]]) -> None:
+def test_comparisons_distinguish_targets_by_their_result(
+    ask: Callable[[Any], object], expected: list[tuple[int, int]]
+) -> None:
     assert served(ask) == expected
 
 
@@ -59,11 +61,11 @@ def test_a_comparison_is_kept_as_a_comparison(ask: Callable[[Any], object], expe
         pickle.dumps,
     ],
 )
-def test_every_look_inside_is_a_question_for_the_capability_itself(look: Callable[[Any], object]) -> None:
+def test_other_reads_of_the_capability_distinguish_all_targets(look: Callable[[Any], object]) -> None:
     assert served(look) == [(8, 0)]
 
 
-def test_targets_of_one_capability_differ_where_the_name_was_asked_for() -> None:
+def test_read_target_names_distinguish_targets_of_one_capability() -> None:
     with target_dependence.watching((9, 0), "sm_90") as watch:
         assert watch.serves((9, 0), "sm_90a")
         assert watch.serves((8, 0), "sm_80")
@@ -73,8 +75,8 @@ def test_targets_of_one_capability_differ_where_the_name_was_asked_for() -> None
     assert not watch.serves((8, 0), "sm_80")
 
 
-def test_without_a_compilation_nothing_is_noted() -> None:
-    assert target_dependence.current() is None
+def test_reads_outside_of_compilations_are_not_recorded() -> None:
+    assert target_dependence.current_watch() is None
     assert Capability((8, 0)) >= (7, 5)
 
 
@@ -90,6 +92,6 @@ def test_without_a_compilation_nothing_is_noted() -> None:
         ("WARP_SIZE", TARGETS),
     ],
 )
-def test_properties_of_the_gpu_are_answered_and_noted(attribute: str, expected: list[tuple[int, int]]) -> None:
+def test_properties_of_the_gpu_distinguish_targets(attribute: str, expected: list[tuple[int, int]]) -> None:
     device = gpu.Gpu(RuntimeError)
     assert served(lambda _: getattr(device, attribute)) == expected

@@ -121,7 +121,7 @@ def _edited(module: targets.PackagedModule) -> str | None:
     """Return the first edit of an editable install's sources since its build, or None."""
     for path, digest in editable_sources(module).items():
         if not path.is_file():
-            return f"{path} went"
+            return f"{path} was removed"
         if manifest.digest(foreign.read(path, LARGEST, error=ConfigError)) != digest:
             return f"{path} was edited"
     return None

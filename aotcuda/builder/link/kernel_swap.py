@@ -20,7 +20,7 @@ _FUNCTION = re.compile(
 _SUFFIX = "__own_options"
 
 
-def swapped(text: str, other: str, names: Collection[str]) -> str:
+def swap_kernels(text: str, other: str, names: Collection[str]) -> str:
     """Return `text` with the kernels `names` of `other` in place of its own.
 
     Raises:

@@ -82,7 +82,7 @@ def link(
         more: Further arguments of the linker.
 
     Returns:
-        The image, and the bytes of spilled registers by symbol (see `spilled`), which are empty for PTX.
+        The image, and the bytes of spilled registers by symbol (see `spilled_bytes`), which are empty for PTX.
 
     Raises:
         LinkError: The linker refuses; the message has its log.
@@ -126,7 +126,7 @@ def link(
                 raise LinkError(_explain(module, target, log, items, other_modules))
             if not as_ptx:
                 told = _read(handle, nvjitlink.get_info_log_size, nvjitlink.get_info_log)
-                return _cubin(handle), spilled(told.rstrip(b"\x00").decode(errors="replace"))
+                return _cubin(handle), spilled_bytes(told.rstrip(b"\x00").decode(errors="replace"))
             text = _read(handle, nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx)
         except nvjitlink.nvJitLinkError as error:
             log = _log(handle)
@@ -191,7 +191,7 @@ def _partly_unfused(
         )
         raise LinkError(message) from None
     try:
-        text = kernel_swap.swapped(fused, apart, names).encode()
+        text = kernel_swap.swap_kernels(fused, apart, names).encode()
     except LinkError as error:
         message = f"{module}: {error}"
         raise LinkError(message) from None
@@ -322,7 +322,7 @@ _SPILLED = re.compile(
 """As ptxas writes it for each function under `--verbose`."""
 
 
-def spilled(log: str) -> dict[str, int]:
+def spilled_bytes(log: str) -> dict[str, int]:
     """Return by symbol the bytes of spill stores and loads in a function's code.
 
     A function that is called and not inlined has its own entry.

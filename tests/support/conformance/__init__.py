@@ -1,5 +1,5 @@
-"""The conformance suite: small kernels whose results a front end that compiles Python has to get right.
+"""The conformance suite: small kernels that a front end for Python has to compile correctly.
 
-`cases` is the table, `reference` computes what each case must leave in its arrays, `project` makes wheels of the cases,
-and `outcome` runs one case and compares. `bench/conformance.py` runs all of them on a GPU.
+`cases` is the table, `reference` computes the correct arrays of a case, `project` makes wheels of the cases, `outcome`
+runs a case on a GPU and compares, and `host` runs a case on the CPU. `bench/conformance.py` runs all cases on a GPU.
 """

@@ -1,4 +1,4 @@
-"""One case of the conformance suite: a kernel, what it is launched with, and where the right result comes from."""
+"""One case of the conformance suite: a kernel, its arguments, and the source of its correct results."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Case:
         arguments: The parameters by name; all arrays are compared after the launch.
         threads: Launched threads, in blocks of `block`; fewer than a block are one block.
         block: Threads of a full block.
-        oracle: `python`: the body, run by CPython with exact integers and NumPy's floats. `numba-cuda`: what
-            numba-cuda's code leaves in the arrays, where Numba differs from Python and NumPy on purpose.
-        why: Where the oracle is `numba-cuda`, what differs.
-        reference: Statements that the reference runs in place of the body.
-        ulps: How many units in the last place floats may differ by.
+        oracle: `python`: CPython runs the body with exact integers and NumPy's floats. `numba-cuda`: the arrays after a
+            launch of numba-cuda's code, if Numba differs from Python and NumPy on purpose.
+        why: The difference, if the oracle is `numba-cuda`.
+        reference: Statements that CPython runs in place of the body.
+        ulps: The accepted difference of floats, in units in the last place.
         first: The number of the first thread that the reference and the CPU run; earlier threads do nothing.
-        gpu: The case needs more memory than the CPU's part of the suite has.
+        gpu: True if the case needs more memory than the CPU's part of the suite has.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Case:
 
     @property
     def group(self) -> str:
-        """Return the part of the table that it belongs to."""
+        """Return the part of the suite that the case belongs to."""
         return self.name.partition("/")[0]
 
     @property
@@ -77,7 +77,7 @@ RECORDS: dict[str, np.dtype[Any]] = {
     "packed": np.dtype([("flag", "u1"), ("x", "f8"), ("k", "i2")]),
     "same": np.dtype([("a", "i4"), ("b", "i4"), ("c", "i4")]),
 }
-"""The record types of cases, by the names that signatures have for them."""
+"""The record types of cases, by their names in signatures."""
 
 
 def _type_of(value: Value) -> str:

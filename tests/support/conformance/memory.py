@@ -103,7 +103,7 @@ def _loops() -> Iterator[Case]:
 
 
 _SLICES = (
-    *(
+    *[
         "1:-1",
         "-3:",
         ":-3",
@@ -119,13 +119,13 @@ _SLICES = (
         "::2",
         "1::3",
         "1:-1:2",
-    ),
+    ],
     *("::-1", "::-2", "5::-1", ":2:-1", "-2:1:-1", "-1:-4:-1", "7:2:-2", "2:7:-1"),
 )
 
 
-def _read(view: str, *, before: str = "") -> str:
-    return f"{before}y = {view}\nout[0] = y.shape[0]\nfor k in range(min(y.shape[0], 12)):\n    out[k + 1] = y[k]"
+def _read(view: str) -> str:
+    return f"y = {view}\nout[0] = y.shape[0]\nfor k in range(min(y.shape[0], 12)):\n    out[k + 1] = y[k]"
 
 
 def _slices() -> Iterator[Case]:
@@ -154,21 +154,10 @@ def _slices() -> Iterator[Case]:
         yield _case(f"slice/stop-outside-{kind}", _read("x[5:a]"), x=x, a=far, out=out)
         yield _case(f"slice/start-outside-{kind}", _read("x[a:]"), x=x, a=far, out=out)
     grid = np.arange(35, dtype="int32").reshape(5, 7)
-    for text in (
-        "1:-1, 2",
-        "::-1, 0",
-        "2, 1:-1",
-        "3, ::-1",
-        "1",
-        "-1",
-        ":, -1",
-        "..., 1",
-        "-2:, 3",
-        "1:4, 1:6",
-        "::2, ::3",
-        "::-1, ::-1",
-        "1:-1, 1:-1",
-    ):
+    texts = (
+        "1:-1, 2; ::-1, 0; 2, 1:-1; 3, ::-1; 1; -1; :, -1; ..., 1; -2:, 3; 1:4, 1:6; ::2, ::3; ::-1, ::-1; 1:-1, 1:-1"
+    )
+    for text in texts.split("; "):
         rank = len(np.empty((5, 7))[_index(text)].shape)
         body = _read(f"x[{text}]") if rank == 1 else _READ_GRID.format(text)
         yield _case(f"slice/grid-{_spelt(text)}", body, x=grid, out=out)
@@ -177,18 +166,15 @@ def _slices() -> Iterator[Case]:
         yield _case(f"slice/assign-{_spelt(text)}", f"y = x[{text}]\nfor k in range(y.shape[0]):\n    y[k] = k", x=x)
     yield _case("slice/copy", "x[2:5] = v[1:4]", x=x, v=np.arange(100, 108, dtype="int32"))
     yield _case("slice/copy-reversed", "x[2:5] = v[::-1][1:4]", x=x, v=np.arange(100, 108, dtype="int32"))
-    yield _case(
-        "slice/transposed", "y = x.T\nout[0] = y.shape[0]\nout[1] = y[6, 4]\nout[2] = y[-1, -2]", x=grid, out=out
-    )
     yield _case("slice/length", "out[0] = len(x)\nout[1] = len(x[2:])\nout[2] = x.size\nout[3] = x.ndim", x=x, out=out)
-    yield _case(
-        "slice/sum-of-strides", "out[0] = x.strides[0]\nout[1] = x.strides[1]\nout[2] = x.itemsize", x=grid, out=out
-    )
-    yield _case(
-        "slice/strides-of-slice", "y = x[::2, ::3]\nout[0] = y.strides[0]\nout[1] = y.strides[1]", x=grid, out=out
-    )
     yield _case("slice/offset-atomic", "cuda.atomic.add(x[3:], 1, 5)", x=x)
-    yield _case("slice/last-rows", "y = x[-2:]\nout[0] = y.shape[0]\nout[1] = y[1, 2]", x=grid, out=out)
+    for name, body in {
+        "transposed": "y = x.T\nout[0] = y.shape[0]\nout[1] = y[6, 4]\nout[2] = y[-1, -2]",
+        "sum-of-strides": "out[0] = x.strides[0]\nout[1] = x.strides[1]\nout[2] = x.itemsize",
+        "strides-of-slice": "y = x[::2, ::3]\nout[0] = y.strides[0]\nout[1] = y.strides[1]",
+        "last-rows": "y = x[-2:]\nout[0] = y.shape[0]\nout[1] = y[1, 2]",
+    }.items():
+        yield _case(f"slice/{name}", body, x=grid, out=out)
     turned = grid[::-1, ::-1]
     yield _case("strides/negative-argument", "out[0] = x[0, 0]\nout[1] = x[4, 6]\nout[2] = x[-1, 1]", x=turned, out=out)
     yield _case("strides/broadcast", "out[0] = x[2, 3]\nout[1] = x[-1, -2]", x=np.broadcast_to(x[:7], (5, 7)), out=out)
@@ -237,56 +223,31 @@ def _views() -> Iterator[Case]:
         writes = "\n".join(f"r[3].{field} = {n + 7}" for n, field in enumerate(fields))
         yield _case(f"record/write-{name}", writes, r=array)
         yield _case(f"record/copy-{name}", "r[0] = r[4]\nr[-1] = r[1]", r=array)
-        yield _case(
-            f"record/sum-{name}",
-            f"s = 0.0\nfor k in range(r.size):\n    s += r[k].{fields[1]}\nout[0] = s",
-            r=array,
-            out=out,
-        )
-        for field in fields:
-            yield _case(
-                f"record/column-{name}-{field}", f"out[0] = r.{field}[3]\nout[1] = r['{field}'][-2]", r=array, out=out
-            )
-        yield _case(
-            f"record/slice-{name}", f"q = r[1:4]\nout[0] = q.shape[0]\nout[1] = q[1].{fields[1]}", r=array, out=out
-        )
-        yield _case(
-            f"record/strided-{name}", f"out[0] = r[1].{fields[1]}\nout[1] = r[-1].{fields[1]}", r=array[::2], out=out
-        )
-        yield _case(
-            f"record/reversed-{name}", f"out[0] = r[1].{fields[1]}\nout[1] = r[-1].{fields[1]}", r=array[::-1], out=out
-        )
+        field = fields[1]
+        total = f"s = 0.0\nfor k in range(r.size):\n    s += r[k].{field}\nout[0] = s"
+        yield _case(f"record/sum-{name}", total, r=array, out=out)
+        for one in fields:
+            column = f"out[0] = r.{one}[3]\nout[1] = r['{one}'][-2]"
+            yield _case(f"record/column-{name}-{one}", column, r=array, out=out)
+        sliced = f"q = r[1:4]\nout[0] = q.shape[0]\nout[1] = q[1].{field}"
+        yield _case(f"record/slice-{name}", sliced, r=array, out=out)
+        for kind, view in (("strided", array[::2]), ("reversed", array[::-1])):
+            yield _case(f"record/{kind}-{name}", f"out[0] = r[1].{field}\nout[1] = r[-1].{field}", r=view, out=out)
     yield _case("record/wrap", "r[1].id = 300\nr[2].id = -1\nr[0].n = -5", r=_records("particle", 3))
-    yield _case(
-        "record/unsigned",
-        "out[0] = r[1].id + 1\nout[1] = -r[1].id",
-        r=_high(),
-        out=np.zeros(2, "int64"),
-        oracle="numba-cuda",
-        why=KEPT,
-    )
-    x = np.array([1.0, -2.0, 0.5, 3.25], "float32")
-    yield _case(
-        "view/float32-int32", "y = x.view(np.int32)\nout[0] = y[1]\nout[1] = y.shape[0]", x=x, out=np.zeros(2, "int64")
-    )
-    yield _case(
-        "view/float32-uint8", "y = x.view(np.uint8)\nout[0] = y[3]\nout[1] = y.shape[0]", x=x, out=np.zeros(2, "int64")
-    )
-    wide = np.arange(-2, 4, dtype="int64")
+    high = _records("particle", 3)
+    high["id"] = 200
+    body = "out[0] = r[1].id + 1\nout[1] = -r[1].id"
+    yield _case("record/unsigned", body, r=high, out=np.zeros(2, "int64"), oracle="numba-cuda", why=KEPT)
+    x, wide = np.array([1.0, -2.0, 0.5, 3.25], "float32"), np.arange(-2, 4, dtype="int64")
+    for name, array, body in (
+        ("float32-int32", x, "y = x.view(np.int32)\nout[0] = y[1]\nout[1] = y.shape[0]"),
+        ("float32-uint8", x, "y = x.view(np.uint8)\nout[0] = y[3]\nout[1] = y.shape[0]"),
+        ("int64-int32", wide, "y = x.view(np.int32)\nout[0] = y[1]\nout[1] = y.shape[0]"),
+        ("reshape", wide, "y = x.reshape(2, 3)\nout[0] = y[1, 2]\nout[1] = y[-1, 0]"),
+    ):
+        yield _case(f"view/{name}", body, x=array, out=np.zeros(2, "int64"))
     yield _case("view/int64-uint64", "y = x.view(np.uint64)\nout[0] = y[0]", x=wide, out=np.zeros(1, "uint64"))
-    yield _case(
-        "view/int64-int32", "y = x.view(np.int32)\nout[0] = y[1]\nout[1] = y.shape[0]", x=wide, out=np.zeros(2, "int64")
-    )
-    yield _case(
-        "view/reshape", "y = x.reshape(2, 3)\nout[0] = y[1, 2]\nout[1] = y[-1, 0]", x=wide, out=np.zeros(2, "int64")
-    )
     yield _case("view/ravel", "y = x.ravel()\nout[0] = y[5]", x=wide.reshape(2, 3), out=np.zeros(1, "int64"))
-
-
-def _high() -> np.ndarray:
-    array = _records("particle", 3)
-    array["id"] = 200
-    return array
 
 
 def _atomics() -> Iterator[Case]:

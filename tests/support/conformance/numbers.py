@@ -61,11 +61,6 @@ def _divides(x: int, y: int) -> bool:
     return y != 0 and not (x == -(2**63) and y == -1)
 
 
-def _multiplies(x: int, y: int) -> bool:
-    del x, y
-    return True
-
-
 _OPERATIONS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
     "add": ("a[i] + b[i]", _always),
     "subtract": ("a[i] - b[i]", _always),

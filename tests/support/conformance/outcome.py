@@ -25,7 +25,7 @@ class FaultError(Exception):
 
 
 def differences(case: Case, found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> list[str]:
-    """Return what is wrong in each array: the first place that differs, and how many do."""
+    """Return a text for each wrong array, with the first different element and the number of them."""
     return [text for name in wanted if (text := _difference(name, found[name], wanted[name], case.ulps))]
 
 
@@ -78,7 +78,7 @@ def inside(name: str, block: np.ndarray, start: int, value: np.ndarray) -> np.nd
 
 
 def flat(array: np.ndarray) -> tuple[bytearray, int]:
-    """Return the bytes that an array reaches over, and where its first element lies in them."""
+    """Return the bytes that an array spans, and the place of its first element in them."""
     steps = [stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True)]
     low = sum(step for step in steps if step < 0)
     size = sum(map(abs, steps)) + array.itemsize
@@ -108,7 +108,7 @@ def by_gpu(case: Case, kernel: Any, cupy: Any) -> Arrays:
 
     Raises:
         FaultError: The kernel writes into the memory around its arrays.
-        Exception: The launch fails, as the driver says.
+        Exception: The launch fails.
     """
     if case.gpu:
         return _far(case, kernel, cupy)
@@ -127,7 +127,7 @@ def by_gpu(case: Case, kernel: Any, cupy: Any) -> Arrays:
 
 
 class _DeviceArray:
-    """Memory on the GPU with the layout of an array of NumPy's."""
+    """Memory on the GPU with the layout of a NumPy array."""
 
     def __init__(self, device: Any, start: int, array: np.ndarray) -> None:
         self._kept = device

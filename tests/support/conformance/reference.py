@@ -1,4 +1,4 @@
-"""Run the kernel of a case by CPython, for what it must leave in its arrays.
+"""Run the kernel of a case by CPython, to compute the correct arrays.
 
 Integers are exact while they are computed with, and wrap where they are stored or converted, as in Numba's 64-bit
 arithmetic. Floats are NumPy's of the array's type, so float32 is computed in float32. Threads run one after another.

@@ -22,13 +22,13 @@ _DEFINED = re.compile(
 _NAMED = re.compile(r'@(?:"([^"]*)"|([-\w.$]+))')
 
 
-def merged(texts: Sequence[str]) -> tuple[list[str], tuple[tuple[str, int], ...]]:
+def merge(texts: Sequence[str]) -> tuple[list[str], tuple[tuple[str, int], ...]]:
     """Return modules in LLVM IR whose constant arrays are named by their content, and these names with their bytes."""
     sizes: dict[str, int] = {}
-    return [_merged(text, sizes) for text in texts], tuple(sorted(sizes.items()))
+    return [_merge_text(text, sizes) for text in texts], tuple(sorted(sizes.items()))
 
 
-def _merged(text: str, sizes: dict[str, int]) -> str:
+def _merge_text(text: str, sizes: dict[str, int]) -> str:
     names: dict[str, str] = {}
 
     def define(found: re.Match[str]) -> str:

@@ -24,7 +24,7 @@ from aotcuda.builder.frontends.numba import (
     target_dependence,
     units,
 )
-from aotcuda.builder.frontends.numba.user_lines import explained, placed
+from aotcuda.builder.frontends.numba.user_lines import add_context, add_places
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ class NumbaFrontEnd(ABC):
         args, _ = units.signature(unit, loaded, notation)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         with (
-            explained(unit, python, self.root),
+            add_context(unit, python, self.root),
             target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
             self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=False),
@@ -219,7 +219,7 @@ class NumbaFrontEnd(ABC):
         found: dict[Target, CompiledKernel] = {}
         for group, texts, needed in code:
             # Debug builds are linked as PTX, in which two kernels must not have equal names.
-            merged, constants = (texts, ()) if jit.options.debug else constant_arrays.merged(texts)
+            merged, constants = (texts, ()) if jit.options.debug else constant_arrays.merge(texts)
             is_alone = not (jit.options.debug or needed.inputs or needed.externals)
             ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(merged, jit.options))
             contained = is_alone and llvm_text.is_self_contained(merged)
@@ -236,7 +236,7 @@ class NumbaFrontEnd(ABC):
         jit = replace(jit, options=replace(jit.options, debug=False))
         args, result = units.signature(unit, loaded, notation)
         with (
-            explained(unit, python, self.root),
+            add_context(unit, python, self.root),
             target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
             self.known_faults() as faults,
             self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
@@ -265,19 +265,19 @@ class NumbaFrontEnd(ABC):
         """Return LLVM IR for targets, with its needs; targets with equal IR are together."""
         found = []
         for group, plain in self.texts(compiled, unit, jit, targets):
-            texts = [llvm_text.applied(text, jit.options) for text in plain]
+            texts = [llvm_text.apply_options(text, jit.options) for text in plain]
             found.append((group, texts, self.needs(compiled, texts, jit)))
         return found
 
     def _links(self, needed: Needs, python: FunctionType) -> dict[str, Any]:
-        externals = placed(needed.externals, python, self.root)
+        externals = add_places(needed.externals, python, self.root)
         return {"needed": needed.inputs, "callbacks": needed.callbacks, "externals": externals}
 
     def generated(self, unit: NumbaUnit, loaded: Found, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
         """Implement FrontEnd.generated: by libNVVM."""
         fastmath, opt_level, debug, *texts = json.loads(item.data)
         options = replace(unit.options, fastmath=fastmath, opt_level=opt_level, debug=debug)
-        with explained(unit, loaded.python, self.root):
+        with add_context(unit, loaded.python, self.root):
             return self.generate(unit.symbol, texts, options, target, "ptx" if debug else "ltoir")
 
     def merge_functions(

@@ -125,7 +125,7 @@ class Gpu:
         return "<the GPU that the build is for>"
 
     def _answer(self, name: str) -> Any:
-        compiling = target_dependence.current()
+        compiling = target_dependence.current_watch()
         capability = compiling.capability if compiling is not None else _now.capability
         if capability is None:
             raise self._error(MISSING)

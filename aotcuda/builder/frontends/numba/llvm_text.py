@@ -1,7 +1,7 @@
 """Read and change LLVM IR, as text in either dialect of NVVM.
 
 The linker generates code for a whole image, and LTOIR does not contain NVVM's options. Instructions and attributes stay
-with their function, also when another project links it, so `applied` writes options into these.
+with their function, also when another project links it, so `apply_options` writes options into these.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ARITHMETIC = re.compile(
 )
 
 
-def applied(text: str, options: Options) -> str:
+def apply_options(text: str, options: Options) -> str:
     """Return LLVM IR of a function with the options that LTOIR would lose."""
     return without_contraction(text, flush=options.fastmath) if options.fma is False else text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
 from aotcuda.builder.frontends.numba import gpu
-from aotcuda.builder.frontends.numba.user_lines import place
+from aotcuda.builder.frontends.numba.user_lines import function_place
 from aotcuda.errors import SourceError
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, 
     """Raise SourceError if another compiler made `value`, which the unit calls `name`, or if it is a ufunc."""
     if isinstance(value, FunctionType):
         return
-    other, own = made_by(value), compiler(notation.types.__name__)
+    other, own = front_end_of(value), front_end_of_module(notation.types.__name__)
     if other not in (None, own):
-        raise refusal(unit, name, other, own)
+        raise other_compiler_error(unit, name, other, own)
     if _is_vectorized(type(value).__name__):
         dispatcher = getattr(value, "_dispatcher", value)
         vectorized = getattr(dispatcher, "py_func", None) or getattr(dispatcher, "pyfunc", None)
-        where = f" ({place(vectorized, root)})" if isinstance(vectorized, FunctionType) else ""
+        where = f" ({function_place(vectorized, root)})" if isinstance(vectorized, FunctionType) else ""
         message = (
             f"{unit.key}: {name}{where} is made by @vectorize or @guvectorize, which launch kernels of their own; "
             "write a kernel that calls the plain function for each element, and name that"
@@ -49,18 +49,18 @@ def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, 
         raise SourceError(message)
 
 
-def made_by(value: object) -> str | None:
+def front_end_of(value: object) -> str | None:
     """Return the front end whose compiler contains the module `value` or made the object; None if there is none."""
-    return compiler(value.__name__ if isinstance(value, ModuleType) else type(value).__module__)
+    return front_end_of_module(value.__name__ if isinstance(value, ModuleType) else type(value).__module__)
 
 
-def compiler(module: str) -> str | None:
+def front_end_of_module(module: str) -> str | None:
     """Return the front end whose compiler contains a Python module; None if there is none."""
     found = registry.owning(module)
     return None if found is None else found.name
 
 
-def refusal(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
+def other_compiler_error(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
     """Return the error for an object that the front end `other` made in a module of the front end `own`."""
     registered = registry.find(own) if own else None
     imports = registered.imports if registered is not None else "its own compiler"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.numba import other_compilers
-from aotcuda.builder.frontends.numba.user_lines import place
+from aotcuda.builder.frontends.numba.user_lines import function_place
 from aotcuda.errors import SourceError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _inside(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, root: str) 
         plain = getattr(wrapped, "py_func", wrapped)
         held = [(which, item) for which, item in held if item is wrapped or item.py_func is plain] or held
     if any(item is not held[0][1] for _, item in held):
-        items = ", ".join(f"{which} ({place(item.py_func, root)})" for which, item in held)
+        items = ", ".join(f"{which} ({function_place(item.py_func, root)})" for which, item in held)
         message = (
             f"{unit.key}: {name} holds several kernels: {items}; name one of them, by the path that leads to it: "
             f'python = "module:object.attribute"'

@@ -69,12 +69,12 @@ def watching(capability: tuple[int, int], name: str = "") -> Iterator[Watch]:
         _now = before
 
 
-def current() -> Watch | None:
+def current_watch() -> Watch | None:
     """Return the current compilation; None if there is none."""
     return _now
 
 
-def itself(capability: tuple[int, int]) -> tuple[int, int]:
+def whole_capability(capability: tuple[int, int]) -> tuple[int, int]:
     """Answer the question for the capability itself."""
     return capability
 
@@ -101,13 +101,13 @@ class Capability(tuple[int, int]):
         return bool(self._compared(operator.eq, other))
 
     def __hash__(self) -> int:
-        return hash(_ask(self, itself))
+        return hash(_ask(self, whole_capability))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __reduce_ex__(self, _: Any) -> Any:
-        return (tuple, (_ask(self, itself),))
+        return (tuple, (_ask(self, whole_capability),))
 
     def _compared(self, how: Callable[[Any, Any], Any], other: Any) -> Any:
         return _ask(self, partial(_backwards, how, other))
@@ -134,7 +134,7 @@ for _how in (operator.lt, operator.le, operator.gt, operator.ge):
 
 def _recorded(name: str) -> Any:
     def method(self: Capability, *args: Any) -> Any:
-        return getattr(_ask(self, itself), name)(*args)
+        return getattr(_ask(self, whole_capability), name)(*args)
 
     return method
 

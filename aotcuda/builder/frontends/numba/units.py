@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends.numba import other_compilers
 from aotcuda.builder.frontends.numba.config import symbol
-from aotcuda.builder.frontends.numba.user_lines import place
+from aotcuda.builder.frontends.numba.user_lines import function_place
 from aotcuda.builder.worker.imports import Placeholder
 from aotcuda.errors import CompileError, SourceError
 
@@ -46,7 +46,7 @@ def complete(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> li
     unit = unit.found_in(found.module)
     if unit.signature:
         return [unit]
-    where = f"{unit.python} ({place(found.python, root)})"
+    where = f"{unit.python} ({function_place(found.python, root)})"
     texts = [notation.spell_signature(result or notation.types.none, args) for args, result in found.declared]
     if not texts:
         name = "signatures" if unit.kind == "kernel" else "signature"
@@ -79,12 +79,12 @@ def resolve(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> str
     python = found.python
     args, result = signature(unit, found, notation)
     _check_kind(unit, python, root)
-    _check_globals(unit, python, other_compilers.compiler(notation.types.__name__), root)
+    _check_globals(unit, python, other_compilers.front_end_of_module(notation.types.__name__), root)
     expected = len(inspect.signature(python).parameters)
     if len(args) != expected:
         message = (
             f"{unit.signature_key}: {unit.signature!r} has {len(args)} argument{'s' * (len(args) != 1)} where "
-            f"{unit.python} takes {expected} ({place(python, root)})"
+            f"{unit.python} takes {expected} ({function_place(python, root)})"
         )
         raise CompileError(message)
     none = notation.types.none
@@ -96,7 +96,7 @@ def resolve(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> str
 
 def _check_kind(unit: NumbaUnit, python: FunctionType, root: str) -> None:
     """Refuse functions that the compilers would compile with another meaning."""
-    where = f"{unit.key}: {unit.python} ({place(python, root)})"
+    where = f"{unit.key}: {unit.python} ({function_place(python, root)})"
     if python.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         message = f"{where} is a generator or coroutine; name a plain function"
         raise SourceError(message)
@@ -119,10 +119,10 @@ def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root:
                 if value not in seen:
                     waiting.append(value)
                 continue
-            where = f"{name} in {function.__name__} ({place(function, root)})"
-            other = other_compilers.made_by(value)
+            where = f"{name} in {function.__name__} ({function_place(function, root)})"
+            other = other_compilers.front_end_of(value)
             if other not in (None, own):
-                raise other_compilers.refusal(unit, where, other, own)
+                raise other_compilers.other_compiler_error(unit, where, other, own)
             if (module := _being_built(value)) is not None:
                 message = (
                     f"{unit.key}: {where} is of {module}, which this build makes; declare the function, "

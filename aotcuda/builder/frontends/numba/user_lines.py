@@ -34,7 +34,7 @@ class RaisesError(Exception):
 
 
 @contextmanager
-def explained(unit: NumbaUnit, python: FunctionType, root: str) -> Iterator[None]:
+def add_context(unit: NumbaUnit, python: FunctionType, root: str) -> Iterator[None]:
     """Turn exceptions of the compilation of `python` into CompileErrors that name the unit; paths begin at `root`."""
     head = f"{unit.key}: {unit.signature}"
     try:
@@ -54,7 +54,7 @@ def explained(unit: NumbaUnit, python: FunctionType, root: str) -> Iterator[None
         raise CompileError(_message(head, error, python, root)) from error
 
 
-def place(function: FunctionType, root: str) -> str:
+def function_place(function: FunctionType, root: str) -> str:
     """Return the place where `function` begins, `mypkg/_kernels.py:12`."""
     return f"{relative(function.__code__.co_filename, root)}:{function.__code__.co_firstlineno}"
 
@@ -75,7 +75,7 @@ def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
     seen = [error, *(value for frame in _frames(error) for value in _looked_at(frame))]
     places = [where for value in seen if (where := _own(_loc(value), root))]
     vague = _beginnings(python, root)
-    return next((where for where in places if where not in vague), next(iter(places), place(python, root)))
+    return next((where for where in places if where not in vague), next(iter(places), function_place(python, root)))
 
 
 def _frames(error: Exception) -> list[FrameType]:
@@ -138,7 +138,7 @@ def _beginnings(python: FunctionType, root: str) -> set[str]:
     return {f"{path}:{line}" for line in (*first, code.co_firstlineno)}
 
 
-def placed(externals: Iterable[External], python: FunctionType, root: str) -> tuple[External, ...]:
+def add_places(externals: Iterable[External], python: FunctionType, root: str) -> tuple[External, ...]:
     """Return `externals` with the places of their declarations in the module of `python`, as `mypkg/_kernels.py:12`."""
     externals = tuple(externals)
     if not externals:

@@ -108,7 +108,7 @@ class NumbaCuda(NumbaFrontEnd):
         return self.function_texts(compiled, jit)
 
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
-        return [patches.settle_debug_info(str(module), self.root) for module in compiled.library.modules]
+        return [patches.normalize_debug_info(str(module), self.root) for module in compiled.library.modules]
 
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
         return linking.needs(compiled.library, texts, jit.link, self.root)

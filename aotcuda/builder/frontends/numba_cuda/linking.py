@@ -48,7 +48,7 @@ def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Need
     inputs = [_input(item, Path(root)) for item in found]
     if library.use_cooperative:
         inputs.append(link_items.GRID_GROUP)
-    callbacks = [named for item in found if not patches.shim(item) for named in link_items.callbacks(item)]
+    callbacks = [named for item in found if not patches.find_shim(item) for named in link_items.callbacks(item)]
     return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks), externals=_externals(library))
 
 
@@ -66,7 +66,7 @@ def include_dirs() -> list[str]:
 
 
 def _input(item: Any, root: Path) -> LinkInput:
-    if shim := patches.shim(item):
+    if shim := patches.find_shim(item):
         name, heading, pieces = shim
         parts = tuple((key, text.encode()) for key, text in pieces.items())
         return LinkInput(kind="cu", name=name, data=heading.encode() + b"\n", pieces=parts, internal=True)

@@ -283,12 +283,12 @@ def _watch_the_target() -> None:
 
     def read(self: Any) -> Any:
         value = kept.fget(self)
-        watch = target_dependence.current()
+        watch = target_dependence.current_watch()
         if watch is None or value is None:
             return value
         if sys._getframe(1).f_code.co_filename.startswith(folders):
             return target_dependence.Capability(value)
-        return watch.ask(target_dependence.itself) if value == watch.capability else value
+        return watch.ask(target_dependence.whole_capability) if value == watch.capability else value
 
     def write(self: Any, value: Any) -> None:
         kept.fset(self, value.plain if isinstance(value, target_dependence.Capability) else value)
@@ -601,7 +601,7 @@ def verifying_for(arch: str) -> Iterator[None]:
 _SHIM_MODULES = (cuda_fp16, cuda_bf16, cuda_fp8)
 
 
-def shim(item: object) -> tuple[str, str, dict[str, str]] | None:
+def find_shim(item: object) -> tuple[str, str, dict[str, str]] | None:
     """Return name, heading and pieces of the shim source `item`; None for other link items."""
     for module in _SHIM_MODULES:
         if item is module.shim_obj:
@@ -610,7 +610,7 @@ def shim(item: object) -> tuple[str, str, dict[str, str]] | None:
     return None
 
 
-def settle_debug_info(text: str, root: str) -> str:
+def normalize_debug_info(text: str, root: str) -> str:
     """Return LLVM IR whose debug information has paths relative to `root` and links with NVRTC's.
 
     Two modules link only if their flags for the version of the debug information have the same behaviour. NVRTC's is 1

@@ -60,7 +60,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
         return patches.compiling(f"{unit.module}.{unit.symbol}", target, jit.options, python, c_abi=c_abi)
 
     def known_faults(self) -> AbstractContextManager[list[Fault]]:
-        return known_faults.watching(self.root)
+        return known_faults.record(self.root)
 
     def lower(
         self, unit: NumbaUnit, python: FunctionType, args: Any, result: Any, jit: JitOptions, target: Target
@@ -115,7 +115,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def function_texts(self, compiled: Any, jit: JitOptions) -> list[str]:
         """Implement NumbaFrontEnd.function_texts: one text with all helpers, in libNVVM's dialect for the target."""
         mlir_optimization.optimize(compiled)
-        text = llvm_ir.settle(compiled.metadata["ltoir"].decode(), self.root)
+        text = llvm_ir.normalize(compiled.metadata["ltoir"].decode(), self.root)
         return [llvm_ir.with_fast_math(text) if jit.options.fastmath else text]
 
     def texts(
@@ -124,7 +124,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
         """Implement NumbaFrontEnd.texts: the MLIR for targets differs in the target's name alone."""
         found: list[tuple[Sequence[Target], list[str]]] = []
         for target in targets:
-            for_it = patches.retargeted(compiled, target)
+            for_it = patches.retarget(compiled, target)
             found += super().texts(for_it, unit, jit, [target])
         return found
 
@@ -142,7 +142,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
         return bool(compiled.metadata["linker"].cooperative)
 
     def raises(self, compiled: Any) -> list[Raise]:
-        return patches.raised()
+        return patches.error_codes()
 
     def generate(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]

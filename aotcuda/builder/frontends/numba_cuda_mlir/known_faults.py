@@ -57,7 +57,7 @@ def install() -> None:
 
 
 @contextmanager
-def watching(root: str) -> Iterator[list[Fault]]:
+def record(root: str) -> Iterator[list[Fault]]:
     """Record known faults of code that is compiled in the context; paths are relative to `root`."""
     faults: list[Fault] = []
     _found.clear()

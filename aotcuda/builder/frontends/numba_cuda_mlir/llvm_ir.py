@@ -33,7 +33,7 @@ def _next_metadata(text: str) -> int:
     return 1 + max(map(int, re.findall(r"^!(\d+) = ", text, re.MULTILINE)))
 
 
-def settle(text: str, root: str) -> str:
+def normalize(text: str, root: str) -> str:
     """Return LLVM IR that libNVVM accepts, with paths relative to `root`."""
     # libNVVM's verifier requires the alignment of 128-bit integers, which the older dialect's layout lacks.
     if "-i128:128:128" not in text:

@@ -228,7 +228,7 @@ class _Options(dict[str, Any]):
         return _Options(super().items())
 
     def _told(self, name: str, value: Any) -> Any:
-        watch = target_dependence.current()
+        watch = target_dependence.current_watch()
         # The caller is two frames up.
         if watch is not None and name in ("chip", "cc") and not _is_compilers(sys._getframe(2)):
             watch.named = True
@@ -244,12 +244,12 @@ def _watch_the_target() -> None:
     # separate code of helpers, which is dropped. Toolkits may read the target by these functions, from the options, and
     # by `consteval(current_target_options())`.
     def get_gpu_compute_capability(as_type: type = str) -> Any:
-        watch = None if _is_compilers(sys._getframe(1)) else target_dependence.current()
-        capability = watch.ask(target_dependence.itself) if watch is not None else tools._cached_cc
+        watch = None if _is_compilers(sys._getframe(1)) else target_dependence.current_watch()
+        capability = watch.ask(target_dependence.whole_capability) if watch is not None else tools._cached_cc
         return capability if as_type is tuple else f"sm_{capability[0]}{capability[1]}"
 
     def is_using_llvm70() -> bool:
-        watch = target_dependence.current()
+        watch = target_dependence.current_watch()
         return bool(watch.ask(_is_old) if watch is not None else _is_old(tools._cached_cc))
 
     transform = mlir_compiler.apply_ast_transforms
@@ -273,7 +273,7 @@ def _is_old(capability: tuple[int, int]) -> bool:
     return capability < (10, 0)
 
 
-def retargeted(compiled: Any, goal: Target) -> Any:
+def retarget(compiled: Any, goal: Target) -> Any:
     """Return a copy of a lowered function for `goal`; the steps after lowering read the target from the copy."""
     chip = f"sm_{goal.number}"
     before = compiled.metadata["targetoptions"]["chip"]
@@ -516,7 +516,7 @@ def _class_name(inst: Any) -> str:
     return str(kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}")
 
 
-def raised() -> list[Raise]:
+def error_codes() -> list[Raise]:
     """Return the exceptions of the current unit with their error codes: those of the compiler's checks come first."""
     own = [
         (code, kind.__name__, "", "the kernel", "", 0)

@@ -13,7 +13,6 @@ particle = np.dtype([("x", "f4"), ("id", "i8")], align=True)  # named in a signa
 __all__ = ["xoroshiro128p_type"]  # likewise
 
 
-
 class Colour(enum.IntEnum):
     """Members that are stored as numbers."""
 
@@ -174,20 +173,6 @@ def limited(x, out):
     for j in range(32):
         total += math.sin(x[(i + j) % x.size]) * math.cos(x[(i * j) % x.size])
     out[i] = total
-
-
-@cuda.jit
-def raises(x):
-    i = cuda.grid(1)
-    if x[i] > 3:
-        raise ValueError("too big")
-    x[i] = 1 / x[i]
-
-
-def factorial_i64(n):
-    if n <= 1:
-        return 1
-    return n * factorial_i64(n - 1)
 
 
 @cuda.jit

@@ -148,13 +148,6 @@ def constants(out):
 
 
 @cuda.jit
-def bounded(x):
-    i = cuda.grid(1)
-    if i < x.size:
-        x[i] += 1
-
-
-@cuda.jit
 def grid_barrier(x, out):
     grid = cuda.cg.this_grid()
     i = cuda.grid(1)
@@ -180,23 +173,3 @@ def count_up(x):
 
 def out_of_bounds(p):
     p[1 << 40] = 1
-
-
-def add(x, y):
-    return x + y
-
-
-def positive(x):
-    return x > 0
-
-
-def minus(x):
-    return -x
-
-
-def store(p, x):
-    p[0] = x
-
-
-def times(x, y):
-    return x * y
