@@ -75,7 +75,7 @@ def run(path: Path, out: Path | None) -> list[Path]:
             message = f"{folder} cannot be written ({error.strerror}); name another folder: --out DIR"
             raise BuildError(message) from error
         if parts := [file for file in made if file.suffix == ".whl"]:
-            join.made(parts)  # raises if the full wheel cannot be restored
+            join.full_wheel(parts)  # raises if the full wheel cannot be restored
         written += made
     return written
 
