@@ -110,7 +110,7 @@ for name in sys.argv[1:]:
 
 
 def make(folder: Path, name: str, **sources: str) -> Path:
-    """Return a project with a module of its own, one in place, and a callback."""
+    """Return a project with a generated module, one in place, and a callback."""
     package = folder / name
     package.mkdir(parents=True)
     files = {"__init__": "", "_kernels": KERNELS, "solver": SOLVER, "_hooks": HOOKS, **sources}
@@ -160,7 +160,7 @@ def run(cuda: StandIn, code: str, *arguments: str, path: list[Path], **environ: 
     return subprocess.run(command, env={**environment, **environ}, capture_output=True, text=True, check=False)
 
 
-def test_the_wheel_needs_nothing_and_is_small(site: Path) -> None:
+def test_bundled_wheel_has_no_dependencies_and_is_small(site: Path) -> None:
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
     files = projects.content(wheel)
     assert b"Requires-Dist" not in files["first-1.dist-info/METADATA"]
