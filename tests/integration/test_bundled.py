@@ -245,7 +245,7 @@ def test_split_wheels_launch_with_their_own_run_time(
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
     parts = tmp_path / "parts"
     split.run(wheel, parts)
-    assert join.made([*parts.glob(f"{way}/*.whl")]) == (wheel.name, wheel.read_bytes())
+    assert join.full_wheel([*parts.glob(f"{way}/*.whl")]) == (wheel.name, wheel.read_bytes())
     where = ("--no-index", "--find-links", parts / way, "--target", tmp_path / "installed")
     forced = {"NV_VARIANT_PROVIDER_FORCE_SM_ARCH": "9.0", "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": "13.0"}
     uv = (Path(sys.executable).with_name("uv"), "pip", "install", "--preview-features", "wheel-variants", "--quiet")
