@@ -44,7 +44,7 @@ def cases(front_end: str) -> Iterator[ParameterSet]:
     CI has the late inputs of the others, which their compilers read. Shared code reads the other inputs.
     """
     rows: dict[str, str] = {}
-    for name, item in stamp_inputs.of(front_end).items():
+    for name, item in stamp_inputs.inputs_of(front_end).items():
         is_first_of_row = rows.setdefault(item.row, name) == name
         if front_end == FIRST or item.is_late or is_first_of_row:
             is_of_matrix = front_end != FIRST and not item.is_late

@@ -514,7 +514,7 @@ HERE = (ROOT / {where!r} / TAG).resolve()
 {code}"""
 
 
-def of(front_end: str) -> dict[str, Input]:
+def inputs_of(front_end: str) -> dict[str, Input]:
     """Return the inputs that sources of a front end have."""
     return {name: item for name, item in INPUTS.items() if front_end in item.front_ends}
 
