@@ -52,7 +52,7 @@ def main() -> int:
 def _edited(front_end: str, inputs: list[str]) -> dict[str, list[str]]:
     """Edit each input of a project; return the problems by input."""
     problems: dict[str, list[str]] = {}
-    items = {name: item for name, item in stamp_inputs.of(front_end).items() if name in inputs}
+    items = {name: item for name, item in stamp_inputs.inputs_of(front_end).items() if name in inputs}
     with tempfile.TemporaryDirectory() as temporary:
         project = Project(Path(temporary), front_end)
         project.build_all()

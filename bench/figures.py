@@ -1,16 +1,14 @@
 """Draw charts of measured figures by matplotlib, as SVG with text, readable on light and dark pages.
 
-The description inside a picture is the chart's own data, so that a test can hold a picture against docs/results without
-drawing it. Needs the extra `bench`.
+Needs the extra `bench`.
 """
 
 from __future__ import annotations
 
 import html
 import io
-import json
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import quantiles
 from typing import Any
 
@@ -65,11 +63,6 @@ class Chart:
     unit: str = ""
     digits: int = 0
 
-    def description(self) -> str:
-        """Return the data that the picture is drawn from."""
-        rows = [[asdict(one) for one in (row if isinstance(row, list) else [row])] for row in self.rows]
-        return json.dumps([self.title, rows, self.notes, self.unit, self.digits])
-
 
 def render(chart: Chart) -> str:
     """Return the picture of a chart as SVG. The same chart and matplotlib give the same text."""
@@ -94,7 +87,7 @@ def render(chart: Chart) -> str:
         notes = [line for note in chart.notes for line in textwrap.wrap(note, _NOTE)]
         figure.supxlabel("\n".join(notes), x=0.01, ha="left", size="small")
         out = io.StringIO()
-        metadata = {"Title": chart.title, "Description": chart.description(), "Date": None, "Creator": None}
+        metadata = {"Title": chart.title, "Date": None, "Creator": None}
         figure.savefig(out, format="svg", transparent=True, metadata=metadata)
         plt.close(figure)
     text = "\n".join(line.rstrip() for line in out.getvalue().splitlines())

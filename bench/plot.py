@@ -1,6 +1,6 @@
-"""Draw the pictures of the documentation: `pip install -e ".[bench]" && python bench/plot.py`, into docs/pictures.
+"""Draw the charts of docs/results into docs/pictures: `pip install -e ".[bench]" && python bench/plot.py`.
 
-Figures come from the files in docs/results, the GPUs of diagrams from the run time's own choice of images.
+The other pictures there are diagrams, which are edited by hand.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import diagrams
 import figures
 from figures import Bar, Chart, Dots
 
@@ -19,11 +18,9 @@ RESULTS, PICTURES = DOCS / "results", DOCS / "pictures"
 
 
 def main() -> None:
-    """Write those that have changed."""
-    PICTURES.mkdir(exist_ok=True)
-    drawn = {**diagrams_drawn(), **{name: figures.render(chart) for name, chart in charts().items()}}
-    for name, text in drawn.items():
-        path = PICTURES / f"{name}.svg"
+    """Write the charts that have changed."""
+    for name, chart in charts().items():
+        path, text = PICTURES / f"{name}.svg", figures.render(chart)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print(path)
@@ -37,12 +34,6 @@ def charts() -> dict[str, Chart]:
         "build_time": build_time(_result("build_time")),
         "package": package(_result("xarray_spatial")),
     }
-
-
-def diagrams_drawn() -> dict[str, str]:
-    """Return the text of each diagram, by its name."""
-    names = ("way", "wheel", "choice", "in_place", "extras", "fallback")
-    return {name: getattr(diagrams, name)() for name in names}
 
 
 def launch(result: dict[str, Any]) -> Chart:

@@ -82,8 +82,8 @@ def run(name: str, release: str, python: str, tests: list[str], folder: Path) ->
     """Run the tests with a compiler's release, in an environment in `folder`, and return the outcome."""
     uv = (sys.executable, "-m", "uv")
     interpreter, results = folder / "environment" / "bin" / "python", folder / "results.xml"
-    beside = registry.BUILT_IN[name].requirements_by_release.get(release)
-    wanted = [f"{name}=={release}", *([beside] if beside else [])]
+    companion = registry.BUILT_IN[name].requirements_by_release.get(release)
+    wanted = [f"{name}=={release}", *([companion] if companion else [])]
     variables = {**environment(), "AOTCUDA_UNTESTED": "1"}
     row: dict[str, object] = {"compiler": name, "release": release, "python": "", "tests": tests, "failed": []}
     for command in (

@@ -34,8 +34,10 @@ def oldest() -> list[str]:
     from aotcuda import registry  # noqa: PLC0415 (of this checkout)
 
     ends = [(one, one.tested[0]) for one in registry.BUILT_IN.values() if one.tested]
-    beside = [one.requirements_by_release[release] for one, release in ends if release in one.requirements_by_release]
-    return [*(f"{one.name}=={release}" for one, release in ends), *beside, *BESIDE_OLDEST]
+    companions = [
+        one.requirements_by_release[release] for one, release in ends if release in one.requirements_by_release
+    ]
+    return [*(f"{one.name}=={release}" for one, release in ends), *companions, *BESIDE_OLDEST]
 
 
 def main() -> None:

@@ -168,8 +168,8 @@ def _on_windows() -> Path:
     include, libraries = sysconfig.get_path("include"), Path(sys.base_prefix, "libs")
     sources = " ".join(f'"{path}"' for path in sorted((ROOT / "aotcuda" / "runtime" / "fast").glob("*.c")))
     where = Path(os.environ["PROGRAMFILES(X86)"], "Microsoft Visual Studio", "Installer", "vswhere.exe")
-    asked = [where, "-latest", "-products", "*", "-property", "installationPath"]
-    studio = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    query = [where, "-latest", "-products", "*", "-property", "installationPath"]
+    studio = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
     options = f'/nologo /LD /O2 /std:c11 /DNDEBUG /DPy_LIMITED_API=0x030B0000 /I"{include}"'
     with tempfile.TemporaryDirectory() as name:
         script = Path(name, "compile.bat")

@@ -94,7 +94,7 @@ def build(
     layout.check(plans, roots, root, extensions)
     package_root = layout.package_root(settings.modules[0].name, roots)
     names = tuple(plan.names(plans))
-    project = stamps.Project(root=root, package_root=package_root, names=names, tops=stamps.tops(settings))
+    project = stamps.Project(root=root, package_root=package_root, names=names, tops=stamps.top_packages(settings))
     installed = toolkits.installed()
     cache = build_settings.find([item.frontend for item in plans], installed, root)
     folders = [str(package_root), *map(str, roots), *build_settings.searched()]
@@ -129,7 +129,7 @@ def build(
         built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *of_shards])))
         built = entry.store(built, stamp, results) if entry is not None else built
     if settings.runtime == "bundled" and not editable:
-        built = bundle.added(built, settings, package_root)
+        built = bundle.add_run_time(built, settings, package_root)
     summary = replace(built.summary, seconds=time.monotonic() - start)
     return replace(built, summary=summary, depends=built.depends if followed else ())
 

@@ -45,7 +45,7 @@ def assemble(
     unmatched = stamps.unmatched(settings.watch, project.root)
     of_plans = [text for item in plans for text in item.warnings]
     warnings = [*unmatched, *of_plans, *(text for result in results for text in result.warnings)]
-    lasting = stamps.lasting(stamp, project) if editable else None
+    lasting = stamps.launch_stamp(stamp, project) if editable else None
     has_fallback = settings.fallback == "jit"
     modules = [module for parts in made.values() for _, module in parts]
     carried = {project.relative(str(project.root / path)) for module in modules for path, _ in module.carried}
@@ -122,7 +122,9 @@ def _dependencies(
     sources = stamps.sources(results, project)
     if stamp is None:
         return stamps.Dependencies(sources=sources)
-    return stamps.listed(stamp, (item["path"] for result in results for item in result.sources), project, table)
+    return stamps.make_dependencies(
+        stamp, (item["path"] for result in results for item in result.sources), project, table
+    )
 
 
 def _needed(dependencies: Dependencies, carried: Collection[str], project: Project) -> list[str]:

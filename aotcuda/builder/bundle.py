@@ -69,7 +69,7 @@ class _Edit:
     text: str
 
 
-def added(built: Output, settings: Config, package_root: Path) -> Output:
+def add_run_time(built: Output, settings: Config, package_root: Path) -> Output:
     """Return a build with the private copies of the run time, and with rewritten sources.
 
     Raises:

@@ -37,14 +37,14 @@ def build(request: Request) -> Result:
     settings = replace(settings, modules=_wanted(settings, request))
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
-    linked = linked_modules.compiled(settings.modules, settings.arch[0], package_root, toolkit)
+    linked = linked_modules.compile_linked(settings.modules, settings.arch[0], package_root, toolkit)
     given = request.names
     names = plan.names(whole) if given is None else {module: tuple(found) for module, found in given.items()}
     project = stamps.Project(
         root=root,
         package_root=package_root,
         names=tuple(names) if request.is_project else (),
-        tops=stamps.tops(settings),
+        tops=stamps.top_packages(settings),
         is_installed=not request.is_project,
     )
     python = project.files([package_root], whole) if request.is_project else Stamp()
@@ -65,7 +65,7 @@ def build(request: Request) -> Result:
     results = [*linked, result]
     stamp = stamps.make_stamp(results, project, python, process.JIT_VARIABLES)
     imported = (item["path"] for result in results for item in result.sources)
-    found = stamps.listed(stamp, imported, project, request.table if request.is_project else None)
+    found = stamps.make_dependencies(stamp, imported, project, request.table if request.is_project else None)
     described["sources"] = found.sources
     described["reads"] = found.reads
     described["variables"] = found.variables
@@ -75,7 +75,7 @@ def build(request: Request) -> Result:
 def _toolkit(settings: Config, request: Request) -> Toolkit | None:
     """Return the oldest installed toolkit that supports the GPU and whose machine code the driver loads."""
     installed = toolkits.installed()
-    usable = toolkits.loaded_by(request.driver, installed)
+    usable = toolkits.supported_by_driver(request.driver, installed)
     if installed and not usable:
         front_end = settings.frontend_of(settings.modules[0])
         have, known = installed[0].linker[0], registry.requirement(front_end, jit=True, cuda=request.driver[0])

@@ -71,7 +71,9 @@ def job(
     )
 
 
-def compiled(modules: Iterable[Module], target: Target, package_root: Path, toolkit: Toolkit | None) -> list[Result]:
+def compile_linked(
+    modules: Iterable[Module], target: Target, package_root: Path, toolkit: Toolkit | None
+) -> list[Result]:
     """Compile functions of packaged modules that `modules` link and that have no code for `target`.
 
     Raises:
@@ -112,11 +114,11 @@ def _again(name: str, asker: str, target: Target, package_root: Path, toolkit: T
     settings = replace(settings, modules=(replace(module, kernels=()),))
     own_root = folder.parents[name.count(".")]
     root = working_folder(Path(own_root, rebuild["root"]), own_root)
-    tops = stamps.tops(settings)
+    tops = stamps.top_packages(settings)
     project = stamps.Project(root=root, package_root=own_root, names=(), tops=tops, is_installed=True)
     names = {module: tuple(found) for module, found in rebuild["names"].items()}
     try:
-        linked = compiled(settings.modules, target, own_root, toolkit)
+        linked = compile_linked(settings.modules, target, own_root, toolkit)
         wanted = job(settings, project, names=names, toolkit=toolkit, linked=linked, wanted=(name,))
         results = stages.run(wanted)
     except AotcudaError as error:

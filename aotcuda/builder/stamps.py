@@ -103,7 +103,7 @@ class Project:
         return found
 
 
-def tops(settings: Config) -> frozenset[str]:
+def top_packages(settings: Config) -> frozenset[str]:
     """Return the project's packages: those of its modules, of its sources, and the prelude."""
     found = [module.name for module in settings.modules]
     found += [settings.prelude] if settings.prelude else []
@@ -160,7 +160,7 @@ def with_versions(stamp: Stamp) -> Stamp:
     return Stamp({key: answer for key, answer in stamp.reads.items() if key[0] != "status"}, stamp.variables)
 
 
-def lasting(stamp: Stamp, project: Project) -> Stamp:
+def launch_stamp(stamp: Stamp, project: Project) -> Stamp:
     """Return the part of a build's stamp that launches compare; their environment is not the build's.
 
     Left out are files that are installed in the build's environment, and variables that build tools set.
@@ -188,7 +188,9 @@ class Dependencies:
     variables: dict[str, str | None] = field(default_factory=dict)
 
 
-def listed(stamp: Stamp, sources: Iterable[str], project: Project, table: Mapping[str, object] | None) -> Dependencies:
+def make_dependencies(
+    stamp: Stamp, sources: Iterable[str], project: Project, table: Mapping[str, object] | None
+) -> Dependencies:
     """Return a stamp as a manifest has it.
 
     `sources` are the absolute paths of compiled or imported files; the project's own are the result's `sources`.

@@ -175,7 +175,7 @@ def _version(path: str, name: str) -> str | None:
     return None
 
 
-def loaded_by(driver: tuple[int, int], toolkits: Iterable[Toolkit]) -> list[Toolkit]:
+def supported_by_driver(driver: tuple[int, int], toolkits: Iterable[Toolkit]) -> list[Toolkit]:
     """Return the toolkits whose machine code a driver for this CUDA version loads."""
     return [toolkit for toolkit in toolkits if toolkit.linker[0] <= driver[0]]
 

@@ -83,6 +83,6 @@ def _root(name: str, path: Path) -> Path | None:
     return Path(text[: -len(name) - 1]) if text.endswith(f"/{name}") else None
 
 
-def of_modules(modules: Iterable[tuple[str, str, Path]]) -> dict[str, Path]:
+def packages_content(modules: Iterable[tuple[str, str, Path]]) -> dict[str, Path]:
     """Return the content of a wheel by packages, names of files (empty for a folder) and their places."""
     return {"/".join([*filter(None, package.split(".")), name]): file for package, name, file in modules}

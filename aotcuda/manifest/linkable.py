@@ -32,7 +32,7 @@ CLASS_NAMES: dict[str, str] = {suffix: name for _, suffix, name in _TABLE}
 """The class of a link item, by the suffix of its file."""
 
 
-def exported(manifest: Manifest, cuda: int) -> list[File]:
+def files_to_link(manifest: Manifest, cuda: int) -> list[File]:
     """Return the files to link for a module's device functions: the functions, then their callees.
 
     LTOIR is for linkers of the major version of CUDA that wrote it. If the module has none for this version, return its

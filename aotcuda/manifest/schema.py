@@ -78,7 +78,7 @@ Format = Annotated[str, OneOf(*"?bBhHiIqQefd")]
 Signed = Annotated[int, Whole(2**63, start=-(2**63))]
 Value = Annotated[int | float | str | bool | list[int | float | str | bool | None] | None, Constant()]
 Block = Annotated[int, Whole(1 << 16)]
-"""An offset in the parameter block, or its size; the driver takes 32,764 bytes."""
+"""An offset in the parameter block, or its size; the driver accepts 32,764 bytes."""
 
 
 class File(TypedDict):
@@ -334,7 +334,7 @@ class Source(TypedDict):
 
 
 class Read(TypedDict):
-    """An input of a build other than its sources; `aotcuda.common.stamp` defines the questions."""
+    """An input of a build other than its sources; `aotcuda.common.stamp` defines them."""
 
     ask: str
     path: str  # in the project: relative to the folder with the package; else absolute
@@ -342,7 +342,7 @@ class Read(TypedDict):
 
 
 class Rebuild(TypedDict):
-    """The inputs from which the JIT fallback builds the module, for another GPU or for other types."""
+    """The inputs from which the JIT fallback compiles the module for another GPU or other types."""
 
     table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
     names: dict[str, list[str]]  # every packaged module of the wheel, with its names

@@ -165,7 +165,7 @@ def _shown_toolkit(toolkit: dict[str, Any]) -> str:
 def _shown_cache(cache: dict[str, Any]) -> str:
     if cache["problem"]:
         return str(cache["problem"])
-    return f"{cache['folder']}, {listing.counted_entries(cache['entries'])}, {listing.shown_size(cache['bytes'])}"
+    return f"{cache['folder']}, {listing.entry_count(cache['entries'])}, {listing.size_text(cache['bytes'])}"
 
 
 def _shown_module(module: dict[str, Any], driver: dict[str, Any]) -> list[str]:

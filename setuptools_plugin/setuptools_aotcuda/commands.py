@@ -100,7 +100,7 @@ class Project:
                 editable=editable,
                 extensions=extensions,
                 dependencies_key=self._dependencies_key(),
-                content=wheel_content.of_modules(self._modules()),
+                content=wheel_content.packages_content(self._modules()),
                 remedy='have setuptools find "{}", as by tool.setuptools.packages.find.where',
             )
             self._built = None if editable else built

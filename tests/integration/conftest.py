@@ -1,4 +1,4 @@
-"""Wheels and environments that several tests use; each is made once."""
+"""Fixtures: wheels and environments that several tests use."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _workers(session_folder: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def _build_cache_folder(session_folder: Path) -> Path:
-    """Return the folder of a build cache for this run of the tests, in whichever of its processes."""
+    """Return the folder of a build cache for all processes of this run."""
     folder = session_folder / "build-cache"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder
@@ -62,7 +62,7 @@ def _build_cache_folder(session_folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def build_cache(_build_cache_folder: Path) -> Iterator[Path]:
-    """Return a build cache, for modules whose tests are about what becomes of a build and not about building."""
+    """Return a build cache, for tests that need the result of a build."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTCUDA_BUILD_CACHE", str(_build_cache_folder))
         yield _build_cache_folder
@@ -70,7 +70,7 @@ def build_cache(_build_cache_folder: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No build cache after all: the test is about building."""
+    """Use no build cache, because the test is about building."""
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
 
 
@@ -83,7 +83,7 @@ def wheelhouse(once: Once) -> Path:
 
 @pytest.fixture(scope="session")
 def cuda12() -> str:
-    """A folder with the packages of CUDA 12.9's compilers: on PYTHONPATH, they serve builds beside those of CUDA 13."""
+    """Return a folder with CUDA 12.9's compilers; on PYTHONPATH, builds use them together with those of CUDA 13."""
     folder = Path(sys.prefix, "cuda12")
     if not (folder / "nvidia").is_dir():
         pytest.skip(f"the compilers of CUDA 12.9 are not in {folder}; tools/test.py puts them there")
@@ -92,7 +92,7 @@ def cuda12() -> str:
 
 @pytest.fixture
 def from_checkout(wheelhouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tools that install `aotcuda` get this checkout's, and everything else from the index."""
+    """Have installers find this checkout's aotcuda, and everything else in the index."""
     monkeypatch.setenv("PIP_FIND_LINKS", f"{os.environ.get('PIP_FIND_LINKS', '')} {wheelhouse}".strip())
     monkeypatch.setenv("UV_FIND_LINKS", str(wheelhouse))
 
@@ -117,7 +117,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def setuptools(once: Once, wheelhouse: Path) -> Callable[[str], Path]:
-    """Gives folders to import from, each with a version of setuptools and with a wheel of this checkout."""
+    """Return a function that installs a version of setuptools and this checkout into a folder."""
 
     def install(version: str) -> Path:
         (archive,) = wheelhouse.glob("*.whl")
@@ -146,7 +146,7 @@ def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
 def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
     """Return the front end that projects are made for.
 
-    A fixture that builds something for a whole module asks for this one, so that it is built for each.
+    A fixture that builds something for a module uses this fixture, so it builds for each front end.
     """
     if request.param == front_ends.MLIR and not front_ends.installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
@@ -177,7 +177,7 @@ def features(front_end: str, wheel_of: Callable[..., Path]) -> dict[str, bytes]:
 
 @pytest.fixture(scope="session")
 def driver(once: Once) -> Path:
-    """Return the folder of a driver that takes what the compilers launch."""
+    """Return the folder of a stand-in driver for the compilers' own launches."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.fail("the stand-in driver needs a C compiler: install gcc")

@@ -1,4 +1,4 @@
-"""NVIDIA's own compiler and linker, to hold against what the build makes."""
+"""NVIDIA's compiler and linker, to compare their output with that of a build."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def compile_source(source: str, form: str, *options: str, headers: Mapping[str, 
     flags = [option.encode() for option in options]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
     _, size = nvrtc.nvrtcGetProgramLogSize(program)
-    log = b" " * max(size, 2)  # NVRTC writes into it, and of single bytes Python has one object for each value
+    log = b" " * max(size, 2)  # NVRTC writes into it; Python shares bytes objects of length 1
     nvrtc.nvrtcGetProgramLog(program, log)
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
     assert log[:size].rstrip(b"\x00") == b"", log.decode()
@@ -60,7 +60,7 @@ _PARAMETER = re.compile(r"\.param\s+((?:\.align\s+\d+\s+)?\.\w+)\s+\w+((?:\[\d+\
 
 
 def prototypes(ptx: str) -> dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]]:
-    """Return the results and parameters of every function in PTX: how each is passed."""
+    """Return for every function in PTX how its results and parameters are passed."""
     return {
         name: (_PARAMETER.findall(result), _PARAMETER.findall(parameters))
         for result, name, parameters in _FUNCTION.findall(ptx)

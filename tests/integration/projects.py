@@ -1,4 +1,4 @@
-"""Small projects to build, the commands that build them, and what lies in the wheels that come out."""
+"""Write small projects, build them, and read their wheels."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ HATCHLING = (sys.executable, "-m", "hatchling", "build", "-t", "wheel")
 BUILD = (sys.executable, "-m", "build", "--no-isolation")
 _BUILD_META = "import logging; logging.disable(); from setuptools import build_meta; build_meta.{}('dist')"
 SETUPTOOLS = (sys.executable, "-W", "ignore", "-c", _BUILD_META.format("build_wheel"))
-"""What front ends ask setuptools for, in one process, without the lines that setuptools itself writes."""
+"""The build of a wheel by setuptools, without setuptools' own output."""
 
 
 ARCH_OF_FEATURES = {"AOTCUDA_ARCH": "sm_75;sm_90a;sm_100f;compute_75;compute_90a"}
-"""Targets of every kind, for the wheel of `tests/packages/features` that several tests look into."""
+"""Targets of every kind, for the wheel of `tests/packages/features`."""
 
 
 class FrontEnd:
-    """The front end that projects are made for; tests of the second one set it while they run."""
+    """The front end of new projects; tests of another one set it."""
 
     name = "numba-cuda"
 
 
 class BackEnd:
-    """The back end that projects are made for; tests of the second one set it while they run."""
+    """The back end of new projects; tests of another one set it."""
 
     name = "hatchling"
 
 
 def command(*, editable: bool = False) -> tuple[str, ...]:
-    """Return the command that has the back end make a wheel, without a front end around it."""
+    """Return the command by which the back end makes a wheel, without a build tool."""
     if BackEnd.name == "hatchling":
         return (*HATCHLING[:-1], "wheel:editable") if editable else HATCHLING
     return (*SETUPTOOLS[:-1], _BUILD_META.format("build_editable")) if editable else SETUPTOOLS
 
 
 def for_setuptools(project: Path) -> Path:
-    """Make `project`, written for hatchling, one for setuptools: that is the build system, and no hook's table."""
+    """Convert a project for hatchling into one for setuptools: change the build system, and remove the hook's table."""
     config = project / "pyproject.toml"
     text = config.read_text().replace('"hatchling"', '"setuptools"').replace("hatchling.build", "setuptools.build_meta")
     config.write_text(
@@ -78,7 +78,7 @@ def example(name: str, folder: Path) -> Path:
 
 
 def source(text: str) -> str:
-    """The text of a Python module that was written for numba-cuda, for the front end that projects are made for."""
+    """Return the text of a module for numba-cuda, ported to the front end of new projects."""
     return text if FrontEnd.name == "numba-cuda" else front_ends.ported(text)
 
 
@@ -140,18 +140,18 @@ class Done:
 
     @property
     def said(self) -> str:
-        """Return the first line that aotcuda wrote, without what marks it as an error of the hook."""
+        """Return the first line that aotcuda wrote, without its prefix."""
         return next((line for line in self.err.splitlines() if line.startswith("aotcuda: ")), self.err)[9:]
 
 
 SHOWN = {"AOTCUDA_PROGRESS": "", "AOTCUDA_BUILD_CACHE": "0"}
-"""For `run`: progress and summary are shown, as they are by default, of a build that does all of its work."""
+"""Variables for `run`: show progress and summary, and use no build cache."""
 
 
 def run(project: Path, *command: str | Path, **environ: str) -> Done:
     """Run `command` in the folder `project`, with more environment variables.
 
-    Progress is not shown: it is lines that come on a slow machine alone, among those that tests compare.
+    Progress is not shown, because its lines depend on the speed of the machine.
     """
     done = subprocess.run(
         [str(item) for item in command],
@@ -166,28 +166,28 @@ def run(project: Path, *command: str | Path, **environ: str) -> Done:
 
 
 def environment(environ: dict[str, str]) -> dict[str, str]:
-    """Return what a command gets: the variables of this process, and `environ`."""
+    """Return the variables of this process, changed by `environ`."""
     return os.environ | {"AOTCUDA_PROGRESS": "0"} | environ
 
 
 def _built(project: Path, given: tuple[str | Path, ...], environ: dict[str, str], *, editable: bool = False) -> Done:
-    """`run`, by the back end where no command is given: of its start nothing is tested then."""
+    """Run a command, or a forked back end if no command is given."""
     return run(project, *given, **environ) if given else forked_run(project, *command(editable=editable), **environ)
 
 
 def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
-    """`run`, for a command that has to succeed."""
+    """Run a command that has to succeed."""
     return _succeeded(run(project, *command, **environ), command)
 
 
 def back_end(project: Path, *, editable: bool = False, **environ: str) -> Done:
-    """Have the back end make a wheel, which has to succeed; of its start nothing is tested."""
+    """Have a forked back end make a wheel, which has to succeed."""
     made = command(editable=editable)
     return _succeeded(forked_run(project, *made, **environ), made)
 
 
 def aotcuda(project: Path, *arguments: str | Path, **environ: str) -> Done:
-    """Run `aotcuda` with these arguments, which has to succeed; of its start nothing is tested."""
+    """Run `aotcuda` in a forked Python; the command has to succeed."""
     made = (sys.executable, "-m", "aotcuda", *map(str, arguments))
     return _succeeded(forked_run(project, *made, **environ), made)
 
@@ -204,7 +204,7 @@ def _succeeded(done: Done, command: tuple[str | Path, ...]) -> Done:
 
 
 def build_wheel(project: Path, *given: str | Path, **environ: str) -> Path:
-    """Build a wheel of `project` into its `dist`, by the back end unless a command is given; returns its path."""
+    """Build a wheel into the project's `dist`, by the back end unless a command is given; return its path."""
     shutil.rmtree(project / "dist", ignore_errors=True)
     _succeeded(_built(project, given, environ), given or command())
     (wheel,) = (project / "dist").glob("*.whl")
@@ -212,7 +212,7 @@ def build_wheel(project: Path, *given: str | Path, **environ: str) -> Path:
 
 
 def refused(project: Path, *given: str | Path, editable: bool = False, **environ: str) -> Done:
-    """Build `project`, which must fail as a user is promised: no traceback, and nothing written anywhere."""
+    """Build `project`, which must fail without a traceback and without writing a file."""
     before = own(project)
     done = _built(project, given, environ, editable=editable)
     assert done.status != 0, done.err
@@ -222,7 +222,7 @@ def refused(project: Path, *given: str | Path, editable: bool = False, **environ
 
 
 def own(project: Path) -> dict[str, bytes]:
-    """`tree`, without what setuptools writes into every project that it builds."""
+    """Return `tree` without the files that setuptools writes into every project."""
     return {
         name: content
         for name, content in tree(project).items()
@@ -231,13 +231,13 @@ def own(project: Path) -> dict[str, bytes]:
 
 
 def lines_of(err: str) -> list[str]:
-    """Return the lines of a build's error that stand for a mistake each."""
+    """Return the lines of a build's error output that begin with a key."""
     lines = [line.removeprefix("aotcuda: ") for line in err.splitlines()]
     return [line for line in lines if line.startswith("tool.aotcuda")]
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below `folder` with its content; compiled Python apart."""
+    """Return every file below `folder` with its content, without bytecode."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -246,7 +246,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def content(wheel: Path) -> dict[str, bytes]:
-    """Return the files in a wheel, each of which is in there once."""
+    """Return the files in a wheel; each must be unique."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         assert len(names) == len(set(names)), f"{wheel.name} holds a file twice"
@@ -254,7 +254,7 @@ def content(wheel: Path) -> dict[str, bytes]:
 
 
 def unpacked(wheel: Path, folder: Path) -> Path:
-    """Unpack a wheel into `folder`, and return that."""
+    """Unpack a wheel into `folder`, and return the folder."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     return folder

@@ -1,4 +1,4 @@
-"""Builds that are under way: where they are, which processes they have, and stopping them."""
+"""Run builds in the background: wait for a point, list their processes, and stop them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMAND = (sys.executable, "-m", "aotcuda", "build")
 
 
 class Running:
-    """A command that builds `project`, with all processes that come of it.
+    """A running build of `project`, with all of its processes.
 
     Attributes:
         process: The first one.
@@ -39,18 +39,18 @@ class Running:
         )
 
     def ended(self) -> tuple[int, str, str]:
-        """Exit code and output, when it has ended."""
+        """Wait for the end; return the exit code and the output."""
         out, err = self.process.communicate(timeout=120)
         return self.process.returncode, out, err
 
     def stopped(self, number: signal.Signals) -> tuple[int, str]:
-        """Send a signal to the first process alone; its exit code, and what was said."""
+        """Send a signal to the first process alone; return its exit code and error output."""
         self.process.send_signal(number)
         status, _, err = self.ended()
         return status, err
 
     def is_gone(self) -> bool:
-        """Return True if no process of the build is left; one that is about to go is waited for."""
+        """Wait for the processes of the build; return True if all have ended."""
         for pid in self.processes():
             try:
                 descriptor = os.pidfd_open(pid)
@@ -74,7 +74,7 @@ class Running:
         return found
 
     def end(self) -> None:
-        """Leave nothing running, whatever a test has found."""
+        """Kill all processes of the build."""
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
         self.process.communicate()
@@ -82,7 +82,7 @@ class Running:
 
 @contextmanager
 def running(project: Path, command: tuple[str, ...] = COMMAND, **environ: str) -> Iterator[Running]:
-    """Return a build in the background, for the time of the block."""
+    """Run a build in the background during the block."""
     build = Running(project, command, environ)
     try:
         yield build
@@ -92,7 +92,7 @@ def running(project: Path, command: tuple[str, ...] = COMMAND, **environ: str) -
 
 @contextmanager
 def waiting(project: Path, command: tuple[str, ...], fifo: Path, **environ: str) -> Iterator[Running]:
-    """The same, entered when code of the project has opened the file that the variable `REACHED` names, for writing."""
+    """Run a build in the background; enter the block when the project opens the file `$REACHED` for writing."""
     os.mkfifo(fifo)
     with running(project, command, REACHED=str(fifo), **environ) as build:
         descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import tomllib
 from typing import TYPE_CHECKING
-from unittest.mock import Mock, call
 
 import pytest
 
-from aotcuda.builder import api, progress
+from aotcuda.builder import api
 from aotcuda.builder.worker import process
 from integration import projects
 
@@ -94,7 +93,7 @@ def cold(project: Path, cache: str) -> Output:
 
 @pytest.fixture
 def cached(cold: Output, cache: str, monkeypatch: pytest.MonkeyPatch) -> Output:
-    """Return the first build; those of the test have its cache."""
+    """Return the first build; the test's builds use its cache."""
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", cache)
     return cold
 
@@ -195,23 +194,3 @@ def test_every_level_of_the_cache_gives_the_same_files(
     from_steps = build(root)
     assert outcome(from_steps) == plain
     assert (from_steps.summary.whole, from_steps.summary.made) == (False, 0)
-
-
-@pytest.mark.front_end("numba-cuda")
-def test_url_serves_where_the_folder_is_unusable(edited: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "own" / "builds").mkdir(parents=True)
-    (tmp_path / "own" / "builds").chmod(0o777)
-    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "own"))
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", f"file://{tmp_path / 'url'}")
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", "read-write")
-    table = tomllib.loads((edited / "pyproject.toml").read_text())["tool"]["aotcuda"]
-    first = api.build(table, edited)
-    assert ["can be written by others" in text for text in first.warnings] == [True]
-    shown: list[str] = []
-    watcher = Mock(progress.Progress, show=lambda step, *_: shown.append(step))
-    assert api.build(table, edited, watcher=watcher).summary.whole
-    assert {*shown} == {f"looking in file://{tmp_path / 'url'}"}
-    assert watcher.mock_calls[-1] == call.clear()
-    again = api.build({**table, "arch": table["arch"][::-1]}, edited)  # another table, and the same steps
-    assert (again.summary.reused, again.summary.made) == (WHOLE, 0)
-    assert again.files == first.files

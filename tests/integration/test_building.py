@@ -6,14 +6,12 @@ import re
 import shutil
 import sys
 import tomllib
-import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aotcuda.binary import fatbin
-from aotcuda.builder import api
-from aotcuda.builder import jit as late
+from aotcuda.builder import api, jit
 from aotcuda.common.stamp import TABLE
 from aotcuda.runtime.jit import build_inputs
 from integration import projects
@@ -263,86 +261,32 @@ def test_source_that_is_not_in_the_wheel_is_refused(front_end: str, tmp_path: Pa
         projects.build_wheel(project)
 
 
-EVERYTHING = """
-import numpy as np
-from numba import cuda
-import not_installed
-
-particle = np.dtype([("mass", np.float32), ("id", np.int32)], align=True)
-NUMBER = not_installed.number
-
-class Holder:
-    def __init__(self, f):
-        self.kernel = f
-    def __call__(self, *args):
-        return None
-
-@Holder
-@cuda.jit(["void(int64[::1])", "void(int32[::1])"])
-def held(x):
-    x[0] = NUMBER
-"""
-OTHER = """
-from numba import cuda
-
-CC = cuda.get_current_device().compute_capability
-
-def named(x, p):
-    x[0] = CC[0] + p[0].mass
-"""
-TABLE_OF_PROJECT = f"pyproject.toml{TABLE}"
-ALL_OF_IT = """
-kernels.held = { python = "pkg._k:held.kernel" }
-kernels.named = "void(wide, many)"
-"""
-
-
-def everything(folder: Path) -> Path:
-    """Return a project that has need of all that the table has for packages that exist."""
-    types = 'types = { wide = "float64[::1]", many = "one[::1]", one = "pkg._k:particle" }'
-    project = with_prelude(folder, types)
-    path = project / "pyproject.toml"
-    text = path.read_text().replace('source = "pkg._k"', 'source = ["pkg._k", "pkg._other"]')
-    path.write_text(text.replace(KERNEL, ALL_OF_IT))
-    (project / "pkg" / "_k.py").write_text(source(EVERYTHING))
-    (project / "pkg" / "_other.py").write_text(source(OTHER))
-    return project
-
-
 def test_jit_fallback_builds_the_same_kernels_from_the_wheel(front_end: str, tmp_path: Path) -> None:
-    wheel = projects.build_wheel(everything(tmp_path / "project"))
-    site = tmp_path / "site-packages"
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+    wheel = projects.build_wheel(with_prelude(tmp_path / "project", 'types = { wide = "int64[::1]" }'))
+    site = projects.unpacked(wheel, tmp_path / "site-packages")
     shutil.rmtree(tmp_path / "project")
     packaged = projects.manifest_of(projects.tree(site), "pkg.k")
     found = build_inputs.packaged(packaged, str(site))
     assert found is not None
 
     def kernels(*case: str | None) -> dict[str, list[str]]:
-        built = late.build(found.case(*case, (9, 0), (13, 0))).manifest
+        built = jit.build(found.case(*case, (9, 0), (13, 0))).manifest
         return {item["name"]: [overload["signature"] for overload in item["overloads"]] for item in built["kernels"]}
 
-    whole = kernels(None, None)
-    assert whole == {item["name"]: [one["signature"] for one in item["overloads"]] for item in packaged["kernels"]}
-    assert whole["held"] == ["void(int64[::1])", "void(int32[::1])"]
-    assert kernels("held", "void(float64[::1])") == {"held": ["void(float64[::1])"]}
+    assert kernels(None, None) == {"f": ["void(int64[::1])"]}
+    assert kernels("f", "void(float64[::1])") == {"f": ["void(float64[::1])"]}
 
 
 def test_editable_install_depends_on_prelude_and_all_package_files(front_end: str, tmp_path: Path) -> None:
-    project = everything(tmp_path / "project")
-    (project / "pkg" / "_alone.py").write_text("def f(x):\n    x[0] = 1\n")
-    with (project / "pyproject.toml").open("a") as file:
-        file.write(f'[tool.aotcuda.modules."pkg.alone"]\nsource = "pkg._alone"\n{KERNEL}\n')
+    project = with_prelude(tmp_path / "project")
+    (project / "pkg" / "_alone.py").write_text("")
     table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
     files = api.build(table, project, editable=True).files
-    listed = {
-        module: {item["path"] for item in projects.manifest_of(files, module)["sources"]}
-        for module in ("pkg.k", "pkg.alone")
-    }
+    manifest = projects.manifest_of(files, "pkg.k")
     prelude = {"_aot_prelude.py", "stand_ins/not_installed/__init__.py"}
-    package = {f"pkg/{name}.py" for name in ("__init__", "_k", "_other", "_alone")}
-    assert listed["pkg.k"] == listed["pkg.alone"] == {*prelude, *package, TABLE_OF_PROJECT}
+    package = {"pkg/__init__.py", "pkg/_k.py"}
+    assert {item["path"] for item in manifest["sources"]} == {*prelude, *package, f"pyproject.toml{TABLE}"}
+    assert "pkg/_alone.py" in {item["path"] for item in manifest["reads"]}
 
 
 def test_build_without_standard_streams_gives_a_wheel(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ for name in sys.argv[1:]:
 
 
 def make(folder: Path, name: str, **sources: str) -> Path:
-    """Return a project with a module of its own, one in place, and a callback."""
+    """Return a project with a generated module, one in place, and a callback."""
     package = folder / name
     package.mkdir(parents=True)
     files = {"__init__": "", "_kernels": KERNELS, "solver": SOLVER, "_hooks": HOOKS, **sources}
@@ -160,7 +160,7 @@ def run(cuda: StandIn, code: str, *arguments: str, path: list[Path], **environ: 
     return subprocess.run(command, env={**environment, **environ}, capture_output=True, text=True, check=False)
 
 
-def test_the_wheel_needs_nothing_and_is_small(site: Path) -> None:
+def test_bundled_wheel_has_no_dependencies_and_is_small(site: Path) -> None:
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
     files = projects.content(wheel)
     assert b"Requires-Dist" not in files["first-1.dist-info/METADATA"]
@@ -245,7 +245,7 @@ def test_split_wheels_launch_with_their_own_run_time(
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
     parts = tmp_path / "parts"
     split.run(wheel, parts)
-    assert join.made([*parts.glob(f"{way}/*.whl")]) == (wheel.name, wheel.read_bytes())
+    assert join.full_wheel([*parts.glob(f"{way}/*.whl")]) == (wheel.name, wheel.read_bytes())
     where = ("--no-index", "--find-links", parts / way, "--target", tmp_path / "installed")
     forced = {"NV_VARIANT_PROVIDER_FORCE_SM_ARCH": "9.0", "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": "13.0"}
     uv = (Path(sys.executable).with_name("uv"), "pip", "install", "--preview-features", "wheel-variants", "--quiet")

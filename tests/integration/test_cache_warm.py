@@ -1,4 +1,4 @@
-"""`aotcuda cache warm`: what is compiled on a machine without a GPU is what a GPU's fallback finds."""
+"""`aotcuda cache warm`: a fallback on a GPU finds the entries that a machine without a GPU compiled."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def warmed(installed, tmp_path, monkeypatch):
 
 def test_fallback_finds_warmed_entry(warmed, monkeypatch, capsys):
     assert cli.main(["cache", "warm", "flat", "--arch", "sm_75", "sm_90"]) == 0
-    said = capsys.readouterr().out
-    assert "flat.kernels for sm_75: compiled, " in said
-    assert "flat.kernels for sm_90: packaged, as compute_80\n" in said
+    output = capsys.readouterr().out
+    assert "flat.kernels for sm_75: compiled, " in output
+    assert "flat.kernels for sm_90: packaged, as compute_80\n" in output
     assert cli.main(["cache", "warm", "flat.kernels"]) == 0
     assert capsys.readouterr().out == "flat.kernels for sm_75: was compiled before\n", "all others take the PTX"
 
@@ -58,7 +58,7 @@ def test_fallback_finds_warmed_entry(warmed, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         (["flat", "--arch", "sm_90a"], "--arch sm_90a: the fallback compiles for a GPU as it is; write sm_90"),
         (["flat", "--arch", "compute_75"], "write sm_75"),
@@ -66,8 +66,8 @@ def test_fallback_finds_warmed_entry(warmed, monkeypatch, capsys):
         (["nothing_of_the_kind"], "nothing_of_the_kind"),
     ],
 )
-def test_invalid_warm_request_gives_one_line(warmed, capsys, given, message):
-    assert cli.main(["cache", "warm", *given]) == 1
+def test_invalid_warm_request_gives_one_line(warmed, capsys, arguments, message):
+    assert cli.main(["cache", "warm", *arguments]) == 1
     err = capsys.readouterr().err
     assert message in err
     assert err.count("\n") == 1

@@ -1,4 +1,4 @@
-"""`frontend = "cuda-cpp"`: kernels and device functions of `.cu` files, built, inspected, launched, and refused."""
+"""`frontend = "cuda-cpp"`: build and launch kernels and device functions of `.cu` files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def files(wheel: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def installed(cuda, wheel):
-    """Return the package, where it can be imported."""
+    """Install the package."""
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(cuda.packages)
     importlib.invalidate_caches()
@@ -61,7 +61,7 @@ def overloads(files: dict[str, bytes], name: str) -> list[dict]:
 
 
 class TestTheWheel:
-    def test_the_manifest_has_the_kernels_as_c_plus_plus_declares_them(self, files: dict[str, bytes]) -> None:
+    def test_the_manifest_has_kernels_with_their_cpp_types(self, files: dict[str, bytes]) -> None:
         manifest = manifest_of(files, "cudacpp.raw")
         names = [name for name in files if name.startswith("cudacpp/raw.aotcuda/sources/")]
         assert sorted(names) == [

@@ -1,4 +1,4 @@
-"""cuTile's kernels: built without a GPU, held against what cuda-tile itself exports, and launched without it.
+"""cuTile's kernels: built without a GPU, compared with the export of cuda-tile, and launched without cuda-tile.
 
 They run where aotcuda[cutile] is installed, which has an environment of its own: its compiler is of another version of
 CUDA than the others'.
@@ -10,7 +10,6 @@ import importlib
 import os
 import subprocess
 import sys
-import tomllib
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,7 @@ import pytest
 from aotcuda.binary import cubin, fatbin
 from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
-from aotcuda.builder import api
-from aotcuda.errors import ArgumentError, FallbackWarning
+from aotcuda.errors import FallbackWarning
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of
 
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from aotcuda.builder.output import Output
 
 pytest.importorskip("cuda.tile", reason="cuda-tile is not installed (extra cutile)")
 
@@ -68,7 +65,7 @@ class TestTheWheel:
         assert kernels["scale"]["doc"] == "In place, for any strides."
 
     def test_machine_code_is_what_cuda_tile_itself_exports(self, files: dict[str, bytes], tmp_path: Path) -> None:
-        """Byte for byte, by kernel: those of a module are assembled together, cuda-tile's one by one."""
+        """A build assembles the kernels of a module together, cuda-tile one by one."""
         entries = fatbin.read(files["cutilekernels/kernels.aotcuda/kernels.fatbin"], "kernels")
         found = {entry.arch: entry.content for entry in entries}
         done = subprocess.run(
@@ -125,25 +122,9 @@ export("softmax__0_1", _kernels.softmax, [array(ct.float32, 2, 16, 1, several=Fa
 """
 
 
-def test_a_build_with_a_cache_gives_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = projects.copy("cutilekernels", tmp_path.resolve() / "project")
-    table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
-    source = root / "cutilekernels" / "_kernels.py"
-
-    def build(cache: Path | str) -> Output:
-        monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(cache))
-        return api.build(table, root)
-
-    build(tmp_path / "cache")
-    source.write_text(source.read_text().replace("factor * ct.load", "factor + ct.load"))
-    built = build(tmp_path / "cache")
-    assert built.summary.reused > 0
-    assert build("0").files == built.files
-
-
 @pytest.fixture(params=["9.0"])
 def k(cuda, wheel: Path, request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """Return the packaged kernels, on the stand-in, which is told how large each of `add`'s parameters is."""
+    """Return the packaged kernels, on a stand-in driver that knows the sizes of the parameters of `add`."""
     cuda.set(devices=request.param)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(cuda.packages)
@@ -169,20 +150,8 @@ def test_the_driver_chooses_the_blocks(cuda, k) -> None:
         assert cuda.parameters() == block
 
 
-def test_arguments_that_fit_no_variant_are_refused(cuda, k, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-    (x, y, out), _ = arrays_and_block(cuda)
-    for problem, args in [
-        (r"was not given TILE; it is packaged with 256, 1024\n  packaged: void\(float32\[::1\]:16:16", (x, y, out)),
-        (r"TILE, is 128 where TILE=256 is packaged", (x, y, out, 128)),
-        (r"out, is float64\[::1\] where float32\[::1\] is packaged", (x, y, cuda.array(np.zeros(64)), 256)),
-    ]:
-        with pytest.raises(ArgumentError, match=problem):
-            k.add[1](*args)
-
-
 @pytest.mark.parametrize("k", ["10.0"], indirect=True)
-def test_a_gpu_without_an_image_gets_what_cuda_tile_compiles_for_it(
+def test_cuda_tile_compiles_for_a_gpu_without_an_image(
     cuda, k, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))

@@ -40,8 +40,8 @@ def planted(name: str) -> Callable[[Raw], None]:
 
 
 @pytest.mark.parametrize(("kind", "place"), ENTRIES)
-def test_honest_entries_are_taken(project: Project, kind: str, place: str) -> None:
-    assert getattr(project, f"read_{kind}")(place, lambda _: None) == ("taken", ())
+def test_unchanged_entries_are_used(project: Project, kind: str, place: str) -> None:
+    assert getattr(project, f"read_{kind}")(place, lambda _: None) == ("used", ())
 
 
 @pytest.mark.parametrize(

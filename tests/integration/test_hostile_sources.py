@@ -1,4 +1,4 @@
-"""Builds end with one line, or with a result, whatever a source does to the processes of the build."""
+"""Sources that interfere with the processes of a build cannot make it hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test what is inside the images, as NVIDIA's own tools see it."""
+"""Read the content of images with NVIDIA's tools."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_resources_are_those_that_cuobjdump_reads(arch: str, kernels: bytes, ove
         assert overload["resources"][arch]["registers"] == int(usage[symbol]["REG"]), symbol
 
 
-def test_ptx_is_for_its_target_and_no_newer_than_the_toolkit(kernels: bytes, manifest: Manifest) -> None:
+def test_ptx_has_its_target_and_the_toolkits_version(kernels: bytes, manifest: Manifest) -> None:
     # PTX ISA, "Release History": that of CUDA 13.0, and of CUDA 12 that of its first version.
     isa = {"13.0": "9.0", "12.9": "8.0"}[manifest["toolchain"]["cuda"]]
     for arch in PTX:
@@ -154,7 +154,7 @@ __global__ void helpers__0(ARRAY, long long, long long, ARRAY, long long, long l
 __global__ void scratch(ARRAY, long long, long long, int) {}
 }
 """
-# What an array begins with, and what a complex number is.
+# The first parameters of an array, and those of complex numbers.
 CPP_TYPES = {
     front_ends.NUMBA: ("void*, void*, long long, long long, void*", "float, float", "double, double"),
     front_ends.MLIR: ("void*, void*, long long", "Complex64", "Complex128"),

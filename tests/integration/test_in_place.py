@@ -56,7 +56,7 @@ def installed(built: Path) -> Path:
 
 
 def run(cuda: StandIn, folder: Path, code: str, *options: str, **environ: str) -> str:
-    """Return what an interpreter prints that has the package in `folder`, with the stand-in as its driver."""
+    """Run code with the package in `folder` and the stand-in driver, and return its output."""
     environment = cuda.environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(folder), environment["PYTHONPATH"]])
     done = subprocess.run(
@@ -241,7 +241,7 @@ def test_files_of_editable_install_can_be_removed(built: Path, tmp_path: Path) -
 
 
 def test_editable_build_removes_marks_of_unlisted_sources(tmp_path: Path) -> None:
-    """It would name a manifest that is gone, and what the source launches would be refused."""
+    """The mark would name a removed manifest, and launches would be refused."""
     project = projects.copy("inplace", tmp_path / "project")
     projects.back_end(project, editable=True)
     config = project / "pyproject.toml"

@@ -58,7 +58,7 @@ import pkg.k as k
 
 cuda = ctypes.CDLL(driver.LIBRARY)
 ordinal = 0
-if sys.argv[1] == "current":  # what set_device of PyTorch, use() of CuPy and set_current() of cuda.core do
+if sys.argv[1] == "current":  # as set_device of PyTorch, use() of CuPy and set_current() of cuda.core
     device, context = ctypes.c_int(), ctypes.c_void_p()
     assert not cuda.cuDeviceGet(ctypes.byref(device), local)
     assert not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)

@@ -1,6 +1,6 @@
-"""The first releases of the compilers that the extras accept: what they build here, in place of those installed.
+"""Build with the first releases of the compilers that the extras accept.
 
-`tools/matrix.py` runs more tests, against each release. Here they are on PYTHONPATH, in a folder of their own.
+They are in a folder on PYTHONPATH. `tools/matrix.py` runs more tests, with each release.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from aotcuda import registry
 from integration import projects
-from integration.projects import build_wheel, content, manifest_of, refused, write
+from integration.projects import build_wheel, content, manifest_of, write
 from support import front_ends
 from support.images import cuobjdump
 
@@ -61,14 +61,3 @@ def test_the_first_release_that_the_extras_accept_builds(front_end: str, oldest:
     listed = cuobjdump(files["pkg/k.aotcuda/kernels.fatbin"], "--dump-elf-symbols")
     assert overload["symbol"] in listed
     assert b"float add(float" in files["pkg/k.aotcuda/pkg_k.h"]
-
-
-@pytest.mark.front_end("numba-cuda-mlir")
-def test_unsupported_code_names_the_release_that_compiles_it(front_end: str, oldest: str, tmp_path: Path) -> None:
-    text = "def split(x):\n    return x, (x, True)\n"
-    project = write(tmp_path / "project", text, module='functions.split = "Tuple((f4, Tuple((f4, b1))))(f4)"\n')
-    assert refused(project, PYTHONPATH=oldest).said == (
-        'tool.aotcuda.modules."pkg.k".functions.split: Tuple((f4, Tuple((f4, b1))))(f4): it returns a tuple in a '
-        "tuple, which numba-cuda-mlir 0.5.3 cannot compile and 0.6.0 can (pkg/_k.py:1); return one tuple, or build "
-        "with that release"
-    )

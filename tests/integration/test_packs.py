@@ -50,7 +50,7 @@ pack-from = "versions"
 
 
 def install(folder: Path, version: str, kernels: str) -> None:
-    """Put a version of the package that the pack is for into a folder."""
+    """Install a version of the package into a folder."""
     files = {"foreign/__init__.py": "", "foreign/ops.py": kernels}
     information = f"foreign-{version}.dist-info"
     about = {"METADATA": f"Metadata-Version: 2.1\nName: foreign\nVersion: {version}\n", "top_level.txt": "foreign\n"}
@@ -95,7 +95,7 @@ def test_a_recorded_pack_serves_an_unchanged_package(
         file.write(SECOND)
     wheel = projects.build_wheel(project, **environ)
     first = wheel.read_bytes()
-    assert projects.build_wheel(project, **environ).read_bytes() == first  # of the build cache
+    assert projects.build_wheel(project, **environ).read_bytes() == first  # from the build cache
     content = projects.content(wheel)
     assert not any(b"def add" in data for data in content.values())
     manifests = [projects.manifest_of(content, f"my_pack.{name}") for name in ("foreign_ops", "second")]

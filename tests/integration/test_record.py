@@ -1,4 +1,4 @@
-"""`aotcuda record` of a project's own runs: without executing, in Numba's simulator, and on the stand-in driver."""
+"""`aotcuda record` of a project: without execution, in Numba's simulator, and on the stand-in driver."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def run(project: Path, *ways: str, options: tuple[str, ...] = (), **environ: str
 
 
 def recorded(project: Path) -> list[dict]:
-    """Return what is in the file of the project's runs."""
+    """Return the functions in the file of records."""
     return json.loads((project / ".aotcuda-record.json").read_text())["functions"]
 
 
 def launches(project: Path) -> dict[str, int]:
-    """Return how often each kernel was launched."""
+    """Return the number of launches of each kernel."""
     counts: dict[str, int] = {}
     for item in recorded(project):
         if item["kind"] == "kernel":
@@ -54,7 +54,7 @@ def launches(project: Path) -> dict[str, int]:
 
 
 def signatures(project: Path) -> set[tuple[str, str]]:
-    """Every kernel with every signature that was launched."""
+    """Return the launched kernels with their signatures."""
     return {(item["function"], item["signature"]) for item in recorded(project) if item["launches"]}
 
 
@@ -95,7 +95,7 @@ def test_the_merged_table_builds_and_a_second_run_changes_nothing(project: Path)
 
 
 def with_front_end(project: Path, frontend: str) -> None:
-    """Have the project's kernels compiled by a front end."""
+    """Change the project's imports to a front end."""
     if frontend == "numba-cuda-mlir":
         if not front_ends.installed():
             pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
@@ -358,7 +358,7 @@ def test_unpackageable_kernels_are_listed_with_reasons(project: Path) -> None:
     assert "script.py:3: __main__.k void(float64[::1]): it is defined in a script" in done.err
 
 
-def test_a_dtype_is_recorded_by_its_name_among_the_types_of_the_table(project: Path) -> None:
+def test_a_dtype_is_recorded_by_its_name_in_the_table(project: Path) -> None:
     types = 'types = { p = "recorded.dtypes:Types.particle", missing = "not.there:x", many = "p[::1]" }\n'
     config = project / "pyproject.toml"
     config.write_text(config.read_text().replace("[tool.aotcuda]\n", f"[tool.aotcuda]\n{types}"))
@@ -402,18 +402,6 @@ def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path) -> None:
     assert done.err.startswith(f"aotcuda: {path} is not valid TOML: ")
     assert path.read_text() == '[project\nname = "x"\n'
     assert run(project, "some").status == 0, "nothing is merged into it"
-
-
-def test_execute_needs_a_front_end_with_simulator(project: Path) -> None:
-    if not front_ends.installed():
-        pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
-    script = (
-        "import numpy\nfrom numba_cuda_mlir import cuda\n@cuda.jit\ndef k(a): a[0] = 1\ntry: k[1, 1](numpy.zeros(1))\n"
-    )
-    command = [sys.executable, "-W", "ignore", "-c", script + "except Exception: pass"]
-    done = record(project, "--execute", "--", *command)
-    assert done.status == 1
-    assert "launches of numba-cuda-mlir cannot be executed here: there is no GPU" in done.err
 
 
 def test_pytest_is_recorded_and_kernels_of_tests_stay_out(project: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -129,30 +129,3 @@ def test_refused_bucket_access_gives_one_warning(
     assert said.count("warning: ") == 1, said
     assert NOT_USED in said
     assert (tmp_path / "a" / "out" / "pkg" / "kernels.aotcuda" / "kernels.fatbin").is_file()
-
-
-def test_damaged_bucket_entries_are_replaced_with_one_warning(
-    project: Path, server: tuple[str, Keys], tmp_path: Path
-) -> None:
-    address, keys = server
-    built(started(project, address, keys["read-write"], tmp_path / "a", **WRITE))
-    bucket = client(address, keys["read-write"])
-    for name in names(bucket, project):
-        data = bucket.get_object(Bucket="wheels", Key=name)["Body"].read()
-        bucket.put_object(Bucket="wheels", Key=name, Body=data[:-9] + b"?" + data[-8:])
-    said = built(started(project, address, keys["read-write"], tmp_path / "b", **WRITE))
-    assert said.count("warning: ") == 1, said
-    assert "has entries that are damaged or of another version; their results are made again" in said
-    assert "all from the build cache" in built(started(project, address, keys["read"], tmp_path / "c"))
-    assert projects.tree(tmp_path / "a" / "out") == projects.tree(tmp_path / "b" / "out")
-
-
-def client(address: str, keys: dict[str, str]) -> Any:
-    boto3 = pytest.importorskip("boto3")
-    named = {name.lower(): value for name, value in keys.items()}
-    return boto3.client("s3", endpoint_url=address, region_name="us-east-1", **named)
-
-
-def names(bucket: Any, project: Path) -> list[str]:
-    found = bucket.list_objects_v2(Bucket="wheels", Prefix=f"{project.parent.name}/")
-    return [item["Key"] for item in found["Contents"]]

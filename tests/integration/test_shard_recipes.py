@@ -92,7 +92,7 @@ def wheel_in(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.matrix
-def test_a_matrix_on_github_makes_the_wheel_of_one_build(
+def test_github_matrix_makes_the_wheel_of_one_build(
     project: Path, expected: dict[str, bytes], shell: dict[str, str], tmp_path: Path
 ) -> None:
     (workflow,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -118,7 +118,7 @@ def test_a_matrix_on_github_makes_the_wheel_of_one_build(
 
 
 @pytest.mark.matrix
-def test_a_slurm_array_makes_the_wheel_of_one_build(
+def test_slurm_array_makes_the_wheel_of_one_build(
     project: Path, expected: dict[str, bytes], shell: dict[str, str], tmp_path: Path
 ) -> None:
     folder = checked_out(project, tmp_path / "project")

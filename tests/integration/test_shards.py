@@ -70,7 +70,7 @@ functions = { pkg_doubled = { python = "doubled", signature = "float32(float32)"
 
 
 def build(root: Path, cache: Path | str, *, shard: tuple[int, int] | None = None, only: bool = False) -> Output:
-    """Build in this process, with the build cache in a folder of its own."""
+    """Build in this process with this build cache."""
     table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTCUDA_BUILD_CACHE", str(cache))

@@ -88,19 +88,15 @@ def test_source_tree_runs_in_the_simulator(project: Path) -> None:
 
 
 def test_numbers_have_the_types_of_the_packaged_signature(installed: Path) -> None:
-    kinds = "def kind(value, out):\n    out[0] = value.dtype.itemsize"
-    source = installed / "pkg" / "_k.py"
-    before = source.read_text()
-    source.write_text(before.replace("def kind(value, out):\n    out[0] = value", kinds))
     code = """
-import pkg.k, numpy as np
+import pkg._k, pkg.k, numpy as np
+pkg._k.kind.__code__ = (lambda value, out: out.fill(value.dtype.itemsize)).__code__
 for dtype in ("i4", "i8"):
     out = np.zeros(1, dtype)
     pkg.k.kinds[1, 1](2, out)
     print(out[0])
 """
     done = simulated(installed, code)
-    source.write_text(before)
     assert done.out.split() == ["4", "8"], done.err
 
 

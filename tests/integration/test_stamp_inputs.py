@@ -39,12 +39,12 @@ def installed(front_end: str) -> pytest.MarkDecorator:
 
 
 def cases(front_end: str) -> Iterator[ParameterSet]:
-    """Yield the inputs of the first front end; for another one an input of each row, and the late ones.
+    """Yield all inputs of the first front end; for others, one input of each row and all late inputs.
 
-    CI has the late ones of the others, which their own compilations read. The rest is read by code that all share.
+    CI has the late inputs of the others, which their compilers read. Shared code reads the other inputs.
     """
     rows: dict[str, str] = {}
-    for name, item in stamp_inputs.of(front_end).items():
+    for name, item in stamp_inputs.inputs_of(front_end).items():
         is_first_of_row = rows.setdefault(item.row, name) == name
         if front_end == FIRST or item.is_late or is_first_of_row:
             is_of_matrix = front_end != FIRST and not item.is_late
@@ -104,7 +104,7 @@ def test_inputs_are_the_rows_of_the_page() -> None:
 
 
 @pytest.mark.parametrize(("front_end", "name"), CASES)
-def test_an_edit_is_noticed(project: Project, name: str) -> None:
+def test_edit_of_an_input_is_noticed(project: Project, name: str) -> None:
     project.edit(name, INPUTS[name])
     assert not_current(project) == [*KINDS]
     assert project.is_launched() is INPUTS[name].is_of_environment
@@ -112,7 +112,7 @@ def test_an_edit_is_noticed(project: Project, name: str) -> None:
 
 @pytest.mark.parametrize("front_end", [FIRST])
 @pytest.mark.parametrize("name", IGNORED)
-def test_an_edit_of_no_input_is_ignored(project: Project, name: str) -> None:
+def test_other_edits_are_ignored(project: Project, name: str) -> None:
     project.edit(name, IGNORED[name])
     assert not_current(project) == []
     assert project.is_launched()
@@ -120,7 +120,7 @@ def test_an_edit_of_no_input_is_ignored(project: Project, name: str) -> None:
 
 @pytest.mark.parametrize("front_end", [FIRST])
 @pytest.mark.parametrize("folder", ["/", "project/pkg", "."])
-def test_the_working_folder_is_no_input(project: Project, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+def test_working_folder_is_not_an_input(project: Project, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     monkeypatch.chdir(project.base / folder)
     assert not_current(project) == []
     assert project.is_launched()

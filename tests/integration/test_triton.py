@@ -13,7 +13,6 @@ import pytest
 
 from aotcuda.errors import ArgumentError, FallbackWarning
 from integration import projects
-from integration.projects import content, manifest_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,24 +28,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Triton's bindings would list objects at exit if a process still referred to some.
     assert [line for line in said.splitlines() if not line.startswith("aotcuda")] == [f"dist/{found.name}"]
     return found
-
-
-def test_a_kernel_has_a_variant_for_each_set_and_specialisation(wheel: Path) -> None:
-    manifest = manifest_of(content(wheel), "tritonkernels.kernels")
-    assert [image["arch"] for image in manifest["images"]] == ["sm_80", "sm_90a", "compute_80"]
-    kernels = {item["name"]: item for item in manifest["kernels"]}
-    assert [item["signature"] for item in kernels["add"]["overloads"]] == [
-        f"void({types}; BLOCK={block}, num_warps=4, num_stages=3)"
-        for block in (128, 1024)
-        for types in (
-            "*fp32:16, *fp32:16, *fp32:16, i32:16",
-            "*fp32:16, *fp32:16, *fp32:16, i32",
-            "*fp32, *fp32, *fp32, i32",
-        )
-    ]
-    names = [item["name"] for item in kernels["add"]["arguments"]]
-    assert names == ["x", "y", "out", "n", "BLOCK", "num_warps", "num_ctas", "num_stages"]
-    assert {item["launches"]["sm_80"]["threads"] for item in kernels["scale"]["overloads"]} == {64, 128}
 
 
 def sections_of(image: bytes) -> dict[str, bytes]:

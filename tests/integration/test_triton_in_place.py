@@ -1,4 +1,4 @@
-"""A Triton package in place: built from its variants file, installed, and launched in the stand-in driver."""
+"""A Triton package in place: built from its variants file, installed, and launched on the stand-in driver."""
 
 from __future__ import annotations
 

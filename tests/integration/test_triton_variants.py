@@ -1,4 +1,4 @@
-"""A Triton module in place whose kernels a file of variants has, built without a GPU, beside Triton's own code."""
+"""A Triton module in place, built from a variants file without a GPU, and compared with Triton's code."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_machine_code_is_what_triton_itself_makes(
 
 
 def with_clusters(folder: Path, incomplete: str) -> Path:
-    """Return a copy of the project with a variant that 8.0 and 8.6 cannot have, since it asks for clusters."""
+    """Return a copy of the project with a variant that needs clusters, which 8.0 and 8.6 lack."""
     copy = projects.copy("tritoninplace", folder / "project")
     whole = json.loads((copy / "tritoninplace/norm.variants.json").read_text())
     whole["kernels"]["norm"]["variants"] = [SHARED, {**SHARED, "num_ctas": 2}]

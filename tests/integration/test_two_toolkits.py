@@ -103,7 +103,7 @@ def test_oldest_suitable_toolkit_makes_each_image(files: dict[str, bytes], modul
         **dict.fromkeys(NEW, "13.0"),
     }
     made = images(files, module)
-    # The ELF ABI tells the assembler: 8 for what CUDA 13 makes, and for all GPUs from 10.0 on.
+    # The ELF ABI shows the assembler: 8 for images of CUDA 13, and for all GPUs from 10.0 on.
     abis = {arch: Elf(made[arch], machine=190, budget=Budget(1 << 20)).abi_version for arch in (*OLD, *NEW)}
     assert abis == {"sm_75": 7, "sm_90": 7, "sm_120": 8, "sm_88": 8, "sm_110": 8}
 
@@ -165,8 +165,6 @@ def test_commands_read_it(wheel: Path, tmp_path: Path) -> None:
     assert served["8.7", "12.0"] == "ptx"  # a Tegra, which takes no other GPU's machine code
     assert "nothing" not in served.values()
     projects.aotcuda(tmp_path, "check", wheel, "--require", "T4@525,H100@525,RTX 5090")
-    config = ("config", projects.unpacked(wheel, tmp_path / "unpacked") / "pkg" / "k.aotcuda", "--files")
-    files = projects.aotcuda(tmp_path, *config).out
-    assert re.findall(r"\w+\.fatbin", files) == ["functions.fatbin", "link0_scale.fatbin"]
-    newer = projects.aotcuda(tmp_path, *config, "--cuda", "13").out
-    assert re.findall(r"\w+\.fatbin", newer) == ["functions_cu13.fatbin", "link0_scale_cu13.fatbin"]
+    folder = projects.unpacked(wheel, tmp_path / "unpacked") / "pkg" / "k.aotcuda"
+    files = projects.aotcuda(tmp_path, "config", folder, "--files", "--cuda", "13").out
+    assert re.findall(r"\w+\.fatbin", files) == ["functions_cu13.fatbin", "link0_scale_cu13.fatbin"]

@@ -40,23 +40,12 @@ _VALUES = (
 
 @functools.cache
 def sources() -> dict[str, bytes]:
-    """Return real files by their suffixes: a cubin, a fatbin in Zstandard, a wheel and a manifest."""
+    """Return real files by their suffixes: a fatbin with a cubin and PTX, a wheel, and a manifest."""
     code = [("sass", "sm_90", images.numba_cubin("sm_90")), ("ptx", "compute_75", images.numba_ptx("compute_75"))]
-    ltoir = images.ltoir("axpy", "sm_90")
-    functions = images.pack([("ltoir", "sm_90", ltoir)], "-compress-mode=size")
-    manifest = hostile.text(
-        files={"functions": records.file("functions.fatbin", functions)},
-        ltoir=[{"arch": "sm_90", "kind": "ltoir", "bytes": len(ltoir), "sha256": ""}],
-        functions=[hostile.function()],
-    )
-    members = [
-        (hostile.MANIFEST, manifest),
-        ("mypkg/kernels.aotcuda/functions.fatbin", functions),
-        ("mypkg/kernels.py", manifests.digest(manifest).encode()),
-    ]
+    manifest = hostile.text(functions=[hostile.function()])
+    members = [(hostile.MANIFEST, manifest), ("mypkg/kernels.py", manifests.digest(manifest).encode())]
     return {
-        ".cubin": code[0][2],
-        ".fatbin": images.pack(code, "-compress-mode=size"),
+        ".fatbin": images.pack(code, "-compress-mode=none"),
         ".whl": hostile.wheel(members),
         ".json": manifests.dump(whole()),
     }

@@ -159,7 +159,7 @@ class Project:
 
 
 def compare(project: Project, name: str, item: Input, kinds: tuple[str, ...] = tuple(KINDS)) -> list[str]:
-    """Edit an input of a project that was built, build again with the caches and without; return what is wrong."""
+    """Edit an input of a built project, build with the caches and without, and return the problems."""
     problems = [f"{kind}: not taken from the cache before the edit" for kind in kinds if not project.is_current(kind)]
     project.edit(name, item)
     problems += [f"{kind}: the edit was not noticed" for kind in kinds if project.is_current(kind)]

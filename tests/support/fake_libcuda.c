@@ -1,24 +1,24 @@
 /* A stand-in for libcuda.so.1: the driver's functions that the run time calls, over the host's memory.
  *
- * What it shows and does is set by environment variables, read at each call:
+ * Environment variables set its behaviour; they are read at each call:
  *
- *   FAKE_CUDA_DEVICES   compute capabilities of its GPUs: "9.0,7.5" (default "9.0"; empty: no GPU). Of these the process
- *                       sees what CUDA_VISIBLE_DEVICES lists, by number
- *   FAKE_CUDA_VERSION   what cuDriverGetVersion answers (default 13000)
+ *   FAKE_CUDA_DEVICES   compute capabilities of its GPUs: "9.0,7.5" (default "9.0"; empty: no GPU). The process sees those
+ *                       that CUDA_VISIBLE_DEVICES lists, by number
+ *   FAKE_CUDA_VERSION   the result of cuDriverGetVersion (default 13000)
  *   FAKE_CUDA_FAIL      "function=code" or "function=code@n" (only its n-th call), separated by ";"
- *   FAKE_CUDA_SYMBOLS   the kernels that images hold, separated by "," (unset: any name is found)
- *   FAKE_CUDA_KERNEL    "threads=256,shared=1024" (and constant, local, registers): what cuKernelGetAttribute answers
- *   FAKE_CUDA_STORE     "name=value" separated by ",": what a launch stores in globals of the image
- *   FAKE_CUDA_STREAMS   "119=1" separated by ",": streams of a GPU's context (unset: of the current one)
+ *   FAKE_CUDA_SYMBOLS   the kernels of the images, separated by "," (unset: images have every name)
+ *   FAKE_CUDA_KERNEL    "threads=256,shared=1024" (and constant, local, registers): results of cuKernelGetAttribute
+ *   FAKE_CUDA_STORE     "name=value" separated by ",": values that a launch stores in globals of the image
+ *   FAKE_CUDA_STREAMS   "119=1" separated by ",": streams and the GPU of their context (unset: the current context)
  *   FAKE_CUDA_DEAD      "77" separated by ",": handles of streams that were destroyed
  *   FAKE_CUDA_CAPTURING "77" separated by ",": streams that are being captured, in global mode
- *   FAKE_CUDA_FAULTY    a kernel that faults: every call from its launch on answers CUDA_ERROR_ILLEGAL_ADDRESS
- *   FAKE_CUDA_LOG       a file to append one JSON object to for each call that changes something
+ *   FAKE_CUDA_FAULTY    a kernel that fails: after its launch every call returns CUDA_ERROR_ILLEGAL_ADDRESS
+ *   FAKE_CUDA_LOG       a file; each call that changes something appends a JSON object
  *
- * It takes a fatbin or a cubin as the real one does: garbage is CUDA_ERROR_INVALID_IMAGE, and one with no entry for any of its GPUs
- * is CUDA_ERROR_NO_BINARY_FOR_GPU. fake_reset() forgets everything but the environment. fake_hold(1) keeps launches inside
- * the driver until fake_hold(0), and fake_await() returns when one of them is there. fake_destroy() is what
- * cuDevicePrimaryCtxReset does to the context of the first GPU.
+ * Like the driver, it loads a fatbin or a cubin, and returns CUDA_ERROR_INVALID_IMAGE for other data and
+ * CUDA_ERROR_NO_BINARY_FOR_GPU for images without an entry for its GPUs. fake_reset() resets all state. fake_hold(1) holds
+ * launches inside the driver until fake_hold(0), and fake_await() waits until one is there. fake_destroy() does the same as
+ * cuDevicePrimaryCtxReset for the first GPU.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -32,7 +32,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-#ifdef _WIN32 /* each C library has a copy of the variables; Python may have another library. None can be empty: " " is */
+#ifdef _WIN32 /* Python may use another C library with a copy of the variables. " " stands for an empty one */
 #include <windows.h>
 static const char *variable(const char *name) {
     char value[1024];
@@ -61,7 +61,7 @@ enum {
 
 #ifndef FIRST_DEVICE /* fake_libcuda_compilers.c has others */
 #define FIRST_DEVICE 10
-#define TAKES_POINTERS 0 /* parameters as a list of pointers, where the run time has them in one buffer */
+#define TAKES_POINTERS 0 /* 1: launches have a list of pointers, not one buffer */
 #endif
 #define MOST_DEVICES 8
 #define MOST_ALLOCATIONS 4096
@@ -90,9 +90,9 @@ static const uint64_t LIBRARY_MAGIC = 0x4c49425241525921, KERNEL_MAGIC = 0x4b455
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pid_t started_by;
 static int contexts[MOST_DEVICES]; /* a context is the address of its element */
-static int destroyed[MOST_DEVICES]; /* contexts, until they are retained again */
-static int faulted; /* by a kernel: the process is lost */
-static int held, waiting; /* launches, inside the driver */
+static int destroyed[MOST_DEVICES]; /* contexts that were reset, until they are retained again */
+static int faulted; /* a kernel has failed */
+static int held, waiting; /* launches are held inside the driver; their number */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static __thread int capture_mode; /* 0: global, 2: relaxed */
 static int captured_events_count;
@@ -138,7 +138,7 @@ static void log_line(const char *format, ...) {
     free(line);
 }
 
-/* Their capabilities; `numbers` are those of the machine, of which the process may see some alone. */
+/* Read the capabilities of the visible GPUs and their numbers on the machine; return how many there are. */
 static int devices(int capabilities[][2], int numbers[]) {
     const char *text = getenv("FAKE_CUDA_DEVICES");
     if (!text)
@@ -168,7 +168,7 @@ static int devices(int capabilities[][2], int numbers[]) {
     return shown;
 }
 
-/* The code that FAKE_CUDA_FAIL sets for this call of the function, SUCCESS if none. */
+/* Return the code of FAKE_CUDA_FAIL for this call of a function, or SUCCESS. */
 static int failure(const char *function) {
     pthread_mutex_lock(&lock);
     int calls = 0;
@@ -210,6 +210,15 @@ static int failure(const char *function) {
             return NOT_INITIALIZED;                                                                                    \
     } while (0)
 
+/* Conditions of the driver's functions. */
+#define NEEDS(condition, code)                                                                                         \
+    if (!(condition))                                                                                                  \
+    return code
+#define NEEDS_CONTEXT() NEEDS(current, INVALID_CONTEXT)
+#define NEEDS_DEVICE(device) NEEDS(ordinal(device) >= 0, INVALID_DEVICE)
+#define NEEDS_LIBRARY(library) NEEDS(library && library->magic == LIBRARY_MAGIC && library->loaded, INVALID_HANDLE)
+#define NEEDS_KERNEL(kernel) NEEDS(kernel && kernel->magic == KERNEL_MAGIC && kernel->library->loaded, INVALID_HANDLE)
+
 EXPORT void fake_reset(void) {
     started_by = 0;
     current = NULL;
@@ -250,7 +259,7 @@ static void wait_while_held(void) {
 
 EXPORT void fake_destroy(void) { destroyed[0] = 1; }
 
-/* Whether a handle is in a list such as "77,78", or "77=1,78=0", whose number is then the result; -1 if it is not. */
+/* Return the number of a handle in a list such as "77=1,78=0", 1 in a list such as "77,78", and -1 if it is not listed. */
 static int listed(const char *text, void *handle) {
     unsigned long long number;
     int value, used;
@@ -266,7 +275,7 @@ static int listed(const char *text, void *handle) {
     return -1;
 }
 
-/* The context that the driver takes for a stream: its own, or for a default one that which is current. */
+/* Return the context of a stream: its own, or the current one. */
 static int *context_of(void *stream) {
     int device = listed(getenv("FAKE_CUDA_STREAMS"), stream);
     return device < 0 ? current : &contexts[device];
@@ -311,7 +320,7 @@ EXPORT int cuDeviceGetCount(int *count) {
     return SUCCESS;
 }
 
-/* Handles are ordinals plus FIRST_DEVICE, so that nobody takes one for the other. */
+/* Handles are ordinals plus FIRST_DEVICE, so that tests notice a confusion of the two. */
 static int ordinal(int device) {
     int capabilities[MOST_DEVICES][2], numbers[MOST_DEVICES];
     int index = device - FIRST_DEVICE;
@@ -328,8 +337,7 @@ EXPORT int cuDeviceGetName(char *name, int length, int device) {
     ENTER();
     int capabilities[MOST_DEVICES][2], numbers[MOST_DEVICES];
     devices(capabilities, numbers);
-    if (ordinal(device) < 0)
-        return INVALID_DEVICE;
+    NEEDS_DEVICE(device);
     snprintf(name, length, "Stand-in %c", 'A' + numbers[ordinal(device)]);
     return SUCCESS;
 }
@@ -338,58 +346,27 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
     ENTER();
     int capabilities[MOST_DEVICES][2], numbers[MOST_DEVICES];
     devices(capabilities, numbers);
-    if (ordinal(device) < 0)
-        return INVALID_DEVICE;
-    switch (attribute) {
-    case 1: /* threads a block */
-    case 2: /* block x */
-    case 3: /* block y */
-        *value = 1024;
-        return SUCCESS;
-    case 4: /* block z */
-        *value = 64;
-        return SUCCESS;
-    case 5: /* grid x */
-        *value = 2147483647;
-        return SUCCESS;
-    case 6:
-    case 7: /* grid y, z */
-        *value = 65535;
-        return SUCCESS;
-    case 8: /* shared memory a block */
-        *value = 49152;
-        return SUCCESS;
-    case 16: /* multiprocessors */
-        *value = 132;
-        return SUCCESS;
-    case 75:
-        *value = capabilities[ordinal(device)][0];
-        return SUCCESS;
-    case 76:
-        *value = capabilities[ordinal(device)][1];
-        return SUCCESS;
-    case 95: /* cooperative launch */
-        *value = 1;
-        return SUCCESS;
-    case 115: /* memory pools */
-        *value = 0;
-        return SUCCESS;
-    case 120: /* clusters */
-        *value = capabilities[ordinal(device)][0] >= 9;
-        return SUCCESS;
-    case 97: /* shared memory a block, when asked for */
-        *value = 232448;
-        return SUCCESS;
-    default:
+    NEEDS_DEVICE(device);
+    /* threads of a block, block x, y, z, grid x, y, z, shared memory, multiprocessors, cooperative launches, memory pools, the
+     * most shared memory */
+    static const int fixed[][2] = {{1, 1024},  {2, 1024},   {3, 1024}, {4, 64},  {5, 2147483647}, {6, 65535},
+                                   {7, 65535}, {8, 49152}, {16, 132}, {95, 1}, {115, 0},        {97, 232448}};
+    const int *capability = capabilities[ordinal(device)];
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
+        if (fixed[i][0] == attribute) {
+            *value = fixed[i][1];
+            return SUCCESS;
+        }
+    if (attribute != 75 && attribute != 76 && attribute != 120)
         return INVALID_VALUE;
-    }
+    *value = attribute == 75 ? capability[0] : attribute == 76 ? capability[1] : capability[0] >= 9; /* 120: clusters */
+    return SUCCESS;
 }
 
 EXPORT int cuDevicePrimaryCtxRetain(int **context, int device) {
     log_line("{\"call\": \"cuDevicePrimaryCtxRetain\", \"device\": %d}\n", device - FIRST_DEVICE);
     ENTER();
-    if (ordinal(device) < 0)
-        return INVALID_DEVICE;
+    NEEDS_DEVICE(device);
     *context = &contexts[ordinal(device)];
     destroyed[ordinal(device)] = 0;
     return SUCCESS;
@@ -397,8 +374,7 @@ EXPORT int cuDevicePrimaryCtxRetain(int **context, int device) {
 
 EXPORT int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
     ENTER();
-    if (ordinal(device) < 0)
-        return INVALID_DEVICE;
+    NEEDS_DEVICE(device);
     *flags = 0;
     *active = !destroyed[ordinal(device)];
     return SUCCESS;
@@ -433,13 +409,12 @@ EXPORT int cuCtxPopCurrent_v2(int **context) {
 
 EXPORT int cuCtxGetDevice(int *device) {
     ENTER();
-    if (!current)
-        return INVALID_CONTEXT;
+    NEEDS_CONTEXT();
     *device = (int)(current - contexts) + FIRST_DEVICE;
     return SUCCESS;
 }
 
-/* One entry of a fatbin: whether a GPU of this capability takes it. */
+/* Return 1 if an entry of a fatbin runs on a GPU of this capability. */
 static int entry_fits(int kind, unsigned arch, const int capability[2]) {
     int major = arch / 10, minor = arch % 10;
     if (kind == 2)
@@ -491,8 +466,7 @@ EXPORT int cuLibraryLoadData(Library **library, const uint8_t *code, void *a, vo
 EXPORT int cuLibraryUnload(Library *library) {
     log_line("{\"call\": \"cuLibraryUnload\"}\n");
     ENTER();
-    if (!library || library->magic != LIBRARY_MAGIC || !library->loaded)
-        return INVALID_HANDLE;
+    NEEDS_LIBRARY(library);
     library->loaded = 0;
     return SUCCESS;
 }
@@ -500,8 +474,7 @@ EXPORT int cuLibraryUnload(Library *library) {
 EXPORT int cuLibraryGetKernel(Kernel **kernel, Library *library, const char *name) {
     log_line("{\"call\": \"cuLibraryGetKernel\", \"name\": \"%s\"}\n", name);
     ENTER();
-    if (!library || library->magic != LIBRARY_MAGIC || !library->loaded)
-        return INVALID_HANDLE;
+    NEEDS_LIBRARY(library);
     const char *symbols = getenv("FAKE_CUDA_SYMBOLS");
     if (symbols) {
         size_t length = strlen(name);
@@ -518,7 +491,7 @@ EXPORT int cuLibraryGetKernel(Kernel **kernel, Library *library, const char *nam
     return SUCCESS;
 }
 
-/* The global of that name, made when it is first asked for. */
+/* Return the global of a name; make it at the first call. */
 static int32_t *global_named(const char *name) {
     for (int i = 0; i < MOST_NAMES; i++) {
         if (!globals[i].name[0])
@@ -531,8 +504,7 @@ static int32_t *global_named(const char *name) {
 
 EXPORT int cuLibraryGetGlobal(uint64_t *address, size_t *size, Library *library, const char *name) {
     ENTER();
-    if (!library || library->magic != LIBRARY_MAGIC || !library->loaded)
-        return INVALID_HANDLE;
+    NEEDS_LIBRARY(library);
     *address = (uint64_t)(uintptr_t)global_named(name);
     *size = sizeof(int32_t);
     return *address ? SUCCESS : NOT_FOUND;
@@ -551,8 +523,7 @@ uint64_t fake_allocate(uint64_t size, int device);
 EXPORT int cuMemAlloc_v2(uint64_t *address, size_t size) {
     log_line("{\"call\": \"cuMemAlloc\", \"bytes\": %zu}\n", size);
     ENTER();
-    if (!current)
-        return INVALID_CONTEXT;
+    NEEDS_CONTEXT();
     *address = fake_allocate(size, (int)(current - contexts));
     return SUCCESS;
 }
@@ -579,8 +550,7 @@ EXPORT int cuMemcpyDtoH_v2(void *host, uint64_t address, size_t size) {
 EXPORT int cuCtxSynchronize(void) {
     log_line("{\"call\": \"cuCtxSynchronize\"}\n");
     ENTER();
-    if (!current)
-        return INVALID_CONTEXT;
+    NEEDS_CONTEXT();
     return faulted ? ILLEGAL_ADDRESS : SUCCESS;
 }
 
@@ -597,7 +567,7 @@ EXPORT int cuStreamSynchronize(void *stream) {
     if (faulted)
         return ILLEGAL_ADDRESS;
     const char *captured = getenv("FAKE_CUDA_CAPTURING");
-    if (is_captured(stream) || (captured && *captured && capture_mode != 2)) /* the capture is lost then */
+    if (is_captured(stream) || (captured && *captured && capture_mode != 2)) /* ends the capture */
         return CAPTURE_UNSUPPORTED;
     return current && destroyed[current - contexts] ? CONTEXT_IS_DESTROYED : SUCCESS;
 }
@@ -630,43 +600,25 @@ static void store_globals(void) {
     }
 }
 
-static int bad_kernel(const Kernel *kernel) {
-    return !kernel || kernel->magic != KERNEL_MAGIC || !kernel->library->loaded;
-}
-
 EXPORT int cuKernelGetFunction(Kernel **function, Kernel *kernel) {
     log_line("{\"call\": \"cuKernelGetFunction\", \"name\": \"%s\"}\n", kernel->name);
     ENTER();
-    if (!current)
-        return INVALID_CONTEXT;
+    NEEDS_CONTEXT();
     *function = kernel;
-    return bad_kernel(kernel) ? INVALID_HANDLE : SUCCESS;
-}
-
-static int kernel_property(const char *name, int otherwise) {
-    const char *text = getenv("FAKE_CUDA_KERNEL");
-    const char *at = text ? strstr(text, name) : NULL;
-    return at ? atoi(at + strlen(name)) : otherwise;
+    NEEDS_KERNEL(kernel);
+    return SUCCESS;
 }
 
 EXPORT int cuKernelGetAttribute(int *value, int attribute, Kernel *kernel, int device) {
     ENTER();
-    if (bad_kernel(kernel))
-        return INVALID_HANDLE;
-    if (ordinal(device) < 0)
-        return INVALID_DEVICE;
-    if (attribute == 0)
-        *value = kernel_property("threads=", 1024);
-    else if (attribute == 1)
-        *value = kernel_property("shared=", 0);
-    else if (attribute == 2)
-        *value = kernel_property("constant=", 388);
-    else if (attribute == 3)
-        *value = kernel_property("local=", 0);
-    else if (attribute == 4)
-        *value = kernel_property("registers=", 16);
-    else
+    NEEDS_KERNEL(kernel);
+    NEEDS_DEVICE(device);
+    static const char *const names[] = {"threads=", "shared=", "constant=", "local=", "registers="};
+    static const int usual[] = {1024, 0, 388, 0, 16};
+    if (attribute < 0 || attribute > 4)
         return INVALID_VALUE;
+    const char *text = getenv("FAKE_CUDA_KERNEL"), *at = text ? strstr(text, names[attribute]) : NULL;
+    *value = at ? atoi(at + strlen(names[attribute])) : usual[attribute];
     return SUCCESS;
 }
 
@@ -674,10 +626,8 @@ EXPORT int cuKernelSetAttribute(int attribute, int value, Kernel *kernel, int de
     log_line("{\"call\": \"cuKernelSetAttribute\", \"attribute\": %d, \"value\": %d, \"device\": %d}\n", attribute, value,
              device - FIRST_DEVICE);
     ENTER();
-    if (bad_kernel(kernel))
-        return INVALID_HANDLE;
-    if (ordinal(device) < 0)
-        return INVALID_DEVICE;
+    NEEDS_KERNEL(kernel);
+    NEEDS_DEVICE(device);
     if (attribute == 14)
         kernel->large_clusters = value;
     if (attribute == 8)
@@ -685,7 +635,7 @@ EXPORT int cuKernelSetAttribute(int attribute, int value, Kernel *kernel, int de
     return SUCCESS;
 }
 
-/* The last launch, for tests that make too many to write each into a file. */
+/* The last launch, for tests with too many launches for a log. */
 static struct {
     char name[256];
     uint64_t stream, size;
@@ -701,10 +651,9 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
         return INVALID_CONTEXT;
     if (faulted)
         return ILLEGAL_ADDRESS;
-    if (bad_kernel(kernel))
-        return INVALID_HANDLE;
+    NEEDS_KERNEL(kernel);
     wait_while_held();
-    if (bad_kernel(kernel)) { /* unloaded in the midst of a launch: nobody knows what the driver does then */
+    if (!kernel->library->loaded) { /* unloaded during a launch, with undefined results */
         log_line("{\"call\": \"crash\", \"kernel\": \"%s\"}\n", kernel->name);
         return INVALID_HANDLE;
     }
@@ -715,7 +664,7 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
         if (!dims[i])
             return INVALID_VALUE;
     unsigned allowed = kernel->dynamic_shared[device] ? kernel->dynamic_shared[device] : 49152;
-    const char *sizes = getenv("FAKE_CUDA_SIZES"); /* of the parameters of kernels that are launched with pointers to each */
+    const char *sizes = getenv("FAKE_CUDA_SIZES"); /* of parameters, if a launch has a pointer for each */
     if (shared > allowed || (TAKES_POINTERS || sizes ? !parameters == !extra : parameters || !extra))
         return INVALID_VALUE;
     const uint8_t *buffer = NULL;
@@ -787,7 +736,7 @@ typedef struct {
     unsigned count;
 } Config;
 
-/* Logs and fails as cuLaunchKernel: which of the two a launch goes through is not the tests' affair. */
+/* Log and fail as cuLaunchKernel does, because tests need not know which of the two the run time calls. */
 EXPORT int cuLaunchKernelEx(const Config *config, Kernel *kernel, void **parameters, void **extra) {
     ENTER_AS("cuLaunchKernel");
     last.extended++;
@@ -803,13 +752,11 @@ EXPORT int cuLaunchKernelEx(const Config *config, Kernel *kernel, void **paramet
     return launch("cuLaunchKernel", kernel, config->dims, config->shared, config->stream, parameters, extra, cooperative, text);
 }
 
-/* Clusters of up to 16 blocks for kernels that were told to allow them, of 8 for others, half as many with large blocks. */
+/* Clusters of up to 16 blocks if the kernel's attribute allows them, else 8; half as many with large blocks. */
 EXPORT int cuOccupancyMaxPotentialClusterSize(int *size, Kernel *kernel, const Config *config) {
     ENTER();
-    if (!current)
-        return INVALID_CONTEXT;
-    if (bad_kernel(kernel))
-        return INVALID_HANDLE;
+    NEEDS_CONTEXT();
+    NEEDS_KERNEL(kernel);
     *size = (kernel->large_clusters ? 16 : 8) / (config->dims[3] > 512 ? 2 : 1);
     return SUCCESS;
 }
@@ -825,10 +772,9 @@ EXPORT int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, Kernel *kerne
                                             int most) {
     log_line("{\"call\": \"cuOccupancyMaxPotentialBlockSize\", \"shared\": %zu, \"most\": %d}\n", shared, most);
     ENTER();
-    if (!current)
-        return INVALID_CONTEXT;
-    if (bad_kernel(kernel) || callback)
-        return INVALID_VALUE;
+    NEEDS_CONTEXT();
+    NEEDS_KERNEL(kernel);
+    NEEDS(!callback, INVALID_VALUE);
     *grid = 264;
     *block = most && most < 768 ? most : 768;
     return SUCCESS;
@@ -837,18 +783,15 @@ EXPORT int cuOccupancyMaxPotentialBlockSize(int *grid, int *block, Kernel *kerne
 EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, Kernel *kernel, int block, size_t shared) {
     log_line("{\"call\": \"cuOccupancyMaxActiveBlocksPerMultiprocessor\", \"block\": %d, \"shared\": %zu}\n", block, shared);
     ENTER();
-    if (!current)
-        return INVALID_CONTEXT;
-    if (bad_kernel(kernel))
-        return INVALID_HANDLE;
+    NEEDS_CONTEXT();
+    NEEDS_KERNEL(kernel);
     *blocks = 2048 / block;
     return SUCCESS;
 }
 
 EXPORT int cuEventCreate(void **event, unsigned flags) {
     ENTER();
-    if (!current)
-        return INVALID_CONTEXT;
+    NEEDS_CONTEXT();
     static uintptr_t next = 0xE000;
     *event = (void *)++next;
     log_line("{\"call\": \"cuEventCreate\", \"flags\": %u}\n", flags);
@@ -892,8 +835,7 @@ EXPORT int cuEventDestroy_v2(void *event) {
     return SUCCESS;
 }
 
-/* Memory of a GPU that tests can read and write: the host's. Usable before cuInit, so that tests need no context. */
-/* A tensor map: what it was made of, in bytes that tests compare; the second word has all bits. */
+/* Write the arguments of a tensor map into its bytes, which tests compare. */
 EXPORT int cuTensorMapEncodeTiled(uint8_t *map, int type, unsigned rank, uint64_t address, const uint64_t *extents,
                                   const uint64_t *strides, const unsigned *box, const unsigned *steps, int interleave, int swizzle,
                                   int promotion, int fill) {
@@ -915,6 +857,7 @@ EXPORT int cuTensorMapEncodeTiled(uint8_t *map, int type, unsigned rank, uint64_
     return SUCCESS;
 }
 
+/* Allocate memory of a GPU, which tests read and write; works before cuInit. */
 EXPORT uint64_t fake_allocate(uint64_t size, int device) {
     if (allocation_count == MOST_ALLOCATIONS)
         abort();

@@ -64,7 +64,7 @@ VALUES: tuple[Any, ...] = (
 
 
 class Outcome(NamedTuple):
-    """The result of reading an entry: `missing`, `taken`, `error` or `traceback`, and faults."""
+    """The result of reading an entry: `missing`, `used`, `error` or `traceback`, and faults."""
 
     result: str
     faults: tuple[str, ...]
@@ -135,7 +135,7 @@ class Project:
             if path.suffix in (".py", ".pyi") and b"planted" in path.read_bytes():
                 message = f"{name} has the entry's text"
                 raise AssertionError(message)
-        return "taken"
+        return "used"
 
     def read_fallback(self, place: str, spoil: Callable[[Raw], None]) -> Outcome:
         """Spoil an entry of the JIT fallback, and look for it as a launch does; then list all of the cache."""
@@ -148,13 +148,13 @@ class Project:
         raw = Raw(KEY, *_entry(cache, KEY))
         spoil(raw)
         shutil.rmtree(Files(str(cache)).path(KEY))
-        raw.lay(cache)
+        raw.store(cache)
 
         def read() -> str:
             found = Cache(str(cache), _ignore).get(KEY)
             for command in (["cache", "list"], ["doctor"], ["inspect", str(cache)], ["cache", "clear"]):
                 _run(command)
-            return "missing" if found is None else "taken"
+            return "missing" if found is None else "used"
 
         with _environment(AOTCUDA_CACHE_DIR=str(cache), AOTCUDA_BUILD_CACHE="0"):
             return self._watched(read, [cache])
@@ -164,11 +164,11 @@ class Project:
         ran: list[str] = []
         _watching.append(ran)
         try:
-            came, faults = read(), []
+            result, faults = read(), []
         except AotcudaError as error:
-            came, faults = "error", [] if str(error).isprintable() else [f"an error of several lines: {error!a}"]
-        except BaseException:  # noqa: BLE001 (whatever it is, it must not happen)
-            came, faults = "traceback", [f"traceback: {traceback.format_exc()}"]
+            result, faults = "error", [] if str(error).isprintable() else [f"an error of several lines: {error!a}"]
+        except BaseException:  # noqa: BLE001 (no other exception may occur)
+            result, faults = "traceback", [f"traceback: {traceback.format_exc()}"]
         finally:
             _watching.remove(ran)
         faults += [f"code ran: {what}" for what in ran]
@@ -176,7 +176,7 @@ class Project:
         faults += [f"written: {path}" for path in sorted(after.keys() | before) if after.get(path) != before.get(path)]
         for path in may_change:
             shutil.rmtree(path, ignore_errors=True)
-        return Outcome(came, tuple(faults))
+        return Outcome(result, tuple(faults))
 
     def _state(self, less: list[Path]) -> dict[str, object]:
         found: dict[str, object] = {}
@@ -190,13 +190,13 @@ class Project:
 
 
 class Raw:
-    """An entry before it is laid in a cache: its record and files, and what is done to it afterwards.
+    """An entry before it is stored in a cache: its record and files, and later changes.
 
     Attributes:
         record: The record, without key and digests.
         contents: The files.
         twice: Names that the archive has twice.
-        laid: Called with the folder of the entry once it is there.
+        change_folder: A function that changes the stored entry's folder.
     """
 
     def __init__(self, key: str, record: dict[str, Any], contents: dict[str, bytes]) -> None:
@@ -204,15 +204,15 @@ class Raw:
         self.record = {name: value for name, value in record.items() if name not in ("key", "files")}
         self.contents = contents
         self.twice: list[str] = []
-        self.laid: Callable[[Path], None] = _ignore
+        self.change_folder: Callable[[Path], None] = _ignore
 
     def _line(self) -> bytes:
         digests = {name: manifests.digest(data) for name, data in self.contents.items()}
         whole = {**self.record, "key": self.record.get("key", self.key), "files": digests}
         return entry_bytes(whole)
 
-    def lay(self, root: Path) -> None:
-        """Lay the entry in a cache's folder."""
+    def store(self, root: Path) -> None:
+        """Store the entry in a cache's folder."""
         folder = Path(Files(str(root)).path(self.key))
         folder.mkdir(parents=True, mode=0o700)
         for path in (root, root / VERSION, folder.parent):
@@ -224,7 +224,7 @@ class Raw:
                 with contextlib.suppress(OSError, ValueError):
                     os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
                     Path(path).write_bytes(data)
-        self.laid(folder)
+        self.change_folder(folder)
 
     def archive(self) -> bytes:
         """Return the entry as a URL has it."""
@@ -241,12 +241,12 @@ class Raw:
 
 
 def named(name: str, outside: Path) -> str:
-    """Return one of `NAMES` with the folder that is to stay as it is."""
+    """Return one of `NAMES` with the path of the folder that must not change."""
     return name.replace("{outside}", str(outside))
 
 
 def spoilt(seed: int, outside: Path, kind: str, place: str) -> Callable[[Raw], None]:
-    """Return what spoils an entry in one to three ways, by a seed."""
+    """Return a function that damages an entry one to three times, by a seed."""
     chance = random.Random(seed)
     ways = [_rename, _add, _restructure, _flip, _link if place == "folder" else _double]
     ways += [_redirect, _redirect] if kind == "build" else []
@@ -307,10 +307,10 @@ def _flip(raw: Raw, chance: random.Random, outside: Path) -> None:
 
 
 def _link(raw: Raw, chance: random.Random, outside: Path) -> None:
-    """Replace a file of an entry, or a folder above it, by something that is no regular file."""
+    """Replace a file of an entry, or a folder above it, by a link or a pipe."""
     target = chance.choice((outside / "witness", Path("/dev/zero"), "pipe", "folder above", "temporary folder"))
 
-    def laid(folder: Path) -> None:
+    def change(folder: Path) -> None:
         if target == "temporary folder":
             path = folder.parents[1] / "tmp"
             shutil.rmtree(path, ignore_errors=True)
@@ -323,7 +323,7 @@ def _link(raw: Raw, chance: random.Random, outside: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
             os.mkfifo(path) if target == "pipe" else path.symlink_to(target)
 
-    raw.laid = laid
+    raw.change_folder = change
 
 
 def _changed(value: Any, chance: random.Random) -> Any:
@@ -361,14 +361,14 @@ def _entry(cache: Path, key: str) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 @contextlib.contextmanager
 def _cache_of(cache: Path, place: str, base: Path) -> Iterator[tuple[str, Callable[[Raw], None]]]:
-    """Return an empty cache: what `AOTCUDA_BUILD_CACHE` names, and what lays an entry in it."""
+    """Yield the value of `AOTCUDA_BUILD_CACHE` for an empty cache, and a function that stores an entry in it."""
     shutil.rmtree(cache, ignore_errors=True)
     cache.mkdir(mode=0o700)
     url = {"folder": str(cache), "file": f"file://{base}/elsewhere", "memory": "memory://hostile/cache"}[place]
 
     def put(raw: Raw) -> None:
         if place == "folder":
-            raw.lay(cache)
+            raw.store(cache)
         else:
             system, path = fsspec.url_to_fs(url)
             system.makedirs(f"{path}/{VERSION}/{raw.key[:2]}", exist_ok=True)
@@ -396,13 +396,13 @@ def _environment(**changes: str) -> Iterator[None]:
 
 
 def _run(arguments: list[str]) -> None:
-    """Run a command; what it prints is one line to an error, and nothing that a terminal acts upon."""
+    """Run a command; it may print one line of an error, and no control characters."""
     out, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         status = main(arguments)
-    said = errors.getvalue()
-    if not (out.getvalue() + said).replace("\n", "").isprintable() or (status == 1 and said.count("\n") != 1):
-        message = f"{arguments} printed {said!a} {out.getvalue()!a}"
+    text = errors.getvalue()
+    if not (out.getvalue() + text).replace("\n", "").isprintable() or (status == 1 and text.count("\n") != 1):
+        message = f"{arguments} printed {text!a} {out.getvalue()!a}"
         raise AssertionError(message)
 
 

@@ -1,4 +1,4 @@
-"""Real images to inspect, compiled with no GPU: by numba-cuda, nvJitLink, NVRTC and nvFatbin; and cuobjdump to ask."""
+"""Compile real images without a GPU with numba-cuda, nvJitLink, NVRTC and nvFatbin, and describe them by cuobjdump."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ KERNELS = ("axpy", "tiled", "scratch")
 
 @functools.cache
 def _numba_kernels() -> dict[str, tuple[object, str, int | None]]:
-    """By name, a Python function, its signature and its launch bound."""
+    """Return Python functions with their signatures and launch bounds, by name."""
     from numba import cuda, float32, float64
 
     def axpy(a, x, y):
@@ -130,20 +130,20 @@ def _link(inputs: list[tuple[str, bytes]], *options: str) -> bytes:
 
 @functools.cache
 def numba_cubin(arch: str) -> bytes:
-    """`KERNELS` in one image."""
+    """Return `KERNELS` in one image."""
     return _link([("LTOIR", ltoir(name, arch)) for name in KERNELS], f"-arch={arch}", "-lto")
 
 
 @functools.cache
 def numba_ptx(arch: str) -> bytes:
-    """`KERNELS` as PTX, for `compute_75` and so on."""
+    """Return `KERNELS` as PTX for a target such as `compute_75`."""
     base = arch.replace("compute", "sm")
     return _link([("LTOIR", ltoir(name, base)) for name in KERNELS], f"-arch={arch}", "-lto", "-ptx")
 
 
 @functools.cache
 def cuda_cubin(arch: str, *options: str) -> bytes:
-    """`SOURCE`, compiled by NVRTC."""
+    """Compile `SOURCE` with NVRTC."""
     from cuda.bindings import nvrtc
 
     _, program = nvrtc.nvrtcCreateProgram(SOURCE.encode(), b"source.cu", 0, [], [])
@@ -159,7 +159,7 @@ def cuda_cubin(arch: str, *options: str) -> bytes:
 
 @functools.cache
 def linked_cubin(arch: str) -> bytes:
-    """`SOURCE`, compiled for linking and linked: its functions keep symbols of their own."""
+    """Compile `SOURCE` for linking and link it, so that its functions keep their symbols."""
     return _link([("CUBIN", cuda_cubin(arch, "-rdc=true"))], f"-arch={arch}")
 
 
@@ -184,7 +184,7 @@ def pack(images: list[tuple[str, str, bytes]], *options: str) -> bytes:
 
 @functools.lru_cache(maxsize=64)
 def cuobjdump(data: bytes, *options: str) -> str:
-    """Return the text of NVIDIA's own tool for an image or a fatbin; the smallest takes it half a second."""
+    """Return the output of cuobjdump for an image or a fatbin."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     tool = find_nvidia_binary_utility("cuobjdump")
@@ -197,7 +197,7 @@ def cuobjdump(data: bytes, *options: str) -> str:
 
 
 def resource_usage(data: bytes) -> dict[str, dict[str, str]]:
-    """By kernel, cuobjdump's `REG`, `STACK`, `SHARED`, `CONSTANT[0]` and so on."""
+    """Return `REG`, `STACK`, `SHARED`, `CONSTANT[0]` and so on for each kernel, by cuobjdump."""
     found = re.findall(r"Function (\S+):\n\s+(.*)", cuobjdump(data, "--dump-resource-usage"))
     return {name: dict(re.findall(r"(\S+?):(\S+)", line)) for name, line in found}
 

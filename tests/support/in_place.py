@@ -1,4 +1,4 @@
-"""Sources that are packaged in place, as the build leaves them, with images that hold no code."""
+"""Write sources that are packaged in place, with images that have no code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ sys.meta_path.insert(0, Absent())
 
 
 def named(text: str) -> str:
-    """Return a message about Numba-CUDA as it is about `package`."""
+    """Return a message about numba-cuda with the names of `package`."""
     return re.sub(r"\bnumba\b", package, text.replace("jit-cu13", f"jit-{'mlir-' * (package != 'numba')}cu13"))
 
 
@@ -46,7 +46,7 @@ def write(
     more: Sequence[dict[str, Any]] = (),
     **changes: object,
 ) -> Path:
-    """Write a source under `root` and what a build leaves beside it; gives the folder of the data.
+    """Write a source under `root` with the files that a build adds; return the data folder.
 
     Args:
         root: Belongs on `sys.path`.

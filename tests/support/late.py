@@ -1,4 +1,4 @@
-"""A late build that compiles nothing: it answers with an image of the right shape, and notes what it was asked."""
+"""A JIT build that compiles nothing: it returns an image without code, and records its requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLE = {"arch": ["sm_80"], "modules": {"mypkg.kernels": {"source": "mypkg._kern
 
 
 def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: object) -> tuple[Any, bytes]:
-    """Return the manifest of a late build, and its image."""
+    """Return the manifest of a JIT build, and its image."""
     record, entry = image(target)
     data = fatbin([entry])
     found = whole(files={"kernels": file(CUBIN, data)}, images=[record], kernels=kernels)
@@ -30,10 +30,10 @@ class Builder:
     """Stands for `aotcuda.builder.jit.build`.
 
     Attributes:
-        requests: What it was asked for.
-        whole: The kernels that a module has when all of it is asked for.
-        failure: What it raises, if anything.
-        changes: What replaces keys of the manifest.
+        requests: The requests.
+        whole: The kernels of a whole module.
+        failure: The error that it raises, or None.
+        changes: Keys of the manifest that it replaces.
     """
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class Builder:
 
 
 def forget_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forget what this process knows of its cache, as a new process would."""
+    """Clear this process's state of the cache, as in a new process."""
     monkeypatch.setattr(jit_compile, "_caches", {})
     monkeypatch.setattr(jit_compile, "_warned", set())
 
 
 def rebuild(root: str = "mypkg/kernels.aotcuda/sources") -> dict[str, Any]:
-    """Return the `rebuild` object of a packaged module that may be compiled late."""
+    """Return the `rebuild` object of a packaged module for the JIT fallback."""
     return {"table": TABLE, "names": {"mypkg.kernels": []}, "root": root, "files": []}

@@ -1,10 +1,9 @@
-"""Stand-ins for the arrays of every library, made from a description, true or not, and of changing ones.
+"""Stand-ins for the arrays of every library, made from descriptions, which may be wrong or change.
 
-An `Array` says what is to be told; `make` gives an object of a library's class that tells it. The attributes of CuPy's,
-PyTorch's and Numba's own classes agree with each other, as they do in truth; subclasses tell what they like. Where a
-description has
-several states, each reading of the object gets the next one: a reading begins with the attribute that all paths ask for
-first.
+An `Array` describes an array, and `make` returns an object of the library's class with these attributes. The attributes
+of the classes of CuPy, PyTorch and Numba agree with each other, as in the real libraries; subclasses may lie. If a
+description has several states, each reading of the object gets the next one: a reading begins with the attribute that
+all paths read first.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
     from support.stand_in import DeviceArray
 
 LIBRARIES = ("cupy", "torch", "exchange", "numba", "interface", "instance", "dlpack", "versioned", "old")
-CURRENT = {"cupy": 0, "torch": 0}  # their current streams; by "torch 1" that of one GPU, if it has another one
-EXCHANGED = [0]  # how many arrays DLPack's exchange in C was asked for
+CURRENT = {"cupy": 0, "torch": 0}  # the current streams; "torch 1" is that of GPU 1, if it differs
+EXCHANGED = [0]  # the number of arrays that DLPack's exchange in C has read
 _TORCH = {text: name for name, text in arrays.TORCH.items()}
 _CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 
 
 class Raises(NamedTuple):
-    """In place of something that is told: asking for it raises."""
+    """The value of an attribute whose reading raises an error."""
 
     error: type[BaseException]
 
@@ -50,19 +49,19 @@ class State(NamedTuple):
 
 
 class Array(NamedTuple):
-    """An array of a library; with several states it has another one at each reading, round and round."""
+    """An array of a library; with several states each reading gets the next one, in turn."""
 
     library: str
     states: tuple[State, ...]
     subclass: str = ""
 
     def frozen(self) -> list[Array]:
-        """Return the same as arrays that do not change."""
+        """Return an array that does not change for each of the states."""
         return [self._replace(states=(state,)) for state in self.states]
 
 
-class _Told:
-    """The state of a fake, which goes on at each reading."""
+class _States:
+    """The states of a stand-in; `next` begins a reading."""
 
     def __init__(self, states: tuple[State, ...]) -> None:
         self._states = states
@@ -103,23 +102,23 @@ def _numpy(typestr: str) -> Any:
 class ndarray:  # noqa: N801 (CuPy's name)
     """A stand-in for `cupy.ndarray`."""
 
-    def __init__(self, told: _Told) -> None:
-        self._told = told
+    def __init__(self, states: _States) -> None:
+        self._described = states
 
     @property
     def dtype(self) -> Any:
-        return self._told.odd("dtype", _numpy(self._told.next().typestr))
+        return self._described.odd("dtype", _numpy(self._described.next().typestr))
 
-    ndim = property(lambda self: self._told.odd("ndim", len(self.shape)))
-    shape = property(lambda self: self._told.odd("shape", self._told.now().shape))
-    strides = property(lambda self: self._told.odd("strides", _strides(self._told.now())))
-    _c_contiguous = property(lambda self: self._told.odd("_c_contiguous", _contiguous(self._told.now(), "C")))
-    _f_contiguous = property(lambda self: (self._c_contiguous, _contiguous(self._told.now(), "F"))[1])
+    ndim = property(lambda self: self._described.odd("ndim", len(self.shape)))
+    shape = property(lambda self: self._described.odd("shape", self._described.now().shape))
+    strides = property(lambda self: self._described.odd("strides", _strides(self._described.now())))
+    _c_contiguous = property(lambda self: self._described.odd("_c_contiguous", _contiguous(self._described.now(), "C")))
+    _f_contiguous = property(lambda self: (self._c_contiguous, _contiguous(self._described.now(), "F"))[1])
 
     @property
     def data(self) -> Any:
-        told = self._told
-        return types.SimpleNamespace(ptr=told.odd("ptr", told.now().address), device_id=told.odd("gpu", 0))
+        states = self._described
+        return types.SimpleNamespace(ptr=states.odd("ptr", states.now().address), device_id=states.odd("gpu", 0))
 
     def __len__(self) -> int:
         return self.shape[0]  # type: ignore[no-any-return]
@@ -129,19 +128,19 @@ ndarray.__module__ = "cupy"
 
 
 class Tensor:
-    """A stand-in for `torch.Tensor`, with the attributes that are read."""
+    """A stand-in for `torch.Tensor`, with the attributes that launches read."""
 
-    def __init__(self, told: _Told) -> None:
-        self._told = told
+    def __init__(self, states: _States) -> None:
+        self._described = states
 
     @property
     def dtype(self) -> Any:
-        typestr = self._told.next().typestr
-        return self._told.odd("dtype", DTYPES.get(typestr) or _Dtype(f"torch.{typestr}"))
+        typestr = self._described.next().typestr
+        return self._described.odd("dtype", DTYPES.get(typestr) or _Dtype(f"torch.{typestr}"))
 
-    ndim = property(lambda self: self._told.odd("ndim", len(self.shape)))
-    shape = property(lambda self: self._told.odd("shape", self._told.now().shape))
-    is_cuda = property(lambda self: self._told.odd("is_cuda", True))
+    ndim = property(lambda self: self._described.odd("ndim", len(self.shape)))
+    shape = property(lambda self: self._described.odd("shape", self._described.now().shape))
+    is_cuda = property(lambda self: self._described.odd("is_cuda", True))
 
     def __len__(self) -> int:
         return self.shape[0]  # type: ignore[no-any-return]
@@ -150,26 +149,26 @@ class Tensor:
         return int(np.prod(tuple(self.shape), dtype=object))
 
     def stride(self) -> Any:
-        itemsize = _itemsize(self._told.now().typestr)
-        return self._told.odd("stride", tuple([step // itemsize for step in _strides(self._told.now())]))
+        itemsize = _itemsize(self._described.now().typestr)
+        return self._described.odd("stride", tuple([step // itemsize for step in _strides(self._described.now())]))
 
     def is_contiguous(self) -> Any:
-        return self._told.odd("is_contiguous", _contiguous(self._told.now(), "C"))
+        return self._described.odd("is_contiguous", _contiguous(self._described.now(), "C"))
 
     def element_size(self) -> int:
-        return _itemsize(self._told.now().typestr)
+        return _itemsize(self._described.now().typestr)
 
     def data_ptr(self) -> Any:
-        return self._told.odd("data_ptr", self._told.now().address)
+        return self._described.odd("data_ptr", self._described.now().address)
 
     def storage_offset(self) -> int:
-        return int(self._told.odd("storage_offset", 0))
+        return int(self._described.odd("storage_offset", 0))
 
     def is_conj(self) -> Any:
-        return "c" in self._told.now().typestr and self._told.odd("is_conj", False)
+        return "c" in self._described.now().typestr and self._described.odd("is_conj", False)
 
     def get_device(self) -> int:
-        return int(self._told.odd("gpu", 0))
+        return int(self._described.odd("gpu", 0))
 
 
 Tensor.__module__ = "torch"
@@ -215,7 +214,7 @@ class _Versioned(ctypes.Structure):
 
 
 def _fill(tensor: _Tensor, state: State, odd: Any) -> object:
-    """Write a state as DLPack has it; gives what has to be kept alive."""
+    """Write a state in the form of DLPack; return the objects to keep alive."""
     typestr, ndim = state.typestr, len(state.shape)
     itemsize = _itemsize(typestr)
     shape = (ctypes.c_int64 * max(ndim, 1))(*state.shape)
@@ -252,15 +251,15 @@ class _Exchange(ctypes.Structure):
 @_Read
 def _read(tensor: Any, out: Any) -> int:
     EXCHANGED[0] += 1
-    told = tensor._told
-    state = told.next()
+    states = tensor._described
+    state = states.next()
     try:
-        if not told.odd("is_cuda", True):
+        if not states.odd("is_cuda", True):
             out.contents.device[:] = (1, 0)
-        tensor._kept = _fill(out.contents, state, told.odd)
-        if not told.odd("is_cuda", True):
+        tensor._kept = _fill(out.contents, state, states.odd)
+        if not states.odd("is_cuda", True):
             out.contents.device[:] = (1, 0)
-    except Exception:  # noqa: BLE001 (C has no other way to say it)
+    except Exception:  # noqa: BLE001 (C gets a code)
         return -1
     return 0
 
@@ -287,7 +286,7 @@ class _ExchangeTensor(Tensor):
     __dlpack_c_exchange_api__ = _capsule(ctypes.addressof(_API), _EXCHANGE_NAME, None)
 
 
-# A class of its own by the name of the library's, as it is known by name.
+# A class with the library's name, because launches recognize it by name.
 ExchangeTensor = type(
     "Tensor", (), {**vars(Tensor), **{k: v for k, v in vars(_ExchangeTensor).items() if "dlpack" in k}}
 )
@@ -297,33 +296,35 @@ ExchangeTensor.__module__ = "torch"
 class DeviceNDArray:
     """A stand-in for Numba's device array."""
 
-    def __init__(self, told: _Told) -> None:
-        self._told = told
+    def __init__(self, states: _States) -> None:
+        self._described = states
 
     @property
     def dtype(self) -> Any:
-        return self._told.odd("dtype", _numpy(self._told.next().typestr))
+        return self._described.odd("dtype", _numpy(self._described.next().typestr))
 
-    ndim = property(lambda self: self._told.odd("ndim", len(self._told.now().shape)))
-    shape = property(lambda self: self._told.odd("shape", self._told.now().shape))
-    strides = property(lambda self: self._told.odd("strides", _strides(self._told.now())))
-    stream = property(lambda self: self._told.odd("stream", self._told.now().stream or 0))
-    device_ctypes_pointer = property(lambda self: ctypes.c_void_p(self._told.now().address))
+    ndim = property(lambda self: self._described.odd("ndim", len(self._described.now().shape)))
+    shape = property(lambda self: self._described.odd("shape", self._described.now().shape))
+    strides = property(lambda self: self._described.odd("strides", _strides(self._described.now())))
+    stream = property(lambda self: self._described.odd("stream", self._described.now().stream or 0))
+    device_ctypes_pointer = property(lambda self: ctypes.c_void_p(self._described.now().address))
 
     @property
     def gpu_data(self) -> Any:
-        return types.SimpleNamespace(device_pointer=self._told.odd("device_pointer", self._told.now().address))
+        return types.SimpleNamespace(
+            device_pointer=self._described.odd("device_pointer", self._described.now().address)
+        )
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        return _interface(self._told)
+        return _interface(self._described)
 
 
 DeviceNDArray.__module__ = "numba.cuda.cudadrv.devicearray"
 
 
-def _interface(told: _Told) -> Any:
-    state = told.next()
+def _interface(states: _States) -> Any:
+    state = states.next()
     found = {
         "version": 3,
         "typestr": state.typestr,
@@ -345,25 +346,25 @@ def _interface(told: _Told) -> Any:
 
 
 class Interface:
-    """An array that offers `__cuda_array_interface__` and nothing else."""
+    """An array that offers `__cuda_array_interface__` alone."""
 
-    def __init__(self, told: _Told) -> None:
-        self._told = told
+    def __init__(self, states: _States) -> None:
+        self._described = states
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        return _interface(self._told)
+        return _interface(self._described)
 
 
 class Instance:
-    """An object that may offer it, or not: it is no attribute of its class."""
+    """An object whose `__cuda_array_interface__` is no attribute of its class."""
 
-    def __init__(self, told: _Told) -> None:
-        self._told = told
+    def __init__(self, states: _States) -> None:
+        self._described = states
 
     def __getattr__(self, name: str) -> Any:
         if name == "__cuda_array_interface__":
-            return _interface(self._told)
+            return _interface(self._described)
         raise AttributeError(name)
 
 
@@ -372,41 +373,41 @@ class Dlpack:
 
     Attributes:
         asked: The stream and the version of each request.
-        capsules: What it gave.
+        capsules: The capsules that it has returned.
     """
 
     versioned = False
 
-    def __init__(self, told: _Told) -> None:
-        self._told = told
+    def __init__(self, states: _States) -> None:
+        self._described = states
         self._kept: list[object] = []
         self.asked: list[tuple[int | None, tuple[int, int] | None]] = []
         self.capsules: list[object] = []
 
     def __dlpack_device__(self) -> Any:
-        self._told.next()
-        return self._told.odd("device", (2, 0))
+        self._described.next()
+        return self._described.odd("device", (2, 0))
 
     def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None) -> Any:
-        state = self._told.now()
+        state = self._described.now()
         managed = _Versioned()
-        managed.version[:] = self._told.odd("version", (1, 0))
+        managed.version[:] = self._described.odd("version", (1, 0))
         managed.flags = int(bool(state.readonly))
-        self._kept.append((managed, _fill(managed.tensor, state, self._told.odd)))
+        self._kept.append((managed, _fill(managed.tensor, state, self._described.odd)))
         offset, name = (0, b"dltensor_versioned") if self.versioned else (_Versioned.tensor.offset, b"dltensor")
         self.asked.append((stream, max_version))
         self.capsules.append(_capsule(ctypes.addressof(managed) + offset, name, None))
-        return self._told.odd("capsule", self.capsules[-1])
+        return self._described.odd("capsule", self.capsules[-1])
 
 
 class VersionedDlpack(Dlpack):
-    """In a capsule of its second version, which says what is read-only."""
+    """An array that offers DLPack in a capsule of its second version, which has a flag for read-only arrays."""
 
     versioned = True
 
 
 class OldDlpack(Dlpack):
-    """A library that knows no other version than the first."""
+    """An array of a library that knows the first version of DLPack alone."""
 
     def __dlpack__(self, stream: int | None = None) -> Any:  # type: ignore[override]
         return super().__dlpack__(stream=stream)
@@ -426,18 +427,18 @@ _CLASSES: dict[str, type] = {
 
 
 def _longer(self: Any) -> int:
-    return int(self._told.now().shape[0]) + 1
+    return int(self._described.now().shape[0]) + 1
 
 
 def _more_numel(self: Any) -> int:
-    return int(np.prod(self._told.now().shape, dtype=object)) + 1
+    return int(np.prod(self._described.now().shape, dtype=object)) + 1
 
 
 _LIES: dict[str, dict[str, Any]] = {
     "plain": {},
     "len": {"__len__": _longer},
     "numel": {"numel": _more_numel},
-    "shape": {"shape": property(lambda self: (3, *self._told.now().shape[1:]))},
+    "shape": {"shape": property(lambda self: (3, *self._described.now().shape[1:]))},
     "contiguous": {"is_contiguous": lambda _self: True, "_c_contiguous": True},
 }
 SUBCLASSES = tuple(_LIES)
@@ -445,27 +446,26 @@ _subclasses: dict[tuple[str, str], type] = {}
 
 
 def make(array: Array) -> Any:
-    """Return an object that tells what is described."""
+    """Return an object that matches a description."""
     kind = _CLASSES[array.library]
     if array.subclass:
         key = (array.library, array.subclass)
         if key not in _subclasses:
             _subclasses[key] = type(f"My{kind.__name__}", (kind,), _LIES[array.subclass])
         kind = _subclasses[key]
-    return kind(_Told(array.states))
+    return kind(_States(array.states))
 
 
 def of(library: str, array: DeviceArray, **odd: Any) -> Any:
-    """Return an array of a library in memory that the stand-in driver gave; `odd` as in `State`."""
-    told = array.interface
-    return make(
-        Array(library, (State(told["typestr"], told["shape"], told["strides"], array.address, odd=(*odd.items(),)),))
-    )
+    """Return an array of a library in memory of the stand-in driver; `odd` as in `State`."""
+    interface = array.interface
+    shape, strides = interface["shape"], interface["strides"]
+    return make(Array(library, (State(interface["typestr"], shape, strides, array.address, odd=(*odd.items(),)),)))
 
 
 @contextlib.contextmanager
 def installed() -> Iterator[dict[str, int]]:
-    """Put stand-ins for CuPy and PyTorch into `sys.modules`; give their current streams, which a test may change."""
+    """Put stand-ins for CuPy and PyTorch into `sys.modules`; yield their current streams, which a test may change."""
     replaced = ("cupy", "torch", "cupy_backends.cuda.stream")
     before = {name: sys.modules.get(name) for name in replaced}
     cupy, torch = types.ModuleType("cupy"), types.ModuleType("torch")

@@ -1,4 +1,4 @@
-"""A module as the build would leave it, made by hand from real images: to inspect, and to damage."""
+"""Make a packaged module by hand from real images, to inspect and to damage it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def _overload(name: str, signature: str) -> dict[str, Any]:
 
 
 def contents(name: str = "mypkg.kernels") -> tuple[Any, dict[str, bytes]]:
-    """The manifest of a module with two kernels, one of them for two signatures, and a function; and its fatbins."""
-    has_compilers = sys.platform != "win32"  # elsewhere images have no code, for commands that do not read it
+    """Return the manifest of a module with two kernels, one for two signatures, and a function, with its fatbins."""
+    has_compilers = sys.platform != "win32"  # elsewhere the images have no code
     kernel_images = [("sass", arch, images.numba_cubin(arch) if has_compilers else b"code") for arch in SASS]
     kernel_images.append(("ptx", PTX, images.numba_ptx(PTX) if has_compilers else b"code"))
     function_images = [("ltoir", arch, images.ltoir("axpy", arch) if has_compilers else b"code") for arch in SASS]
@@ -66,7 +66,7 @@ def contents(name: str = "mypkg.kernels") -> tuple[Any, dict[str, bytes]]:
 
 
 def write(root: Path, whole: manifest.Manifest, fatbins: dict[str, bytes]) -> Path:
-    """Write a module below `root`, the folder that holds its package; returns its data folder."""
+    """Write a module below `root`, the folder with its package, and return its data folder."""
     base = root.joinpath(*whole["module"].split("."))
     folder = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
     folder.mkdir(parents=True)
@@ -79,7 +79,7 @@ def write(root: Path, whole: manifest.Manifest, fatbins: dict[str, bytes]) -> Pa
 
 
 def write_package(root: Path, *names: str) -> Path:
-    """Write a package `mypkg` that must not be imported, with modules of these names; returns its folder."""
+    """Write a package `mypkg` that must not be imported, with modules of these names, and return its folder."""
     for name in names or ("mypkg.kernels",):
         write(root, *contents(name))
     package = root / "mypkg"
@@ -88,7 +88,7 @@ def write_package(root: Path, *names: str) -> Path:
 
 
 def write_wheel(root: Path, *names: str) -> Path:
-    """Return the same as a wheel."""
+    """Write the package as a wheel, and return its path."""
     write_package(root / "content", *names)
     wheel = root / "mypkg-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:

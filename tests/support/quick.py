@@ -1,7 +1,7 @@
-"""The two paths of a launch, as fixtures; `quick` is the one that most tests ask for.
+"""Fixtures for the two paths of a launch.
 
-Left alone, a test that launches once would never see the fast path: it takes the second launch with arguments of some
-types. With `quick` it gets the first one too, and a test fails if it does not take it.
+The fast path takes launches from the third one on with the same argument types. The fixture `quick` makes it take the
+first one, so that tests that launch once test both paths, and fails a test if the fast path declines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SOURCES = sorted((Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast").gl
 NAME = "aotcuda.runtime.fast._launch"
 
 needs_extension = pytest.mark.skipif(os.environ.get("AOTCUDA_EXTENSION") == "0", reason="AOTCUDA_EXTENSION is 0")
-"""Marks tests of the installed fast path: in other processes, or where the module is not asked for."""
+"""Marks tests that need the installed extension, for example in other processes."""
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +45,7 @@ def extension_module(once: Callable[[str, Callable[[Path], object]], Path]) -> A
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-function-type", "-Wno-missing-field-initializers"]
     command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", *SOURCES]
-    command += ["-o", "_launch.so"]  # a name that any Python takes
+    command += ["-o", "_launch.so"]  # a name that every Python can import
     library = once("extension", lambda folder: subprocess.run(command, cwd=folder, check=True)) / "_launch.so"
     spec = importlib.util.spec_from_file_location(NAME, library)
     assert spec is not None
@@ -66,7 +66,7 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.fixture
 def general(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[GeneralPath]:
-    """List the launches that took the general path, where there is the fast path too."""
+    """Return a list of the launches that took the general path; skip the test on the general path."""
     if "path" in request.fixturenames and request.getfixturevalue("path") == "general":
         pytest.skip("without the fast path all launches take the general path")
     seen: list[GeneralPath] = []
@@ -85,8 +85,8 @@ class Quick:
 
     Attributes:
         path: The path that launches take.
-        taken: How many launches the fast path took.
-        declined: The arguments of those that were accepted, and that the fast path did not take.
+        taken: The number of launches by the fast path.
+        declined: The arguments of accepted launches that the fast path declined.
     """
 
     def __init__(self, path: str) -> None:
@@ -97,10 +97,10 @@ class Quick:
 
 @pytest.fixture
 def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quick]:
-    """Give the fast path every launch, the first one with arguments of some types included.
+    """Let the fast path take every launch, also the first one with its argument types.
 
-    A launch that is accepted and that the fast path does not take fails the test, unless the test is marked as
-    `general(reason)`; then the test fails if none of its launches took the general path.
+    The test fails if the fast path declines an accepted launch. A test with the mark `general(reason)` fails if no
+    launch took the general path.
     """
     state = Quick(path)
     if path == "general":
@@ -121,7 +121,7 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
             return
         if (
             any(arrays.family(arg) == "dlpack" for arg in args) or self._specializations is None
-        ):  # exports may be counted
+        ):  # tests may count exports
             general(self, args)
         else:
             _teach(self, args)
@@ -143,7 +143,7 @@ def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 
 def _teach(launcher: Launcher, args: tuple[object, ...]) -> None:
-    """Let the fast path learn from arguments, as it would after a launch, if they are accepted."""
+    """Add a specialization for arguments to the fast path, as after a launch, if they are accepted."""
     loaded = launcher._loader.ready()
     try:
         selection = loaded.select_or_refuse(launcher.name, args, launcher.stream)

@@ -44,19 +44,19 @@ CHILDREN = "child processes (`subprocess`) and what they read"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Something that a source depends on.
+    """An input of a source.
 
     Attributes:
         row: The row of the page's table.
-        code: The text of a module that reads it into `VALUE`; `HERE` is the input's folder. Kernels have a constant
-            that follows from `VALUE`.
-        before: Makes what is there for the first build, in the input's folder.
-        edit: Changes it.
+        code: The text of a module that reads the input into `VALUE`; `HERE` is the input's folder. Kernels have a
+            constant that depends on `VALUE`.
+        before: Makes the input's files for the first build.
+        edit: Changes the input.
         variables: Environment variables of the first build, and those of the edit; None removes one.
         where: The folder, in the project's, that holds the input's folder; empty for the project's folder itself.
         front_ends: The front ends that have this input.
         changes: The front ends whose code changes by the edit.
-        is_late: The code runs while a kernel is compiled, in place of an import.
+        is_late: The code runs when a kernel is compiled, not when the source is imported.
         is_of_environment: Editable installs do not compare it, since builds run in an environment of their own.
     """
 
@@ -309,7 +309,7 @@ INPUTS = {
         front_ends=ALL,
     ),
 }
-"""Edits after which nothing that was built before may be taken."""
+"""Edits after which no earlier result may be used."""
 
 for _name in ("a module that is dropped", "a file that another package reads", "a glob", "a variable"):
     _item = INPUTS[_name]
@@ -370,7 +370,7 @@ IGNORED = {
         CHILDREN, "import subprocess\nVALUE = subprocess.check_output(['/bin/cat', HERE / 'scale.txt'])\n", *_SCALE
     ),
 }
-"""Edits that change nothing, or that the page says are not seen: builds take what was built before."""
+"""Edits that change nothing, or that the page says are not seen: builds reuse the earlier result."""
 
 PYPROJECT = """\
 [tool.aotcuda]
@@ -514,7 +514,7 @@ HERE = (ROOT / {where!r} / TAG).resolve()
 {code}"""
 
 
-def of(front_end: str) -> dict[str, Input]:
+def inputs_of(front_end: str) -> dict[str, Input]:
     """Return the inputs that sources of a front end have."""
     return {name: item for name, item in INPUTS.items() if front_end in item.front_ends}
 

@@ -74,7 +74,7 @@ class StandIn:
             self._monkeypatch.setenv(f"FAKE_CUDA_{name.upper()}", text)
 
     def package(self, *kernels: dict[str, Any], **options: Any) -> Any:
-        """Write a packaged module, import it and give it."""
+        """Write a packaged module, import it and return it."""
         manifests.write(self.packages, list(kernels), **options)
         importlib.invalidate_caches()
         return importlib.import_module(options.get("name", "mypkg.kernels"))
@@ -98,29 +98,29 @@ class StandIn:
         return bytes.fromhex(self.launches()[-1]["parameters"])
 
     def array(self, like: np.ndarray[Any, Any] | int = 8, *, device: int = 0, **changes: object) -> DeviceArray:
-        """An array on a GPU with the type, shape and strides of `like`; of that many float32 if it is a number."""
+        """Return an array on a GPU with the type, shape and strides of `like`, or with `like` float32 elements."""
         if isinstance(like, int):
             like = np.zeros(like, "<f4")
         return DeviceArray(self.allocate(like.nbytes * 4, device), like, **changes)
 
     def hold(self, hold: bool) -> None:
-        """Keep launches inside the driver from now on, or let them go."""
+        """Hold launches inside the driver from now on, or release them."""
         self._fake.fake_hold(int(hold))
 
     def await_launch(self) -> None:
-        """Return when a launch is kept inside the driver."""
+        """Wait until a launch is inside the driver."""
         self._fake.fake_await()
 
     def start(self) -> None:
-        """Do to the driver what another library's `cuInit` does."""
+        """Start the driver, as another library does."""
         self._fake.cuInit(0)
 
     def destroy_context(self) -> None:
-        """Do to the first GPU's context what another library's `cuDevicePrimaryCtxReset` does."""
+        """Reset the context of the first GPU, as another library's `cuDevicePrimaryCtxReset` does."""
         self._fake.fake_destroy()
 
     def allocate(self, size: int, device: int = 0) -> int:
-        """Memory on a GPU."""
+        """Return the address of new memory on a GPU."""
         return int(self._fake.fake_allocate(ctypes.c_uint64(size), device))
 
     def load(self, images: bytes) -> int:
@@ -131,7 +131,7 @@ class StandIn:
         return int(handle.value or 0)
 
     def run(self, code: str, **environment: str) -> str:
-        """Return what a bare interpreter (with no `site`) prints that runs `code`, with the stand-in as its driver."""
+        """Return the output of `code` in a bare interpreter (without `site`), with the stand-in as its driver."""
         done = subprocess.run(
             [sys.executable, "-S", "-c", code],
             env={**self.environment(), **environment},
@@ -163,7 +163,7 @@ def stand_in_library(once: Callable[[str, Callable[[Path], object]], Path]) -> P
 
 @pytest.fixture
 def cuda(stand_in_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
-    """The stand-in as this process's driver, with one GPU of compute capability 9.0 unless it is set otherwise."""
+    """Make the stand-in this process's driver; it has one GPU of compute capability 9.0 by default."""
     before = set(sys.modules)
     monkeypatch.delenv("AOTCUDA_LOAD", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -171,8 +171,8 @@ def cuda(stand_in_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(driver, "_driver", None)
     found = StandIn(stand_in_library, tmp_path, monkeypatch)
     yield found
-    found.hold(False)  # what a test that failed has kept
+    found.hold(False)  # after a test that failed
     packaged = {path.stem for path in found.packages.iterdir()} if found.packages.is_dir() else set()
     for name in set(sys.modules) - before:
         if name.startswith("mypkg") or name.partition(".")[0] in packaged:
-            del sys.modules[name]  # or later tests would ask their own driver about its images
+            del sys.modules[name]  # its images are not in the driver of later tests

@@ -33,7 +33,7 @@ def at_once(works: Iterable[Callable[[], object]]) -> list[BaseException]:
 
 @contextlib.contextmanager
 def started(*works: Callable[[], object]) -> Iterator[None]:
-    """Run functions in threads beside the block; wait for them at its end, and raise the first error."""
+    """Run functions in threads during a `with` block; wait for them at its end, and raise the first error."""
     errors: list[BaseException] = []
 
     def run(work: Callable[[], object]) -> None:

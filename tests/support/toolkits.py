@@ -1,4 +1,4 @@
-"""CUDA toolkits as NVIDIA's wheels install them, with empty files."""
+"""Make CUDA toolkits of empty files, in the layout of NVIDIA's wheels."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def toolkit(site: Path, major: int, version: str, *, linker: str = "", without: 
     Args:
         site: The folder.
         major: 12 or 13.
-        version: Of its compilers.
-        linker: Of nvJitLink, if that is another one.
+        version: The version of its compilers.
+        linker: The version of nvJitLink, if it differs.
         without: A library that is missing.
     """
     layout = toolkits._LAYOUTS[major]

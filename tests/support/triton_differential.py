@@ -108,7 +108,7 @@ class Arrays:
         self._made: dict[tuple[str, str], Array] = {}
 
     def of(self, parameter: str, value: str | None) -> Array | None:
-        """Return the array of a parameter; each has memory of its own."""
+        """Return the array of a parameter; each parameter has separate memory."""
         if value is None:
             return None
         if (parameter, value) not in self._made:
@@ -160,7 +160,7 @@ def launch(kernel: Any, form: str, named: dict[str, Any]) -> Any:
 
 
 def main(mode: str, source: str, cases: str, out: str) -> None:
-    """Make launches: `record` for `aotcuda record`, `jit` by the JIT, `packaged` of the package."""
+    """Make launches: in mode `record` for `aotcuda record`, `jit` by the JIT, `packaged` of the package."""
     if mode == "packaged":
         torch: Any = types.ModuleType("torch")
         torch._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: 0)
@@ -239,7 +239,7 @@ class _Jit:
         own_key, own_compile = jit.compute_cache_key, triton.JITFunction._do_compile
 
         def key(cache: Any, *args: Any) -> str:
-            cache.clear()  # by it 1, 1.0 and True are one
+            cache.clear()  # its keys do not distinguish 1, 1.0 and True
             self._keys.append(own_key(cache, *args))
             return self._keys[-1]
 
@@ -251,7 +251,7 @@ class _Jit:
 
     @contextlib.contextmanager
     def launching(self, kernel: Any, config: list[Any], entry: dict[str, Any]) -> Iterator[None]:
-        """Note the key of a launch; `config` is `[compiles, number of the autotuner's config or None]`."""
+        """Store the key of a launch; `config` is `[compiles, number of the autotuner's config or None]`."""
         self._keys.clear()
         tuner = kernel if hasattr(kernel, "configs") else kernel.fn
         configs = getattr(tuner, "configs", None)
@@ -267,7 +267,7 @@ class _Jit:
             entry["key"] = self._keys[-1] if self._keys else None
 
     def compiled(self, made: Any) -> dict[str, Any]:
-        """Return what the JIT has compiled."""
+        """Return the digest and the parameter types of a compiled kernel."""
         return {
             "code": code_of(made.asm["cubin"], made.metadata.name),
             "signature": _kinds(made.src, made.metadata),
@@ -275,7 +275,7 @@ class _Jit:
 
 
 def _kinds(source: Any, metadata: Any) -> list[str]:
-    """Return the types of a kernel's parameters, those of tensor descriptors one by one."""
+    """Return the types of a kernel's parameters; a tensor descriptor has several."""
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     flags = 1 + ("round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__)
@@ -308,7 +308,7 @@ class Differential:
     """
 
     def __init__(self, library: Path, source: str, project: Path, folder: Path) -> None:
-        """Take the stand-in driver for Triton, a module, the project that has its source, and an empty folder."""
+        """Store the stand-in driver for Triton, a module, the project with its source, and an empty folder."""
         self._library, self._source, self._project, self._folder = library, source, project, folder
         self.problems: list[str] = []
         self.counts: dict[str, int] = {}
@@ -319,7 +319,7 @@ class Differential:
         self._launch("record", [[*case, True, None] for case in cases], command)
 
     def compare(self, wheel: Path, packaged: list[Case], others: list[Case], arch: str = "sm_90a") -> None:
-        """Launch what the wheel has, and by the JIT, and compare the two; of the others only the keys are compared."""
+        """Compare launches of a wheel with launches by the JIT; for `others` compare only the JIT's keys."""
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(self._folder / "packages")
             data = f"{self._source.replace('.', '/')}.aotcuda/kernels.fatbin"
@@ -348,7 +348,7 @@ class Differential:
             "AOTCUDA_FALLBACK": "error",
         }
         if mode != "packaged":
-            environment["TRITON_ALWAYS_COMPILE"] = "1"  # 1 and "1" are one for Triton's cache on disk
+            environment["TRITON_ALWAYS_COMPILE"] = "1"  # Triton's cache on disk does not distinguish 1 and "1"
         program = [sys.executable, "-m", "support.triton_differential", mode, self._source, str(listed), str(out)]
         done = subprocess.run(
             [*(command or []), *program],
@@ -420,7 +420,7 @@ def _codes(data: bytes, arch: str) -> dict[str, str]:
 
 
 def _described(launch: dict[str, Any], signature: list[str], *, is_aligned: bool) -> dict[str, Any]:
-    """Return what the driver was given, in a form that does not depend on the way of the parameters."""
+    """Return the arguments of a launch call, in a form that does not depend on how parameters are passed."""
     data, at, parameters = bytes.fromhex(launch["parameters"]), 0, []
     for kind in [*signature, "*scratch", "*scratch"]:
         size = _SIZES.get(kind, 8)

@@ -149,7 +149,7 @@ def write(
 
 @contextmanager
 def both(installed: Path, name: str) -> Iterator[SimpleNamespace]:
-    """Give a packaged module of the wheel `tritonops`, the same source as Triton's JIT has it, and PyTorch."""
+    """Yield a module of the wheel `tritonops`, the module of the same source for Triton's JIT, and PyTorch."""
     torch = pytest.importorskip("torch")
     triton = pytest.importorskip("triton")
     if not (installed / "tritonops").is_dir():

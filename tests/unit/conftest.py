@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import libraries
-from support.late_builds import builder
+from aotcuda.builder import jit
+from support import late, libraries
 from support.quick import extension_module, general, path, quick
 from support.stand_in import cuda, stand_in_library
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -25,10 +26,20 @@ def _older_objects_are_not_collected_again(request: pytest.FixtureRequest) -> No
 
 
 @pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> late.Builder:
+    """Replace the builder of the JIT fallback, and its cache by an empty one in `tmp_path / "cache"`."""
+    builder = late.Builder()
+    monkeypatch.setattr(jit, "build", builder)
+    late.forget_cache(monkeypatch)
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+    return builder
+
+
+@pytest.fixture
 def current() -> Iterator[dict[str, int]]:
     """Install stand-ins for CuPy and PyTorch, and give their current streams."""
     with libraries.installed() as streams:
         yield streams
 
 
-__all__ = ["builder", "cuda", "extension_module", "general", "path", "quick", "stand_in_library"]
+__all__ = ["cuda", "extension_module", "general", "path", "quick", "stand_in_library"]

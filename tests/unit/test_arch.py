@@ -69,7 +69,7 @@ def test_suffixes_and_tegra_only_restrict_where_code_runs():
         ((10, 0), "sm_100 sm_100f sm_100a", "sm_100a sm_100f sm_100"),
     ],
 )
-def test_preference_is_exact_sass_then_near_sass_then_the_newest_ptx(capability, targets, preferred):
+def test_exact_sass_is_preferred_to_near_sass_and_ptx(capability, targets, preferred):
     fitting = {text: key for text in targets.split() if (key := arch.preference(arch.parse(text), capability))}
     assert sorted(fitting, key=fitting.__getitem__) == preferred.split()
 

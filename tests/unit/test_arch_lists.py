@@ -1,4 +1,4 @@
-"""Lists of targets as people write them: nvcc's, PyTorch's and CMake's ways, and what has to be guessed."""
+"""Lists of targets in the notations of nvcc, PyTorch and CMake."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ def test_any_text_is_a_list_or_one_line():
     assert not [text for text in refused if len(text.splitlines()) != 1]
 
 
-def test_all_is_what_the_toolchain_builds_for_and_ptx_of_its_highest_major_version():
+def test_all_has_every_target_of_the_toolchain_and_ptx():
     known = [f"sm_{major}{minor}" for major, minor in toolchain.supported_capabilities()]
     assert read("all") == [*known, "compute_120"]
     assert read("all-major") == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
 
 
-def test_all_leaves_out_what_came_before_turing_and_what_was_renamed(monkeypatch):
-    monkeypatch.setattr(toolkits, "installed", tuple)  # the machine's own is asked then
+def test_all_excludes_gpus_before_turing_and_renamed_targets(monkeypatch):
+    monkeypatch.setattr(toolkits, "installed", tuple)  # this leaves the machine's toolkit
     monkeypatch.setattr(toolchain, "supported_capabilities", lambda: [divmod(number, 10) for number in CUDA_12_9])
     assert read("all") == [*(f"sm_{number}" for number in CUDA_12_9 if number >= 75 and number != 101), "compute_120"]
     assert read("all-major") == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_120", "compute_120"]

@@ -154,7 +154,7 @@ def test_full_folder_is_still_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
 
 
-def test_value_that_cannot_be_stored_is_left_out(tmp_path: Path) -> None:
+def test_value_without_a_form_is_not_stored(tmp_path: Path) -> None:
     store = opened(where(tmp_path / "cache"))
     store.put({NAME: object(), OTHER: 1}, "unit", {NAME: "a", OTHER: "b"})
     assert store.get(any_of(NAME, OTHER)) == {OTHER: 1}
@@ -174,9 +174,7 @@ def test_trimming_removes_the_longest_unused_entries(tmp_path: Path, monkeypatch
     assert set(store.get(any_of(*names))) == {names[0], names[4]}
 
 
-def test_entries_are_measured_when_the_cache_may_be_full_or_daily(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_is_measured_when_it_may_be_full_or_daily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, trims, original = where(tmp_path / "cache"), [], stores.entries.trim
     monkeypatch.setattr(stores.entries, "trim", lambda *arguments: trims.append(1) or original(*arguments))
     monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")

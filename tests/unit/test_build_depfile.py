@@ -48,7 +48,7 @@ def touch_later(file: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*NAMES, *FOR_MAKE, *STOPPED])
-def test_make_builds_again_when_a_named_file_is_newer_or_gone(tmp_path: Path, name: str) -> None:
+def test_make_builds_again_for_newer_or_missing_files(tmp_path: Path, name: str) -> None:
     file = prepare(tmp_path, name)
     assert make(tmp_path) == 0
     touch_later(file)
@@ -59,7 +59,7 @@ def test_make_builds_again_when_a_named_file_is_newer_or_gone(tmp_path: Path, na
 
 
 @pytest.mark.parametrize("name", [*NAMES, "a=b", "a:=b c", "a%b"])
-def test_ninja_builds_again_when_a_named_file_is_newer_or_gone(tmp_path: Path, name: str) -> None:
+def test_ninja_builds_again_for_newer_or_missing_files(tmp_path: Path, name: str) -> None:
     file = prepare(tmp_path, name)
     assert ninja_builds(tmp_path)
     assert not ninja_builds(tmp_path)

@@ -120,7 +120,7 @@ def test_every_group_is_in_one_share(kernels: int, targets: int, jobs: int) -> N
     given: list[dict[tuple[tuple[str, ...], Target], list[LinkInput]]] = [
         {((f"k{number}",), target): [] for target in archs} for number in range(kernels)
     ]
-    shares = kernel_groups.shares(given, jobs)
+    shares = kernel_groups.divide_among(given, jobs)
     assert sorted(f"{key}" for share in shares for key in share) == sorted(f"{key}" for one in given for key in one)
     assert len(shares) >= min(jobs, kernels * targets)
 
@@ -128,7 +128,7 @@ def test_every_group_is_in_one_share(kernels: int, targets: int, jobs: int) -> N
 @pytest.mark.parametrize("kernels", [0, 1, 4, 50])
 def test_groups_have_each_kernel_once_in_the_modules_order(kernels: int) -> None:
     names = [f"k{number}" for number in range(kernels)]
-    groups = kernel_groups.grouped(names)
+    groups = kernel_groups.divide(names)
     assert [name for group in groups for name in group] == names
     assert all(kernel_groups.LEAST <= len(group) <= kernel_groups.MOST for group in groups[:-1])
     assert not groups or 1 <= len(groups[-1]) <= kernel_groups.MOST

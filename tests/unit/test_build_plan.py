@@ -257,7 +257,7 @@ def test_each_unit_is_in_one_shard_and_groups_stay_together(count: int, in_group
     found = divided(whole, count, in_groups=in_groups)
     symbols = [unit.symbol for item in whole.plans for unit in item.units]
     assert sorted(symbol for part in found for symbol in part) == sorted(symbols)
-    for group in kernel_groups.grouped([f"a{number}" for number in range(40)]) if in_groups else ():
+    for group in kernel_groups.divide([f"a{number}" for number in range(40)]) if in_groups else ():
         assert sum(not part.isdisjoint(group) for part in found) == 1
 
 

@@ -72,7 +72,7 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_is_raised_with_its_exit_status(number: signal.Signals) -> None:
+def test_signal_is_raised_with_its_exit_status(number: signal.Signals) -> None:
     with pytest.raises(Interrupted, match=NOTHING_WRITTEN) as caught, interrupt.raised():
         os.kill(os.getpid(), number)
     assert caught.value.code == 128 + number
@@ -115,7 +115,7 @@ def test_thread_installs_no_handlers() -> None:
         (Interrupted(NOTHING_WRITTEN), f"aotcuda: {NOTHING_WRITTEN}", 130),
     ],
 )
-def test_an_error_and_a_signal_end_the_build_in_one_line(error: BaseException, line: str, code: int) -> None:
+def test_error_or_signal_ends_the_build_with_one_line(error: BaseException, line: str, code: int) -> None:
     ended: list[tuple[str, int]] = []
     with interrupt.in_one_line(lambda text, status: ended.append((text, status))):
         raise error

@@ -1,4 +1,4 @@
-"""The cache on disk: whole entries or none, every byte checked, bounded, and never in the way of a launch."""
+"""The cache on disk: complete entries, checks of every byte, a size limit, and storage in memory if a disk fails."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def artifact(name="k"):
 
 
 @pytest.fixture
-def said():
+def messages():
     return []
 
 
 @pytest.fixture
-def cache(tmp_path, said):
-    return Cache(str(tmp_path / "cache"), said.append)
+def cache(tmp_path, messages):
+    return Cache(str(tmp_path / "cache"), messages.append)
 
 
-def again(cache, said):
+def again(cache, messages):
     """Return the same cache as another process sees it."""
-    return Cache(cache.root, said.append)
+    return Cache(cache.root, messages.append)
 
 
 def files(cache, key=KEY):
@@ -49,18 +49,25 @@ def left_in_tmp(cache):
     return os.listdir(os.path.join(cache.root, "v1", "tmp"))
 
 
-def test_stored_entry_is_found_by_another_process(cache, said):
+def test_stored_entry_is_found_by_another_process(cache, messages):
     assert cache.get(KEY) is None
     assert not os.path.exists(cache.root), "a search makes no folder"
     cache.put(KEY, artifact("old"), RECORD)
     cache.put(KEY, artifact(), RECORD)
-    found = again(cache, said).get(KEY)
+    found = again(cache, messages).get(KEY)
     assert (found.manifest, found.image) == (artifact().manifest, artifact().image)
     assert found.folder == cache.path(KEY)
     cache.discard(KEY)
     cache.discard(KEY)
     assert cache.get(KEY) is None
-    assert (left_in_tmp(cache), said) == ([], [])
+    assert (left_in_tmp(cache), messages) == ([], [])
+
+
+def test_an_entry_under_another_key_counts_as_missing(cache):
+    cache.put(KEY, artifact(), RECORD)
+    os.makedirs(os.path.dirname(cache.path(OTHER)), mode=0o700)
+    os.rename(cache.path(KEY), cache.path(OTHER))
+    assert cache.get(OTHER) is None
 
 
 def test_every_flipped_bit_and_cut_of_every_file_is_detected(cache):
@@ -87,45 +94,45 @@ def test_every_flipped_bit_and_cut_of_every_file_is_detected(cache):
 class TestWhereItCannotBeKept:
     """Memory takes over, with one warning."""
 
-    def kept_in_memory(self, cache, said, what):
+    def kept_in_memory(self, cache, messages, what):
         cache.put(KEY, artifact(), RECORD)
         cache.put(OTHER, artifact(), RECORD)
         assert cache.get(KEY).image == artifact().image
         assert again(cache, []).get(KEY) is None
-        assert len(said) == 1
-        assert what in said[0]
-        assert said[0].startswith("the JIT fallback's code is not stored beyond this process, because ")
+        assert len(messages) == 1
+        assert what in messages[0]
+        assert messages[0].startswith("the JIT fallback's code is not stored beyond this process, because ")
 
-    def test_no_home(self, said, monkeypatch):
+    def test_no_home(self, messages, monkeypatch):
         monkeypatch.setattr(folder.os.path, "expanduser", lambda path: path)
         monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
         monkeypatch.delenv("AOTCUDA_CACHE_DIR", raising=False)
         assert folder.folder() is None
-        self.kept_in_memory(Cache(folder.folder(), said.append), said, "no home folder")
+        self.kept_in_memory(Cache(folder.folder(), messages.append), messages, "no home folder")
 
     @pytest.mark.parametrize("inner", ["", "v1"])
-    def test_a_folder_that_others_can_write(self, cache, said, inner):
+    def test_a_folder_that_others_can_write(self, cache, messages, inner):
         os.makedirs(os.path.join(cache.root, inner))
         os.chmod(cache.root, 0o755)
         os.chmod(os.path.join(cache.root, inner), 0o722)
-        self.kept_in_memory(cache, said, "can be written by others (chmod go-w")
+        self.kept_in_memory(cache, messages, "can be written by others (chmod go-w")
 
-    def test_a_folder_of_somebody_else(self, cache, said, monkeypatch):
+    def test_a_folder_of_somebody_else(self, cache, messages, monkeypatch):
         cache.put(KEY, artifact(), RECORD)
-        other = again(cache, said)
+        other = again(cache, messages)
         monkeypatch.setattr(folder.os, "geteuid", lambda: os.stat(cache.root).st_uid + 1)
         if os.stat(cache.root).st_uid == 0:  # the system's own folders may be read by all
             os.chown(cache.root, 12345, -1)
         assert other.get(KEY) is None
-        assert "belongs to another user" in said[0]
+        assert "belongs to another user" in messages[0]
 
     @pytest.mark.parametrize("call", ["mkdir", "fsync", "rename"])
-    def test_a_disk_that_refuses(self, cache, said, monkeypatch, call):
+    def test_a_disk_that_refuses(self, cache, messages, monkeypatch, call):
         refusal = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         monkeypatch.setattr(entries.os, call, Mock(side_effect=refusal))
-        self.kept_in_memory(cache, said, "No space left on device")
+        self.kept_in_memory(cache, messages, "No space left on device")
 
-    def test_a_disk_that_fills_up_leaves_no_part_of_an_entry(self, cache, monkeypatch):
+    def test_a_full_disk_leaves_no_partial_entry(self, cache, monkeypatch):
         cache.put(OTHER, artifact(), RECORD)
         written = []
         fsync = os.fsync
@@ -141,13 +148,13 @@ class TestWhereItCannotBeKept:
         assert not os.path.exists(cache.path(KEY))
         assert left_in_tmp(cache) == []
 
-    def test_the_folders_are_private_whatever_the_umask(self, cache, said):
+    def test_the_folders_are_private_whatever_the_umask(self, cache, messages):
         before = os.umask(0)
         try:
             cache.put(KEY, artifact(), RECORD)
         finally:
             os.umask(before)
-        assert again(cache, said).get(KEY) is not None
+        assert again(cache, messages).get(KEY) is not None
         folders = [cache.root, *(path for path, _, _ in os.walk(cache.root))]
         assert {os.stat(folder).st_mode & 0o777 for folder in folders} == {0o700}
 

@@ -94,7 +94,7 @@ def test_variables_and_another_toolkit_change_the_key(tmp_path, make, monkeypatc
     assert len(set(keys)) == len(keys) == 7
 
 
-def test_an_entry_is_stale_after_a_change_of_a_read_input(tmp_path, files, monkeypatch):
+def test_a_change_of_a_read_input_makes_an_entry_stale(tmp_path, files, monkeypatch):
     """An entry lists the inputs that its key cannot name."""
     foreign = tmp_path / "elsewhere" / "data.json"
     foreign.parent.mkdir()

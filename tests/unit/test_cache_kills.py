@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import traceback
 import warnings
 
 import pytest
@@ -10,11 +12,9 @@ import pytest
 from aotcuda.common.jit_build import Result
 from aotcuda.runtime.jit.cache import Cache
 from support import late
-from support.killed import killed_at
 from support.manifests import kernel
 
 KEY = "ab" + "0" * 62
-
 STEPS = ("open", "mkdir", "write", "fsync", "close", "rename", "link", "unlink")
 
 
@@ -27,24 +27,48 @@ def write(root: str) -> None:
     lock.release()
 
 
-def steps(root, damaged):
-    """Kill a writer at each step and check the entry; return the number of steps."""
-    whole, data = late.manifest([kernel("k", "void(int32)")])
-    for number in range(1, 1000):
-        if damaged:
-            for name in ("entry.json", "manifest.json", "kernels.cubin"):
-                file = os.path.join(Cache(root, warnings.warn).path(KEY), name)
-                if os.path.exists(file):
-                    os.truncate(file, 7)
-        killed = killed_at(number, STEPS, lambda: write(root))
-        found = Cache(root, warnings.warn).get(KEY)
-        assert found is None or (found.manifest, found.image) == (whole, data)
-        if not killed:
-            assert found is not None
-            return number
-    raise AssertionError
+def is_killed_at(number: int, root: str) -> bool:
+    """Write in a forked process that is killed before a step; return False if it ended before that step."""
+    if (pid := os.fork()) == 0:
+        remaining, status = number, 1
+
+        def counted(call):
+            def step(*args, **options):
+                nonlocal remaining
+                remaining -= 1
+                if remaining == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return call(*args, **options)
+
+            return step
+
+        try:
+            for name in STEPS:
+                setattr(os, name, counted(getattr(os, name)))
+            write(root)
+            status = 0
+        except BaseException:  # noqa: BLE001 (this process never returns to pytest)
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status in (0, -signal.SIGKILL)
+    return status != 0
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["new", "replaced"])
 def test_a_killed_write_leaves_a_complete_entry_or_none(tmp_path, damaged):
-    assert steps(str(tmp_path / "cache"), damaged) >= 18
+    root = str(tmp_path / "cache")
+    whole, data = late.manifest([kernel("k", "void(int32)")])
+    number, killed = 0, True
+    while killed:
+        number += 1
+        for name in ("entry.json", "manifest.json", "kernels.cubin") if damaged else ():
+            file = os.path.join(Cache(root, warnings.warn).path(KEY), name)
+            if os.path.exists(file):
+                os.truncate(file, 7)
+        killed = is_killed_at(number, root)
+        result = Cache(root, warnings.warn).get(KEY)
+        assert result is None or (result.manifest, result.image) == (whole, data)
+    assert result is not None
+    assert number >= 18

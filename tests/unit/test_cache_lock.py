@@ -22,7 +22,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that passes by sleeping alone; `clock.at` is what time it is, `clock.then` is called at each sleep."""
+    """Return a clock that only sleeping moves: `at` is the time, and each sleep calls `then`."""
 
     class Clock:
         at = 0.0
@@ -70,7 +70,7 @@ def test_a_waiter_stops_when_the_result_is_there(path, clock):
     held.release()
 
 
-def test_the_lock_of_a_process_that_was_killed_is_taken_over_at_once(path, clock):
+def test_a_killed_process_loses_its_lock_at_once(path, clock):
     script = "from aotcuda.runtime.jit import cache_lock; import os; "
     script += f"cache_lock.acquire({path!r}, bool, 0); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
@@ -81,7 +81,7 @@ def test_the_lock_of_a_process_that_was_killed_is_taken_over_at_once(path, clock
     held.release()
 
 
-def test_a_process_number_that_was_given_to_another_process_does_not_count(path, clock):
+def test_a_later_process_with_the_holders_number_does_not_count(path, clock):
     held_by(path, f"{system.machine()}\n{os.getpid()}\n12345\n".encode())
     held = cache_lock.acquire(path, never, 100)
     assert held is not None

@@ -119,7 +119,7 @@ def test_targets_are_sorted_without_duplicates() -> None:
     assert read(FULL).arch == tuple(target(text) for text in ("sm_75", "sm_90", "sm_90a", "compute_75", "compute_120f"))
 
 
-def test_options_of_a_module_replace_the_common_ones_key_by_key() -> None:
+def test_module_options_replace_common_options_by_key() -> None:
     module, plain = read(FULL).modules
     assert plain.options == Options(
         lineinfo=True,
@@ -145,7 +145,7 @@ def test_debug_turns_optimisation_off() -> None:
     assert [(module.options.debug, module.options.opt_level) for module in config.modules] == [(True, 0), (False, 2)]
 
 
-def test_a_signature_over_several_lines_becomes_one_line() -> None:
+def test_signature_over_several_lines_becomes_one_line() -> None:
     text = MINIMAL.replace('"void(float32[:])"', '"""\n  void(float32,\n       float32[:])\n"""')
     assert read(text).modules[0].kernels[0].signatures == ("void(float32, float32[:])",)
 

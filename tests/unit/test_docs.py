@@ -1,4 +1,4 @@
-"""Test that links and names in the documentation exist."""
+"""Test links, paths, messages, tables and commands in the documentation."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ TOPS = (
     "aotcuda|bench|changes|docs|examples|(?:hatch|setuptools)_plugin|tests|tools|"
     "builder|runtime|inspect|compatibility|binary"
 )
-# A path in the text: below one of the folders at the top, or below the package, with what it may stand for left out.
+# A path in the text, from one of the top folders or from the package.
 PATH = re.compile(rf"`((?:{TOPS})/[\w./*-]*)`")
 
 
 def anchors(page):
-    """Return the names by which the headings of a page are linked."""
+    """Return the link targets of the headings of a page."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def broken(page, text):
-    """Return the links of a page that lead nowhere, and the files that it names and that are not there."""
+    """Yield the broken links of a page, and the missing files that it names."""
     text = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
     prose = re.sub(r"`[^`\n]*\]\([^`\n]*`", "", text)  # `kernel[grid](x)` is no link
     for target in re.findall(r"\]\(([^)]+)\)", prose):
@@ -54,21 +54,17 @@ def test_links_and_paths_of_a_page_exist(page):
     assert list(broken(ROOT / "CHANGELOG.md" if page in FRAGMENTS else page, page.read_text())) == []
 
 
-def test_messages_of_the_troubleshooting_page_are_those_that_are_said():
-    """Users search the first column for the text of a message."""
-    rows = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
-    rows += re.findall(
-        r"^\| `([^`]+)` or `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE
-    )
-    said = [item for row in rows for item in ([row] if isinstance(row, str) else row)]
+def test_messages_of_the_troubleshooting_page_exist():
+    text = (ROOT / "docs" / "troubleshooting.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)`(?: or `([^`]+)`)? \|", text, re.MULTILINE)
+    messages = [message for row in rows for message in row if message]
     code = "\n".join(path.read_text() for path in ROOT.glob("aotcuda/**/*.py"))
-    # As the interpreter joins the literals of a message.
-    joined = re.sub(r'"\s*\n\s*f?"', "", code)
-    assert len(said) > 25
-    assert [text for text in said if text not in joined] == []
+    joined = re.sub(r'"\s*\n\s*f?"', "", code)  # the interpreter joins the literals of a message
+    assert len(messages) > 25
+    assert [message for message in messages if message not in joined] == []
 
 
-def test_every_page_is_in_the_contents_of_the_site():
+def test_contents_of_the_site_have_every_page():
     text = (ROOT / "docs" / "index.md").read_text()
     blocks = re.findall(r"^```\{toctree\}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     listed = re.findall(r"^[\w/-]+$", "".join(blocks), re.MULTILINE)
@@ -76,20 +72,19 @@ def test_every_page_is_in_the_contents_of_the_site():
     assert sorted(listed) == sorted({str(page) for page in pages if page.parts[0] != "_build"} - {"index"})
 
 
-def test_the_page_of_environment_variables_has_all_that_are_read():
-    """Those that aotcuda sets for its own processes are nobody's to set."""
+def test_page_of_environment_variables_has_all():
     page = (ROOT / "docs" / "environment.md").read_text()
     files = [ROOT / "hatch_build.py", *ROOT.glob("aotcuda/**/*.py"), *ROOT.glob("*_plugin/**/*.py")]
     read = {name for path in files for name in re.findall(r"[\"'](AOTCUDA_[A-Z_]+)[\"']", path.read_text())}
-    own = {"AOTCUDA_RECORD_DRY", "AOTCUDA_RECORD_FOLDER", "AOTCUDA_RECORD_TYPES"}
-    assert read - own == set(re.findall(r"AOTCUDA_[A-Z_]+", page)) == set(doctor.OWN)
+    internal = {"AOTCUDA_RECORD_DRY", "AOTCUDA_RECORD_FOLDER", "AOTCUDA_RECORD_TYPES"}  # users do not set them
+    assert read - internal == set(re.findall(r"AOTCUDA_[A-Z_]+", page)) == set(doctor.OWN)
 
 
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks(language):
-    """Blocks of a language in all pages, each with the page's name and its number there."""
+    """Return the blocks of a language in all pages, as parameters."""
     return [
         pytest.param(textwrap.dedent(text), id=f"{page.relative_to(ROOT)}-{number}")
         for page in PAGES
@@ -100,12 +95,12 @@ def blocks(language):
 
 
 @pytest.mark.parametrize("text", blocks("python"))
-def test_python_of_a_page_is_python(text):
+def test_python_of_a_page_is_valid(text):
     assert ast.parse(text).body
 
 
 @pytest.mark.parametrize("text", blocks("json"))
-def test_json_of_a_page_is_json(text):
+def test_json_of_a_page_is_valid(text):
     assert json.loads(re.sub(r"\.\.\.", "0", text))
 
 
@@ -113,11 +108,10 @@ WHOLE = {"arch": ["sm_90"], "modules": {"mypkg.kernels": {"source": "mypkg._kern
 
 
 @pytest.mark.parametrize("text", blocks("toml"))
-def test_tables_of_a_page_are_read_by_the_build(text):
-    """Some show a part of a table, and of a module what they are about."""
+def test_tables_of_a_page_are_valid(text):
     whole = tomllib.loads(text)
     assert whole
-    table = whole.get("tool", {}).get("aotcuda")
+    table = whole.get("tool", {}).get("aotcuda")  # perhaps a part of a table
     if table is not None:
         table = WHOLE | table
         for module in table["modules"].values():
@@ -127,7 +121,7 @@ def test_tables_of_a_page_are_read_by_the_build(text):
 
 
 def commands():
-    """Return the lines of all pages that call `aotcuda`, in blocks without a language."""
+    """Yield the lines that call `aotcuda` in blocks without a language, as parameters."""
     for item in blocks(""):
         for line in re.sub(r"\\\n", "", item.values[0]).splitlines():
             if found := re.match(r"(?:\$ )?(?:AOTCUDA_\w+=\S+ )*aotcuda (?!: )([a-z].*)", line):
@@ -135,7 +129,7 @@ def commands():
 
 
 @pytest.mark.parametrize("command", list(commands()))
-def test_commands_of_a_page_are_taken(command):
-    words = shlex.split(re.sub(r"[][]|\.\.\.", "", command), comments=True)  # what may be left out is taken, too
+def test_commands_of_a_page_are_valid(command):
+    words = shlex.split(re.sub(r"[][]|\.\.\.", "", command), comments=True)  # with optional arguments
     words = words[: next((at for at, word in enumerate(words) if word in (">", "|", "&&", "||")), None)]
     assert cli._parser().parse_args(words)

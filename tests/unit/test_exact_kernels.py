@@ -1,4 +1,4 @@
-"""Exact kernels: a variant is launched for just those arguments for which Triton's JIT would compile it."""
+"""Exact kernels: a launch selects the variant that Triton's JIT would compile for its arguments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def package(cuda, path):
 
 @pytest.fixture
 def launched(cuda, path):
-    """Return the kernel that a launch takes, None for a miss; however often it is launched."""
+    """Return a function that launches three times, and returns the selected variant, None for a miss."""
 
     def run(k, *args, **named):
         found = set()
@@ -81,15 +81,15 @@ def test_numbers_get_tritons_types(annotation, hints):
     table, symbols = table_of(wanted, hints, annotation)
     for value, kind in zip(values, wanted, strict=True):
         if annotation and not (isinstance(value, int | float) and (annotation[0] == "f" or abs(value) < 2**63)):
-            continue  # Triton's launch refuses it later, and so does packing
-        refused = annotation[:1] in ("i", "u") and isinstance(value, float)  # likewise
+            continue  # both Triton and the packaged launch refuse it later
+        refused = annotation[:1] in ("i", "u") and isinstance(value, float)
         assert found_in(table, value) == (None if refused else symbols.get(kind)), (value, kind)
 
 
 @pytest.mark.parametrize("hints", HINTS)
 def test_tensors_get_tritons_types(hints):
     specialise = triton_class(hints, "")
-    specialise(1)  # Triton looks for PyTorch once, before the stand-in comes
+    specialise(1)  # Triton searches PyTorch once, and must not find the stand-in
     with libraries.installed():
         values = [
             libraries.make(Array("torch", (State(dtype, shape, None, 4096 + 4 * shift),)))
@@ -118,7 +118,7 @@ def found_in(table, value):
 
 
 def triton_class(hints, annotation):
-    """Return the function that gives Triton's class of an argument: a type, "i32:16", or a constant, with its own type.
+    """Return a function that returns Triton's class of an argument: a type, "i32:16", or a constant with its type.
 
     None where Triton refuses it, or would take tuples apart.
     """
@@ -183,7 +183,7 @@ Dtype.__module__, Dtype.__name__ = "triton.language.core", "dtype"
         (0, 1, 128, None, {}, "one"),
         (0, 2**40, 128, None, {"num_warps": 8}, "large"),
         (0, 2**40, 128, None, {}, None),
-        (4, 32, 128, None, {}, None),  # no variant is for such addresses, and none that promises less is taken
+        (4, 32, 128, None, {}, None),  # Triton would compile a variant for unaligned addresses
         (0, 33, 1.0, None, {}, "float"),
         (0, 33, True, None, {}, None),
         (0, 33, True, "relu", {}, "true"),
@@ -244,19 +244,8 @@ def test_none_heuristics_replace_given_values(cuda, package, launched, positiona
     for bias, wanted in [(x, "bias"), (None, "none"), (x, "bias")]:
         args, named = ((x, bias), {}) if positional else ((x,), {"bias": bias})
         assert launched(k, *args, **named, **given) == wanted
-    assert launched(k, x, **given) is None  # Triton's heuristics see what the launch gives, and no defaults
+    assert launched(k, x, **given) is None  # Triton's heuristics see the arguments of the launch without defaults
     assert launched(k, x, x, True, **given) is None
-
-
-@pytest.mark.parametrize("attribute", ["cooperative", "dependent"])
-def test_variants_are_launched_with_their_attributes(cuda, package, launched, attribute):
-    table = kernel(["x", "BLOCK"], {"with": ["*fp32:16", 1], "without": ["*fp32:16", 2]})
-    table["overloads"][0]["launches"]["sm_90"][attribute] = True
-    k, x = package(table), cuda.array(64)
-    for block, wanted in [(1, "with"), (2, "without"), (1, "with")]:
-        assert launched(k, x, block) == wanted
-        call = cuda.calls("cuLaunchKernel", "cuLaunchKernelEx")[-1]
-        assert bool(call.get("cooperative") or call.get("attributes")) == (wanted == "with"), call
 
 
 def test_a_grid_function_is_called_once_for_each_launch(cuda, package):

@@ -21,17 +21,16 @@ EXTRAS = {OLD: "jit-cu13", NEW: "jit-mlir-cu13"}
 
 
 def table(**choice: str) -> dict[str, object]:
-    """Return a project's table with a front end of the `project`, of the `module`, or of both."""
-    module = {
-        "source": "mypkg._kernels",
-        "kernels": {},
-        **({"frontend": choice["module"]} if "module" in choice else {}),
-    }
-    return {
+    """Return a project's table that names a front end for the `project`, the `module`, both or none."""
+    module = {"source": "mypkg._kernels", "kernels": {}}
+    whole: dict[str, object] = {
         "arch": ["sm_80"],
         "modules": {"mypkg.kernels": module, "mypkg.other": {"frontend": "of another module"}},
-        **({"frontend": choice["project"]} if "project" in choice else {}),
     }
+    for name, part in (("module", module), ("project", whole)):
+        if name in choice:
+            part["frontend"] = choice[name]
+    return whole
 
 
 CHOICES = {
@@ -93,26 +92,17 @@ def described(array, front_end):
     return np.array(words, "<i8").tobytes()
 
 
-def test_compiled_kernels_have_the_front_ends_layout(cuda, package, builder, choice):
+@pytest.mark.parametrize("whole", [False, True], ids=["other types", "another GPU"])
+def test_compiled_kernels_have_the_front_ends_layout(cuda, package, builder, choice, whole):
     front_end, keys = choice
-    module = package(kernel("axpy", SAXPY))
-    array = cuda.array(np.zeros(8, "<f8"))
-    with pytest.warns(FallbackWarning, match=r"axpy for void\(int64, float64\[::1\]\): it is compiled"):
+    module = package(kernel("axpy", SAXPY), targets=("sm_80",) if whole else ("sm_90",))
+    array = cuda.array(np.zeros(8, "<f4" if whole else "<f8"))
+    with pytest.warns(FallbackWarning):
         module.axpy[1, 32](2, array)
     (request,) = builder.requests
-    assert request.table == table(**keys)
-    assert cuda.parameters() == np.int64(2).tobytes() + described(array, front_end)
-
-
-def test_modules_compiled_for_a_gpu_have_the_front_ends_layout(cuda, package, builder, choice):
-    front_end, keys = choice
-    module = package(kernel("axpy", SAXPY), targets=("sm_80",))
-    array = cuda.array(8)
-    with pytest.warns(FallbackWarning):
-        module.axpy[1, 32](2.0, array)
-    (request,) = builder.requests
-    assert (request.table, request.kernel, request.target) == (table(**keys), None, "sm_90")
-    assert cuda.parameters() == np.float32(2).tobytes() + bytes(4) + described(array, front_end)
+    assert (request.table, request.kernel) == (table(**keys), None if whole else "axpy")
+    number = np.float32(2).tobytes() + bytes(4) if whole else np.int64(2).tobytes()
+    assert cuda.parameters() == number + described(array, front_end)
 
 
 def test_the_extra_of_the_missing_front_end_is_named(cuda, package, builder, monkeypatch, choice):
@@ -138,19 +128,7 @@ def test_the_front_end_understands_the_signature_of_every_argument(cuda, front_e
     types = import_module(f"aotcuda.builder.frontends.{front_end}.types")
     read_only = cuda.array(np.zeros(4, "f4"))
     read_only.interface["data"] = (read_only.address, True)
-    values = (
-        True,
-        1,
-        2**63,
-        1.0,
-        1j,
-        np.float16(1),
-        np.float32(1),
-        np.complex64(1),
-        (1, 2),
-        (1, (2.0, True)),
-        read_only,
-    )
+    values = (True, 1, 2**63, 1.0, 1j, np.float16(1), np.float32(1), np.complex64(1), (1, (2.0, True)), read_only)
     arrays = [np.zeros(3, "?"), np.zeros((), "u1"), np.zeros((2, 3), "c8").T, np.zeros(8, "f2")[::2], np.zeros((4, 4))]
     signature = signatures.from_arguments((*values, *map(cuda.array, arrays)))
     args, result = types.notation.parse(signature, {})

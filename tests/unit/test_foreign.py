@@ -1,4 +1,4 @@
-"""Files and text that nobody vouches for: every command says one line, and prints nothing that a terminal acts upon."""
+"""Untrusted files and text: commands print one line for an error, and no control characters."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def texts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("command", PRINTERS, ids=" ".join)
-def test_no_text_of_a_manifest_reaches_a_terminal_as_it_is(
+def test_control_characters_of_a_manifest_never_reach_a_terminal(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = modules.write_package(tmp_path / "old")
@@ -166,11 +166,11 @@ def test_no_text_of_a_manifest_reaches_a_terminal_as_it_is(
         (data / "manifest.json").write_text(json.dumps(changed))
         (folder / "__init__.py").write_text("")
         status = main([part.format(old=old) for part in command] + [str(folder)])
-        said = capsys.readouterr()
-        printed = said.out + said.err
+        output = capsys.readouterr()
+        printed = output.out + output.err
         assert printed.replace("\n", "").isprintable(), path
         assert not [line for line in printed.splitlines() if line.strip().startswith("! fake")], path
-        assert status == 0 or said.err.count("\n") == 1, path
+        assert status == 0 or output.err.count("\n") == 1, path
 
 
 def test_control_characters_are_escaped() -> None:

@@ -27,52 +27,39 @@ def project(folder: Path, pyproject: str, hatch: str | None = None) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize(
-    "pyproject",
-    [
-        pytest.param(CONFIGURED, id="no table"),
-        pytest.param(CONFIGURED + "[tool.hatch.hooks.aotcuda]", id="one in the wrong place"),
-        pytest.param(CONFIGURED + "[tool.hatch.build.targets.sdist.hooks.aotcuda]", id="one for sdists"),
-        pytest.param(CONFIGURED + "[tool.hatch]\nbuild = 3", id="no tables at all"),
-    ],
+ADD = ", and does not turn the build hook on: add the table [tool.hatch.build.targets.wheel.hooks.aotcuda]"
+IN_HATCH_TOML = ", and does not turn the build hook on: add the table [build.targets.wheel.hooks.aotcuda] to hatch.toml"
+REQUIRE = ', and setuptools builds it without: add "aotcuda[cu13]" to build-system.requires'
+SETUPTOOLS = (
+    '[build-system]\nbuild-backend = "setuptools.build_meta"\nrequires = {}\n[tool.aotcuda]\narch = ["sm_80"]\n'
 )
-def test_a_project_without_the_hook_gets_the_name_of_its_table(pyproject: str, tmp_path: Path) -> None:
-    assert uninstalled_hook.in_project(project(tmp_path, pyproject)) == (
-        f"{tmp_path}/pyproject.toml has [tool.aotcuda], and does not turn the build hook on: add the table "
-        "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
-    )
+PROJECTS = {
+    "no table": (CONFIGURED, None, ADD),
+    "a table in the wrong place": (CONFIGURED + "[tool.hatch.hooks.aotcuda]", None, ADD),
+    "a table for sdists": (CONFIGURED + "[tool.hatch.build.targets.sdist.hooks.aotcuda]", None, ADD),
+    "no tables at all": (CONFIGURED + "[tool.hatch]\nbuild = 3", None, ADD),
+    "hatch.toml without the table": (CONFIGURED, "[build.targets.sdist]\n", IN_HATCH_TOML),
+    "setuptools alone": (SETUPTOOLS.format('["setuptools"]'), None, REQUIRE),
+    "another requirement": (SETUPTOOLS.format('["setuptools", "aotcuda-like"]'), None, REQUIRE),
+    "requirements of another shape": (SETUPTOOLS.format("3"), None, REQUIRE),
+    "setuptools with aotcuda": (SETUPTOOLS.format('["setuptools", "aotcuda[cu13]>=0.1"]'), None, None),
+    "the table for wheels": (CONFIGURED + WHEEL.format("aotcuda"), None, None),
+    "the table for all targets": (CONFIGURED + "[tool.hatch.build.hooks.aotcuda]", None, None),
+    "the table in hatch.toml": (CONFIGURED, "[build.targets.wheel.hooks.aotcuda]", None),
+    "no configuration": (HATCHLING, None, None),
+    "another build system": ("[tool.aotcuda]\narch = []", None, None),
+    "no TOML": ("[tool.aotcuda", None, None),
+    "another shape": ("tool = 3", None, None),
+}
+"""pyproject.toml, hatch.toml, and the hint."""
 
 
-def test_with_hatch_toml_the_table_belongs_there(tmp_path: Path) -> None:
-    said = uninstalled_hook.in_project(project(tmp_path, CONFIGURED, "[build.targets.sdist]\n"))
-    assert said is not None
-    assert said.endswith("add the table [build.targets.wheel.hooks.aotcuda] to hatch.toml")
-
-
-def test_setuptools_needs_aotcuda_in_its_requirements(tmp_path: Path) -> None:
-    text = '[build-system]\nbuild-backend = "setuptools.build_meta"\nrequires = {}\n[tool.aotcuda]\narch = ["sm_80"]\n'
-    for requires in ('["setuptools"]', '["setuptools", "aotcuda-like"]', "3"):
-        assert uninstalled_hook.in_project(project(tmp_path, text.format(requires))) == (
-            f'{tmp_path}/pyproject.toml has [tool.aotcuda], and setuptools builds it without: add "aotcuda[cu13]" to '
-            "build-system.requires"
-        )
-    assert uninstalled_hook.in_project(project(tmp_path, text.format('["setuptools", "aotcuda[cu13]>=0.1"]'))) is None
-
-
-@pytest.mark.parametrize(
-    ("pyproject", "hatch"),
-    [
-        pytest.param(CONFIGURED + WHEEL.format("aotcuda"), None, id="the wheel's own table"),
-        pytest.param(CONFIGURED + "[tool.hatch.build.hooks.aotcuda]", None, id="that for all targets"),
-        pytest.param(CONFIGURED, "[build.targets.wheel.hooks.aotcuda]", id="one in hatch.toml"),
-        pytest.param(HATCHLING, None, id="no configuration"),
-        pytest.param("[tool.aotcuda]\narch = []", None, id="another build system"),
-        pytest.param("[tool.aotcuda", None, id="no TOML"),
-        pytest.param("tool = 3", None, id="another shape"),
-    ],
-)
-def test_other_projects_get_no_hint(pyproject: str, hatch: str | None, tmp_path: Path) -> None:
-    assert uninstalled_hook.in_project(project(tmp_path, pyproject, hatch)) is None
+@pytest.mark.parametrize(("pyproject", "hatch", "hint"), PROJECTS.values(), ids=PROJECTS)
+def test_a_project_without_the_hook_gets_a_hint(
+    pyproject: str, hatch: str | None, hint: str | None, tmp_path: Path
+) -> None:
+    expected = hint and f"{tmp_path}/pyproject.toml has [tool.aotcuda]{hint}"
+    assert uninstalled_hook.in_project(project(tmp_path, pyproject, hatch)) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The front end for CUDA C++: what it reads of declarations, and what it says of those that are wrong."""
+"""The front end for CUDA C++: reads declarations, and reports errors in them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ extern "C" __device__ void taking(Point p) {}
 
 
 def _settle(folder, keys, code=CODE, **others):
-    """Return the units of a module whose files are these, as the sources make them, with the front end."""
+    """Return the front end and the completed units of a module with these files."""
     for name, text in {"raw.cu": code, **others}.items():
         (folder / name.replace("_cu", ".cu")).write_bytes(text if isinstance(text, bytes) else text.encode())
     source = "" if re.search("^source", keys) else 'source = "raw.cu"'
@@ -101,7 +101,7 @@ DECLARED = {
     "Anonymous": ("struct", "|V4{q:<i4@0}"),
     "Outer": ("struct", "|V24{inner:{x:<f4@0,n:<i4@4}*2@0,grid:|i1*2*3@16}"),
 }
-"""By a parameter's declaration its kind in the manifest, and its format or dtype."""
+"""Kind and format or dtype in the manifest, by declaration of a parameter."""
 
 HEADER = """\
 #include <cuda/std/complex>
@@ -124,7 +124,7 @@ struct Outer { Point inner[2]; char grid[2][3]; };
 
 @pytest.fixture(scope="module")
 def declared(tmp_path_factory):
-    """By declaration, the parameter of a kernel that has one such: all of them in one file."""
+    """Return the parameters of kernels with one parameter, by declaration; all kernels are in one file."""
     named = [text.replace("(*)", "(*p)") if "(*)" in text else f"{text} p" for text in DECLARED]
     code = HEADER + "".join(f"__global__ void k{at}({text}) {{}}\n" for at, text in enumerate(named))
     keys = "\n".join(f"kernels.k{at} = {{}}" for at in range(len(named)))
@@ -157,7 +157,7 @@ def test_parameters_have_the_offsets_of_the_ptx(settle):
 
 @pytest.mark.parametrize("name", ["C", "face", "x0"])
 def test_a_hexadecimal_name_is_no_address(settle, name):
-    """PTX has the addresses of what debug information describes, by names."""
+    """Debug information in PTX has addresses as names."""
     body = f"template <int N> __global__ void of(float *x) {{ x[0] = N + {name}; }}"
     for declared in ("constexpr int {} = 3;", "static __device__ float {};", "__constant__ float {};"):
         front, ((unit, files),) = settle('kernels.of = ["of<7>"]', f"{declared.format(name)} {body}")
@@ -194,7 +194,7 @@ def test_a_kernel_is_found_in_the_file_that_has_it(settle):
 
 
 @cases("cuda_cpp.txt", "tables and sources")
-def test_mistake_in_a_table_or_source_is_named_with_its_key(settle, text, expected):
+def test_error_in_table_or_source_names_the_key(settle, text, expected):
     assert_message(first_line(settle, text), expected)
 
 
@@ -219,7 +219,7 @@ def test_code_that_was_written_for_nvcc_gets_advice(settle, text, expected):
         (b"// caf\xe9\n// \xff\n" + CODE.encode(), 2),
     ],
 )
-def test_a_file_that_nvrtc_would_read_a_part_of_is_refused(settle, data, line):
+def test_a_file_in_another_encoding_is_refused(settle, data, line):
     assert first_line(settle, "kernels.plain = {}", data) == (
         f"{KEY}.source: raw.cu does not compile for sm_80: line {line} is not UTF-8; save the file as UTF-8"
     )

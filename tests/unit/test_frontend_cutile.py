@@ -1,4 +1,4 @@
-"""The front end for cuTile: its tables without cuda-tile, and, where that is installed, what it refuses and by whom."""
+"""The front end for cuTile: tables, and with cuda-tile installed also compilation and errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from aotcuda.builder import backend, plan
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends import variants
 from aotcuda.builder.frontends.cutile import config
-from aotcuda.builder.frontends.cutile.config import parse_signature
 from aotcuda.builder.frontends.protocol import LeftOut, LinkInput
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 from support.errors import assert_message, cases
@@ -41,20 +40,6 @@ def units(kernel: Any, **module: Any) -> list[config.CutileUnit]:
 
 class TestTheTable:
     @pytest.mark.parametrize(
-        ("text", "ndim", "layout", "shown"),
-        [
-            ("bool", 0, "C", "bool_"),
-            ("float32[::1]", 1, "C", "float32[::1]"),
-            ("float16[::1,:]:16:16", 2, "F", "float16[::1, :]:16:16"),
-            ("float64[:,:,:]", 3, "A", "float64[:, :, :]"),
-            ("int8[:, ::1]:any", 2, "C", "int8[:, ::1]"),
-        ],
-    )
-    def test_types_are_read_as_they_are_shown(self, text: str, ndim: int, layout: str, shown: str) -> None:
-        (found,) = parse_signature(text)
-        assert (found.ndim, found.layout, str(found)) == (ndim, layout, shown)
-
-    @pytest.mark.parametrize(
         ("signature", "specialise", "hints"),
         [
             ("float32[::1], int32", "auto", [(":16:16", ""), (":16", ""), ("", "")]),
@@ -68,7 +53,7 @@ class TestTheTable:
         self, signature: str, specialise: str, hints: list[tuple[str, ...]]
     ) -> None:
         (unit,) = units({"signature": signature, "specialise": specialise})
-        found = config.specialised(unit)
+        found = config.specialize(unit)
         assert [tuple(str(each).partition("]")[2] for each in item.types) for item in found] == hints
         assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(hints))]
 
@@ -86,7 +71,7 @@ class TestTheTable:
 
 
 @cases("cutile.txt", "tables")
-def test_mistake_in_a_table_is_named_with_its_key(text: str, expected: str) -> None:
+def test_error_in_a_table_names_the_key(text: str, expected: str) -> None:
     module = tomllib.loads(text)
     with pytest.raises(ConfigError) as caught:
         plan.make(parse(table(module.pop("kernels")["add"], **module), environ={}))
@@ -98,42 +83,34 @@ from typing import Annotated
 
 import cuda.tile as ct
 
-
 @ct.kernel
 def add(x, out, n, TILE: ct.Constant[int]):
     at = ct.bid(0)
     ct.store(out, index=(at,), tile=ct.load(x, index=(at,), shape=(TILE,)) + n)
 
-
 @ct.kernel
 def defaulted(x, TILE: ct.Constant[int] = 64):
     ct.store(x, index=(ct.bid(0),), tile=ct.load(x, index=(ct.bid(0),), shape=(TILE,)))
-
 
 @ct.kernel
 def pairs(x: tuple[ct.Array, ct.Array]):
     pass
 
-
 @ct.kernel
 def static(x: Annotated[ct.Array, ct.ArrayAnnotation(static_shape_dims=(0,))]):
     pass
-
 
 @ct.kernel
 def large(x: ct.IndexedWithInt64, n: ct.ScalarInt64):
     ct.store(x, index=(ct.bid(0),), tile=ct.load(x, index=(ct.bid(0),), shape=(64,)) + n)
 
-
 @ct.kernel
 def wrong(x):
     ct.load(x, index=(0,), shape=(48,))
 
-
 @ct.kernel
 def rows(x):
     ct.store(x, index=(ct.bid(0), 0), tile=2 * ct.load(x, index=(ct.bid(0), 0), shape=(1, 64)))
-
 
 def plain(x):
     pass
@@ -167,7 +144,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def build(front: Any, root: Path) -> Any:
-    """Return what compiles a kernel of SOURCE: for each of its variants what came out."""
+    """Return a function that compiles the variants of a kernel of SOURCE."""
     front._root = str(root)
 
     def build(kernel: Any) -> list[Any]:
@@ -210,7 +187,7 @@ def test_an_image_has_the_kernels_that_its_assembler_takes(refused: str, kept: s
     assert variants.assembled("pkg.k", inputs, assemble) == (kept, reasons)
 
 
-def test_a_target_that_tileiras_lacks_is_named_with_those_that_it_has(front: Any) -> None:
+def test_an_unknown_target_of_tileiras_is_refused(front: Any) -> None:
     front.check_target(target_of("sm_90a"), "tool.aotcuda.arch")
     with pytest.raises(ToolchainError, match=r"^AOTCUDA_ARCH: sm_99 is not known to tileiras \d.*, sm_90, "):
         front.check_target(target_of("sm_99a"), "AOTCUDA_ARCH")

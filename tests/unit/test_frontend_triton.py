@@ -1,4 +1,4 @@
-"""The front end for Triton: its tables without Triton, and what it refuses before Triton is asked."""
+"""The front end for Triton: tables, and with Triton installed also compilation and errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class TestTheTable:
         self, signature: str, specialise: str, hints: dict[int, set[int]], wanted: list[str]
     ) -> None:
         (unit,) = units({"signature": signature, "specialise": specialise})
-        found = config.specialised(unit, hints)
+        found = config.specialize(unit, hints)
         assert [", ".join(map(str, item.types)) for item in found] == wanted
         assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
 
@@ -96,7 +96,7 @@ class TestTheTable:
     )
     def test_constants_that_configs_do_not_decide_are_named(self, configs: list[Any], tuned: str, named: str) -> None:
         (unit, *_) = units({"signatures": ["*fp32", "*i8"], "configs": configs})
-        assert config.undecided(unit.configs, {*tuned}) == {*named}
+        assert config.undecided_constants(unit.configs, {*tuned}) == {*named}
 
     @pytest.mark.parametrize(
         ("arch", "wanted"),
@@ -107,7 +107,7 @@ class TestTheTable:
         assert [str(target) for target in made.targets] == [wanted]
 
 
-def test_a_kernel_with_tensor_descriptors_has_a_unit_for_each_target() -> None:
+def test_a_kernel_with_descriptors_has_a_unit_for_each_target() -> None:
     signature = "tensordesc<fp16[64, 64]>, *fp32"
     kernels = {"add": {"signature": signature}, "one": {"signature": signature, "arch": ["sm_90"]}, "k": "*fp32"}
     whole = table("*fp32", arch=("sm_80", "sm_90", "compute_80"))
@@ -129,7 +129,7 @@ def test_a_kernel_with_tensor_descriptors_has_a_unit_for_each_target() -> None:
 
 
 @cases("triton.txt", "tables")
-def test_mistake_in_a_table_is_named_with_its_key(text: str, expected: str) -> None:
+def test_error_in_a_table_names_the_key(text: str, expected: str) -> None:
     module = tomllib.loads(text)
     with pytest.raises(ConfigError) as caught:
         plan.make(parse(table(module.pop("kernels")["add"], **module), environ={}))
@@ -164,15 +164,15 @@ PTX = """.version 8.8
 
 def test_ptx_of_several_kernels_becomes_one_text() -> None:
     assert ptx.fields(PTX) == [(0, 8), (8, 1), (16, 8)]
-    first, second = (ptx.renamed(PTX, name) for name in ("one", "two"))
+    first, second = (ptx.rename(PTX, name) for name in ("one", "two"))
     for line in ("[one_param_0]", "\tadd.s32", "mov.b64 %rd1, one__message_0;", "vprintf\n"):
         assert line in first
-    joined = ptx.merged([first, second.replace(".align 16 .b8 global", ".align 128 .b8 global")])
+    joined = ptx.merge([first, second.replace(".align 16 .b8 global", ".align 128 .b8 global")])
     assert joined.count(".version 8.8") == joined.count(".extern .func") == 1
     assert re.findall(r"\.extern \.shared .*", joined) == [".extern .shared .align 128 .b8 global_smem[];"]
     assert re.findall(r"\.entry (\w+)", joined) == ["one", "two"]
     with pytest.raises(CompileError, match="differs in its head"):
-        ptx.merged([PTX, PTX.replace("sm_80", "sm_90a")])
+        ptx.merge([PTX, PTX.replace("sm_80", "sm_90a")])
 
 
 SOURCE = """
@@ -247,7 +247,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory):
 
 
 def compiled(unit: Any, loaded: Any, arch: str) -> CompiledKernel:
-    """Compile a kernel; what leaves it out for a target is raised, as a build does where no target can have it."""
+    """Compile a kernel; raise the error if it is left out."""
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
     made = FRONT_END.compile_kernel(unit, loaded, target_of(arch))
@@ -284,7 +284,7 @@ def test_errors_of_triton_have_the_users_line(sources: str, python: str, place: 
 
 
 def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
-    """Return what the front end makes of each variant of a kernel."""
+    """Return the compiled variants of a kernel."""
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
     found = []
@@ -320,7 +320,7 @@ def test_launches_may_leave_out_defaults_and_constants_of_configs(
 ASKED: dict[str, Any] = {"python": "asked", "signature": "*fp32", "constexprs": {"num_stages": 2}}
 
 
-def test_kernels_that_the_assembler_refuses_are_left_out_of_an_image(sources: str) -> None:
+def test_kernels_that_the_assembler_refuses_are_left_out(sources: str) -> None:
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
     (good,) = variants_of(sources, {**ASKED, "specialise": "exact"})[0].code
@@ -335,7 +335,7 @@ def test_kernels_that_the_assembler_refuses_are_left_out_of_an_image(sources: st
         FRONT_END.assemble("pkg.k", [bad], target_of("sm_80"), Options())
 
 
-def test_a_stub_has_a_constexpr_that_is_called_like_an_option_once(sources: str) -> None:
+def test_a_stub_has_each_name_once(sources: str) -> None:
     made, *_ = variants_of(sources, ASKED)
     overload = {"signature": made.signature, "parameters": list(made.parameters)}
     record = {"name": "asked", "arguments": list(made.arguments), "overloads": [overload]}
@@ -354,7 +354,7 @@ def test_types_and_none_are_constexprs(sources: str) -> None:
     assert ["neg." in text or "sub." in text or "xor." in text for text in texts] == [False, False, True, True]
 
 
-def test_a_target_that_tritons_assembler_lacks_is_named_with_those_that_it_has(sources: str) -> None:
+def test_an_unknown_target_of_tritons_assembler_is_refused(sources: str) -> None:
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
     del sources
@@ -369,11 +369,11 @@ def test_a_target_that_tritons_assembler_lacks_is_named_with_those_that_it_has(s
 
 
 _OF_OTHERS = re.compile(r"CC$|AMDGCN_")
-"""What Triton reads that no code for NVIDIA's GPUs depends on: a C compiler for launchers, settings for AMD's."""
+"""Variables of Triton without effect on code for NVIDIA's GPUs: C compilers for launchers, settings for AMD."""
 
 
-def test_no_variable_that_triton_reads_reaches_a_build() -> None:
-    """`triton/knobs.py` declares them; those that its C++ alone reads are in its `GetEnv.hpp`."""
+def test_variables_of_triton_do_not_reach_a_build() -> None:
+    """`triton/knobs.py` declares the variables; `GetEnv.hpp` declares those that only C++ code reads."""
     triton = pytest.importorskip("triton")
     text = Path(triton.__file__).with_name("knobs.py").read_text()
     declared = {*re.findall(r"\benv_\w+\(\s*\"([A-Z]\w+)\"", text)}

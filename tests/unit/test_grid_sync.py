@@ -1,4 +1,4 @@
-"""Kernels that synchronize the whole grid are found in linked images, whatever they were linked from."""
+"""Test that kernels with grid synchronization are found in linked images of any inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from aotcuda.builder.link import nvjitlink, nvrtc
 if TYPE_CHECKING:
     from pathlib import Path
 
-# NVRTC takes a second for the header, so functions that are called read the barrier's address as it does.
+# NVRTC takes a second for the header, so device functions read the barrier's address without it.
 MEET = r"""
 extern "C" __device__ __noinline__ void meet()
 { unsigned high, low;
@@ -54,7 +54,7 @@ OF_CI = [("sm_90", "ltoir"), ("sm_90", "ptx"), ("sm_90", "cubin"), ("sm_120", "l
 
 
 LOWEST = {7: "75", 8: "75", 9: "90", 10: "100", 11: "100", 12: "100"}
-"""By major compute capability the target whose LTOIR is linked."""
+"""The target of the linked LTOIR by major compute capability."""
 
 
 @functools.cache
@@ -65,7 +65,7 @@ def compiled(text: str, name: str, target: arch.Target, *, lto: bool) -> LinkInp
 
 
 def assembled(item: LinkInput, target: arch.Target, folder: Path) -> LinkInput:
-    """PTX as relocatable machine code, which no link can look into."""
+    """Assemble PTX to relocatable machine code."""
     (folder / "meet.ptx").write_bytes(item.data.rstrip(b"\0"))
     ptxas = find_nvidia_binary_utility("ptxas")
     command = [ptxas, "-c", f"-arch={target}", str(folder / "meet.ptx"), "-o", str(folder / "meet.cubin")]
@@ -76,7 +76,7 @@ def assembled(item: LinkInput, target: arch.Target, folder: Path) -> LinkInput:
 @pytest.mark.parametrize(
     ("name", "form"), [pytest.param(*case, marks=[pytest.mark.matrix] * (case not in OF_CI)) for case in CASES]
 )
-def test_kernels_that_synchronize_the_grid_are_found_in_machine_code(name, form, tmp_path):
+def test_grid_synchronization_is_found_in_machine_code(name, form, tmp_path):
     target = arch.parse(name)
     lowest = arch.parse(f"sm_{LOWEST[target.major]}")
     functions = compiled(MEET, "meet", lowest if form == "ltoir" else target, lto=form == "ltoir")
@@ -87,7 +87,7 @@ def test_kernels_that_synchronize_the_grid_are_found_in_machine_code(name, form,
     assert grid_sync.in_cubin(data, target.major) == SYNCED
 
 
-def test_kernels_that_synchronize_the_grid_are_found_in_ptx():
+def test_grid_synchronization_is_found_in_ptx():
     target, code = arch.parse("compute_75"), arch.parse("sm_75")
     items = [compiled(text, name, code, lto=True) for text, name in ((KERNELS, "kernels"), (MEET, "meet"))]
     data, _ = nvjitlink.link("pkg.k", items, target, Options(), [])

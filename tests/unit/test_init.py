@@ -205,17 +205,13 @@ def test_dependencies_are_read_from_setup_cfg(tmp_path, capsys, listed, said):
 
 
 def test_project_with_setup_py_gains_a_pyproject(tmp_path: Path) -> None:
-    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='mypkg', packages=['mypkg'])\n")
-    (tmp_path / "mypkg").mkdir()
-    (tmp_path / "mypkg" / "__init__.py").write_text("")
-    (tmp_path / "mypkg" / "_k.py").write_text(
-        "from numba import cuda\n@cuda.jit('void(f4[::1])')\ndef k(x): x[0] = 1\n"
-    )
+    path = make(tmp_path, "")
+    path.unlink()
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup(name='pkg', package_dir={'': 'src'})\n")
     assert cli.main(["init", str(tmp_path)]) == 0
-    found = tomllib.loads((tmp_path / "pyproject.toml").read_text())
-    assert found["build-system"]["build-backend"] == "setuptools.build_meta:__legacy__"
-    assert "project" not in found
-    assert "mypkg._k" in str(found["tool"]["aotcuda"]["modules"])
+    assert load(path)["build-system"]["build-backend"] == "setuptools.build_meta:__legacy__"
+    assert "project" not in load(path)
+    assert [*load(path)["tool"]["aotcuda"]["modules"]] == ["pkg.gpu"]
 
 
 TRITON = """\

@@ -64,7 +64,7 @@ def test_several_containers_give_one_list_of_images() -> None:
 
 
 @pytest.mark.parametrize("mode", ["none", "size", "speed"])
-def test_every_truncation_is_an_error_that_names_the_file(mode: str) -> None:
+def test_truncation_is_an_error_with_the_file(mode: str) -> None:
     data = images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all")
     for length in range(len(data)):
         with pytest.raises(ImageError, match=r"^test\.fatbin cannot be read as a fatbin: .* truncated"):

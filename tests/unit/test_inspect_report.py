@@ -77,7 +77,7 @@ def test_spills_and_dynamic_shared_memory_come_from_the_manifest(tmp_path: Path)
     assert (lines[0][5], lines[1][5], lines[2][5]) == ("dynamic", "90124", "-")
 
 
-def test_bare_fatbin_lists_kernels_of_cubins_and_ptx(tmp_path: Path) -> None:
+def test_image_without_manifest_lists_kernels_and_functions(tmp_path: Path) -> None:
     contents = [
         ("sass", "sm_75", images.numba_cubin("sm_75")),
         ("sass", "sm_90a", images.cuda_cubin("sm_90a", "-maxrregcount=32")),
@@ -92,15 +92,11 @@ def test_bare_fatbin_lists_kernels_of_cubins_and_ptx(tmp_path: Path) -> None:
     assert where["bounded"] == ["sm_90a"]
     described = {tuple(symbol[key] for key in ("origin", "abi", "signature")) for symbol in found["symbols"]}
     assert described == {("some.fatbin", None, None)}
-
-
-def test_bare_cubin_lists_kernels_and_linkable_functions(tmp_path: Path) -> None:
     (tmp_path / "some.cubin").write_bytes(images.linked_cubin("sm_90"))
-    (found,) = collect(str(tmp_path / "some.cubin")).modules
-    assert [(image.arch, image.kind) for image in found.images] == [("sm_90", "sass")]
-    assert [symbol.name for symbol in found.symbols if symbol.kind == "function"] == ["exported"]
-    kernels = [symbol.name for symbol in found.symbols if symbol.kind == "kernel"]
-    assert kernels == ["bounded", "calls", "empty", "large", "recurse", "spills"]
+    symbols = collect(str(tmp_path / "some.cubin")).json()["modules"][0]["symbols"]
+    names = [f"{symbol['kind']} {symbol['name']}" for symbol in symbols]
+    kernels = ["bounded", "calls", "empty", "large", "recurse", "spills"]
+    assert names == ["function exported", *(f"kernel {name}" for name in kernels)]
 
 
 TABLE = """\

@@ -1,4 +1,4 @@
-"""Calls in JAX's programs, as far as they go without a GPU: tracing, what is refused. The rest is in tests/gpu."""
+"""Calls in JAX's programs without a GPU: tracing and errors. tests/gpu has the launches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ with warnings.catch_warnings():
 
     import aotcuda.jax
 
-pytestmark = pytest.mark.filterwarnings("default")  # what JAX warns of is its affair
+pytestmark = pytest.mark.filterwarnings("default")  # JAX has warnings of its own
 AXPY = [
     "void(float32, float32[::1], float32[::1], float32[::1])",
     "void(float64, float64[::1], float64[::1], float64[::1])",

@@ -84,15 +84,15 @@ def climbing(graph: dict[str, set[str]], drawn: list[list[str]]) -> list[str]:
     ]
 
 
-def test_every_import_goes_down_the_layers(graph: dict[str, set[str]]) -> None:
+def test_imports_go_down_the_layers(graph: dict[str, set[str]]) -> None:
     assert climbing(graph, layers("layers")) == []
 
 
-def test_every_import_in_the_builder_goes_down_its_layers(graph: dict[str, set[str]]) -> None:
+def test_imports_of_the_builder_go_down_its_layers(graph: dict[str, set[str]]) -> None:
     inside = {module for module in graph if module.startswith("aotcuda.builder.")}
     assert climbing({module: graph[module] & inside for module in inside}, layers("builder-layers")) == []
 
 
 @pytest.mark.parametrize("kind", ["layers", "builder-layers"])
-def test_every_name_in_the_layers_exists(graph: dict[str, set[str]], kind: str) -> None:
+def test_names_of_the_layers_exist(graph: dict[str, set[str]], kind: str) -> None:
     assert [name for names in layers(kind) for name in names if name not in graph] == []

@@ -1,4 +1,4 @@
-"""Packs: which kernels of installed packages launch their code, and which go to Triton."""
+"""Packs: kernels of installed packages launch code of packs, or Triton launches them."""
 
 from __future__ import annotations
 
@@ -40,19 +40,16 @@ from foreign.helpers import double
 SCALE = tl.constexpr(3)
 DTYPE = tl.float32
 
-
 @triton.jit
 def scale(x, factor, n, BLOCK: tl.constexpr, ACT: tl.constexpr = None):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = double(tl.load(x + at, at < n)) * factor * SCALE * helpers.LIMIT
     tl.store(x + at, exp(helpers.half(value)).to(DTYPE), at < n)
 
-
 @triton.heuristics({"HAS_BIAS": lambda args: args["bias"] is None, "ODD": lambda args: args["n"] % 2 == 1})
 @triton.jit
 def norm(x, bias, n, HAS_BIAS: tl.constexpr, ODD: tl.constexpr):
     pass
-
 
 @triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}, num_warps=8)], key=["n"])
 @triton.jit
@@ -65,16 +62,13 @@ import triton.language as tl
 
 LIMIT = tl.constexpr(8)
 
-
 @triton.jit
 def quarter(x):
     return x / 4
 
-
 @triton.jit
 def double(x):
     return x + x
-
 
 @triton.jit
 def half(x):

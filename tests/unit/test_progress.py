@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from aotcuda.builder import progress, report
-from aotcuda.builder.worker import flows, pool, telemetry
 from aotcuda.builder.worker.telemetry import Step
 
 
@@ -87,28 +86,6 @@ def test_summary_has_the_slowest_steps_on_demand() -> None:
     ):
         assert found[:4] == [line, "  2.25 s  b for sm_80", "  0.50 s  a for sm_80", "  0.01 s  n0"]
         assert len(found) == 11
-
-
-def warning() -> int:
-    import warnings
-
-    warnings.warn_explicit("mind the gap", UserWarning, "/project/pkg/_k.py", 7)
-    return 1
-
-
-@pytest.mark.filterwarnings("always:mind the gap")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_telemetry_of_children_comes_with_their_results(capfd: pytest.CaptureFixture[str]) -> None:
-    telemetry.take()
-    with telemetry.collecting_warnings("/project"):
-        warning()
-        tasks = [pool.Task("one", warning), pool.Task("other", warning)]
-        assert flows.run(tasks, 2, lambda _: None) == [1, 1]
-    noted = telemetry.take()
-    assert noted.warnings == ["pkg/_k.py:7: UserWarning: mind the gap"] * 3
-    assert sorted(title for title, *_ in noted.steps) == ["one", "other"]
-    assert telemetry.take() == telemetry.Telemetry()
-    assert capfd.readouterr().err == ""
 
 
 def test_too_large_wheel_gives_a_warning() -> None:

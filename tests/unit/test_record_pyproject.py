@@ -1,4 +1,4 @@
-"""Editing pyproject.toml: what is new comes in, and nothing else moves."""
+"""New entries are added to pyproject.toml, and nothing else changes."""
 
 from __future__ import annotations
 

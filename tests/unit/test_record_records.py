@@ -20,7 +20,7 @@ def run(*found: records.Record) -> records.Recorded:
     return records.Recorded().plus(found, ())
 
 
-def test_launches_add_up_and_other_values_are_of_the_last_run(tmp_path: Path) -> None:
+def test_launches_add_up_and_other_values_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     records.add(path, run(launches(2, path="k", site="x.py:1", declared=True)))
     found = records.add(path, run(launches(3, line=7), launches(1, options={"fastmath": True})))
@@ -71,7 +71,7 @@ UNREADABLE = r"cannot be read as a record \(.*\); remove it, or name another fil
         ('{"version": 2}', "is of version 2, which this aotcuda cannot read"),
     ],
 )
-def test_a_file_of_another_kind_is_left_allaunches(text: str, said: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_left_alone(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text(text)
     with pytest.raises(ConfigError, match=said):

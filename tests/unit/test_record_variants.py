@@ -1,4 +1,4 @@
-"""Recorded launches of kernels that are packaged in variants: the tables that they become, and what those cover."""
+"""Recorded launches of kernels with variants become tables, which cover launches."""
 
 from __future__ import annotations
 

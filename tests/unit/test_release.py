@@ -24,7 +24,7 @@ def release(monkeypatch):
 
 @pytest.fixture
 def built(tmp_path):
-    """Return what two machines have made."""
+    """Return a folder with the files of two machines."""
     for machine, platform in (("one", "x86_64"), ("other", "aarch64")):
         (tmp_path / machine).mkdir()
         names = ("1.2.tar.gz", "1.2-py3-none-any.whl", f"1.2-cp311-abi3-manylinux_2_17_{platform}.whl")

@@ -37,16 +37,16 @@ def test_a_lower_bound_at_the_floor_or_above_it_is_right(dependency):
     "dependency", ["aotcuda", "aotcuda>=0.2", "aotcuda>0.2.0", "aotcuda!=0.1.*", "aotcuda<1,>=0.2.9", "aotcuda[fast]"]
 )
 def test_a_dependency_that_admits_an_older_run_time_gets_a_warning(dependency):
-    (said,) = run_time_requirement.warnings(["numpy", dependency], "0.3.0")
-    assert said == (
+    (message,) = run_time_requirement.warnings(["numpy", dependency], "0.3.0")
+    assert message == (
         f'project.dependencies: "{Requirement(dependency)}" admits run times older than 0.3.0, the oldest that reads '
         'this wheel; write "aotcuda>=0.3.0"'
     )
 
 
 def test_warning_names_the_place_of_the_dependencies():
-    (said,) = run_time_requirement.warnings(["numpy"], "0.3.0", key="install_requires")
-    assert said.startswith("install_requires does not name aotcuda, ")
+    (message,) = run_time_requirement.warnings(["numpy"], "0.3.0", key="install_requires")
+    assert message.startswith("install_requires does not name aotcuda, ")
     with pytest.raises(ConfigError, match=r'^install_requires: "aotcuda<0.3" allows no '):
         run_time_requirement.warnings(["aotcuda<0.3"], "0.3.0", key="install_requires")
 

@@ -1,4 +1,4 @@
-"""Parameters as C++ kernels have them: addresses of arrays, structs by value, and sizes taken from arrays."""
+"""Parameters of C++ kernels: addresses of arrays, structs by value, and sizes of arrays."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ POINT = np.dtype([("x", "<f4"), ("n", "<i4"), ("m", "<f8", (3,)), ("inner", [("s
 POINT_TEXT = "|V40{x:<f4@0,n:<i4@4,m:<f8*3@8,inner:{s:<i2@0,c:|i1@2}@32}"
 
 
-def record(*parameters, size, name="k"):
+def kernel_of(*parameters, size, name="k"):
     """Return a kernel of one overload that has these parameters."""
-    found = kernel(name, "void()")
-    found["overloads"][0] |= {"parameters": list(parameters), "parameter_bytes": size, "signature": "void(...)"}
-    return found
+    record = kernel(name, "void()")
+    record["overloads"][0] |= {"parameters": list(parameters), "parameter_bytes": size, "signature": "void(...)"}
+    return record
 
 
 def buffer(name, offset, dtype="<f4", **more):
@@ -44,23 +44,23 @@ def size(name, word, form, offset):
 class TestArraysOfAnyDimensions:
     @pytest.mark.parametrize("shape", [(6,), (2, 3), (), (1, 2, 3), (0, 4)], ids=str)
     def test_the_address_of_an_array_is_passed(self, cuda, shape):
-        k = cuda.package(record(buffer("x", 0), scalar("n", "i", 8), size=12)).k
+        k = cuda.package(kernel_of(buffer("x", 0), scalar("n", "i", 8), size=12)).k
         array = cuda.array(np.zeros(shape, "<f4"))
         k[1, 1](array, 7)
         assert cuda.parameters() == np.array([array.address, 7], "<i8").tobytes()[:12]
 
     @pytest.mark.general("overloads for other dimensions than the one that is taken are in the group")
     def test_an_overload_of_fixed_dimensions_comes_first(self, cuda):
-        found = record({**manifests.parameter("x", "float32[:,::1]", 0)[0], "words": ["data"]}, size=8)
-        found["overloads"] += record(buffer("x", 0), size=8)["overloads"]
-        found["overloads"][1] = {**found["overloads"][1], "symbol": "k_any"}
-        k = cuda.package(found).k
+        record = kernel_of({**manifests.parameter("x", "float32[:,::1]", 0)[0], "words": ["data"]}, size=8)
+        record["overloads"] += kernel_of(buffer("x", 0), size=8)["overloads"]
+        record["overloads"][1] = {**record["overloads"][1], "symbol": "k_any"}
+        k = cuda.package(record).k
         for shape in ((4,), (2, 2), (4,), (1, 2, 2), (2, 2)):
             k[1, 1](cuda.array(np.zeros(shape, "<f4")))
         assert [call["kernel"] for call in cuda.launches()] == ["k_any", "k_0", "k_any", "k_any", "k_0"]
 
-    def test_a_read_only_array_is_taken_where_the_kernel_only_reads(self, cuda):
-        k = cuda.package(record(buffer("x", 0, readonly=True), buffer("y", 8), size=16)).k
+    def test_a_read_only_array_fits_a_parameter_that_is_read(self, cuda):
+        k = cuda.package(kernel_of(buffer("x", 0, readonly=True), buffer("y", 8), size=16)).k
         given, taken = cuda.array(np.zeros(4, "<f4")), cuda.array(np.zeros(4, "<f4"))
         given.interface["data"] = (given.address, True)
         k[1, 1](given, taken)
@@ -71,28 +71,25 @@ class TestArraysThatAreRefused:
     @pytest.fixture
     def k(self, cuda, monkeypatch):
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-        return cuda.package(record(buffer("x", 0), size=8)).k
+        return cuda.package(kernel_of(buffer("x", 0), size=8)).k
 
-    def test_another_dtype_is_refused(self, cuda, k):
-        with pytest.raises(ArgumentError, match=r"x, is float64\[:,::1\] where a C-contiguous array of float32"):
-            k[1, 1](cuda.array(np.zeros((2, 2), "<f8")))
-
-    def test_unpackaged_strides_are_refused(self, cuda, k):
-        with pytest.raises(ArgumentError, match=r"strides \(4, 8\) in bytes.* passes no strides to the kernel"):
-            k[1, 1](cuda.array(np.zeros((2, 2), "<f4", order="F")))
-
-    def test_a_read_only_array_is_refused(self, cuda, k):
-        array = cuda.array(np.zeros(4, "<f4"))
-        array.interface["data"] = (array.address, True)
-        with pytest.raises(ArgumentError, match=r"is read-only, and float \* lets the kernel write to it"):
-            k[1, 1](array)
+    def test_arrays_that_do_not_fit_are_refused(self, cuda, k):
+        locked = cuda.array(np.zeros(4, "<f4"))
+        locked.interface["data"] = (locked.address, True)
+        for array, problem in (
+            (cuda.array(np.zeros((2, 2), "<f8")), r"x, is float64\[:,::1\] where a C-contiguous array of float32"),
+            (cuda.array(np.zeros((2, 2), "<f4", order="F")), r"strides \(4, 8\) .* passes no strides to the kernel"),
+            (locked, r"is read-only, and float \* lets the kernel write to it"),
+        ):
+            with pytest.raises(ArgumentError, match=problem):
+                k[1, 1](array)
 
 
 @pytest.mark.usefixtures("quick")
 class TestSizes:
     def test_sizes_are_sent_at_their_offsets(self, cuda):
         x = buffer("x", 8, sizes=[size("n", "items", "i", 0), size("width", "itemsize", "Q", 24)])
-        k = cuda.package(record(x, buffer("y", 16), size=32)).k
+        k = cuda.package(kernel_of(x, buffer("y", 16), size=32)).k
         first, second = cuda.array(np.zeros((5, 3), "<f4")), cuda.array(4)
         k[1, 1](first, second)
         assert cuda.parameters() == np.array([15, first.address, second.address, 4], "<i8").tobytes()
@@ -100,7 +97,7 @@ class TestSizes:
     def test_sizes_of_an_array_with_dimensions_are_sent(self, cuda):
         sizes = [size("rows", "shape0", "I", 0), size("pitch", "stride0", "q", 16), size("step", "step1", "H", 24)]
         array = {**manifests.parameter("x", "float32[:,:]", 8)[0], "words": ["data"], "sizes": sizes}
-        k = cuda.package(record(array, size=26)).k
+        k = cuda.package(kernel_of(array, size=26)).k
         given = cuda.array(np.zeros((6, 8), "<f4")[::2, ::4])
         k[1, 1](given)
         assert cuda.parameters() == np.array([3, given.address, 64, 4], "<i8").tobytes()[:26]
@@ -108,7 +105,7 @@ class TestSizes:
     @pytest.mark.parametrize(("form", "most"), [("b", 127), ("H", 65535)])
     def test_a_size_out_of_range_is_refused(self, cuda, monkeypatch, form, most):
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-        k = cuda.package(record(buffer("x", 0, "|i1", sizes=[size("n", "items", form, 8)]), size=10)).k
+        k = cuda.package(kernel_of(buffer("x", 0, "|i1", sizes=[size("n", "items", form, 8)]), size=10)).k
         k[1, 1](cuda.array(np.zeros(most, "|i1")))
         assert int.from_bytes(cuda.parameters()[8:], "little") == most
         with pytest.raises(ArgumentError, match=rf"\({most + 1},\), which exceeds the range of the kernel's n \(int\)"):
@@ -119,7 +116,7 @@ class TestStructs:
     @pytest.fixture
     def k(self, cuda, monkeypatch):
         monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-        return cuda.package(record(scalar("n", "i", 0), struct("p", 8), size=48)).k
+        return cuda.package(kernel_of(scalar("n", "i", 0), struct("p", 8), size=48)).k
 
     def test_a_record_is_passed_by_value(self, cuda, k):
         value = np.zeros((), POINT)
@@ -140,17 +137,17 @@ class TestStructs:
 
     def test_a_tensor_map_is_its_bytes(self, cuda):
         driver = pytest.importorskip("cuda.bindings.driver")
-        found = record(struct("map", 64, "|V128{opaque:<u8*16@0}", 128), size=192)
-        k = cuda.package(found).k
+        record = kernel_of(struct("map", 64, "|V128{opaque:<u8*16@0}", 128), size=192)
+        k = cuda.package(record).k
         value = driver.CUtensorMap()
         value.opaque = list(range(16))
         k[1, 1](value)
         assert cuda.parameters() == bytes(64) + np.arange(16, dtype="<u8").tobytes()
 
-    def test_a_tensor_map_of_cuda_core_is_passed_as_by_cuda_core(self, cuda):
+    def test_tensor_maps_of_cuda_core_have_the_right_bytes(self, cuda):
         maps = pytest.importorskip("cuda.core._tensor_map")
         handler = pytest.importorskip("cuda.core._kernel_arg_handler")
-        k = cuda.package(record(struct("map", 0, "|V128{opaque:<u8*16@0}", 128), size=128)).k
+        k = cuda.package(kernel_of(struct("map", 0, "|V128{opaque:<u8*16@0}", 128), size=128)).k
         value = maps.TensorMapDescriptor.__new__(maps.TensorMapDescriptor)  # none can be made without a GPU
         held = handler.ParamHolder([value])
         place = ctypes.c_void_p.from_address(held.ptr).value
@@ -166,9 +163,9 @@ class TestParametersByPointers:
     def k(self, cuda):
         cuda.set(sizes="4,128,8,4")
         x = buffer("x", 192, sizes=[size("n", "items", "i", 200)])
-        found = record(scalar("a", "i", 0), struct("map", 64, "|V128{opaque:<u8*16@0}", 128), x, size=204)
-        found["overloads"][0]["one_by_one"] = True
-        return cuda.package(found).k
+        record = kernel_of(scalar("a", "i", 0), struct("map", 64, "|V128{opaque:<u8*16@0}", 128), x, size=204)
+        record["overloads"][0]["one_by_one"] = True
+        return cuda.package(record).k
 
     def test_each_parameter_is_passed_by_its_pointer(self, cuda, k):
         driver = pytest.importorskip("cuda.bindings.driver")
@@ -183,9 +180,11 @@ class TestParametersByPointers:
     def test_constants_are_not_passed(self, cuda):
         cuda.set(sizes="4,8,4")
         constant = {"name": "c", "type": "c=5", "kind": "constant", "offset": 0, "value": 5}
-        found = record(scalar("a", "i", 0), constant, buffer("x", 64, sizes=[size("n", "items", "i", 200)]), size=204)
-        found["overloads"][0]["one_by_one"] = True
-        k = cuda.package(found).k
+        record = kernel_of(
+            scalar("a", "i", 0), constant, buffer("x", 64, sizes=[size("n", "items", "i", 200)]), size=204
+        )
+        record["overloads"][0]["one_by_one"] = True
+        k = cuda.package(record).k
         array = cuda.array(np.zeros((3, 2), "<f4"))
         for number in (7, 8, 9):
             k[1, 1](number, 5, array)
@@ -195,7 +194,7 @@ class TestParametersByPointers:
 
 
 class TestHeader:
-    def test_the_struct_of_a_block_has_each_member_in_its_place(self, tmp_path):
+    def test_the_headers_struct_has_the_blocks_offsets(self, tmp_path):
         parameters = [
             scalar("a", "f", 0),
             buffer("x", 8, sizes=[size("n", "items", "i", 4), size("m", "items", "h", 200)], readonly=True),
@@ -203,7 +202,7 @@ class TestHeader:
             struct("half2", 192, "|V4{x:<f2@0,y:<f2@2}", 4),
             struct("odd", 196, "|V3{x:|i1@0,y:|i1@1,z:|i1@2}", 3),
         ]
-        text = header.render("mypkg.kernels", [], [record(*parameters, size=202)])
+        text = header.render("mypkg.kernels", [], [kernel_of(*parameters, size=202)])
         (tmp_path / "k.h").write_text(text)
         places = {"a": 0, "n": 4, "x": 8, "map": 64, "half2": 192, "odd": 196, "m": 200}
         name = "mypkg_kernels_k_0_parameters"

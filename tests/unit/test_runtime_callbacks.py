@@ -1,4 +1,4 @@
-"""Setup and teardown callbacks, and what a debug kernel raises."""
+"""Setup and teardown callbacks, and exceptions of debug kernels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def hooks(cuda, monkeypatch):
     monkeypatch.setitem(sys.modules, "mypkg_hooks", module)
     monkeypatch.setattr(callbacks, "open_handle", lambda _, images: (HANDLE, cuda.load(images)))
     at_exit = types.SimpleNamespace(register=lambda _: None, unregister=lambda _: None)
-    monkeypatch.setattr(callbacks, "atexit", at_exit)  # the stand-in is gone by then
+    monkeypatch.setattr(callbacks, "atexit", at_exit)  # the test ends before the process does
     return module
 
 

@@ -21,7 +21,7 @@ def manifest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("capability", "driver", "taken"),
+    ("capability", "driver", "expected"),
     [
         ((9, 0), (13, 0), "sm_90"),
         ((8, 0), (13, 0), "sm_80"),
@@ -36,12 +36,12 @@ def manifest(tmp_path):
         ((12, 0), (12, 8), None),
     ],
 )
-def test_the_image_for_a_gpu_and_a_driver(manifest, capability, driver, taken):
-    assert choose(manifest("sm_80", "sm_90", "compute_75"), capability, driver=driver).arch == taken
+def test_the_image_for_a_gpu_and_a_driver(manifest, capability, driver, expected):
+    assert choose(manifest("sm_80", "sm_90", "compute_75"), capability, driver=driver).arch == expected
 
 
 @pytest.mark.parametrize(
-    ("targets", "capability", "driver", "taken"),
+    ("targets", "capability", "driver", "expected"),
     [
         (("sm_90", "compute_75"), (9, 0), (13, 0), "sm_90"),
         (("sm_90", "compute_75"), (8, 0), (13, 0), None),
@@ -50,8 +50,8 @@ def test_the_image_for_a_gpu_and_a_driver(manifest, capability, driver, taken):
         (("compute_75",), (12, 0), None, "compute_75"),
     ],
 )
-def test_ptx_alone_needs_a_driver_for_the_minor_version(manifest, targets, capability, driver, taken):
-    assert choose(manifest(*targets, toolchain={"cuda": "13.2"}), capability, driver=driver).arch == taken
+def test_ptx_alone_needs_a_driver_for_the_minor_version(manifest, targets, capability, driver, expected):
+    assert choose(manifest(*targets, toolchain={"cuda": "13.2"}), capability, driver=driver).arch == expected
 
 
 def test_a_choice_explains_itself(manifest):

@@ -1,4 +1,4 @@
-"""Test which overload the arguments of a launch select, and what is said when none does."""
+"""The overload that the arguments of a launch select, and errors for arguments that none accepts."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_nearest_scalar_type_is_taken(cuda, types, value, taken):
 @pytest.mark.general("overloads for other dimensions than the one that is taken are in the group")
 @pytest.mark.parametrize("library", ["cupy", "torch"])
 def test_dimensions_select_after_launches_in_a_row(cuda, current, library):
-    """A parameter for any number of dimensions does not take what another overload is nearer to."""
+    """An overload with the array's number of dimensions is preferred to one for any number."""
     record = kernel("k", "void(float32[:,::1])", "void(float32[::1])")
     buffer = record["overloads"][1]["parameters"][0]
     buffer.update(kind="buffer", type="float *")

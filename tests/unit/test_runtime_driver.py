@@ -1,4 +1,4 @@
-"""Test what a driver may lack, and what others may do to its contexts: an error in words, or the launch goes on."""
+"""Errors of drivers that lack functions, fail to start, or have lost their context."""
 
 from __future__ import annotations
 

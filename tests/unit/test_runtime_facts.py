@@ -58,8 +58,8 @@ def test_occupancy_and_the_largest_cooperative_grid(cuda, block, blocks):
 def test_occupancy_requests_more_shared_memory(cuda):
     k = cuda.package(kernel("k", ONE)).k
     k.occupancy(128, shared=100_000)
-    asked = [call["call"] for call in cuda.calls("cuKernelSetAttribute", "cuOccupancyMaxActiveBlocksPerMultiprocessor")]
-    assert asked == ["cuKernelSetAttribute", "cuOccupancyMaxActiveBlocksPerMultiprocessor"]
+    calls = [call["call"] for call in cuda.calls("cuKernelSetAttribute", "cuOccupancyMaxActiveBlocksPerMultiprocessor")]
+    assert calls == ["cuKernelSetAttribute", "cuOccupancyMaxActiveBlocksPerMultiprocessor"]
 
 
 def test_an_impossible_block_has_no_occupancy(cuda):

@@ -17,7 +17,7 @@ FLOATS = np.zeros(64, "<f4")
 
 
 def launch_of(cuda):
-    """Return what the last launch was: kernel, grid, block and shared memory."""
+    """Return kernel, grid, block and shared memory of the last launch."""
     call = [call for call in cuda.calls() if call["call"].startswith("cuLaunchKernel")][-1]
     return call["kernel"], call["grid"], call["block"], call["shared"]
 
@@ -34,7 +34,7 @@ def at(cuda, shift, like=FLOATS):
 
 
 @pytest.mark.parametrize(
-    ("shift", "n", "block", "wanted"),
+    ("shift", "n", "block", "expected"),
     [
         (0, 32, 128, "small_even"),
         (0, 33, 128, "small"),
@@ -44,13 +44,13 @@ def at(cuda, shift, like=FLOATS):
         (0, 32, 1024, "large"),
     ],
 )
-def test_the_most_specific_variant_is_launched(cuda, package, shift, n, block, wanted):
+def test_the_most_specific_variant_is_launched(cuda, package, shift, n, block, expected):
     k, x, other = package(), at(cuda, shift), at(cuda, 0)
     for _ in range(3):
         k[(3, 2)](x, 1.5, n, BLOCK=block)
-        assert launch_of(cuda) == (wanted, [3, 2, 1], [block // 4, 1, 1], block * 4)
+        assert launch_of(cuda) == (expected, [3, 2, 1], [block // 4, 1, 1], block * 4)
         assert cuda.parameters() == struct.pack("<Qfi16x", x.address, 1.5, n)
-        k[(3, 2)](other, 2, 32, 128)  # by position; a fast path that has learnt one variant knows the others
+        k[(3, 2)](other, 2, 32, 128)  # by position; takes another variant
         assert launch_of(cuda)[0] == "small_even"
 
 
@@ -72,12 +72,12 @@ def test_arrays_of_any_shape_and_strides_are_launched(cuda, package, general, li
     assert len(general) <= 2
 
 
-@pytest.mark.parametrize(("act", "wanted"), [("relu", "relu"), (True, "flag"), (None, "large")])
-def test_constants_may_be_strings_bools_and_none(cuda, package, act, wanted):
+@pytest.mark.parametrize(("act", "expected"), [("relu", "relu"), (True, "flag"), (None, "large")])
+def test_constants_may_be_strings_bools_and_none(cuda, package, act, expected):
     k, x = package(), at(cuda, 0)
     for _ in range(3):
         k[1](x, 1.0, 16, BLOCK=1024, ACT=act)
-        assert launch_of(cuda)[0] == wanted
+        assert launch_of(cuda)[0] == expected
     for wrong in ("gelu", 1, 1.0, False):
         with pytest.raises(ArgumentError, match="ACT, "):
             k[1](x, 1.0, 16, BLOCK=1024, ACT=wrong)
@@ -109,7 +109,7 @@ def test_grids_are_numbers_tuples_lists_or_functions(cuda, package):
         seen.append(meta)
         return (-(-meta["n"] // meta["BLOCK"]),)
 
-    for given, wanted in [
+    for given, expected in [
         (5, [5, 1, 1]),
         ((5,), [5, 1, 1]),
         ((1, 2, 3), [1, 2, 3]),
@@ -117,7 +117,7 @@ def test_grids_are_numbers_tuples_lists_or_functions(cuda, package):
         (grid, [8, 1, 1]),
     ]:
         k[given](x, 1.0, 1024, BLOCK=128)
-        assert launch_of(cuda)[1] == wanted
+        assert launch_of(cuda)[1] == expected
     assert seen == [{"x": x, "factor": 1.0, "n": 1024, "BLOCK": 128, "ACT": None}]
     count = len(cuda.launches())
     k[(0,)](x, 1.0, 1024, BLOCK=128)
@@ -166,7 +166,7 @@ def test_a_grid_function_gets_constants_that_the_launch_omits(cuda, package):
 
 
 @pytest.mark.parametrize(
-    ("args", "named", "said"),
+    ("args", "named", "message"),
     [
         ((1.0, 16), {"BLOCK": 128}, "was not given n"),
         ((1.0, 16, 128, None, 1), {}, "takes 5 arguments, got 6"),
@@ -177,16 +177,16 @@ def test_a_grid_function_gets_constants_that_the_launch_omits(cuda, package):
         (("y", 16), {"BLOCK": 128}, "argument 2, factor, is str"),
     ],
 )
-def test_wrong_arguments_are_named(cuda, package, args, named, said):
+def test_wrong_arguments_are_named(cuda, package, args, named, message):
     x = at(cuda, 0)
-    given = (x, *args) if "n" not in said.split() else (x, args[0])
+    given = (x, *args) if "n" not in message.split() else (x, args[0])
     k = package()
     for _ in range(2):
-        k[1](x, 1.0, 16, BLOCK=128)  # nothing else is taken once this has been learnt
+        k[1](x, 1.0, 16, BLOCK=128)  # adds a specialization to the fast path
     with pytest.raises(ArgumentError) as caught:
         k[1](*given, **named)
     assert len(cuda.launches()) == 2
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "packaged: void(*fp32, fp32, i32; BLOCK=1024)" in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""Launching: configurations and their limits, contexts, several GPUs, and what the driver reports."""
+"""Launches: configurations and their limits, contexts, several GPUs, and errors of the driver."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class TestConfiguration:
     def test_impossible_configurations_are_refused_before_any_driver_call(self, cuda, configuration, problem):
         cuda.set(devices="")
         module = cuda.package(kernel("k", "void(int32)"), load="first-use")
-        gc.collect()  # what other tests have left, with events that it destroys
+        gc.collect()  # objects of other tests, whose events it destroys
         before = cuda.calls()
         with pytest.raises(LaunchError, match=f"mypkg.kernels.k cannot be launched: {problem}"):
             module.k[configuration]
@@ -147,14 +147,14 @@ class TestConfiguration:
             ((1, 2**32 + 32), "where at most 1024"),
         ],
     )
-    @pytest.mark.parametrize("learnt", [0, 3], ids=["first", "learnt"])
-    def test_configurations_beyond_the_gpu_are_refused_with_its_limit(self, cuda, k, configuration, problem, learnt):
-        for value in range(learnt):
+    @pytest.mark.parametrize("launched", [0, 3], ids=["first", "later"])
+    def test_configurations_beyond_the_gpu_are_refused_with_its_limit(self, cuda, k, configuration, problem, launched):
+        for value in range(launched):
             k[1, 32](value)
         with pytest.raises(LaunchError, match=problem) as caught:
             k[configuration](1)
         assert isinstance(caught.value, ValueError)
-        assert len(cuda.launches()) == learnt
+        assert len(cuda.launches()) == launched
 
     def test_launch_bounds_limit_the_block(self, cuda):
         module = cuda.package(kernel("k", "void(int32)", launch_bounds=[256, 0, 0]))
@@ -311,9 +311,9 @@ class TestSeveralGpus:
 class TestDriverErrors:
     """Driver errors have the error's name, the kernel and the GPU."""
 
-    @pytest.mark.parametrize("learnt", [0, 3], ids=["first", "learnt"])
-    def test_an_error_names_the_kernel_its_configuration_and_the_gpu(self, cuda, k, learnt):
-        for value in range(learnt):
+    @pytest.mark.parametrize("launched", [0, 3], ids=["first", "later"])
+    def test_an_error_names_the_kernel_its_configuration_and_the_gpu(self, cuda, k, launched):
+        for value in range(launched):
             k[(4, 2), 1024, 77, 16](value)
         cuda.set(fail="cuLaunchKernel=701")
         with pytest.raises(CudaError) as caught:

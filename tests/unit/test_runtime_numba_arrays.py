@@ -1,4 +1,4 @@
-"""Numba's own arrays, which are read without their interface: the same answers, and the right ones for strides."""
+"""Numba's own arrays, which are read by their attributes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_broadcast_dimensions_are_not_contiguous(cuda, make):
 
 
 @pytest.mark.parametrize(("bound", "launched", "waits"), [(0, 0, 0), (0, 7, 0), (7, 7, 0), (7, 0, 2), (9, 7, 2)])
-def test_a_launch_and_the_stream_that_the_array_is_bound_to_wait_for_each_other(cuda, make, bound, launched, waits):
+def test_a_launch_and_the_arrays_stream_wait_for_each_other(cuda, make, bound, launched, waits):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for count in (1, 2, 3):
         k[1, 1, launched](make(stream=Stream(bound) if bound else 0))

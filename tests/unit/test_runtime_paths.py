@@ -1,4 +1,4 @@
-"""Compare the fast path with the general path: it launches the same, and refuses later what it would refuse first."""
+"""Compare the fast path with the general path: both launch the same, and refuse the same at any launch."""
 
 from __future__ import annotations
 

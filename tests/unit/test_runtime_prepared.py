@@ -76,16 +76,16 @@ class Xla:
 
     def call(self, args=(), results=(), **attributes):
         """Call the handler with addresses and 64-bit attributes; return True if there was no error."""
-        kept: list[object] = []
+        references: list[object] = []
         frame = Frame(
             ctypes.sizeof(Frame),
             None,
             ctypes.pointer(self._api),
             None,
             EXECUTE,
-            _buffers(args, kept),
-            _buffers(results, kept),
-            _attributes(attributes, kept),
+            _buffers(args, references),
+            _buffers(results, references),
+            _attributes(attributes, references),
         )
         return self._handler(ctypes.byref(frame)) is None
 
@@ -94,19 +94,19 @@ def _stream(args):
     args.contents.stream = STREAM
 
 
-def _buffers(addresses, kept):
+def _buffers(addresses, references):
     buffers = [Buffer(data=address) for address in addresses]
-    kept.append(buffers)
+    references.append(buffers)
     types = (ctypes.c_int * len(buffers))(*[BUFFER] * len(buffers))
     values = (ctypes.c_void_p * len(buffers))(*[ctypes.addressof(buffer) for buffer in buffers])
     return List(0, None, len(buffers), types, values)
 
 
-def _attributes(numbers, kept):
+def _attributes(numbers, references):
     cells = [ctypes.c_int64(number) for number in numbers.values()]
     scalars = [Scalar(S64, ctypes.addressof(cell)) for cell in cells]
     spans = [Span(name.encode(), len(name)) for name in numbers]
-    kept += [cells, scalars, spans]
+    references += [cells, scalars, spans]
     count = len(cells)
     return Attributes(
         0,

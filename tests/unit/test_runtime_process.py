@@ -54,8 +54,8 @@ def test_an_import_and_a_launch_import_nothing_heavy(packaged, load):
 
 def test_importing_aotcuda_imports_nothing_more(packaged):
     assert imported(packaged("import"), "import aotcuda") == {"__future__", "aotcuda"}
-    asked = imported(packaged("import"), "import aotcuda; aotcuda.__version__")
-    assert asked == {"__future__", "aotcuda", "aotcuda.version"}
+    with_version = imported(packaged("import"), "import aotcuda; aotcuda.__version__")
+    assert with_version == {"__future__", "aotcuda", "aotcuda.version"}
 
 
 STARTED = 'import ctypes; ctypes.CDLL("libcuda.so.1").cuInit(0)'

@@ -30,7 +30,7 @@ ON = {
     "instance": (OWN, True),
     "free numba": (None, False),
     "free interface": (None, False),
-    "dlpack": (None, False),  # its owner is told the stream
+    "dlpack": (None, False),  # its owner gets the launch's stream
 }
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -153,7 +153,7 @@ def test_an_array_in_a_tuple_chooses_the_stream(cuda, current, library):
 
 
 class Handle:
-    """A stream object whose handle is asked for by a method."""
+    """A stream object with the protocol for handles."""
 
     def __init__(self, handle):
         self.handle = handle
@@ -194,7 +194,7 @@ def test_a_closed_stream_of_cuda_core_is_not_the_default_stream(cuda):
 
 @pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
 @pytest.mark.parametrize(
-    ("dead", "data", "error", "said"),
+    ("dead", "data", "error", "message"),
     [
         (
             55,
@@ -206,7 +206,7 @@ def test_a_closed_stream_of_cuda_core_is_not_the_default_stream(cuda):
     ],
     ids=["given", "of the data"],
 )
-def test_a_destroyed_stream_is_named(cuda, current, devices, dead, data, error, said):
+def test_a_destroyed_stream_is_named(cuda, current, devices, dead, data, error, message):
     cuda.set(devices=devices, streams=f"55=0,{OWN}=0")
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     made = array(data)
@@ -214,7 +214,7 @@ def test_a_destroyed_stream_is_named(cuda, current, devices, dead, data, error, 
         k[1, 1, 55](made)
     cuda.set(dead=str(dead))
     for _ in range(2):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             k[1, 1, 55](made)
     assert len(cuda.launches()) == 2
 

@@ -44,7 +44,7 @@ def test_a_variable_is_found_again_after_an_unload(module):
 
 
 @pytest.mark.parametrize(
-    ("call", "host", "kind", "said"),
+    ("call", "host", "kind", "message"),
     [
         (
             "copy_from",
@@ -63,10 +63,10 @@ def test_a_variable_is_found_again_after_an_unload(module):
         ("copy_to", np.empty((4, 2), "i1")[:, 0], TypeError, "copy_to needs a writable, contiguous buffer"),
     ],
 )
-def test_other_host_memory_is_refused(module, call, host, kind, said):
+def test_other_host_memory_is_refused(module, call, host, kind, message):
     with pytest.raises(kind) as caught:
         getattr(module.symbol("table"), call)(host)
-    assert str(caught.value).removeprefix(f"{module.name}: symbol('table')").lstrip(".").startswith(said)
+    assert str(caught.value).removeprefix(f"{module.name}: symbol('table')").lstrip(".").startswith(message)
 
 
 def test_a_variable_that_the_images_lack_is_refused(module):

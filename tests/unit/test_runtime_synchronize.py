@@ -102,15 +102,6 @@ def test_the_variable_is_read_when_images_are_loaded(cuda, monkeypatch):
     assert len(cuda.calls("cuStreamSynchronize")) == 2
 
 
-@pytest.mark.parametrize("value", ["0", ""])
-def test_without_the_variable_launches_do_not_wait(cuda, monkeypatch, value):
-    monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", value)
-    k = cuda.package(kernel("k", "void(int32)")).k
-    for _ in range(3):
-        k[1, 1](1)
-    assert cuda.calls("cuStreamSynchronize") == []
-
-
 def test_another_value_is_refused(cuda, monkeypatch):
     monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "yes")
     module = cuda.package(kernel("k", "void(int32)"), load="first-use")

@@ -1,4 +1,4 @@
-"""Test what the driver of a Tegra GPU is handed: nothing of another GPU's machine code."""
+"""Tegra's driver gets no machine code of other GPUs."""
 
 from __future__ import annotations
 

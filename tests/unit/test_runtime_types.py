@@ -32,7 +32,7 @@ dtype.__module__ = "torch"
 
 
 def taking(*wanted, value="int32"):
-    """Return a kernel of a type, of each of these for an overload of its own, and a number."""
+    """Return a kernel of a type and a number, with an overload for each of these types."""
     overloads = []
     for index, name in enumerate(wanted):
         type_ = {"name": "t", "type": f"NumberClass({name})", "kind": "type", "offset": 0, "words": ["zero"]}
@@ -86,8 +86,8 @@ def test_each_type_takes_its_own_overload_in_any_order(cuda):
 def test_another_type_is_refused_by_name(cuda, wrong):
     k = cuda.package(taking("float64")).k
     k[1, 32](np.float64, 1)
-    said = "the type float32" if other_values.type_of(wrong) else type(wrong).__name__
-    with pytest.raises(ArgumentError, match=rf"argument 1, t, is {said} where NumberClass\(float64\) is packaged"):
+    problem = "the type float32" if other_values.type_of(wrong) else type(wrong).__name__
+    with pytest.raises(ArgumentError, match=rf"argument 1, t, is {problem} where NumberClass\(float64\) is packaged"):
         k[1, 32](wrong, 1)
     assert len(cuda.launches()) == 1
 
@@ -107,8 +107,8 @@ def test_an_array_of_strings_is_passed_as_any_other(cuda, text):
         assert cuda.parameters() == struct.pack("<7q", *words)
     longer = text[:2] + str(int(text[2:]) + 1)
     name = "UnicodeCharSeq" if "U" in text else "CharSeq"
-    said = f"is {name}({longer[2:]})[::1] where {name}({text[2:]})[:] is packaged"
-    with pytest.raises(ArgumentError, match=re.escape(said)):
+    problem = f"is {name}({longer[2:]})[::1] where {name}({text[2:]})[:] is packaged"
+    with pytest.raises(ArgumentError, match=re.escape(problem)):
         k[1, 32](cuda.array(np.zeros(6, longer)))
 
 

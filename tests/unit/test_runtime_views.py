@@ -1,4 +1,4 @@
-"""Test what a glance at an array gives, and what the rules in full give: the same, or the same error."""
+"""The short reader of arrays agrees with the full rules."""
 
 from __future__ import annotations
 

@@ -199,14 +199,14 @@ def test_validate_pyproject_refuses_wrong_tables(path: tuple[Any, ...], value: o
         validate({"tool": {"aotcuda": replaced(path, value)}})
 
 
-def test_the_page_holds_the_generated_tables() -> None:
+def test_page_has_the_generated_tables() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert schema.replace_generated(page) == page, (
         "run python -m aotcuda.builder.config.schema --markdown docs/configuration.md"
     )
 
 
-def test_the_examples_of_the_page_are_right(validator: jsonschema.Draft7Validator) -> None:
+def test_examples_of_the_page_are_valid(validator: jsonschema.Draft7Validator) -> None:
     page = PAGE.read_text(encoding="utf-8")
     before, _, rest = page.partition(schema.BEGIN)
     generated, _, after = rest.partition(schema.END)

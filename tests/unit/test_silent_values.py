@@ -50,21 +50,21 @@ BOUNDS: tuple[tuple[Any, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("bounds", "said"), BOUNDS)
-def test_launch_bounds_of_a_decorator_are_checked(bounds: object, said: str) -> None:
+@pytest.mark.parametrize(("bounds", "text"), BOUNDS)
+def test_launch_bounds_of_a_decorator_are_checked(bounds: object, text: str) -> None:
     unit: Any = SimpleNamespace(key="tool.aotcuda.kernels.k", python="k")
-    with pytest.raises(CompileError) as found:
+    with pytest.raises(CompileError) as error:
         jit_options._bounds(unit, bounds)
-    assert str(found.value).startswith(f"tool.aotcuda.kernels.k: @cuda.jit(launch_bounds={bounds!r}) of k: {said}")
+    assert str(error.value).startswith(f"tool.aotcuda.kernels.k: @cuda.jit(launch_bounds={bounds!r}) of k: {text}")
 
 
-@pytest.mark.parametrize(("bounds", "said"), BOUNDS[-3:])
-def test_launch_bounds_of_a_table_are_checked(bounds: tuple[int, ...], said: str) -> None:
+@pytest.mark.parametrize(("bounds", "text"), BOUNDS[-3:])
+def test_launch_bounds_of_a_table_are_checked(bounds: tuple[int, ...], text: str) -> None:
     kernel = {"signature": "void(int32)", "launch-bounds": list(bounds)}
     table = {"arch": ["sm_90"], "modules": {"pkg.k": {"source": "pkg._k", "kernels": {"k": kernel}}}}
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as error:
         parser.parse(table, environ={})
-    assert str(found.value).startswith(f'tool.aotcuda.modules."pkg.k".kernels.k.launch-bounds: {said}')
+    assert str(error.value).startswith(f'tool.aotcuda.modules."pkg.k".kernels.k.launch-bounds: {text}')
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_launch_bounds_are_taken(bounds: object, expected: tuple[int, ...]) -> N
 @pytest.mark.parametrize("pattern", ["data/*.h5", "nothing", "/no/such/file", "**/*.csv"])
 def test_a_pattern_that_matches_nothing_is_warned_of(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "data").mkdir()
-    (found,) = stamps.unmatched(["data", pattern], tmp_path)
-    assert found == f"tool.aotcuda.watch[1]: {pattern!r} matches no file in {tmp_path}; correct it, or add one"
+    (error,) = stamps.unmatched(["data", pattern], tmp_path)
+    assert error == f"tool.aotcuda.watch[1]: {pattern!r} matches no file in {tmp_path}; correct it, or add one"
 
 
 @pytest.mark.parametrize("name", variables.VALUES)

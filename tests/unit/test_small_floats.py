@@ -85,7 +85,7 @@ def test_a_launch_rounds_numbers_of_every_type(cuda, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "problem"),
     [
         ("float8_e4m3fn", 500, "is 500, which is out of range for __nv_float8_e4m3fn"),
         ("float8_e4m3fn", math.inf, "is inf, which is out of range for __nv_float8_e4m3fn"),
@@ -95,7 +95,7 @@ def test_a_launch_rounds_numbers_of_every_type(cuda, name):
     ],
 )
 @pytest.mark.usefixtures("path")
-def test_values_out_of_range_are_refused(cuda, name, value, said):
-    with pytest.raises(ArgumentError, match=said):
+def test_values_out_of_range_are_refused(cuda, name, value, problem):
+    with pytest.raises(ArgumentError, match=problem):
         cuda.package(taking(name)).k[1, 32](value, 5)
     assert cuda.launches() == []

@@ -60,7 +60,7 @@ def test_windows_refuses_builds_and_trusts_folders(as_on) -> None:
     assert not windows.is_shared(0o777)
 
 
-def test_a_process_is_told_from_a_later_one_of_its_number() -> None:
+def test_a_later_process_with_the_number_has_another_start_time() -> None:
     assert not system.is_gone(1)
     assert system.started(1).isdigit()
     assert system.is_gone(2**22 + 1)  # above the largest number that Linux gives

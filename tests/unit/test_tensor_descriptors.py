@@ -110,7 +110,7 @@ def test_a_descriptor_becomes_a_tensor_map_with_shape_and_strides(
         assert rest == struct.pack("<2i2q16x", *shape, shape[1], 1)
 
 
-def test_a_gpu_without_tensor_maps_gets_address_shape_strides_and_flags(cuda, package, describe):
+def test_a_gpu_without_tensor_maps_gets_address_shape_and_strides(cuda, package, describe):
     k, given = package(overload("k", tensor_map=None, flags=2)), describe(padding="nan", round_f32_to_tf32=True)
     k[1](given)
     sizes = struct.pack("<4q", 64, 128, 128, 1)

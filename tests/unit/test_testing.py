@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from aotcuda import testing
-from aotcuda.common.jit_build import Request
-from aotcuda.errors import ArgumentError, ConfigError, DependencyError
+from aotcuda.errors import ConfigError, FallbackWarning
 from aotcuda.runtime import driver
 from aotcuda.runtime.jit import fallback
-from support import in_place, manifests
+from support import in_place, late, manifests
 
 SOURCE = "from aotcuda.numba import cuda\n\n\n@cuda.jit\ndef fill(values):\n    values[0] = 1\n"
 
@@ -84,34 +83,14 @@ def test_packaged_launches_pass_the_check(cuda):
     assert fallback.observers == []
 
 
-class Anything:
-    """A module that the fallback may build from something."""
-
-    setting = "jit"
-
-    def build_inputs(self):
-        return Request("mypkg.solver", {}, "", "")
-
-    def packaged_choice(self, _device):
-        return None
-
-
-def test_compilation_by_the_fallback_fails_the_check(cuda, monkeypatch):
-    def obtain(*_):
-        message = "no compiler"
-        raise DependencyError(message)
-
-    monkeypatch.setattr(fallback, "obtain", obtain)
-    cause = ArgumentError("mypkg.solver.fill: argument 1 is float64[::1]\n  lists")
-    made = fallback.Fallback(Anything())
-    with (
-        pytest.raises(AssertionError, match=r"alone:\n  mypkg.solver.fill: argument 1 is float64"),
-        testing.only_packaged(),
-    ):
-        for _ in range(2):
-            with pytest.raises(ArgumentError, match="no compiler"):
-                made.compiled((None, None), driver.get().devices[0], cause)
-    assert fallback.observers == []
+def test_compilation_by_the_fallback_fails_the_check(cuda, builder):
+    s = solver(cuda, fallback="jit", rebuild=late.rebuild())
+    array = cuda.array(np.zeros(8, "<f8"))
+    with pytest.raises(AssertionError, match=r"alone:\n  mypkg.solver.fill: argument 1, a, is float64"):  # noqa: SIM117
+        with testing.only_packaged(), pytest.warns(FallbackWarning):
+            for _ in range(2):
+                s.fill[1, 1](array)
+    assert (len(builder.requests), fallback.observers) == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -132,7 +111,7 @@ def test_launches_by_a_compiler_fail_the_check(cuda, monkeypatch, name, owner, m
     assert getattr(kernel, method) is original
 
 
-def test_a_stand_in_is_imported_under_the_name_of_the_library(monkeypatch):
+def test_a_stand_in_has_the_name_of_its_library(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] in ("cupy", "cupyx")]:
         monkeypatch.delitem(sys.modules, name)
     names = {name: sys.modules.get(name) for name in ("cupy", "cupyx")}

@@ -1,4 +1,4 @@
-"""`aotcuda.testing.pytorch`: what programs see of PyTorch under `aotcuda record --dry`, without a GPU."""
+"""`aotcuda.testing.pytorch`: PyTorch under `aotcuda record --dry`, without a GPU."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def record(folder, program):
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
-def test_tensors_say_that_they_are_on_the_gpu_that_is_missing(tmp_path):
+def test_tensors_report_the_missing_gpu(tmp_path):
     done = record(tmp_path, PROGRAM)
     assert (done.returncode, done.stdout) == (0, "ran\n"), done.stderr
 

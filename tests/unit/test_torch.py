@@ -1,4 +1,4 @@
-"""Operators of PyTorch, as far as they go without a GPU: schemas, tracing, what is refused. The rest: tests/gpu."""
+"""Operators of PyTorch without a GPU: schemas, tracing and errors. tests/gpu has the launches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ with warnings.catch_warnings():
     import aotcuda.torch
     from support import tensors
 
-pytestmark = pytest.mark.filterwarnings("default")  # what PyTorch's compilers warn of is their affair
+pytestmark = pytest.mark.filterwarnings("default")  # PyTorch's compilers have warnings of their own
 AXPY = [
     "void(float32, float32[::1], float32[::1], float32[::1])",
     "void(float64, float64[::1], float64[::1], float64[::1])",
@@ -178,7 +178,7 @@ def test_an_unpackaged_signature_is_refused_while_tracing(kernels, dtype, shape)
 
 
 def on_the_cpu(operator, function):
-    """Return the operator with a kernel for the CPU as well: what is around the launch is the same there."""
+    """Return the operator with a kernel for the CPU too, to test everything but the launch."""
     aotcuda.torch._libraries[operator.name()].impl(operator.name().partition("::")[2], function, "CPU")
     return operator
 

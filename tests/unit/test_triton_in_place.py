@@ -1,4 +1,4 @@
-"""Triton modules that are packaged in place: what they import, what they launch, and what goes to Triton."""
+"""Triton modules that are packaged in place: their imports, their launches, and launches by Triton."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ SOURCE = """
 from aotcuda.triton import triton, tl
 import aotcuda.triton as at
 
-
 @triton.jit
 def helper(x):
     return x + x
-
 
 @triton.jit(do_not_specialize=["n"])
 def scale(x, factor, n, BLOCK: tl.constexpr, ACT: tl.constexpr = None):
@@ -35,12 +33,10 @@ def scale(x, factor, n, BLOCK: tl.constexpr, ACT: tl.constexpr = None):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x + at, helper(tl.load(x + at, at < n)) * factor, at < n)
 
-
 @at.triton.heuristics({"HAS_BIAS": lambda args: args["bias"] is None, "ODD": lambda args: args["bias"] is not None})
 @triton.jit
 def norm(x, bias, n, HAS_BIAS: tl.constexpr, ODD: tl.constexpr):
     pass
-
 
 @triton.heuristics({"HAS_BIAS": lambda args: args["bias"] is None})
 @triton.heuristics({"BLOCK": lambda args: 64 if args["n"] else 1 // args["n"], "num_warps": lambda args: 2})
@@ -48,30 +44,24 @@ def norm(x, bias, n, HAS_BIAS: tl.constexpr, ODD: tl.constexpr):
 def sized(x, bias, n, HAS_BIAS: tl.constexpr, BLOCK: tl.constexpr):
     pass
 
-
 def body(x, n):
     pass
 
-
 first = triton.jit(body)
 second = triton.jit(body, do_not_specialize=["n"])
-
 
 @triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}, num_warps=8)], key=["n"])
 @triton.jit
 def tuned(x, n, BLOCK: tl.constexpr):
     pass
 
-
 @triton.jit
 def absent(x, n):
     pass
 
-
 class Wrapper:
     def __init__(self, fn):
         self.kernel = fn
-
 
 @Wrapper
 @triton.jit
@@ -118,7 +108,7 @@ def _settings(monkeypatch):
 
 @pytest.fixture
 def by_triton(monkeypatch):
-    """Return what Triton's own launches were given: name, arguments, grid, named arguments."""
+    """Return the launches by Triton: name, arguments, grid, warmup, named arguments."""
     found = []
 
     def run(self, *args, grid, warmup, **kwargs):

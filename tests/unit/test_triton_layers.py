@@ -1,4 +1,4 @@
-"""Heuristics and autotuners around packaged kernels do what Triton's do: compared with Triton's own objects."""
+"""Heuristics and autotuners around packaged kernels behave as Triton's objects."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from triton.runtime.autotuner import Autotuner
 
 EVENTS = []
 
-
 def seen(name, function):
     def called(args):
         EVENTS.append((name, dict(args)))
@@ -29,25 +28,20 @@ def seen(name, function):
 
     return called
 
-
 class Cached(Autotuner):
     def run(self, *args, **kwargs):
         EVENTS.append(("run", sorted(kwargs)))
         return super().run(*args, **kwargs)
 
-
 def hook(args):
     EVENTS.append(("hook", sorted(args)))
-
 
 def broken(args):
     args.clear()
     return {}["lost"]
 
-
 def body(x, bias, n, m, BLOCK: tl.constexpr, EVEN: tl.constexpr):
     pass
-
 
 kernel = triton.jit(body)
 BLOCKS = [triton.Config({"BLOCK": block}, num_warps=warps) for block, warps in ((64, 4), (128, 8))]
@@ -125,7 +119,7 @@ LAUNCHES = {
 
 
 def events(ops, x, launch, launched):
-    """Return what happens in four launches: calls of functions, what is launched, and the state of the autotuners."""
+    """Return the calls of functions, the launches, and the state of autotuners in four launches."""
     found = []
     for _ in range(4):
         try:

@@ -1,4 +1,4 @@
-"""Test what sources ask PyTorch of a GPU while a build imports them; a small package stands for PyTorch."""
+"""GPU queries of sources to PyTorch during a build are answered; a small package stands for PyTorch."""
 
 from __future__ import annotations
 

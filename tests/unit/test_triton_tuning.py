@@ -1,4 +1,4 @@
-"""Autotuners of Triton modules that are packaged in place: which config a launch takes, and that none is timed."""
+"""Autotuners of Triton modules in place choose configs from tables, without timing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from triton.runtime.autotuner import Autotuner
 CONFIGS = [triton.Config({"BLOCK": block}, num_warps=4) for block in (32, 64, 128, 256)]
 pruned, hooks = [], []
 
-
 class Cached(Autotuner):
     shipped = {}
 
@@ -31,39 +30,32 @@ class Cached(Autotuner):
             self.cache[key] = self.configs[self.shipped[key]]
         return super().run(*args, **kwargs)
 
-
 def cached(configs, key):
     return lambda fn: Cached(fn, fn.arg_names, configs, key, None, None)
-
 
 def prune(configs, named, **kwargs):
     pruned.append((sorted(named), sorted(kwargs)))
     return [config for config in configs if config.kwargs["BLOCK"] <= 64]
 
-
 def timed(call, quantiles):
     call()
     return [1.0, 1.0, 1.0]
-
 
 @triton.autotune(CONFIGS, key=["n"], do_bench=timed)
 @triton.jit
 def plain(x, n, BLOCK: tl.constexpr):
     pass
 
-
 @triton.autotune(CONFIGS, key=["n"], prune_configs_by={"early_config_prune": prune})
 @triton.jit
 def narrow(x, n, BLOCK: tl.constexpr):
     pass
-
 
 @triton.heuristics({"EVEN": lambda args: args["n"] % 2 == 0})
 @cached(CONFIGS, key=["n"])
 @triton.jit
 def own(x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
     pass
-
 
 @triton.autotune([triton.Config({"BLOCK": 32}, num_warps=4, pre_hook=hooks.append)], key=["n"])
 @triton.jit

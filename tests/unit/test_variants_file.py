@@ -1,4 +1,4 @@
-"""Files of variants: what they say, and how one that is not for a module is ignored."""
+"""Variants files are read, and damaged or foreign ones are ignored."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_variant_has_types_constants_and_options(tmp_path: Path) -> None:
     assert made.warnings == ()
 
 
-def test_a_variant_is_made_once_for_the_targets_of_the_build(tmp_path: Path) -> None:
+def test_a_variant_is_made_once_for_its_targets(tmp_path: Path) -> None:
     made = planned(tmp_path, content(VARIANT, VARIANT, *({**VARIANT, "arch": [each]} for each in ("sm_90", "sm_75"))))
     targets = [[str(target) for target in made.compiled_for(unit)] for unit in made.units]
     assert targets == [["sm_80", "sm_90a"], ["sm_90a"]]
@@ -96,12 +96,12 @@ def test_a_kernel_in_the_table_replaces_that_of_the_file(tmp_path: Path) -> None
         (content({**VARIANT, "arch": ["sm90"]}), "kernels.add.variants[0].arch is no list of targets"),
     ],
 )
-def test_a_file_that_is_damaged_or_for_another_module_is_ignored(tmp_path: Path, whole: Any, fact: str) -> None:
+def test_a_damaged_or_foreign_file_is_ignored(tmp_path: Path, whole: Any, fact: str) -> None:
     (said,) = planned(tmp_path, whole).warnings
     assert said.startswith(f"{KEY}: ")
     assert fact in said
     assert said.endswith("; it is ignored. Record it again: aotcuda record --write -- COMMAND")
-    if isinstance(whole, dict):  # where nothing else would serve, it is an error
+    if isinstance(whole, dict):  # without a fallback it is an error
         with pytest.raises(ConfigError, match=r"it is ignored|it is for"):
             planned(tmp_path, whole, source="pkg._ops")
 

@@ -33,7 +33,7 @@ class Percent(parameter_kinds.Scalar):
 
 
 class Lines:
-    """An array of another protocol: it says of itself where it lies and how long it is."""
+    """An array of another protocol."""
 
     def __init__(self, memory):
         self.memory = memory
@@ -60,7 +60,7 @@ def test_a_parameter_kind_is_a_class(cuda, monkeypatch):
 
 def test_an_array_protocol_is_a_reader(cuda, monkeypatch):
     monkeypatch.setitem(arrays._READERS, "lines", read_lines)
-    monkeypatch.setitem(arrays._families, Lines, "lines")  # which `_family_of` finds by what its class has
+    monkeypatch.setitem(arrays._families, Lines, "lines")  # `_family_of` would find it by the class's attributes
     k = cuda.package(kernel("k", "void(float32[::1])", "void(float64[::1])")).k
     array = cuda.array(np.zeros(5, "<f4"))
     for _ in range(3):

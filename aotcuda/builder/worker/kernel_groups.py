@@ -38,7 +38,7 @@ _ENDS = frozenset("01234")
 """A group may end before a kernel whose name's digest ends in one of these digits."""
 
 
-def grouped(names: Sequence[str]) -> list[Group]:
+def divide(names: Sequence[str]) -> list[Group]:
     """Divide a module's kernels into groups of neighbours that become machine code together.
 
     Linking five kernels one by one takes a third longer than linking them at once; an edit of one kernel costs its
@@ -54,7 +54,7 @@ def grouped(names: Sequence[str]) -> list[Group]:
     return [tuple(group) for group in found]
 
 
-def shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
+def divide_among(groups: Sequence[Apart], jobs: int) -> list[Apart]:
     """Divide a module's groups among processes, each group with all or some of its targets.
 
     Starting a process takes as long as one or two kernels. The first shares are large and the last ones small, so all
@@ -79,7 +79,7 @@ def shares(groups: Sequence[Apart], jobs: int) -> list[Apart]:
     return found
 
 
-def relocatable(module: str, groups: Apart, generate: Generate, *settings: Any) -> Objects:
+def make_objects(module: str, groups: Apart, generate: Generate, *settings: Any) -> Objects:
     """Return the machine code of some groups; in a child, since it leaves the folder it is in."""
     os.chdir("/")  # as for `linked`
     return {
@@ -88,12 +88,12 @@ def relocatable(module: str, groups: Apart, generate: Generate, *settings: Any) 
     }
 
 
-def spilled(target: Target, objects: Objects) -> dict[str, int]:
+def spilled_bytes(target: Target, objects: Objects) -> dict[str, int]:
     """Return the spilled bytes of the kernels in some machine code."""
     return {name: size for (_, at), (_, sizes) in objects.items() if at == target for name, size in sizes.items()}
 
 
-def linked(
+def link(
     module: str,
     inputs: Sequence[LinkInput],
     target: Target,
@@ -108,12 +108,12 @@ def linked(
     return data, {**found, **spills}
 
 
-def objects_of(target: Target, objects: Objects) -> list[LinkInput]:
+def link_inputs(target: Target, objects: Objects) -> list[LinkInput]:
     """Return the machine code of a module's kernels for a target; empty if the image is linked from other code."""
     found = ((group, data) for (group, at), (data, _) in objects.items() if at == target)
-    return [LinkInput(kind="cubin", name=f"machine code of {and_more(group)}", data=data) for group, data in found]
+    return [LinkInput(kind="cubin", name=f"machine code of {short_list(group)}", data=data) for group, data in found]
 
 
-def and_more(names: Sequence[str]) -> str:
+def short_list(names: Sequence[str]) -> str:
     """Return the names of kernels for the title of a step."""
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]

@@ -103,7 +103,7 @@ class Linking:
                 plan, {key: part for key, part in parts.items() if key[1] in targets}, named
             )
             tasks = _only(merges, left) | self._links(plan, targets, compiled, merged, objects)
-            if not all(kind == "image" and kernel_groups.objects_of(target, objects) for kind, target in tasks):
+            if not all(kind == "image" and kernel_groups.link_inputs(target, objects) for kind, target in tasks):
                 return (yield from flows.run_round(flows.LINK, tasks))
             # Links of nothing but machine code are quick, and share processes.
             results = yield from flows.shared(
@@ -173,7 +173,7 @@ class Linking:
         """Return the code of each group of kernels, for the targets whose image is linked from groups."""
         kernels = {unit.symbol: unit for unit in plan.kernels}
         every_kernel = (self._all_plans[plan.config.name] if self.job.shard is not None else plan).kernels
-        groups = kernel_groups.grouped([unit.symbol for unit in every_kernel])
+        groups = kernel_groups.divide([unit.symbol for unit in every_kernel])
         return {
             (group, target): [
                 item for symbol in group for item in compiled[kernels[symbol], plan.code_targets[target]].code
@@ -213,13 +213,15 @@ class Linking:
                 left.setdefault(group, {})[group, target] = part
         if left and self.units is not None and self.job.from_cache_only:
             raise self.units.lacking_code((plan.config.name, group) for group in left)
-        tasks = [self._object_task(plan, share) for share in kernel_groups.shares(list(left.values()), self.job.jobs)]
+        tasks = [
+            self._object_task(plan, share) for share in kernel_groups.divide_among(list(left.values()), self.job.jobs)
+        ]
         self.total += len(tasks)
         made: Objects = {}
         for found in (yield flows.Round(flows.OBJECTS, tasks)):
             made |= found
         titles = {
-            (group, target): f"{plan.config.name}.{kernel_groups.and_more(group)}, machine code for {target}"
+            (group, target): f"{plan.config.name}.{kernel_groups.short_list(group)}, machine code for {target}"
             for group, target in made
         }
         self.cache.keep(made, named, titles, "code")
@@ -240,8 +242,8 @@ class Linking:
     def _object_task(self, plan: ModulePlan, parts: Apart) -> pool.Task:
         names = list(dict.fromkeys(symbol for group, _ in parts for symbol in group))
         targets = ", ".join(dict.fromkeys(str(target) for _, target in parts))
-        title = f"{plan.config.name}: machine code of {kernel_groups.and_more(names)} for {targets}"
-        run = partial(kernel_groups.relocatable, plan.config.name, parts, self._generate(plan), *self._settings(plan))
+        title = f"{plan.config.name}: machine code of {kernel_groups.short_list(names)} for {targets}"
+        run = partial(kernel_groups.make_objects, plan.config.name, parts, self._generate(plan), *self._settings(plan))
         work = tuple((plan.config.name, symbol, str(target)) for group, target in parts for symbol in group)
         return pool.Task(title, run, work=work)
 
@@ -250,13 +252,13 @@ class Linking:
     ) -> dict[Key, pool.Task]:
         tasks: dict[Key, pool.Task] = {}
         for target in targets:
-            inputs = kernel_groups.objects_of(target, objects) or self.inputs.of_link(plan, target, compiled, merged)
+            inputs = kernel_groups.link_inputs(target, objects) or self.inputs.of_link(plan, target, compiled, merged)
             if self.assembler is not None:
                 run = partial(self.assembler, plan.config.name, inputs, target, plan.config.options)
             else:
-                spills = kernel_groups.spilled(target, objects)
+                spills = kernel_groups.spilled_bytes(target, objects)
                 arguments = (plan.config.name, inputs, target, self._generate(plan), self._settings(plan))
-                run = partial(kernel_groups.linked, *arguments, spills)
+                run = partial(kernel_groups.link, *arguments, spills)
             tasks["image", target] = pool.Task(_title(plan, "image", target), run)
         return tasks
 

@@ -158,7 +158,7 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
     for item in job.plans:
         for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)
-    with source_loading.lasting(), _one_thread():
+    with source_loading.freeze_objects(), _one_thread():
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
         jit, warm = job.product == "jit", not job.from_cache_only
@@ -178,7 +178,7 @@ def _loaded(
     with ExitStack() as stack:
         # A copy of this process without the sources, which imports them for the other targets.
         spare = stack.enter_context(pool.spare(again, tell)) if others and hasattr(front, "importing") else None
-        with source_loading.loaded(job, front, first[0], tell) as loaded:
+        with source_loading.load_sources(job, front, first[0], tell) as loaded:
             tell(step="reading what is linked", done=0, total=0)
             with loaded.attempt():
                 pipeline = Pipeline(loaded.job, front, packager, loaded.functions, tell, cache=cache)

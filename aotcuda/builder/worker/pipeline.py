@@ -141,7 +141,7 @@ class Pipeline:
     def _find_units(self) -> None:
         """Find the entries of all units; a build from the cache alone fails if one is missing."""
         if self.units is not None:
-            self._have = self.units.find(unit_compiling.wanted_of(self.job.plans, self._targets_here()))
+            self._have = self.units.find(unit_compiling.wanted_units(self.job.plans, self._targets_here()))
             for unit in dict.fromkeys(unit for unit, _ in self._have):
                 work = tuple((unit.module, unit.symbol, str(target)) for one, target in self._have if one is unit)
                 telemetry.note_cached(work, self.units.seconds.get((unit.module, unit.symbol), 0.0))
@@ -217,7 +217,7 @@ class Pipeline:
                 note_cached(units, target)
         whole = [unit for unit in plan.units if all((unit, target) in have for target in plan.compiled_for(unit))]
         self.linking.done += len(whole)
-        compiled = yield from unit_compiling.compiling(
+        compiled = yield from unit_compiling.compile_units(
             self.job, self.front, plan, self.functions, own, self.cache, have
         )
         made = {key: built for key, built in compiled.items() if key not in have}

@@ -45,7 +45,7 @@ def _parts(plan: ModulePlan, *, in_groups: bool) -> list[list[Unit]]:
     """Divide a module's units into parts, each of which one shard compiles."""
     group_of: dict[str, object] = {}
     if in_groups:
-        for group in kernel_groups.grouped([unit.symbol for unit in plan.kernels]):
+        for group in kernel_groups.divide([unit.symbol for unit in plan.kernels]):
             group_of |= dict.fromkeys(group, group)
     found: dict[object, list[Unit]] = {}
     for unit in plan.units:

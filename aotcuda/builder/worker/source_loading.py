@@ -69,7 +69,7 @@ class OtherImport:
 
 
 @contextmanager
-def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None]) -> Iterator[Loaded]:
+def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None]) -> Iterator[Loaded]:
     """Import the source modules of the job for `target`; files that the block reads are observed, too.
 
     Raises:
@@ -85,7 +85,7 @@ def loaded(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None])
     before, of_prelude = frozenset(sys.modules), frozenset[str]()
     warnings: list[str] = []
     with failures.gathered() as attempt, observing as seen, ask(target) as questions:
-        with attempt(), lasting():
+        with attempt(), freeze_objects():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
@@ -99,7 +99,7 @@ _OBJECTS = 50_000
 
 
 @contextmanager
-def lasting() -> Iterator[None]:
+def freeze_objects() -> Iterator[None]:
     """Exempt the objects that the block makes from garbage collection, in the block and after it.
 
     A compiler has 270,000 objects, and PyTorch a million. Searching them repeatedly takes a sixth of the time of their
@@ -271,7 +271,7 @@ def _for(
     job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], tell: Callable[..., None]
 ) -> OtherImport:
     tell(step=f"importing the sources for {own[0]}", done=0, total=0)
-    with loaded(job, front, own[0], lambda **_: None) as found:
+    with load_sources(job, front, own[0], lambda **_: None) as found:
         pass
     done = 0
 
@@ -282,9 +282,9 @@ def _for(
 
     plans = [item.only_with(job.part) if job.part is not None else item for item in found.job.plans]
     units = UnitCache(job, cache, [found.seen]) if job.is_shared else None
-    cached = units.find(unit_compiling.wanted_of(plans, own)) if units is not None else {}
+    cached = units.find(unit_compiling.wanted_units(plans, own)) if units is not None else {}
     compiled_flows = [
-        unit_compiling.compiling(found.job, front, item, found.functions, own, cache, cached) for item in plans
+        unit_compiling.compile_units(found.job, front, item, found.functions, own, cache, cached) for item in plans
     ]
     compiled: Compiled = {}
     for of_module in flows.flow(compiled_flows, job.jobs, step):

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     Compiled = dict[tuple[Unit, Target], Any]
 
 
-def wanted_of(plans: Iterable[ModulePlan], own: Sequence[Target]) -> dict[Unit, list[Target]]:
+def wanted_units(plans: Iterable[ModulePlan], own: Sequence[Target]) -> dict[Unit, list[Target]]:
     """Return the units of modules, each with its targets that are in `own`."""
     return {
         unit: [target for target in item.compiled_for(unit) if target in own] for item in plans for unit in item.units
     }
 
 
-def compiling(
+def compile_units(
     job: Job,
     front: FrontEnd,
     item: ModulePlan,
@@ -43,7 +43,7 @@ def compiling(
     Children read only the cache's folder. Entries that may be at its URL are fetched together; then the units that need
     them are compiled again.
     """
-    wanted = wanted_of([item], own)
+    wanted = wanted_units([item], own)
     found: Compiled = {key: built for key, built in have.items() if key[0] in wanted}
 
     def missing() -> dict[Unit, list[Target]]:

@@ -48,7 +48,7 @@ def link_items(module: Linkable, classes: Any) -> list[Any]:
     key = (module.path, classes.__name__)
     if key not in _items:
         folder, manifest = os.path.dirname(module.path), module.manifest
-        functions, *needed = linkable.exported(manifest, _linker())
+        functions, *needed = linkable.files_to_link(manifest, _linker())
         packaged = manifests.read_file(folder, functions)
         callbacks = link_callbacks(manifest["callbacks"])
         first = classes.Fatbin(

@@ -53,9 +53,9 @@ def cache_list() -> Iterator[str]:
     for size, used, target, kernel, key in rows if found else ():
         columns = (size.rjust(widths[0]), used.rjust(widths[1]), target.ljust(widths[2]), kernel.ljust(widths[3]), key)
         yield "  ".join(columns)
-    cap = shown_size(entries.size_cap())
+    cap = size_text(entries.size_cap())
     total = sum(entry.bytes for entry in found)
-    yield f"{counted_entries(len(found))}, {shown_size(total)} of at most {cap}, in {_root()}"
+    yield f"{entry_count(len(found))}, {size_text(total)} of at most {cap}, in {_root()}"
     builds = settings.shown()
     if builds is None:
         return
@@ -64,7 +64,7 @@ def cache_list() -> Iterator[str]:
     total = sum(entry.bytes for entry in listed)
     counts = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
     details = f" ({counts})" if counts else ""
-    yield f"{counted_entries(len(listed))} of builds{details}, {shown_size(total)} of at most {cap}, in {builds}"
+    yield f"{entry_count(len(listed))} of builds{details}, {size_text(total)} of at most {cap}, in {builds}"
 
 
 def cache_clear() -> Iterator[str]:
@@ -77,10 +77,10 @@ def cache_clear() -> Iterator[str]:
     builds = settings.shown()
     build_entries = _files(builds, remote.NAMES) if builds is not None else None
     count, size = entries.clear(_cache())
-    yield f"{counted_entries(count)}, {shown_size(size)}, removed from {_root()}"
+    yield f"{entry_count(count)}, {size_text(size)}, removed from {_root()}"
     if build_entries is not None:
         count, size = entries.clear(build_entries)
-        yield f"{counted_entries(count)} of builds, {shown_size(size)}, removed from {builds}"
+        yield f"{entry_count(count)} of builds, {size_text(size)}, removed from {builds}"
 
 
 def totals() -> dict[str, dict[str, Any]]:
@@ -124,7 +124,7 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str]:
     record = entry.record
     if record is None or not all(isinstance(record.get(name, ""), str | None) for name in _RECORD_KEYS):
         return (
-            shown_size(entry.bytes),
+            size_text(entry.bytes),
             _age(entry.used),
             "?",
             "damaged, to be replaced when it is next needed",
@@ -132,15 +132,15 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str]:
         )
     module, kernel, signature, target = (record.get(name) or "" for name in _RECORD_KEYS)
     what = f"{module}.{kernel} {signature}" if kernel else f"{module}, all kernels"
-    return shown_size(entry.bytes), _age(entry.used), brief(target), brief(what), entry.key
+    return size_text(entry.bytes), _age(entry.used), brief(target), brief(what), entry.key
 
 
-def counted_entries(count: int) -> str:
+def entry_count(count: int) -> str:
     """Return the number of entries in words."""
     return f"{count} {'entry' if count == 1 else 'entries'}"
 
 
-def shown_size(count: float) -> str:
+def size_text(count: float) -> str:
     """Return a number of bytes as text: `1.4 MiB`."""
     for unit in ("B", "KiB", "MiB"):
         if count < 1024:

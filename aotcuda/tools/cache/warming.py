@@ -135,7 +135,7 @@ def _check_cuda(cuda: int, installed: Sequence[Toolkit]) -> None:
     if cuda not in majors:
         message = f"--cuda {cuda}: write {' or '.join(map(str, majors))}"
         raise ConfigError(message)
-    if installed and not toolkits.loaded_by((cuda, 0), installed):
+    if installed and not toolkits.supported_by_driver((cuda, 0), installed):
         message = (
             f"--cuda {cuda}: such drivers load nothing of the compilers that are installed, CUDA "
             f"{installed[0].linker[0]}'s; install those of CUDA {cuda} in their place"

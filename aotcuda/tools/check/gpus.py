@@ -106,10 +106,10 @@ def _driver_of_version(name: str, version: gpu_facts.Version) -> Driver:
         return Driver(name, (11, 8), f"older than {first}, the first driver for CUDA 12")
     branch = below[-1]
     if branch is known[-1] and version[0] > branch.number:
-        note = f"newer than {branch.number}, the newest branch that is known; taken to support CUDA "
+        note = f"newer than {branch.number}, the newest known branch; assumed to support CUDA "
         return Driver(name, branch.cuda, note + gpu_facts.dotted(branch.cuda))
     if version[0] != branch.number:
-        return Driver(name, branch.cuda, f"no branch that is known; taken to support what {branch.number} does")
+        return Driver(name, branch.cuda, f"no known branch; assumed to support the CUDA of {branch.number}")
     if len(version) > 1 and version < branch.first:
         first = ".".join(f"{part:02}" for part in branch.first)
         return Driver(name, branch.cuda, f"older than {first}, the first driver that is known to support CUDA")

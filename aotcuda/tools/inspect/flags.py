@@ -48,7 +48,7 @@ def files(target: str, cuda: int = 0) -> list[str]:
     found = []
     for folder, content in _installed(target):
         # A package may have modules with kernels alone.
-        found += [str(folder / file["path"]) for file in linkable.exported(content, cuda)]
+        found += [str(folder / file["path"]) for file in linkable.files_to_link(content, cuda)]
     if not found:
         message = f"{target} exports no device functions, so there is nothing to link"
         raise TargetError(message)

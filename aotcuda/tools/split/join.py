@@ -31,7 +31,7 @@ def run(wheels: Sequence[Path], out: Path) -> Path:
         TargetError: The wheels are not parts of one wheel, or not all of them.
         BuildError: It cannot be written, or a file with another content is there.
     """
-    name, data = made(wheels)
+    name, data = full_wheel(wheels)
     path = out / name
     try:
         if path.exists() and path.read_bytes() != data:
@@ -45,7 +45,7 @@ def run(wheels: Sequence[Path], out: Path) -> Path:
     return path
 
 
-def made(paths: Sequence[Path]) -> tuple[str, bytes]:
+def full_wheel(paths: Sequence[Path]) -> tuple[str, bytes]:
     """Return the name and the bytes of the full wheel. Errors are those of `run`."""
     wheels = [wheel_archive.read(path) for path in paths]
     parts = [wheel for wheel in wheels if f"{wheel.metadata}/{RESTORE}" in wheel.files]

@@ -75,7 +75,7 @@ def run(path: Path, out: Path | None) -> list[Path]:
             message = f"{folder} cannot be written ({error.strerror}); name another folder: --out DIR"
             raise BuildError(message) from error
         if parts := [file for file in made if file.suffix == ".whl"]:
-            join.made(parts)  # raises if the full wheel cannot be restored
+            join.full_wheel(parts)  # raises if the full wheel cannot be restored
         written += made
     return written
 
@@ -119,8 +119,8 @@ def _providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[P
         summary = f"Machine code of {full.name} {full.version} for compute capability {capability[0]}.{capability[1]}"
         part = {f"{package}/__init__.py": f'"""{summary}."""\n'.encode()}
         for module in full.modules:
-            if taken := module.targets_for(capability):
-                part |= _held(full, module, taken, f"{package}/{module.manifest['module']}")
+            if targets := module.targets_for(capability):
+                part |= _held(full, module, targets, f"{package}/{module.manifest['module']}")
         part[f"{metadata}/METADATA"] = _metadata(full, name, summary)
         for inside, data in full.wheel.files.items():
             if inside.startswith(f"{full.wheel.metadata}/licenses/") or inside == f"{full.wheel.metadata}/WHEEL":

@@ -1,10 +1,9 @@
-"""Test which functions of heuristics ask only whether an argument is None, and what lies below decorators."""
+"""Functions of heuristics that only test an argument for None are recognised."""
 
 from __future__ import annotations
 
 import pytest
 
-from aotcuda.builder.frontends.triton import decorators
 from aotcuda.common.heuristics import question
 
 OTHER = "x"
@@ -56,33 +55,3 @@ def test_a_function_of_another_form_is_not_recognised():
         len,
     ]
     assert [function for function in alike if question(function) is not None] == []
-
-
-def test_decorators_of_triton_and_of_packages_are_looked_through():
-    triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
-
-    class Cached(triton.runtime.autotuner.Autotuner):
-        """An autotuner of a package's own."""
-
-    class Replaced:
-        """A package's replacement of an autotuner."""
-
-        def __init__(self, fn):
-            self.fn, self.arg_names = fn, fn.arg_names
-            self.configs = [triton.Config({"BLOCK": 32})]
-
-        def run(self, *_args, **_named):
-            raise NotImplementedError
-
-    @triton.jit
-    def kernel(x, n, HAS_X, EVEN, BLOCK):  # noqa: N803
-        pass
-
-    inner = triton.heuristics({"EVEN": lambda args: args["n"] % 2, "HAS_X": lambda args: args["x"] is None})(kernel)
-    tuned = Cached(inner, inner.arg_names, [triton.Config({"BLOCK": 64})], ["n"], None, None)
-    outer = triton.heuristics({"HAS_X": lambda args: args["x"] is not None, "B": len})(Replaced(tuned))
-    around, function = decorators.layers(outer)
-    assert function is kernel
-    assert [type(item).__name__ for item in around] == ["Heuristics", "Replaced", "Cached", "Heuristics"]
-    assert decorators.tuners(around) == [around[1], tuned]
-    assert decorators.heuristics(around) == {"B": None, "EVEN": None, "HAS_X": ("x", True)}
