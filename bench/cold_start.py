@@ -1,9 +1,9 @@
-"""Compare the time from the start of a process to its first result on the GPU with C and other tools, in parts.
+"""Measure the time from the start of a process to its first result on the GPU, for aotcuda, C and other tools.
 
-Each run is a fresh process; `bench/cold_ways.py` has the programs and defines the parts. The start of the driver and of
-its context is the same for all and takes tenths of a second. So `beyond` is the time without it, without the start of
-the process and without the program's data. The context is made before the packaged module is imported, since an import
-with `load = "import"` starts the driver.
+Each run is a fresh process. `bench/cold_programs.py` has the programs and defines the parts of the time. All programs
+need tenths of a second to start the process and the driver and to make the data, so the part `beyond` is the time
+without these. The context is made before the packaged module is imported, because an import with `load = "import"`
+starts the driver.
 
     python bench/cold_start.py                     # needs a GPU and the wheel of bench/kernels, installed
 """
@@ -22,78 +22,80 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import cold_ways
+import cold_programs
 import machine
 import peers
-from cold_ways import Way
+from cold_programs import Program
 
 _COMMON = ("start", "context", "data")
 _CACHES = ("CUPY_CACHE_DIR", "TRITON_CACHE_DIR", "WARP_CACHE_PATH", "NUMBA_CACHE_DIR")
-_LIMIT = 15
-_TIMEOUT = 120
+_LIMIT_MS = 15
+_TIMEOUT_S = 120
 
 Parts = dict[str, float]
 
 
 def main() -> int:
     parser = machine.parser(__doc__, "cold_start")
-    parser.add_argument("--runs", type=int, default=9, help="of C and of this project (%(default)s)")
-    parser.add_argument("--peer-runs", type=int, default=3, help="of the others; 0 leaves them out (%(default)s)")
+    parser.add_argument("--runs", type=int, default=9, help="runs of C and of aotcuda (%(default)s)")
+    parser.add_argument("--peer-runs", type=int, default=3, help="runs of the other tools; 0 skips them (%(default)s)")
     arguments = parser.parse_args()
     here = machine.describe()
     if machine.driver() is None:
         sys.exit("this needs a GPU and its driver")
     missing: dict[str, str] = {}
-    ways = dict(cold_ways.OURS)
+    programs = dict(cold_programs.OURS)
     if arguments.peer_runs:
-        for name, way in cold_ways.PEERS.items():
-            if _installed(way.module):
-                ways[name] = way
+        for name, program in cold_programs.PEERS.items():
+            if _installed(program.module):
+                programs[name] = program
             else:
-                missing[name] = f"{way.module} is not installed"
-    runs = {name: arguments.peer_runs if name in cold_ways.PEERS else arguments.runs for name in ways}
+                missing[name] = f"{program.module} is not installed"
+    runs = {name: arguments.peer_runs if name in cold_programs.PEERS else arguments.runs for name in programs}
     with tempfile.TemporaryDirectory() as folder:
-        figures, notes = _measure(ways, runs, Path(folder), missing)
+        figures, notes = _measure(programs, runs, Path(folder), missing)
 
-    parts = [part for part in cold_ways.PARTS if any(part in item for item in figures.values())]
+    parts = [part for part in cold_programs.PARTS if any(part in item for item in figures.values())]
     machine.table(
         ("ms", *parts),
         [(name, *(item.get(part, "") for part in parts)) for name, item in figures.items()],
     )
     for name, note in notes.items():
         print(f"{name}: {note}")
-    met = {}
+    limits = {}
     for name in ("aotcuda, first-use", "aotcuda, import"):
         if name in figures:
-            met[f"{name}: at most {_LIMIT} ms beyond the driver's own start"] = figures[name]["beyond"] <= _LIMIT
+            limits[f"{name}: at most {_LIMIT_MS} ms beyond the driver's own start"] = (
+                figures[name]["beyond"] <= _LIMIT_MS
+            )
     return machine.report(
-        arguments.out, here, met, missing, unit="ms", peers=peers.versions(), figures=figures, notes=notes
+        arguments.out, here, limits, missing, unit="ms", peers=peers.versions(), figures=figures, notes=notes
     )
 
 
 def _measure(
-    ways: dict[str, Way], runs: dict[str, int], folder: Path, missing: dict[str, str]
+    programs: dict[str, Program], runs: dict[str, int], folder: Path, missing: dict[str, str]
 ) -> tuple[dict[str, Parts], dict[str, Any]]:
-    """Return medians of the parts and notes of each way; ways that fail here are added to `missing`."""
-    cold_ways.write_probes(folder / "probes")
-    program = _compile(folder)
-    found: dict[str, list[Parts]] = {name: [] for name in ways}
+    """Return the medians of each program's parts, and its notes. Add programs that fail to `missing`."""
+    cold_programs.write_probes(folder / "probes")
+    c_program = _compile(folder)
+    found: dict[str, list[Parts]] = {name: [] for name in programs}
     notes: dict[str, Any] = {}
     for turn in range(max(runs.values()) + 1):
-        for name, way in ways.items():
+        for name, program in programs.items():
             if name in missing or turn > runs[name]:
                 continue
             try:
-                parts, result, remarks = _run(way, program, folder / "probes", folder / name)
-            except _FailedError as error:
+                parts, result, remarks = _run(program, c_program, folder / "probes", folder / name)
+            except _ProgramError as error:
                 missing[name] = str(error)
                 continue
-            if result != cold_ways.RESULT:
+            if result != cold_programs.RESULT:
                 sys.exit(f"{name} gave {result}")
             parts["beyond"] = sum(value for part, value in parts.items() if part not in _COMMON)
             if remarks:
                 notes[name] = remarks
-            if turn:  # the first one fills the caches of files and of peers
+            if turn:  # the first run fills the caches of files and of other tools
                 found[name].append(parts)
     return {name: _figures(items) for name, items in found.items() if items}, notes
 
@@ -105,30 +107,32 @@ def _figures(items: list[Parts]) -> Parts:
     return {**medians, "beyond_q1": round(spread["q1"], 2), "beyond_q3": round(spread["q3"], 2)}
 
 
-class _FailedError(Exception):
-    """A program failed; the text is its last output."""
+class _ProgramError(Exception):
+    """A program failed. The message is the last line of its output."""
 
 
-def _run(way: Way, program: Path | None, probes: Path, cache: Path) -> tuple[Parts, list[float], dict[str, Any]]:
-    """Return the milliseconds of each part, the result, and the notes of one run."""
-    if way.code:
-        command = [sys.executable, "-c", way.code]
-    elif program is not None:
-        command = [str(program), str(cold_ways.packaged())]
+def _run(
+    program: Program, c_program: Path | None, probes: Path, cache: Path
+) -> tuple[Parts, list[float], dict[str, Any]]:
+    """Run a program; return the milliseconds of its parts, its result and its notes."""
+    if program.code:
+        command = [sys.executable, "-c", program.code]
+    elif c_program is not None:
+        command = [str(c_program), str(cold_programs.packaged())]
     else:
         message = "no C compiler"
-        raise _FailedError(message)
+        raise _ProgramError(message)
     path = os.pathsep.join([str(probes), os.environ.get("PYTHONPATH", "")])
     cache.mkdir(exist_ok=True)
-    environment = machine.environment(PYTHONPATH=path, **dict.fromkeys(_CACHES, str(cache)), **way.environment)
+    environment = machine.environment(PYTHONPATH=path, **dict.fromkeys(_CACHES, str(cache)), **program.environment)
     begin = time.monotonic()
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        message = f"no result in {_TIMEOUT} s"
-        raise _FailedError(message) from None
+        message = f"no result in {_TIMEOUT_S} s"
+        raise _ProgramError(message) from None
     if done.returncode:
-        raise _FailedError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:200])
+        raise _ProgramError((done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:200])
     marks, result, notes = json.loads(done.stdout.splitlines()[-1])
     parts: Parts = {}
     for name, at in marks:
@@ -138,12 +142,12 @@ def _run(way: Way, program: Path | None, probes: Path, cache: Path) -> tuple[Par
 
 
 def _compile(folder: Path) -> Path | None:
-    """Return the program in C, compiled; None without a compiler."""
+    """Compile the program in C; return its path, or None without a compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         return None
     source, program = folder / "cold.c", folder / "cold"
-    source.write_text(cold_ways.c_program(), encoding="utf-8")
+    source.write_text(cold_programs.c_program(), encoding="utf-8")
     # Calls through `int (*)()` are not C23.
     subprocess.run([compiler, "-std=gnu11", "-O2", "-o", program, source, "-ldl"], check=True)
     return program
@@ -152,7 +156,7 @@ def _compile(folder: Path) -> Path | None:
 def _installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package above it
+    except ModuleNotFoundError:  # the parent package is not installed
         return False
 
 

@@ -86,7 +86,7 @@ def _wheel(package: str, project: Path, front_end: str, folder: Path) -> Path:
         ignored = shutil.ignore_patterns("__pycache__", "dist")
         copy = Path(shutil.copytree(project, Path(temporary, package), ignore=ignored))
         if front_end == MLIR:
-            front_ends.port(copy, front_ends.absent(package))
+            front_ends.port(copy, front_ends.refused_names(package))
         if package == "benchkernels":  # one process imports both
             _rename(copy, package, _module(front_end))
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(copy)]

@@ -1,12 +1,12 @@
-"""Read a wheel with CUDA 12.0's own tools: assemble its PTX, and read its fatbins.
+"""Check that the tools of CUDA 12.0 assemble the PTX of a wheel and read its fatbins.
 
     python bench/old_tools.py dist/*.whl --out docs/results/old_tools.json
 
-The tools, ptxas and nvJitLink of NVIDIA's wheels for CUDA 12.0, read the same formats as drivers of that CUDA (525).
-They are installed into a temporary folder.
+The tools are ptxas and nvJitLink, installed from NVIDIA's wheels into a temporary folder. They read the same formats as
+the drivers for CUDA 12.0 (525).
 
-nvJitLink links no finished images, so it refuses each image. Its error names the step that failed: 3, the image was
-read and is no object to be linked; 2, the fatbin cannot be read.
+nvJitLink refuses each image, because images are linked already. The number in its error shows whether it could read the
+fatbin: 2 means that it could not, and 3 that it could.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ FUNCTION = ".version 8.0\n.target sm_75\n.address_size 64\n.visible .func called
 
 
 def install(folder: Path) -> None:
-    """Put the tools into `folder`."""
+    """Install the tools into `folder`."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-deps"]
     subprocess.run([*pip, "--target", folder, *TOOLS], check=True)
 
 
-def assembles(ptxas: Path, text: bytes, arch: str, folder: Path) -> str:
-    """Return `assembled`, or the first line of ptxas's error."""
+def assemble(ptxas: Path, text: bytes, arch: str, folder: Path) -> str:
+    """Assemble PTX; return `assembled`, or the first line of ptxas's error."""
     source = folder / "image.ptx"
     source.write_bytes(text.rstrip(b"\0"))
     ptxas.chmod(0o755)
@@ -56,7 +56,7 @@ def assembles(ptxas: Path, text: bytes, arch: str, folder: Path) -> str:
 
 
 class Linker:
-    """nvJitLink 12.0, whose functions have its version in their names."""
+    """Call nvJitLink 12.0. The names of its functions contain its version."""
 
     def __init__(self, path: Path) -> None:
         self.library = ctypes.CDLL(str(path))
@@ -84,8 +84,8 @@ class Linker:
         return text.value.decode().strip()
 
 
-def packed(options: list[str]) -> bytes:
-    """Return a device function as PTX, in a fatbin that is packed with nvFatbin's `options`."""
+def pack_function(options: list[str]) -> bytes:
+    """Return a fatbin with the PTX of a device function, packed with nvFatbin's `options`."""
     handle = nvfatbin.nvfatbin.create(options, len(options))
     text = FUNCTION.encode() + b"// " + b"x" * 4000 + b"\n\0"
     nvfatbin.nvfatbin.add_ptx(handle, text, len(text), "75", "called", "")
@@ -106,13 +106,13 @@ def main() -> None:
         install(folder)
         ptxas = folder / "nvidia" / "cuda_nvcc" / "bin" / "ptxas"
         linker = Linker(folder / "nvidia" / "nvjitlink" / "lib" / "libnvJitLink.so.12")
-        called = {
-            label: linker.link("sm_75", (PTX, KERNEL.encode() + b"\0"), (FATBIN, packed(options)))
-            for label, options in (("not compressed", ["-compress=false"]), ("LZ4", nvfatbin.READ_BY_ALL))
+        linked = {
+            label: linker.link("sm_75", (PTX, KERNEL.encode() + b"\0"), (FATBIN, pack_function(options)))
+            for label, options in (("not compressed", ["-compress=false"]), ("LZ4", nvfatbin.LZ4))
         }
-        results["a device function in a fatbin is linked"] = called
+        results["a device function in a fatbin is linked"] = linked
         for wheel in arguments.wheels:
-            results[wheel.name] = _wheel(wheel, ptxas, linker, folder)
+            results[wheel.name] = _read_wheel(wheel, ptxas, linker, folder)
     report = {**describe(), "tools": "CUDA 12.0: " + ", ".join(TOOLS), "results": results}
     text = json.dumps(report, indent=1)
     print(text)
@@ -120,30 +120,30 @@ def main() -> None:
         arguments.out.write_text(text + "\n", encoding="utf-8")
 
 
-def _wheel(wheel: Path, ptxas: Path, linker: Linker, folder: Path) -> dict[str, object]:
-    found: dict[str, object] = {}
+def _read_wheel(wheel: Path, ptxas: Path, linker: Linker, folder: Path) -> dict[str, object]:
+    results: dict[str, object] = {}
     with zipfile.ZipFile(wheel) as archive:
         for name in sorted(archive.namelist()):
             if not name.endswith("/kernels.fatbin"):
                 continue
             data = archive.read(name)
-            of_image = {}
+            outcomes = {}
             for entry in fatbin.read(data, name):
                 if entry.kind == "ptx":
-                    of_image[entry.arch] = assembles(ptxas, entry.content, "sm_90", folder)
-                elif entry.arch in {"sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90"}:  # which it knows
-                    of_image[entry.arch] = linker.link(entry.arch, (FATBIN, data))
-            found[name] = of_image
-            found[f"{name}, packed with Zstandard"] = linker.link("sm_75", (FATBIN, again(data, name)))
-    return found
+                    outcomes[entry.arch] = assemble(ptxas, entry.content, "sm_90", folder)
+                elif entry.arch in {"sm_75", "sm_80", "sm_86", "sm_87", "sm_89", "sm_90"}:  # the targets of CUDA 12.0
+                    outcomes[entry.arch] = linker.link(entry.arch, (FATBIN, data))
+            results[name] = outcomes
+            results[f"{name}, packed with Zstandard"] = linker.link("sm_75", (FATBIN, repack(data, name)))
+    return results
 
 
-def again(data: bytes, name: str) -> bytes:
-    """Return the machine code in a fatbin, packed as wheels of CUDA 13 are."""
+def repack(data: bytes, name: str) -> bytes:
+    """Return a fatbin with the machine code of another one, packed as in wheels for CUDA 13."""
     entries = [entry for entry in fatbin.read(data, name) if entry.kind == "sass"]
-    found = [Image(parse(entry.arch), entry.content, (13, 0), (13, 0)) for entry in entries]
-    given = nvfatbin.options(image.cuda for image in found)
-    return nvfatbin.joined([nvfatbin.packed(name, given, image.target, image.data) for image in found])
+    images = [Image(parse(entry.arch), entry.content, (13, 0), (13, 0)) for entry in entries]
+    options = nvfatbin.options(image.cuda for image in images)
+    return nvfatbin.joined([nvfatbin.packed(name, options, image.target, image.data) for image in images])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
-"""Compare wheels of one project that are built in different ways; all have to be the same bytes.
+"""Check that wheels of one project are byte-identical when they are built under different conditions.
 
 Each build differs from the first in several things at once: folder, hash seed, number of cores, umask, time zone,
-locale, home, the files' times. One is made from the sdist. Three use a build cache: one fills it, one in another folder
-takes machine code from it, and one finds nothing changed. Prints a digest for each; exit status 1 if they differ.
+locale, home, times of files. One build is made from the sdist. Three builds use a build cache: one fills it, one takes
+machine code from it in another folder, and one takes everything from it. The script prints a digest of each wheel. The
+exit status is 1 if they differ.
 
     python bench/reproducible.py [PROJECT ...]      # about two minutes on two idle cores
 
-By default the projects are the quickstart, ten generated kernels, an example with all front ends but cuTile, and, if
-cuda-tile is installed, cuTile kernels alone.
+By default the projects are the quickstart, an example with all front ends but cuTile, cuTile kernels, and ten generated
+kernels. Projects whose compilers are not installed are skipped.
 """
 
 from __future__ import annotations
@@ -34,19 +35,19 @@ _CHECKOUT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True, kw_only=True)
 class _Variant:
-    """A way to build.
+    """The conditions of a build.
 
     Attributes:
-        title: The way in words.
-        folder: The folder that holds the project's.
+        title: The conditions in words.
+        folder: The parent of the project's folder.
         environ: Environment variables.
-        umask: The permissions that new files lack.
-        one_core: The build has one core.
-        old_files: The project's files are old.
-        from_sdist: The wheel is built from the project's sdist.
-        taken: A pattern of the build's summary, of the steps from the build cache that all builds of the project share;
-            None without a cache.
-        again: The project was built in this folder before.
+        umask: The process's umask.
+        one_core: True if the build may use one core only.
+        old_files: True if the project's files are from 2001.
+        from_sdist: True if the wheel is built from the project's sdist.
+        cache_summary: A pattern for the build's summary, which says how many steps are from the build cache; None for a
+            build without the cache.
+        reuses_folder: True if an earlier build used the folder.
     """
 
     title: str
@@ -56,8 +57,8 @@ class _Variant:
     one_core: bool = False
     old_files: bool = False
     from_sdist: bool = False
-    taken: str | None = None
-    again: bool = False
+    cache_summary: str | None = None
+    reuses_folder: bool = False
 
 
 _VARIANTS = (
@@ -70,17 +71,17 @@ _VARIANTS = (
         old_files=True,
     ),
     _Variant(title="strict umask, random seed", folder="b", environ={"PYTHONHASHSEED": "random"}, umask=0o077),
-    _Variant(title="filling a build cache", folder="d", taken=r"; 0 of \d+ steps from the build cache"),
+    _Variant(title="filling a build cache", folder="d", cache_summary=r"; 0 of \d+ steps from the build cache"),
     _Variant(
         title="machine code from the cache, another folder",
         folder="some where/else",
-        taken=r"; (\d+) of \1 steps from the build cache",
+        cache_summary=r"; (\d+) of \1 steps from the build cache",
     ),
     _Variant(
         title="nothing changed, the first folder with a cache",
         folder="d",
-        taken="; all from the build cache",
-        again=True,
+        cache_summary="; all from the build cache",
+        reuses_folder=True,
     ),
     _Variant(title="from the sdist", folder="c", environ={"PYTHONHASHSEED": "7"}, from_sdist=True),
 )
@@ -112,41 +113,41 @@ def main() -> int:
 
 def _projects() -> list[Path]:
     """Return the checkout's projects whose compilers are installed."""
-    found = {
+    compilers = {
         _CHECKOUT / "examples" / "quickstart": ("numba_cuda",),
         _CHECKOUT / "examples" / "all_front_ends": ("numba_cuda", "numba_cuda_mlir", "triton"),
         _CHECKOUT / "tests" / "packages" / "cutilekernels": ("cuda", "cuda.tile"),
     }
-    return [path for path, packages in found.items() if all(map(importlib.util.find_spec, packages))]
+    return [path for path, packages in compilers.items() if all(map(importlib.util.find_spec, packages))]
 
 
 def _build(project: Path, variant: _Variant, folder: Path) -> Path:
     """Copy the project and build its wheel."""
-    time.sleep(2)  # zip files keep times in steps of two seconds
+    time.sleep(2)  # zip files store times in steps of two seconds; a stored time would differ
     os.umask(variant.umask)
-    place = folder / variant.folder / project.resolve().name
+    root = folder / variant.folder / project.resolve().name
     ignored = shutil.ignore_patterns("dist", "*.aotcuda", "kernels.py*", "__pycache__", ".venv*")
-    if not variant.again:
-        shutil.copytree(project, place, ignore=ignored)
+    if not variant.reuses_folder:
+        shutil.copytree(project, root, ignore=ignored)
     if variant.old_files:
-        for path in place.rglob("*"):
+        for path in root.rglob("*"):
             os.utime(path, (1_000_000_000, 1_000_000_000))
     if variant.from_sdist:
-        _run("--sdist", place, folder / "sdist", variant)
+        _run("--sdist", root, folder / "sdist", variant)
         (sdist,) = (folder / "sdist").iterdir()
         with tarfile.open(sdist) as archive:
             archive.extractall(folder / "unpacked", filter="data")
-        (place,) = (folder / "unpacked").iterdir()
+        (root,) = (folder / "unpacked").iterdir()
     out = folder / "wheels" / variant.title
-    _run("--wheel", place, out, variant, cache="0" if variant.taken is None else str(folder / "cache"))
+    _run("--wheel", root, out, variant, cache="0" if variant.cache_summary is None else str(folder / "cache"))
     os.umask(0o022)
     (wheel,) = out.iterdir()
     return wheel
 
 
-def _run(what: str, place: Path, out: Path, variant: _Variant, cache: str = "0") -> None:
+def _run(what: str, root: Path, out: Path, variant: _Variant, cache: str = "0") -> None:
     cores = os.sched_getaffinity(0)
-    command = [sys.executable, "-m", "build", what, "--no-isolation", "--outdir", str(out), str(place)]
+    command = [sys.executable, "-m", "build", what, "--no-isolation", "--outdir", str(out), str(root)]
     os.sched_setaffinity(0, {min(cores)} if variant.one_core else cores)
     try:
         done = subprocess.run(
@@ -162,12 +163,12 @@ def _run(what: str, place: Path, out: Path, variant: _Variant, cache: str = "0")
         os.sched_setaffinity(0, cores)
     if done.returncode:
         sys.exit(f"{done.stdout}\nthe build '{variant.title}' failed")
-    if cache != "0" and not re.search(variant.taken or "", done.stdout):
-        sys.exit(f"{done.stdout}\nthe build '{variant.title}' took something else from the build cache")
+    if cache != "0" and not re.search(variant.cache_summary or "", done.stdout):
+        sys.exit(f"{done.stdout}\nthe build '{variant.title}' took other steps from the build cache than expected")
 
 
 def _show_differences(wheels: dict[str, Path]) -> None:
-    """Print which members differ from the first wheel's."""
+    """Print the members of the wheels that differ from those of the first wheel."""
     contents = {}
     for title, wheel in wheels.items():
         with zipfile.ZipFile(wheel) as archive:

@@ -29,13 +29,13 @@ LARGEST = 1 << 30
 """The most bytes of an image, a wheel member or a file next to a manifest."""
 
 _LONGEST_DIRECTORY = 4 << 20
-"""The limit of a wheel's central directory in bytes. Each of its bytes takes 20 in memory."""
+"""The limit of a wheel's central directory in bytes. `zipfile` needs 20 bytes of memory for each."""
 
-_MOST_FILES = 40_000  # as many fill the largest directory
+_MOST_FILES = 40_000  # about as many entries fill _LONGEST_DIRECTORY
 _ALTERED = "it was truncated or altered"
 
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""The compressions that installers of wheels read. Others unpack without bounds."""
+"""The compressions that installers of wheels read. `zipfile` does not limit the memory that others take."""
 
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -50,17 +50,17 @@ _DAMAGE = (
     OverflowError,
     MemoryError,
 )
-"""The errors of `zipfile` for damaged, encrypted or unknown content. NotImplementedError is a RuntimeError."""
+"""The errors of `zipfile` for damaged, encrypted or unknown content."""
 
 
 class Folder(Protocol):
     """A module's data folder, on disk or in a wheel.
 
     Attributes:
-        where: Its name in messages.
-        stem: The name of its module: its own name without the suffix.
-        path: Its path; None in a wheel.
-        budget: The budget for its content; None on disk.
+        where: The folder's name in messages.
+        stem: The folder's name without its suffix, which is the name of the module.
+        path: The folder's path; None in a wheel.
+        budget: The budget for reading the wheel; None on disk.
     """
 
     where: str
@@ -74,14 +74,14 @@ class Folder(Protocol):
     def budget(self) -> Budget | None:
         """Return the budget."""
 
-    def read(self, name: str, most: int) -> bytes:
-        """Return the file `name` in the folder, of at most `most` bytes."""
+    def read(self, name: str, limit: int) -> bytes:
+        """Return the file `name` in the folder, of at most `limit` bytes."""
 
     def has(self, name: str) -> bool:
         """Return True if the folder has a file of this name."""
 
-    def read_sibling(self, name: str, most: int) -> bytes | None:
-        """Return a file next to the folder, of at most `most` bytes; None if there is none."""
+    def read_sibling(self, name: str, limit: int) -> bytes | None:
+        """Return the file `name` next to the folder, of at most `limit` bytes; None if it does not exist."""
 
 
 class DiskFolder:
@@ -93,18 +93,18 @@ class DiskFolder:
         self.stem = path.stem
         self.budget = None
 
-    def read(self, name: str, most: int) -> bytes:
-        """Implement Folder.read: raises UnreadableError."""
-        return foreign.content(self.path / name, most)
+    def read(self, name: str, limit: int) -> bytes:
+        """Implement Folder.read: raise UnreadableError for a bad file."""
+        return foreign.content(self.path / name, limit)
 
     def has(self, name: str) -> bool:
         """Implement Folder.has."""
         return os.path.lexists(self.path / name)
 
-    def read_sibling(self, name: str, most: int) -> bytes | None:
-        """Implement Folder.read_sibling: raises UnreadableError."""
+    def read_sibling(self, name: str, limit: int) -> bytes | None:
+        """Implement Folder.read_sibling: raise UnreadableError for a bad file."""
         path = self.path.parent / name
-        return foreign.content(path, most) if os.path.lexists(path) else None
+        return foreign.content(path, limit) if os.path.lexists(path) else None
 
 
 class WheelFolder:
@@ -117,27 +117,27 @@ class WheelFolder:
         self.stem = PurePosixPath(name).stem
         self.budget = wheel.budget
 
-    def read(self, name: str, most: int) -> bytes:
-        """Implement Folder.read: raises UnreadableError."""
-        return self._wheel.read(f"{self._name}/{name}", most)
+    def read(self, name: str, limit: int) -> bytes:
+        """Implement Folder.read: raise UnreadableError for a bad file."""
+        return self._wheel.read(f"{self._name}/{name}", limit)
 
     def has(self, name: str) -> bool:
         """Implement Folder.has."""
         return f"{self._name}/{name}" in self._wheel.names
 
-    def read_sibling(self, name: str, most: int) -> bytes | None:
-        """Implement Folder.read_sibling: raises UnreadableError."""
+    def read_sibling(self, name: str, limit: int) -> bytes | None:
+        """Implement Folder.read_sibling: raise UnreadableError for a bad file."""
         name = str(PurePosixPath(self._name).with_name(name))
-        return self._wheel.read(name, most) if name in self._wheel.names else None
+        return self._wheel.read(name, limit) if name in self._wheel.names else None
 
 
 class Wheel:
     """An open wheel.
 
     Attributes:
-        path: Its path.
-        budget: The budget for its content.
-        names: The names of its files, with their counts.
+        path: The wheel's path.
+        budget: The budget for reading the wheel.
+        names: The names of the files, each with the number of members of that name.
     """
 
     def __init__(self, path: Path, archive: zipfile.ZipFile, budget: Budget) -> None:
@@ -146,19 +146,19 @@ class Wheel:
         self.names = Counter(archive.namelist())
         self._archive = archive
 
-    def read(self, name: str, most: int) -> bytes:
+    def read(self, name: str, limit: int) -> bytes:
         """Return the content of a member.
 
         Raises:
-            UnreadableError: It is missing, there twice, damaged, or larger than `most`.
-            TooMuchError: The budget does not allow it.
+            UnreadableError: The member is missing, damaged, encrypted, larger than `limit`, or its name is not unique.
+            TooMuchError: The budget is spent.
         """
         if self.names[name] != 1:
             problem = "is missing" if name not in self.names else "is in the wheel more than once"
             raise UnreadableError(problem)
         info = self._archive.getinfo(name)
-        if info.file_size > most:
-            problem = f"has {info.file_size:,} bytes, and aotcuda reads {most:,} at most"
+        if info.file_size > limit:
+            problem = f"has {info.file_size:,} bytes, and aotcuda reads {limit:,} at most"
             raise UnreadableError(problem)
         if info.compress_type not in _COMPRESSIONS:
             problem = f"has a compression that wheels do not use ({info.compress_type})"
@@ -185,46 +185,46 @@ def open_wheel(path: Path, budget: Budget) -> Iterator[Wheel]:
     """Open the wheel at `path`.
 
     Raises:
-        UnreadableError: It is no wheel.
+        UnreadableError: The file is not a wheel, or has too many members.
     """
     with open_regular(path) as file:
-        file.most = _LONGEST_DIRECTORY  # zipfile reads a wheel's directory in one piece
+        file.limit = _LONGEST_DIRECTORY  # zipfile reads a wheel's directory in one piece
         try:
             archive = zipfile.ZipFile(file)
             wheel = Wheel(path, archive, budget)
         except _DAMAGE:
             problem = f"lists more than {_MOST_FILES:,} files" if file.refused else f"is no readable wheel; {_ALTERED}"
             raise UnreadableError(problem) from None
-        file.most = LARGEST + 1
+        file.limit = LARGEST + 1
         with archive:
             yield wheel
 
 
 class File(io.BufferedReader):
-    """A regular file that refuses to read more than `most` bytes at a time.
+    """A regular file that refuses to read more than `limit` bytes at a time.
 
     Attributes:
-        most: The limit.
-        refused: True if a reader requested more.
+        limit: The limit in bytes.
+        refused: True if a caller requested more than the limit.
     """
 
     def __init__(self, file: io.FileIO) -> None:
         super().__init__(file)
-        self.most = LARGEST + 1
+        self.limit = LARGEST + 1
         self.refused = False
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read as other files do. Raise MemoryError above the limit."""
-        if size is not None and size > self.most:
+        """Read up to `size` bytes; raise MemoryError if `size` is above the limit."""
+        if size is not None and size > self.limit:
             self.refused = True
             raise MemoryError
-        return super().read(self.most if size is None or size < 0 else size)
+        return super().read(self.limit if size is None or size < 0 else size)
 
 
 def open_regular(path: Path) -> File:
-    """Open the regular file at `path` for reading; pipes and devices are not opened.
+    """Open the regular file at `path` for reading. Pipes and devices are refused.
 
     Raises:
-        UnreadableError: It is missing, no regular file, or may not be read.
+        UnreadableError: The file is missing, not regular, or not readable.
     """
     return File(io.FileIO(foreign.open_regular(path)))

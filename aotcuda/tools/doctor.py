@@ -174,11 +174,11 @@ def _shown_module(module: dict[str, Any], driver: dict[str, Any]) -> list[str]:
     if module["problem"]:
         return [f"{head}: {brief(module['problem'])}"]
     if not module["images"]:
-        return [f"{head}: device functions alone, which run where they are linked in"]
+        return [f"{head}: has only device functions, which other modules link"]
     takes = module["takes"]
     if not takes:
-        because = "no driver" if driver["problem"] else "no GPU"
-        return [f"{head}: {because} here to take one of {', '.join(module['images'])}"]
+        missing = "driver" if driver["problem"] else "GPU"
+        return [f"{head}: has images for {', '.join(module['images'])}; this machine has no {missing}"]
     return [f"{head}: GPU {each['gpu']} takes {each['image'] or each['takes']}: {brief(each['why'])}" for each in takes]
 
 

@@ -18,33 +18,33 @@ if TYPE_CHECKING:
 
 
 def run(wheel: Path) -> list[str]:
-    """Replace the run times in a wheel; return a line for each.
+    """Replace each run time in a wheel by this version; return a line for each.
 
     Raises:
-        TargetError: It is no wheel, or holds no run time, or one of a later version.
-        BuildError: It cannot be written. The old wheel is unchanged.
+        TargetError: The file is not a wheel, or the wheel holds no run time, or a later version of the run time.
+        BuildError: The wheel cannot be written. The old wheel is unchanged.
     """
-    found = wheel_archive.read(wheel)
-    files = found.files
-    packages = sorted(name.partition("/")[0] for name in files if _is_version(name))
+    archive = wheel_archive.read(wheel)
+    files = archive.files
+    packages = sorted(name.partition("/")[0] for name in files if _is_version_file(name))
     if not packages:
         message = f'{wheel} holds no run time of aotcuda; build it with runtime = "bundled" first'
         raise TargetError(message)
     lines = []
     for package in packages:
-        before = files[f"{package}/{bundle.NAME}/{bundle.VERSION}"].decode(errors="replace").strip()
-        if is_older(__version__, before):
-            message = f"{wheel}: {package} holds aotcuda {before}, and this is {__version__}; update aotcuda first"
+        old_version = files[f"{package}/{bundle.NAME}/{bundle.VERSION}"].decode(errors="replace").strip()
+        if is_older(__version__, old_version):
+            message = f"{wheel}: {package} holds aotcuda {old_version}, and this is {__version__}; update aotcuda first"
             raise TargetError(message)
         files = {name: data for name, data in files.items() if not name.startswith(f"{package}/{bundle.NAME}/")}
         files |= bundle.files(package)
-        lines.append(f"{package}/{bundle.NAME}: aotcuda {before} -> {__version__}")
+        lines.append(f"{package}/{bundle.NAME}: aotcuda {old_version} -> {__version__}")
     for name in files:
         if name.endswith(f"/sboms/{sbom.FILE_NAME}"):
             files[name] = sbom.with_run_time(files[name])
-    wheel_archive.write(wheel, files, found)
+    wheel_archive.write(wheel, files, archive)
     return lines
 
 
-def _is_version(name: str) -> bool:
+def _is_version_file(name: str) -> bool:
     return name.count("/") == 2 and name.endswith(f"/{bundle.NAME}/{bundle.VERSION}")

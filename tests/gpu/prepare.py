@@ -88,7 +88,7 @@ def build_wheels(names: list[str], folder: Path) -> None:
         with tempfile.TemporaryDirectory() as temporary:
             ignored = shutil.ignore_patterns("__pycache__", "dist", "kernels.aotcuda", "kernels.py*")
             copy = Path(shutil.copytree(project, Path(temporary, original), ignore=ignored))
-            build_wheel(front_ends.port(copy, front_ends.absent(original)), folder / name, arch)
+            build_wheel(front_ends.port(copy, front_ends.refused_names(original)), folder / name, arch)
 
 
 def make_binaries(project: Path) -> None:

@@ -148,7 +148,7 @@ def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
 
     A fixture that builds something for a module uses this fixture, so it builds for each front end.
     """
-    if request.param == front_ends.MLIR and not front_ends.installed():
+    if request.param == front_ends.MLIR and not front_ends.is_mlir_installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projects.FrontEnd, "name", request.param)

@@ -68,7 +68,7 @@ def copy(name: str, folder: Path) -> Path:
     project = Path(shutil.copytree(PACKAGES / name, folder, ignore=shutil.ignore_patterns("__pycache__", "dist")))
     if BackEnd.name == "setuptools":
         for_setuptools(project)
-    return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.absent(name))
+    return project if FrontEnd.name == "numba-cuda" else front_ends.port(project, front_ends.refused_names(name))
 
 
 def example(name: str, folder: Path) -> Path:
@@ -79,7 +79,7 @@ def example(name: str, folder: Path) -> Path:
 
 def source(text: str) -> str:
     """Return the text of a module for numba-cuda, ported to the front end of new projects."""
-    return text if FrontEnd.name == "numba-cuda" else front_ends.ported(text)
+    return text if FrontEnd.name == "numba-cuda" else front_ends.port_source(text)
 
 
 MODULE = 'tool.aotcuda.modules."pkg.k"'

@@ -13,7 +13,7 @@ from aotcuda.errors import NoImageError
 from aotcuda.runtime.image_source import Packaged
 from aotcuda.runtime.jit import compile as jit_compile
 from integration import projects
-from support.late import forget_cache
+from support.jit_builds import forget_cache
 
 
 @pytest.fixture(scope="module")

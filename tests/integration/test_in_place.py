@@ -251,7 +251,7 @@ def test_editable_build_removes_marks_of_unlisted_sources(tmp_path: Path) -> Non
 
 
 def test_the_second_front_end_is_in_place_too(cuda: StandIn, tmp_path: Path) -> None:
-    if not front_ends.installed():
+    if not front_ends.is_mlir_installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
     project = tmp_path / "project"
     projects.write(project, "", aotcuda='arch = ["sm_90"]\nfrontend = "numba-cuda-mlir"')

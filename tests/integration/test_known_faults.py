@@ -13,13 +13,13 @@ from integration import projects
 from integration.projects import MODULE, refused, write
 from support.conformance import project
 from support.conformance.cases import CASES
-from support.front_ends import MLIR, installed
+from support.front_ends import MLIR, is_mlir_installed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [
-    pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)"),
+    pytest.mark.skipif(not is_mlir_installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)"),
     pytest.mark.front_end(MLIR),
 ]
 

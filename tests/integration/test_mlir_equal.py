@@ -6,10 +6,10 @@ import pytest
 
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of, write
-from support.front_ends import MLIR, NUMBA, installed
+from support.front_ends import MLIR, NUMBA, is_mlir_installed
 from support.images import cuobjdump
 
-pytestmark = pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
+pytestmark = pytest.mark.skipif(not is_mlir_installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
 
 IMPORT = "from numba import cuda\n"
 SOURCE = """

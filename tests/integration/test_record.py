@@ -97,7 +97,7 @@ def test_the_merged_table_builds_and_a_second_run_changes_nothing(project: Path)
 def with_front_end(project: Path, frontend: str) -> None:
     """Change the project's imports to a front end."""
     if frontend == "numba-cuda-mlir":
-        if not front_ends.installed():
+        if not front_ends.is_mlir_installed():
             pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
         for path in (project / "src" / "recorded").glob("*.py"):
             path.write_text(path.read_text().replace("from numba import", "from numba_cuda_mlir import"))

@@ -135,7 +135,7 @@ for launch in (lambda k: k[1], lambda k: k(a=1), lambda k: k[1, 1](a=1), lambda 
 
 
 def test_a_front_end_without_a_simulator_says_so(tmp_path: Path) -> None:
-    if not front_ends.installed():
+    if not front_ends.is_mlir_installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
     source = "from numba_cuda_mlir import cuda\n\n\n@cuda.jit\ndef f(x):\n    x[0] = 1\n"
     project = projects.write(

@@ -13,7 +13,7 @@ from aotcuda.binary import fatbin
 from integration import projects
 from integration.projects import build_wheel, content, manifest_of
 from integration.test_fallback import Machine
-from support.front_ends import MLIR, NUMBA, installed
+from support.front_ends import MLIR, NUMBA, is_mlir_installed
 from support.images import cuobjdump, resource_usage
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Manifest
 
-pytestmark = pytest.mark.skipif(not installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
+pytestmark = pytest.mark.skipif(not is_mlir_installed(), reason="numba-cuda-mlir is not installed (extra mlir-cu13)")
 FRONT_ENDS = {"polynomials": NUMBA, "waves": MLIR, "fields": NUMBA}
 WORDS = {
     NUMBA: ["zero", "zero", "items", "itemsize", "data", "shape0", "stride0"],

@@ -32,7 +32,7 @@ from aotcuda.cli import main
 from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime.jit.cache import Cache
-from support import late
+from support import jit_builds
 from support.manifests import kernel
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class Project:
         del place  # it has no URL
         cache = self.base / "cache"
         shutil.rmtree(cache, ignore_errors=True)
-        whole, data = late.manifest([kernel("k", "void(int32)")])
+        whole, data = jit_builds.manifest([kernel("k", "void(int32)")])
         record = {"module": "pkg.k", "kernel": "k", "signature": "void(int32)", "target": "sm_90"}
         Cache(str(cache), _ignore).put(KEY, Result(whole, data), record)
         raw = Raw(KEY, *_entry(cache, KEY))

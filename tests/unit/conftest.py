@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.builder import jit
-from support import late, libraries
+from support import jit_builds, libraries
 from support.quick import extension_module, general, path, quick
 from support.stand_in import cuda, stand_in_library
 
@@ -26,11 +26,11 @@ def _older_objects_are_not_collected_again(request: pytest.FixtureRequest) -> No
 
 
 @pytest.fixture
-def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> late.Builder:
+def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> jit_builds.Builder:
     """Replace the builder of the JIT fallback, and its cache by an empty one in `tmp_path / "cache"`."""
-    builder = late.Builder()
+    builder = jit_builds.Builder()
     monkeypatch.setattr(jit, "build", builder)
-    late.forget_cache(monkeypatch)
+    jit_builds.forget_cache(monkeypatch)
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
     return builder
 

@@ -14,7 +14,7 @@ TEXT = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k() { re
 
 
 @pytest.mark.parametrize(
-    ("cuda", "options"), [((13, 0), nvfatbin.SMALL), ((12, 9), nvfatbin.READ_BY_ALL)], ids=["newer", "older"]
+    ("cuda", "options"), [((13, 0), nvfatbin.ZSTANDARD), ((12, 9), nvfatbin.LZ4)], ids=["newer", "older"]
 )
 @pytest.mark.parametrize("archs", [("sm_90",), images.ARCHS])
 def test_joined_is_what_the_packer_writes_of_all(

@@ -12,7 +12,7 @@ from aotcuda.cache import entries, folder
 from aotcuda.common.jit_build import Result
 from aotcuda.errors import ConfigError
 from aotcuda.runtime.jit.cache import Cache
-from support import late
+from support import jit_builds
 from support.manifests import kernel
 
 KEY = "ab" + "0" * 62
@@ -21,7 +21,7 @@ RECORD = {"module": "mypkg.kernels", "kernel": "k", "signature": "void(int32)", 
 
 
 def artifact(name="k"):
-    whole, data = late.manifest([kernel(name, "void(int32)")])
+    whole, data = jit_builds.manifest([kernel(name, "void(int32)")])
     return Result(whole, data)
 
 

@@ -11,7 +11,7 @@ from aotcuda import cli
 from aotcuda.builder import toolkits
 from aotcuda.common.jit_build import Result
 from aotcuda.runtime.jit.cache import Cache
-from support import late
+from support import jit_builds
 from support.manifests import kernel
 
 KEY = "ab" + "0" * 62
@@ -24,7 +24,7 @@ def cache(tmp_path, monkeypatch):
 
 
 def put(cache, key, age, **record):
-    whole, data = late.manifest([kernel("axpy", "void(int32)")])
+    whole, data = jit_builds.manifest([kernel("axpy", "void(int32)")])
     base = {"module": "mypkg.kernels", "kernel": "axpy", "signature": "void(int32)", "target": "sm_90"}
     cache.put(key, Result(whole, data), {**base, **record})
     path = os.path.join(cache.path(key), "entry.json")

@@ -11,7 +11,7 @@ import pytest
 
 from aotcuda.common.jit_build import Result
 from aotcuda.runtime.jit.cache import Cache
-from support import late
+from support import jit_builds
 from support.manifests import kernel
 
 KEY = "ab" + "0" * 62
@@ -20,7 +20,7 @@ STEPS = ("open", "mkdir", "write", "fsync", "close", "rename", "link", "unlink")
 
 def write(root: str) -> None:
     cache = Cache(root, print)
-    whole, data = late.manifest([kernel("k", "void(int32)")])
+    whole, data = jit_builds.manifest([kernel("k", "void(int32)")])
     lock = cache.lock(KEY)
     cache.discard(KEY)
     cache.put(KEY, Result(whole, data), {})
@@ -59,7 +59,7 @@ def is_killed_at(number: int, root: str) -> bool:
 @pytest.mark.parametrize("damaged", [False, True], ids=["new", "replaced"])
 def test_a_killed_write_leaves_a_complete_entry_or_none(tmp_path, damaged):
     root = str(tmp_path / "cache")
-    whole, data = late.manifest([kernel("k", "void(int32)")])
+    whole, data = jit_builds.manifest([kernel("k", "void(int32)")])
     number, killed = 0, True
     while killed:
         number += 1

@@ -30,24 +30,24 @@ def install(site: Path, name: str, files: list[Path], **metadata: str) -> None:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the only folder of installed packages."""
+    """Return an empty folder that is the only one with installed packages."""
     folder = tmp_path / "site"
     folder.mkdir()
-    modules.contents()  # makes the images, before the compilers are hidden
+    modules.contents()  # compiles and caches the images, while the compilers can be imported
     monkeypatch.setattr(sys, "path", [str(folder), *(path for path in sys.path if "site-packages" not in path)])
     monkeypatch.setattr(doctor, "_RELEASE", str(tmp_path / "none"))
     return folder
 
 
-def wheel(site: Path) -> Path:
-    """Install `mypkg` as from a wheel, and return its data folder."""
+def install_wheel(site: Path) -> Path:
+    """Install `mypkg` as from a wheel; return the data folder of its module."""
     package = modules.write_package(site)
     install(site, "mypkg", [path for path in package.rglob("*") if path.is_file()])
     return package / "kernels.aotcuda"
 
 
-def report(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
-    """Return the lines of the report by their first words."""
+def run_doctor(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """Run `aotcuda doctor`; return the lines of its report by their first words."""
     assert cli.main(["doctor"]) == 0
     return {
         name: text.strip() for name, _, text in (line.partition("  ") for line in capsys.readouterr().out.splitlines())
@@ -55,10 +55,11 @@ def report(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 
 
 def test_modules_of_wheels_are_found_by_their_file_lists(site: Path) -> None:
-    wheel(site)
-    (found,) = installed_modules.find()
-    assert (found.name, found.distribution, found.editable, found.problem) == ("mypkg.kernels", "mypkg 1.0", False, "")
-    assert found.found is not None
+    install_wheel(site)
+    (module,) = installed_modules.find()
+    assert module.found is not None
+    assert (module.name, module.distribution, module.editable) == ("mypkg.kernels", "mypkg 1.0", False)
+    assert module.problem == ""
 
 
 def test_modules_of_editable_installs_are_found_by_their_tables(site: Path, tmp_path: Path) -> None:
@@ -70,15 +71,15 @@ def test_modules_of_editable_installs_are_found_by_their_tables(site: Path, tmp_
     origin = {"url": project.as_uri(), "dir_info": {"editable": True}}
     install(site, "mypkg", [], direct_url=json.dumps(origin))
     sys.path.insert(0, str(project))  # the fixture restores the path
-    one, other = installed_modules.find()
-    assert (one.name, one.editable, one.problem) == ("mypkg.kernels", True, "")
-    assert (other.name, other.found) == ("mypkg.more", None)
-    assert other.problem.startswith("the package mypkg has no module more")
+    built, missing = installed_modules.find()
+    assert (built.name, built.editable, built.problem) == ("mypkg.kernels", True, "")
+    assert (missing.name, missing.found) == ("mypkg.more", None)
+    assert missing.problem.startswith("the package mypkg has no module more")
 
 
 def test_image_of_each_gpu_is_named(cuda, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wheel(site)
-    lines = report(capsys)
+    install_wheel(site)
+    lines = run_doctor(capsys)
     assert lines["driver"] == "for CUDA 13.0"
     assert lines["module"].startswith("mypkg.kernels (mypkg 1.0): GPU ")
     assert "takes sm_90: machine code for exactly this compute capability" in lines["module"]
@@ -88,20 +89,21 @@ def test_image_of_each_gpu_is_named(cuda, site: Path, capsys: pytest.CaptureFixt
     assert (first["gpu"], first["takes"], first["image"]) == (0, "exact", "sm_90")
 
 
-def test_without_a_driver_the_images_are_named(site, monkeypatch, capsys):
+def test_images_are_named_without_a_driver(site, monkeypatch, capsys):
     monkeypatch.setattr("aotcuda.runtime.driver._driver", None)
     monkeypatch.setattr("aotcuda.runtime.driver.LIBRARY", "libnowhere.so.1")
-    wheel(site)
-    assert (
-        report(capsys)["module"] == "mypkg.kernels (mypkg 1.0): no driver here to take one of sm_75, sm_90, compute_75"
+    install_wheel(site)
+    assert run_doctor(capsys)["module"] == (
+        "mypkg.kernels (mypkg 1.0): has images for sm_75, sm_90, compute_75; this machine has no driver"
     )
 
 
 def test_damaged_module_is_reported(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (wheel(site) / "kernels.fatbin").write_bytes(b"altered")
-    text = report(capsys)["module"]
-    assert text.startswith("mypkg.kernels (mypkg 1.0): ")
-    assert "install" in text
+    fatbin = install_wheel(site) / "kernels.fatbin"
+    fatbin.write_bytes(b"altered")
+    text = run_doctor(capsys)["module"]
+    assert text.startswith(f"mypkg.kernels (mypkg 1.0): {fatbin} has 7 bytes where the manifest says ")
+    assert text.endswith("; install the package again")
 
 
 def test_report_has_no_user_name_and_no_password(monkeypatch, capsys, tmp_path):

@@ -1,9 +1,10 @@
-"""The texts of types: names of small floats, structured types."""
+"""Test the texts by which manifests describe dtypes: structured dtypes, and names of small floats."""
 
 from __future__ import annotations
 
 import random
 import re
+import types
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ FIELDS = ["?", "i1", "u2", "f4", "f8", "c8", "c16", "M8[ns]", "S1", "S5", "U1", 
 
 
 @pytest.mark.parametrize("align", [False, True])
-def test_offsets_of_fields_are_numpys(align):
+def test_offsets_of_fields_equal_those_of_numpy(align):
     choose = random.Random(align)
     for _ in range(50):
         kinds = choose.choices(FIELDS, k=choose.randint(1, 6))
@@ -50,11 +51,11 @@ CODES = {
     "float8_e5m2fnuz": (13, 8),
     "float8_e8m0fnu": (14, 8),
 }
-"""DLPack's codes and bits (dlpack.h, version 1.1)."""
+"""The type codes and bits of DLPack (dlpack.h, version 1.1)."""
 
 
-class Named:
-    """An object of a library, called as PyTorch's dtypes are, or with attributes as NumPy's have."""
+class FakeDtype:
+    """Imitate a dtype: of PyTorch by its `str`, or of NumPy by its attributes."""
 
     def __init__(self, name, **attributes):
         self.__dict__ |= {"name": name, **attributes}
@@ -67,12 +68,12 @@ class Named:
 def test_small_floats_have_one_name_in_every_library(name):
     size = CODES[name][1] // 8
     assert NAMED[name] == size == arrays.item_bytes(name)
-    assert arrays.element(name) == arrays._torch_typestr(Named(name)) == dlpack.typestr(*CODES[name]) == name
+    assert arrays.element(name) == arrays._torch_typestr(FakeDtype(name)) == dlpack.typestr(*CODES[name]) == name
     for typestr in (f"<V{size}", f"|V{size}", *(["<f1"] if name == "float8_e5m2" else [])):
-        dtype = Named(name, str=typestr, descr=[("", typestr)])
+        dtype = FakeDtype(name, str=typestr, descr=[("", typestr)])
         assert arrays.element(dtype) == name
-        array = Named("", dtype=dtype)
-        array.__cuda_array_interface__ = {"typestr": typestr, "shape": (8,), "data": (1 << 41, False), "version": 3}
+        interface = {"typestr": typestr, "shape": (8,), "data": (1 << 41, False), "version": 3}
+        array = types.SimpleNamespace(dtype=dtype, __cuda_array_interface__=interface)
         assert arrays.reader(array)(array, [], 1) == (name, 1 << 41, (8,), None, False)
 
 

@@ -25,7 +25,7 @@ from aotcuda.errors import (
 )
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.jit import compile as jit_compile
-from support import late
+from support import jit_builds
 from support.manifests import kernel
 
 SAXPY = "void(float32, float32[::1])"
@@ -37,8 +37,8 @@ def package(cuda, builder):
     """Write and import a packaged module that the fallback may compile for."""
 
     def make(*kernels, **options):
-        builder.whole = list(kernels)
-        changes = {"fallback": "jit", "rebuild": late.rebuild(), "load": "import", **options}
+        builder.module_kernels = list(kernels)
+        changes = {"fallback": "jit", "rebuild": jit_builds.rebuild(), "load": "import", **options}
         module = cuda.package(*kernels, **changes)
         (cuda.packages / "mypkg" / "_kernels.py").write_text("SCALE = 1\n")
         return module
@@ -242,7 +242,7 @@ class TestGpu:
     def test_another_argument_layout_is_refused(self, cuda, package, builder):
         cuda.set(devices="9.0,7.5")
         module = package(kernel("k", "void(float32[::1])"), targets=("sm_90",))
-        builder.whole = [kernel("k", "void(float64[::1])")]
+        builder.module_kernels = [kernel("k", "void(float64[::1])")]
         module.k[1, 1](cuda.array(8))
         drivers.get().make_current(1)
         with pytest.warns(FallbackWarning), pytest.raises(ArgumentError, match="has another argument layout"):
@@ -346,7 +346,7 @@ class TestEdited:
         source.write_text("SCALE = 1\n")
         (cuda.packages / "pyproject.toml").write_text(PYPROJECT)
         sources = [{"path": "mypkg/_kernels.py", "sha256": hashlib.sha256(source.read_bytes()).hexdigest()}]
-        return package(kernel("k", "void(int32)"), editable=True, sources=sources, rebuild=late.rebuild("."))
+        return package(kernel("k", "void(int32)"), editable=True, sources=sources, rebuild=jit_builds.rebuild("."))
 
     def edit(self, cuda, text):
         (cuda.packages / "mypkg" / "_kernels.py").write_text(text)
@@ -367,7 +367,7 @@ class TestEdited:
         old = module.k
         assert "fresh" not in module.__all__
         self.edit(cuda, "SCALE = 22\n")
-        builder.whole = [kernel("k", "void(float64)"), kernel("fresh", "void(int32)")]
+        builder.module_kernels = [kernel("k", "void(float64)"), kernel("fresh", "void(int32)")]
         with pytest.warns(FallbackWarning):
             module.__aotcuda__.ready()
         assert module.k is old
@@ -413,7 +413,7 @@ class TestUnbuilt:
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
         (package / "_kernels.py").write_text("SCALE = 1\n")
-        builder.whole = [kernel("k", "void(int32)")]
+        builder.module_kernels = [kernel("k", "void(int32)")]
         pyproject = cuda.packages.parent / "pyproject.toml"
         pyproject.write_text(PYPROJECT)
         return pyproject
@@ -464,7 +464,7 @@ def test_a_damaged_cache_entry_is_compiled_again(cuda, package, builder, tmp_pat
         module.axpy[1, 32](2, array)
         (image,) = (tmp_path / "cache").rglob("kernels.cubin")
         os.truncate(image, 3)
-        late.forget_cache(monkeypatch)
+        jit_builds.forget_cache(monkeypatch)
         module.__aotcuda__.unload()
         module.axpy[1, 32](2, array)
     assert len(builder.requests) == 2
@@ -473,8 +473,8 @@ def test_a_damaged_cache_entry_is_compiled_again(cuda, package, builder, tmp_pat
 
 
 def test_an_older_driver_compiles_again_in_a_shared_cache(builder, tmp_path):
-    builder.whole = [kernel("k", "void(int32)")]
-    source = Request("mypkg.kernels", late.TABLE, str(tmp_path), str(tmp_path))
+    builder.module_kernels = [kernel("k", "void(int32)")]
+    source = Request("mypkg.kernels", jit_builds.TABLE, str(tmp_path), str(tmp_path))
 
     def obtain(*driver):
         builder.changes = {"toolchain": {"cuda": f"{driver[0]}.0"}}

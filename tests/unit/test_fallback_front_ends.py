@@ -1,4 +1,4 @@
-"""The JIT fallback of modules by either front end: which compiler it asks for, and that its layout is launched."""
+"""Test that the JIT fallback compiles by the module's front end, and launches with that front end's layout."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ import pytest
 from aotcuda.cache import compilers
 from aotcuda.errors import ArgumentError, FallbackWarning
 from aotcuda.runtime.jit import compile as jit_compile
-from support import late
+from support import jit_builds
+from support.front_ends import MLIR, NUMBA
 from support.manifests import kernel
 
 SAXPY = "void(float32, float32[::1])"
-OLD, NEW = "numba-cuda", "numba-cuda-mlir"
-PACKAGES = {OLD: "numba_cuda", NEW: "numba_cuda_mlir"}
-EXTRAS = {OLD: "jit-cu13", NEW: "jit-mlir-cu13"}
+PACKAGES = {NUMBA: "numba_cuda", MLIR: "numba_cuda_mlir"}
+EXTRAS = {NUMBA: "jit-cu13", MLIR: "jit-mlir-cu13"}
 
 
 def table(**choice: str) -> dict[str, object]:
-    """Return a project's table that names a front end for the `project`, the `module`, both or none."""
+    """Return the table of a project. `choice` sets the front end of the `project` or of the `module`."""
     module = {"source": "mypkg._kernels", "kernels": {}}
-    whole: dict[str, object] = {
+    project: dict[str, object] = {
         "arch": ["sm_80"],
         "modules": {"mypkg.kernels": module, "mypkg.other": {"frontend": "of another module"}},
     }
-    for name, part in (("module", module), ("project", whole)):
+    for name, part in (("module", module), ("project", project)):
         if name in choice:
             part["frontend"] = choice[name]
-    return whole
+    return project
 
 
 CHOICES = {
-    "by default": (OLD, {}),
-    "the project's": (NEW, {"project": NEW}),
-    "the module's before the project's": (OLD, {"project": NEW, "module": OLD}),
+    "by default": (NUMBA, {}),
+    "of the project": (MLIR, {"project": MLIR}),
+    "of the module, not of the project": (NUMBA, {"project": MLIR, "module": NUMBA}),
 }
 
 
 @pytest.fixture(params=CHOICES)
 def choice(request):
-    """Return a front end, and the table's keys that choose it."""
+    """Return a front end, and the keys that choose it."""
     return CHOICES[request.param]
 
 
-def in_memrefs(record):
-    """Return a kernel as numba-cuda-mlir's manifests have it, whose arrays are described by other words, and fewer."""
+def with_memrefs(record):
+    """Convert a manifest's kernel to the layout of numba-cuda-mlir, which passes an array as a memref."""
     for overload in record["overloads"]:
         shift = 0
         for parameter in overload["parameters"]:
@@ -63,51 +63,49 @@ def in_memrefs(record):
 
 @pytest.fixture
 def package(cuda, builder, choice, monkeypatch):
-    """Write and import a packaged module of a front end; late builds answer with that front end's parameters."""
+    """Return a function that writes and imports a packaged module; JIT builds return that front end's layout too."""
     front_end, keys = choice
-    made = in_memrefs if front_end == NEW else lambda record: record
-    monkeypatch.setattr(late, "kernel", lambda *args: made(kernel(*args)))
-    monkeypatch.setattr(
-        jit_compile, "_is_importable", lambda _: True
-    )  # the builder compiles nothing, and needs no compiler
+    convert = with_memrefs if front_end == MLIR else lambda record: record
+    monkeypatch.setattr(jit_builds, "kernel", lambda *args: convert(kernel(*args)))
+    monkeypatch.setattr(jit_compile, "_is_importable", lambda _: True)  # the fake builder needs no compiler
     builder.changes = {"frontend": front_end}
 
     def make(*kernels, **options):
-        builder.whole = [made(record) for record in kernels]
-        rebuild = {**late.rebuild(), "table": table(**keys)}
+        builder.module_kernels = [convert(record) for record in kernels]
+        rebuild = {**jit_builds.rebuild(), "table": table(**keys)}
         changes = {"fallback": "jit", "rebuild": rebuild, "frontend": front_end, **options}
-        return cuda.package(*builder.whole, **changes)
+        return cuda.package(*builder.module_kernels, **changes)
 
     return make
 
 
-def described(array, front_end):
-    """Return the words of a contiguous array of one dimension, as the front end's own documentation has them."""
+def array_words(array, front_end):
+    """Return the parameter words of a contiguous one-dimensional array, by the documentation of the front end."""
     size, itemsize = array.shape[0], np.dtype(array.interface["typestr"]).itemsize
     words = (
         [0, 0, size, itemsize, array.address, size, itemsize]
-        if front_end == OLD
+        if front_end == NUMBA
         else [array.address, array.address, 0, size, 1]
     )
     return np.array(words, "<i8").tobytes()
 
 
-@pytest.mark.parametrize("whole", [False, True], ids=["other types", "another GPU"])
-def test_compiled_kernels_have_the_front_ends_layout(cuda, package, builder, choice, whole):
+@pytest.mark.parametrize("for_other_gpu", [False, True], ids=["other types", "another GPU"])
+def test_jit_compiled_kernel_is_launched_with_layout_of_its_front_end(cuda, package, builder, choice, for_other_gpu):
     front_end, keys = choice
-    module = package(kernel("axpy", SAXPY), targets=("sm_80",) if whole else ("sm_90",))
-    array = cuda.array(np.zeros(8, "<f4" if whole else "<f8"))
+    module = package(kernel("axpy", SAXPY), targets=("sm_80",) if for_other_gpu else ("sm_90",))
+    array = cuda.array(np.zeros(8, "<f4" if for_other_gpu else "<f8"))
     with pytest.warns(FallbackWarning):
         module.axpy[1, 32](2, array)
     (request,) = builder.requests
-    assert (request.table, request.kernel) == (table(**keys), None if whole else "axpy")
-    number = np.float32(2).tobytes() + bytes(4) if whole else np.int64(2).tobytes()
-    assert cuda.parameters() == number + described(array, front_end)
+    assert (request.table, request.kernel) == (table(**keys), None if for_other_gpu else "axpy")
+    number = np.float32(2).tobytes() + bytes(4) if for_other_gpu else np.int64(2).tobytes()
+    assert cuda.parameters() == number + array_words(array, front_end)
 
 
-def test_the_extra_of_the_missing_front_end_is_named(cuda, package, builder, monkeypatch, choice):
+def test_missing_front_end_is_named_with_its_extra(cuda, package, builder, monkeypatch, choice):
     front_end, _ = choice
-    other = PACKAGES[NEW if front_end == OLD else OLD]
+    other = PACKAGES[MLIR if front_end == NUMBA else NUMBA]
     monkeypatch.setattr(compilers, "installed", lambda *_: {other: "1.0"})
     monkeypatch.setattr(jit_compile, "_is_importable", lambda package: package == other)
     module = package(kernel("axpy", SAXPY))
@@ -118,7 +116,7 @@ def test_the_extra_of_the_missing_front_end_is_named(cuda, package, builder, mon
 
 
 @pytest.mark.parametrize("front_end", PACKAGES.values())
-def test_the_front_end_understands_the_signature_of_every_argument(cuda, front_end):
+def test_front_end_parses_signatures_of_all_kinds_of_arguments(cuda, front_end):
     if find_spec(front_end) is None:
         pytest.skip(f"{front_end} is not installed")
     from importlib import import_module

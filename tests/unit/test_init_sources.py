@@ -54,7 +54,12 @@ def only(decorator: str) -> sources.JitFunction:
 @pytest.mark.parametrize(("decorator", "signatures"), DECORATORS)
 def test_decorated_function_is_a_kernel(decorator: str, signatures: tuple[str, ...]) -> None:
     found = only(decorator)
-    assert (found.path, found.frontend, found.device, found.is_computed) == ("k", "numba-cuda", False, False)
+    assert (found.path, found.frontend, found.device, found.has_computed_signatures) == (
+        "k",
+        "numba-cuda",
+        False,
+        False,
+    )
     assert found.signatures == signatures
 
 
@@ -66,7 +71,7 @@ def test_other_decorators_make_no_kernel(decorator: str) -> None:
 @pytest.mark.parametrize("decorator", UNREAD)
 def test_computed_signatures_are_reported(decorator: str) -> None:
     found = only(decorator)
-    assert found.is_computed
+    assert found.has_computed_signatures
     assert found.signatures == ()
 
 
@@ -147,7 +152,7 @@ KERNEL = "@triton.jit\ndef kernel(x):\n    {}\n"
 )
 def test_function_called_by_another_modules_kernel_is_no_kernel(imports: str, call: str, device: bool) -> None:
     triton = "from aotcuda.triton import triton, tl\n"
-    found = sources.without_helpers(
+    found = sources.mark_device_functions(
         {
             "mypkg.ops.norm": sources.read(f"{triton}{imports}\n{KERNEL.format(call)}"),
             "mypkg.ops.utils": sources.read(f"import triton\n{KERNEL.format('pass').replace('kernel', 'softcap')}"),

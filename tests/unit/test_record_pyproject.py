@@ -1,4 +1,4 @@
-"""New entries are added to pyproject.toml, and nothing else changes."""
+"""Test that entries are added to pyproject.toml, and that nothing else changes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ arch = ["sm_80"]
 """
 
 FORMS = {
-    "nothing": "",
+    "no table": "",
     "a string": """[tool.aotcuda.modules."m"]
 source = "m"
 [tool.aotcuda.modules."m".kernels]
 add = "void(int8)"  # old
 """,
-    "a list on a line": """[tool.aotcuda.modules.m]
+    "a list on one line": """[tool.aotcuda.modules.m]
 source = "m"
 kernels = { add = ["void(int8)"], b = "void(int8)" } # x
 """,
@@ -55,7 +55,7 @@ source = "m"
 [tool.aotcuda.modules."m".kernels]
 plus = { python = "add", signatures = ["void(int8)"], launch-bounds = 256 } # plus
 """,
-    "a table of its own": """[tool.aotcuda.modules."m"]
+    "a table for each kernel": """[tool.aotcuda.modules."m"]
 source = "m"
 [tool.aotcuda.modules."m".kernels.add]
 signature = "void(int8)"
@@ -83,54 +83,53 @@ def record(function: str, signature: str, **more: object) -> records.Record:
     return records.Record(**{**facts, **more})
 
 
-def merged(text: str, *items: records.Record, folder: Path) -> str:
-    """Return the text with these kernels in its tables."""
+def merge(text: str, *items: records.Record, folder: Path) -> str:
+    """Return the text of a pyproject.toml after the records are merged into its tables."""
     (folder / "m.py").touch()
     owner = Project(root=folder, text=text, data=tomllib.loads(text))
-    known = tables.Tables(owner.aotcuda)
+    existing = tables.Tables(owner.aotcuda)
     editor = pyproject.Editor(text)
-    additions = known.additions(tables.sort(items, owner)[0])
+    additions = existing.additions(tables.sort(items, owner)[0])
     if additions:
-        pyproject.add_kernels(editor, additions, known.default_frontend)
+        pyproject.add_kernels(editor, additions, existing.default_frontend)
     return editor.text()
 
 
-def packaged(text: str) -> dict[str, list[str]]:
+def signatures_of(text: str) -> dict[str, list[str]]:
     """Return the signatures of each Python function of module `m`."""
-    found = {}
+    signatures = {}
     for name, value in tomllib.loads(text)["tool"]["aotcuda"]["modules"]["m"]["kernels"].items():
         python = value.get("python", name) if isinstance(value, dict) else name
-        texts = value.get("signatures", value.get("signature", [])) if isinstance(value, dict) else value
-        found[python] = [texts] if isinstance(texts, str) else texts
-    return found
+        listed = value.get("signatures", value.get("signature", [])) if isinstance(value, dict) else value
+        signatures[python] = [listed] if isinstance(listed, str) else listed
+    return signatures
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("form", FORMS)
-def test_merging_adds_and_changes_nothing_else(form: str, newline: str, tmp_path: Path) -> None:
+def test_merge_adds_entries_and_changes_nothing_else(form: str, newline: str, tmp_path: Path) -> None:
     text = (BASE + "\n" + FORMS[form]).replace("\n", newline)
     items = [record("add", "void(float32)"), record("add", "void(float64)"), record("new", "void(int8, float32[::1])")]
-    after = merged(text, *items, folder=tmp_path)
-    assert packaged(after)["add"][-2:] == ["void(float32)", "void(float64)"]
-    assert packaged(after)["new"] == ["void(int8, float32[::1])"]
+    after = merge(text, *items, folder=tmp_path)
+    assert signatures_of(after)["add"][-2:] == ["void(float32)", "void(float64)"]
+    assert signatures_of(after)["new"] == ["void(int8, float32[::1])"]
     if "void(int8)" in FORMS[form]:
-        assert "void(int8)" in packaged(after)["add"]
+        assert "void(int8)" in signatures_of(after)["add"]
     assert after.count("\r\n") == (after.count("\n") if newline == "\r\n" else 0)
     removed = [line[2:] for line in difflib.ndiff(text.splitlines(), after.splitlines()) if line.startswith("- ")]
-    assert all(any(text in line for text in ("add", "signature =", "void(int16)")) for line in removed), removed
-    for line in text.splitlines():
-        comment = line.partition("#")[2]
-        assert comment in after
-    assert merged(after, *items, folder=tmp_path) == after, "a second run has nothing to add"
+    assert all(any(part in line for part in ("add", "signature =", "void(int16)")) for line in removed), removed
+    comments = [line[line.index("#") :] for line in text.splitlines() if "#" in line]
+    assert [comment for comment in comments if comment not in after] == []
+    assert merge(after, *items, folder=tmp_path) == after, "a second run has nothing to add"
 
 
-def test_equal_names_get_different_keys(tmp_path: Path) -> None:
+def test_kernels_of_equal_name_get_different_keys(tmp_path: Path) -> None:
     items = [
         record("A.step", "void(int8)"),
         record("B.step", "void(int8)"),
         record("step", "void(int8)", frontend="numba-cuda-mlir"),
     ]
-    table = tomllib.loads(merged("", *items, folder=tmp_path))["tool"]["aotcuda"]
+    table = tomllib.loads(merge("", *items, folder=tmp_path))["tool"]["aotcuda"]
     assert table["arch"] == list(default_targets())
     modules = table["modules"]
     assert modules["m"]["kernels"] == {
@@ -140,16 +139,16 @@ def test_equal_names_get_different_keys(tmp_path: Path) -> None:
     assert modules["m_mlir"] == {"source": "m", "frontend": "numba-cuda-mlir", "kernels": {"step": ["void(int8)"]}}
 
 
-def test_a_file_of_another_form_is_refused() -> None:
+def test_inline_tool_table_is_refused() -> None:
     editor = pyproject.Editor('tool = { aotcuda = { arch = ["sm_80"] } }\n')
     editor.table(("tool", "aotcuda", "modules", "m"), {"source": "m"})
     with pytest.raises(ConfigError, match=r"cannot be merged .* the file was not changed"):
         editor.text()
 
 
-def test_a_kernel_without_signatures_uses_those_of_its_source(tmp_path: Path) -> None:
+def test_declared_signatures_are_listed_once_another_is_recorded(tmp_path: Path) -> None:
     text = BASE + '\n[tool.aotcuda.modules.m]\nsource = ["m", "n"]\nkernels.add = {}\n'
     declared = record("add", "void(int8)", declared=True)
-    assert merged(text, declared, folder=tmp_path) == text
-    after = merged(text, declared, record("add", "void(float32)"), folder=tmp_path)
-    assert packaged(after) == {"add": ["void(int8)", "void(float32)"]}, "those of the source count no more"
+    assert merge(text, declared, folder=tmp_path) == text
+    after = merge(text, declared, record("add", "void(float32)"), folder=tmp_path)
+    assert signatures_of(after) == {"add": ["void(int8)", "void(float32)"]}

@@ -1,4 +1,4 @@
-"""Editable installs: after an edit of the sources, the images of the old code are not launched."""
+"""Test that an editable install refuses launches after an edit of its inputs."""
 
 from __future__ import annotations
 
@@ -48,47 +48,47 @@ def project(cuda, request):
     return Project(cuda, load=request.param)
 
 
-def refused(project, what):
-    """Assert that a launch is refused for this reason, and that the module shows it."""
+def assert_refused(project, reason):
+    """Assert that a launch is refused, and that the error and the module's repr name the reason."""
     with pytest.raises(StaleBuildError) as caught:
         project.module.k[1, 1](1)
-    assert str(caught.value) == f"mypkg.kernels was built before {what}; build it again: pip install -e ."
-    assert f"out of date: {what}" in repr(project.module.__aotcuda__)
+    assert str(caught.value) == f"mypkg.kernels was built before {reason}; build it again: pip install -e ."
+    assert f"out of date: {reason}" in repr(project.module.__aotcuda__)
 
 
-def of_the_same_size(project):
+def edit_to_same_size(project):
     project.source.write_text("def k(y): ...\n")
     os.utime(project.source, ns=(1, 1))
 
 
 EDITS = {
-    "another text": (lambda project: project.source.write_text("def k(x): return\n"), "{0.source} was edited"),
-    "a text of the same size": (of_the_same_size, "{0.source} was edited"),
-    "no file": (lambda project: project.source.unlink(), "{0.source} is gone"),
-    "another configuration": (
+    "other text": (lambda project: project.source.write_text("def k(x): return\n"), "{0.source} was edited"),
+    "text of equal size": (edit_to_same_size, "{0.source} was edited"),
+    "deleted file": (lambda project: project.source.unlink(), "{0.source} is gone"),
+    "other configuration": (
         lambda project: project.pyproject.write_text(PYPROJECT.replace("sm_90", "sm_80")),
         "[tool.aotcuda] in {0.pyproject} was edited",
     ),
-    "no TOML": (
+    "invalid TOML": (
         lambda project: project.pyproject.write_text("[tool.aotcuda"),
         "[tool.aotcuda] in {0.pyproject} was edited",
     ),
 }
 
 
-@pytest.mark.parametrize("launched", [0, 1])
-@pytest.mark.parametrize(("edit", "what"), EDITS.values(), ids=EDITS)
-def test_an_edited_module_is_refused_until_the_edit_is_reverted(cuda, project, edit, what, launched):
-    before = [(path, path.read_text()) for path in (project.source, project.pyproject)]
-    for _ in range(launched):
+@pytest.mark.parametrize("earlier_launches", [0, 1])
+@pytest.mark.parametrize(("edit", "reason"), EDITS.values(), ids=EDITS)
+def test_edited_module_is_refused_until_edit_is_reverted(cuda, project, edit, reason, earlier_launches):
+    texts = {path: path.read_text() for path in (project.source, project.pyproject)}
+    for _ in range(earlier_launches):
         project.module.k[1, 1](1)
     edit(project)
-    refused(project, what.format(project))
-    assert len(cuda.launches()) == launched
-    for path, text in before:
+    assert_refused(project, reason.format(project))
+    assert len(cuda.launches()) == earlier_launches
+    for path, text in texts.items():
         path.write_text(text)
     project.module.k[1, 1](1)
-    assert len(cuda.launches()) == launched + 1
+    assert len(cuda.launches()) == earlier_launches + 1
 
 
 def test_other_tables_of_pyproject_may_change(cuda, project):
@@ -97,16 +97,20 @@ def test_other_tables_of_pyproject_may_change(cuda, project):
     assert len(cuda.launches()) == 1
 
 
-def test_paths_are_relative_to_the_top_package_and_wheels_are_not_checked(cuda):
+def test_paths_of_inputs_are_relative_to_the_top_package(cuda):
     project = Project(cuda, name="mypkg.deep.inside.kernels")
     project.module.k[1, 1](1)
+    assert len(cuda.launches()) == 1
+
+
+def test_sources_of_a_wheel_are_not_checked(cuda):
     sources = [{"path": "mypkg/_kernels.py", "sha256": "0" * 64}]
     cuda.package(kernel("k", "void(int32)"), sources=sources).k[1, 1](1)
-    assert len(cuda.launches()) == 2
+    assert len(cuda.launches()) == 1
 
 
-def test_added_files_and_changed_variables_are_noticed(cuda, monkeypatch):
-    """tests/integration/test_stamp_inputs.py has every input."""
+def test_added_files_and_changed_variables_are_refused(cuda, monkeypatch):
+    """Other inputs are in tests/integration/test_stamp_inputs.py."""
     reads = [
         {"ask": "file", "path": "mypkg/fast.txt", "answer": None},
         {"ask": "names", "path": "mypkg/data", "answer": manifests.digest(b"a.csv")},
@@ -118,13 +122,13 @@ def test_added_files_and_changed_variables_are_noticed(cuda, monkeypatch):
     monkeypatch.setenv("SCALE", "3")
     project.module.k[1, 1](1)
     (data / "b.csv").touch()
-    refused(project, f"files in {data} were added or removed")
+    assert_refused(project, f"files in {data} were added or removed")
     (data / "b.csv").unlink()
     (data.parent / "fast.txt").touch()
-    refused(project, f"{data.parent / 'fast.txt'} was added")
+    assert_refused(project, f"{data.parent / 'fast.txt'} was added")
     (data.parent / "fast.txt").unlink()
     monkeypatch.setenv("SCALE", "4")
-    refused(project, "the environment variable SCALE was changed")
+    assert_refused(project, "the environment variable SCALE was changed")
     monkeypatch.setenv("SCALE", "3")
     project.module.k[1, 1](1)
     assert len(cuda.launches()) == 2
@@ -132,22 +136,22 @@ def test_added_files_and_changed_variables_are_noticed(cuda, monkeypatch):
 
 @pytest.mark.parametrize("moment", [stamp._MOMENT, -(1 << 62)], ids=["just now", "long ago"])
 def test_an_edit_that_sets_the_time_back_is_noticed(cuda, monkeypatch, moment):
-    """`cp -p` and `rsync -t` set such times; the size is the same here too."""
+    """`cp -p` and `rsync -t` keep the old time of modification. The size does not change here either."""
     monkeypatch.setattr(stamp, "_MOMENT", moment)
     project = Project(cuda)
     os.utime(project.source, ns=(1, 1))
     project.module.k[1, 1](1)
     before = project.source.stat()
-    while project.source.stat().st_ctime_ns == before.st_ctime_ns:  # which a file system counts in steps
+    while project.source.stat().st_ctime_ns == before.st_ctime_ns:  # file systems store this time in steps
         project.source.write_text("def k(y): ...\n")
         os.utime(project.source, ns=(1, 1))
     after = project.source.stat()
     assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
-    refused(project, f"{project.source} was edited")
+    assert_refused(project, f"{project.source} was edited")
 
 
 @pytest.mark.parametrize(
-    ("name", "of_files", "of_modules"),
+    ("name", "changes_files", "changes_modules"),
     [
         ("b.csv", True, False),
         ("folder/", True, True),
@@ -159,22 +163,33 @@ def test_an_edit_that_sets_the_time_back_is_noticed(cuda, monkeypatch, moment):
         ),
     ],
 )
-def test_names_in_a_folder_leave_out_temporary_files(tmp_path, name, of_files, of_modules):
+def test_temporary_files_are_not_names_of_a_folder(tmp_path, name, changes_files, changes_modules):
     (tmp_path / "a.csv").touch()
-    (tmp_path / "k.aotcuda").mkdir()  # so that k.py is a generated module
+    (tmp_path / "k.aotcuda").mkdir()  # makes k.py a generated module
     before = [stamp.names(tmp_path, modules_only=only) for only in (False, True)]
-    (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    if name.endswith("/"):
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).touch()
     after = [stamp.names(tmp_path, modules_only=only) for only in (False, True)]
-    assert [one != other for one, other in zip(before, after, strict=True)] == [of_files, of_modules]
+    assert [one != other for one, other in zip(before, after, strict=True)] == [changes_files, changes_modules]
 
 
 @pytest.mark.parametrize(
-    ("name", "found"), [("MYPKG_A", {1}), ("MYPKG_*", {1, 2}), ("MYPKG_[BC]", {2}), ("OTHER", set())]
+    ("name", "matches"),
+    [
+        ("MYPKG_A", ["MYPKG_A"]),
+        ("MYPKG_*", ["MYPKG_A", "MYPKG_B"]),
+        ("MYPKG_[BC]", ["MYPKG_B"]),
+        ("OTHER", []),
+    ],
 )
-def test_variables_are_found_by_name_and_pattern(monkeypatch, name, found):
-    digests = [stamp.variable(name)]
+def test_variables_are_found_by_name_and_pattern(monkeypatch, name, matches):
+    changing = []
     for variable in ("MYPKG_A", "MYPKG_B"):
+        before = stamp.variable(name)
         monkeypatch.setenv(variable, "1")
-        digests.append(stamp.variable(name))
-    assert {at for at in (1, 2) if digests[at] != digests[at - 1]} == found
+        if stamp.variable(name) != before:
+            changing.append(variable)
+    assert changing == matches
     assert stamp.variable("MYPKG_C") is None

@@ -13,7 +13,7 @@ from aotcuda import testing
 from aotcuda.errors import ConfigError, FallbackWarning
 from aotcuda.runtime import driver
 from aotcuda.runtime.jit import fallback
-from support import in_place, late, manifests
+from support import in_place, jit_builds, manifests
 
 SOURCE = "from aotcuda.numba import cuda\n\n\n@cuda.jit\ndef fill(values):\n    values[0] = 1\n"
 
@@ -84,7 +84,7 @@ def test_packaged_launches_pass_the_check(cuda):
 
 
 def test_compilation_by_the_fallback_fails_the_check(cuda, builder):
-    s = solver(cuda, fallback="jit", rebuild=late.rebuild())
+    s = solver(cuda, fallback="jit", rebuild=jit_builds.rebuild())
     array = cuda.array(np.zeros(8, "<f8"))
     with pytest.raises(AssertionError, match=r"alone:\n  mypkg.solver.fill: argument 1, a, is float64"):  # noqa: SIM117
         with testing.only_packaged(), pytest.warns(FallbackWarning):

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
 
-SMALL = ["-compress-mode=size"]
+ZSTANDARD = ["-compress-mode=size"]
 """Zstandard shrinks code to about a third. All drivers for CUDA 13 read it, but not the first ones for CUDA 12."""
 
-READ_BY_ALL = ["-compress-mode=speed", "-compress-all"]
+LZ4 = ["-compress-mode=speed", "-compress-all"]
 """LZ4 shrinks code to about a half. All drivers for CUDA 12 read it. The second option compresses small images too."""
 
 _CONTAINER = struct.Struct("<IHHQ")
@@ -34,7 +34,7 @@ def version() -> str:
 
 def options(versions: Iterable[tuple[int, int]]) -> list[str]:
     """Return options for a fatbin that all drivers for the CUDA versions of its images read."""
-    return READ_BY_ALL if any(version < (13, 0) for version in versions) else SMALL
+    return LZ4 if any(version < (13, 0) for version in versions) else ZSTANDARD
 
 
 def packed(identifier: str, given: list[str], target: Target, data: bytes) -> bytes:
@@ -72,7 +72,9 @@ def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
     """
     kinds = {"sass": nvfatbin.add_ltoir, "ptx": nvfatbin.add_ptx}
     items = [(kinds[target.kind], target, data) for target, data in images]
-    return _fatbin(SMALL, identifier, "the functions", items)  # linkers that read new code also read this compression
+    return _fatbin(
+        ZSTANDARD, identifier, "the functions", items
+    )  # linkers that read new code also read this compression
 
 
 def _fatbin(given: list[str], identifier: str, what: str, items: Iterable[tuple[Any, Target, bytes]]) -> bytes:

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class JitPackager:
-    """A packager that does not change images, for the GPU of this machine; it needs no nvFatbin."""
+    """Package a module for the JIT fallback: one image, unchanged. nvFatbin is not needed."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
 
     def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
-        """Return the targets that the exported functions are merged for."""
+        """Return the targets for which the exported functions of a module are merged."""
         return plan.ltoir_targets
 
     def tools(self) -> dict[str, str]:
@@ -41,15 +41,15 @@ class JitPackager:
         return {}
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:  # noqa: ARG002
-        """Return a function for children that packs an image of a module, which has images of these CUDA versions."""
+        """Return the function by which child processes pack images of these CUDA versions; None if they pack none."""
         return None
 
     def images(self, parts: Parts) -> tuple[Image, ...]:
-        """Return a module's images, each packed for the wheel."""
+        """Return the images of a module, in the order in which they are packed."""
         return parts.images
 
     def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:  # noqa: ARG002
-        """Return the worker's result for a module, with its `packed` images; JIT builds store no functions."""
+        """Return the worker's result for a module and its `packed` images. JIT builds store no functions."""
         return BuiltModule(
             plan=parts.plan,
             images=parts.images,
@@ -59,41 +59,41 @@ class JitPackager:
         )
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
-        """Return a module's functions for other modules of the wheel to call."""
+        """Return the link inputs by which other modules of the project call the functions of a module."""
         ((target, merged),) = parts.merged.items()
-        own = f"code of {parts.name}'s functions"
-        found = [LinkInput(kind="ltoir", name=own, data=merged, header=parts.declared())]
+        title = f"code of {parts.name}'s functions"
+        linked = [LinkInput(kind="ltoir", name=title, data=merged, header=parts.declared())]
         for item in parts.called:
             if item.kind == "cu":
                 code = compile_source(parts.plan, item, [target])[target]
-                found.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code))
+                linked.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code))
             else:
-                found.append(item)
-        return Linked(inputs=tuple(found), callbacks=built.callbacks)
+                linked.append(item)
+        return Linked(inputs=tuple(linked), callbacks=built.callbacks)
 
 
 class WheelPackager(JitPackager):
-    """A packager for wheels: fatbins, files that users of the functions link, and the inputs of the JIT fallback."""
+    """Package a module for a wheel: fatbins, link inputs for users of its functions, and inputs of the JIT fallback."""
 
     def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
-        """Add a target for PTX."""
+        """Return the targets for LTOIR, and one for PTX."""
         return plan.function_targets
 
     def tools(self) -> dict[str, str]:
-        """Name the packer."""
+        """Return the version of nvFatbin."""
         return {"nvfatbin": nvfatbin.version()}
 
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
-        """Pack so that all drivers for these versions, and for those of other toolkits' images, read it."""
+        """Return a function that packs for all drivers of these CUDA versions, and of the other toolkits' images."""
         others = (image.cuda for image in self.job.images.get(module, ()))
         return partial(nvfatbin.packed, module, nvfatbin.options([*versions, *others]))
 
     def images(self, parts: Parts) -> tuple[Image, ...]:
-        """Add the images that other toolkits have made of it."""
+        """Return the images of this build and of builds with other toolkits."""
         return (*parts.images, *self.job.images.get(parts.name, ()))
 
     def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
-        """Pack the functions too."""
+        """Return the worker's result for a module, with packed images and functions."""
         ltoir = tuple(parts.merged.items())
         root = Path(self.job.root)
         return BuiltModule(
@@ -116,7 +116,7 @@ class WheelPackager(JitPackager):
         )
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:  # noqa: ARG002
-        """Return the files that a user of the wheel links."""
+        """Return the link inputs that a user of the wheel has too."""
         return inputs.packaged(
             parts.name, built.function_fatbin, parts.declared(), built.function_links, built.callbacks
         )
@@ -130,7 +130,7 @@ def make(job: Job) -> JitPackager:
 def _function_links(parts: Parts, compile_source: Compile) -> Iterator[tuple[str, bytes]]:
     """Yield the files that users of the exported functions link: CUDA C++ compiled to LTOIR, other files unchanged."""
     for number, item in enumerate(parts.called):
-        path = Path(item.name)  # or the name of a module, possibly with one of its files
+        path = Path(item.name)  # a module's name, possibly with a file, is handled as a path too
         plain = path.stem if path.suffix in linkable.KINDS else path.name
         stem = f"link{number}_" + re.sub(r"\W+", "_", plain)
         if item.kind == "cu":

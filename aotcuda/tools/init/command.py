@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import registry
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
-from aotcuda.gpus import default_targets
 from aotcuda.tools.init import project_sources, sources
 from aotcuda.tools.record import project, pyproject, tables
 
@@ -102,7 +101,7 @@ def _sources(owner: Project) -> tuple[list[Source], list[str]]:
                 files[module], read[module] = file, sources.read(content)
         except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             unreadable.append(f"{file}{_problem(error)}")
-    found = sources.without_helpers(read)
+    found = sources.mark_device_functions(read)
     return [
         Source(module=name, file=files[name], functions=items) for name, items in found.items() if items
     ], unreadable
@@ -189,14 +188,11 @@ def _name(requirement: str) -> str:
 
 def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
     """Add tables for sources without one, and kernels with signatures in their decorators."""
-    if editor.get(_TOOL) is None:
-        editor.table(_TOOL, {"arch": list(default_targets())})
-    elif editor.get((*_TOOL, "arch")) is None:
-        editor.values(_TOOL, {"arch": list(default_targets())})
+    pyproject.add_targets(editor)
     default = str(owner.aotcuda.get("frontend", registry.DEFAULT))
     lines = []
     for source in found:
-        for frontend in sorted({item.frontend for item in source.kernels} - sources.NAMED_BY_RECORD):
+        for frontend in sorted({item.frontend for item in source.kernels} - sources.RECORDED_FRONT_ENDS):
             module = _module_of(editor, source.module, frontend, default)
             if module is None:
                 module = source.module if editor.get((*_TOOL, "modules", source.module)) is None else None
@@ -263,7 +259,7 @@ def _print_unsigned(editor: Editor, found: list[Source]) -> None:
         return
     foreign.show(f"{len(missing)} kernel{'s have' if len(missing) != 1 else ' has'} no signature yet:")
     for source, item in missing:
-        reason = " (its decorator's signatures are computed)" if item.is_computed else ""
+        reason = " (its decorator's signatures are computed)" if item.has_computed_signatures else ""
         foreign.show(f"  {source.file}:{item.line}: {item.path}{reason}")
     foreign.show("record them from anything that launches them, such as the tests, with a GPU or without:")
     foreign.show("  aotcuda record --write -- python -m pytest")

@@ -88,7 +88,7 @@ def hiding(read: _Trees) -> list[str]:
     for _, tree in read.values():
         for other in ast.walk(tree):
             for decorator in getattr(other, "decorator_list", ()):
-                name = sources.last(decorator.func if isinstance(decorator, ast.Call) else decorator)
+                name = sources.last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
                 if name in counts:
                     counts[name] += 1
     return [

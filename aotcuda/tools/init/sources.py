@@ -1,4 +1,4 @@
-"""Find the kernels of a source file in its text, without an import."""
+"""Find the kernels in the text of a source file. The file is not imported."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-mlir", "triton.jit": "triton"}
-NAMED_BY_RECORD = frozenset({"triton"})
-"""Front ends whose kernels need recorded values; `record` writes their tables."""
+RECORDED_FRONT_ENDS = frozenset({"triton"})
+"""Front ends whose tables need recorded values, so `aotcuda record` writes them and `aotcuda init` does not."""
 
 _IN_PLACE = {
     "aotcuda.numba": "numba",
@@ -22,9 +22,8 @@ _IN_PLACE = {
     "aotcuda.triton.triton": "triton",
     "aotcuda.triton.tl": "triton.language",
 }
-_MODULES = ("numba", "triton")
+_COMPILER_PREFIXES = ("numba", "triton")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +37,8 @@ class JitFunction:
         device: True for a device function: by its decorator, because it returns a value, or because another function
             of the file calls it.
         signatures: The signatures in the decorator.
-        is_computed: True if the decorator has signatures that only an import can compute.
-        enclosing: The function that defines it; empty at the module's top level or in a class.
+        has_computed_signatures: True if the decorator has signatures that only an import can compute.
+        enclosing: The function that defines this one; empty at the module's top level or in a class.
     """
 
     path: str
@@ -47,18 +46,18 @@ class JitFunction:
     frontend: str
     device: bool
     signatures: tuple[str, ...]
-    is_computed: bool
+    has_computed_signatures: bool
     enclosing: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The content of a module.
+    """The kernels of a module, and the functions that they call.
 
     Attributes:
-        functions: Its kernels and device functions, in order.
-        calls: The functions of other modules that they call, as pairs: the last part of a module's or package's name,
-            and the name of the function.
+        functions: The kernels and device functions, in the order of their lines.
+        calls: The functions of other modules that the kernels call. Each is a pair: the last part of the name of a
+            module or package, and the name of the function.
     """
 
     functions: tuple[JitFunction, ...]
@@ -69,19 +68,19 @@ def read(content: str | bytes) -> Content:
     """Read the text of a module.
 
     Raises:
-        SyntaxError: It is not Python.
-        ValueError: It has null characters; some Pythons raise SyntaxError.
-        RecursionError: It is nested too deeply; some Pythons raise MemoryError.
+        SyntaxError: The text is not Python.
+        ValueError: The text has null characters. Some versions of Python raise SyntaxError.
+        RecursionError: The text is nested too deeply. Some versions of Python raise MemoryError.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the import of the file warns
+        warnings.simplefilter("ignore")  # the user sees these warnings when the file is imported
         tree = ast.parse(content)
     reader = _Reader(tree)
     return Content(functions=tuple(reader.functions()), calls=frozenset(reader.calls))
 
 
-def without_helpers(modules: Mapping[str, Content]) -> dict[str, tuple[JitFunction, ...]]:
-    """Return the functions of modules by name. A function that another module's kernel calls is a device function."""
+def mark_device_functions(modules: Mapping[str, Content]) -> dict[str, tuple[JitFunction, ...]]:
+    """Return the functions of each module, with `device` set for those that kernels of other modules call."""
     calls = {pair for content in modules.values() for pair in content.calls}
 
     def is_called(module: str, item: JitFunction) -> bool:
@@ -106,8 +105,8 @@ class _Reader:
         self._names: dict[str, str] = {}
         self._values: dict[str, ast.expr] = {}
         self._partials: dict[str, ast.Call] = {}
-        self._called: set[str] = set()
-        self._others: dict[str, tuple[str, str]] = {}
+        self._called_here: set[str] = set()
+        self._imported: dict[str, tuple[str, str]] = {}
         self.calls: set[tuple[str, str]] = set()
         for node in ast.walk(tree):
             self._import(node)
@@ -115,9 +114,9 @@ class _Reader:
             self._assign(node)
 
     def functions(self) -> list[JitFunction]:
-        made = [*self._definitions(self._tree, (), ""), *self._assignments()]
-        helping = [replace(item, device=True) if item.path in self._called else item for item in made]
-        return sorted(helping, key=lambda item: (item.line, item.path))
+        found = [*self._definitions(self._tree, (), ""), *self._assignments()]
+        found = [replace(item, device=True) if item.path in self._called_here else item for item in found]
+        return sorted(found, key=lambda item: (item.line, item.path))
 
     def is_jit(self, node: ast.expr) -> bool:
         """Return True if an expression is the `jit` of a compiler."""
@@ -126,19 +125,19 @@ class _Reader:
     def _import(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import):
             for item in node.names:
-                whole = item.asname is not None
-                name = item.name if whole else item.name.partition(".")[0]
+                name = item.name.partition(".")[0] if item.asname is None else item.name
                 self._names[item.asname or name] = _IN_PLACE.get(name, name)
-                self._others[item.asname or name] = "", last_part(item.name)
+                self._imported[item.asname or name] = "", _last_part(item.name)
         elif isinstance(node, ast.ImportFrom):
             for item in node.names:
                 module = _IN_PLACE.get(node.module or "", node.module or "")
-                self._others[item.asname or item.name] = last_part(module), item.name
-                # A package may import `cuda` from its own module, so that Numba is optional.
-                known = _IN_PLACE.get(f"{module}.{item.name}")
-                known = known or (f"{module}.{item.name}" if module.startswith(_MODULES) and not node.level else None)
-                if known or item.name == "cuda":
-                    self._names[item.asname or item.name] = known or "numba.cuda"
+                self._imported[item.asname or item.name] = _last_part(module), item.name
+                path = f"{module}.{item.name}"
+                is_compiler = module.startswith(_COMPILER_PREFIXES) and not node.level
+                full = _IN_PLACE.get(path, path if is_compiler else "")
+                # A package with optional Numba imports `cuda` from a module of the package.
+                if full or item.name == "cuda":
+                    self._names[item.asname or item.name] = full or "numba.cuda"
 
     def _assign(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
@@ -146,7 +145,7 @@ class _Reader:
             self._values[name] = value
             if self._dotted(value) in _JIT:
                 self._names[name] = self._dotted(value)
-            elif isinstance(value, ast.Call) and last(value.func) == "partial" and value.args:
+            elif isinstance(value, ast.Call) and last_name(value.func) == "partial" and value.args:
                 inner = self._dotted(value.args[0])
                 if inner in _JIT:
                     self._names[name] = inner
@@ -158,55 +157,55 @@ class _Reader:
             return self._names.get(node.id, "")
         if isinstance(node, ast.Attribute):
             base = self._dotted(node.value)
-            whole = f"{base}.{node.attr}" if base else ""
-            return _IN_PLACE.get(whole, whole)
+            full = f"{base}.{node.attr}" if base else ""
+            return _IN_PLACE.get(full, full)
         return ""
 
     def _definitions(self, node: ast.AST, path: tuple[str, ...], enclosing: str) -> Iterator[JitFunction]:
         for child in ast.iter_child_nodes(node):
             if isinstance(child, _Function):
                 for decorator in child.decorator_list:
-                    made = self._jitted(decorator, (*path, child.name), child.lineno, enclosing)
-                    if made is not None:
-                        self._called |= {name for name in _calls(child) if name != child.name}
-                        self.calls |= set(self._calls_of_others(child))
-                        yield replace(made, device=True) if _returns_a_value(child) else made
+                    found = self._jit_function(decorator, (*path, child.name), child.lineno, enclosing)
+                    if found is not None:
+                        self._called_here |= {name for name in _called_names(child) if name != child.name}
+                        self.calls |= set(self._calls_of_other_modules(child))
+                        yield replace(found, device=True) if _returns_a_value(child) else found
                 yield from self._definitions(child, (*path, child.name), ".".join((*path, child.name)))
             elif isinstance(child, ast.ClassDef):
                 yield from self._definitions(child, (*path, child.name), enclosing)
             else:
                 yield from self._definitions(child, path, enclosing)
 
-    def _calls_of_others(self, function: _Function) -> Iterator[tuple[str, str]]:
+    def _calls_of_other_modules(self, function: _Function) -> Iterator[tuple[str, str]]:
         for node in ast.walk(function):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._others:
-                yield self._others[node.func.id]
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in self._imported:
+                yield self._imported[node.func.id]
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                holder = last(node.func.value)
-                yield self._others.get(holder, ("", holder))[1], node.func.attr
+                alias = last_name(node.func.value)
+                _, module = self._imported.get(alias, ("", alias))
+                yield module, node.func.attr
 
     def _assignments(self) -> Iterator[JitFunction]:
         """Handle `name = cuda.jit(function)` and `name = cuda.jit(...)(function)`."""
         for name, value in self._values.items():
             if not isinstance(value, ast.Call) or len(value.args) != 1:
                 continue
-            plain = self._dotted(value.func) in _JIT and isinstance(value.args[0], ast.Name | ast.Attribute)
-            known = isinstance(value.args[0], ast.Name) and value.args[0].id in self._functions()
-            made = self._jitted(value if plain else value.func, (name,), value.lineno, "", applied=plain)
-            if made is not None and (known or not plain) and not self._is_decorator(value):
-                yield made
+            is_direct = self.is_jit(value.func)
+            if is_direct and not self._is_function(value.args[0]):
+                continue  # `cuda.jit(signature)` makes a decorator
+            decorator = value if is_direct else value.func
+            found = self._jit_function(decorator, (name,), value.lineno, "", takes_function=is_direct)
+            if found is not None:
+                yield found
 
-    def _functions(self) -> set[str]:
-        return {node.name for node in ast.walk(self._tree) if isinstance(node, _Function)}
+    def _is_function(self, node: ast.expr) -> bool:
+        names = {item.name for item in ast.walk(self._tree) if isinstance(item, _Function)}
+        return isinstance(node, ast.Name) and node.id in names
 
-    def _is_decorator(self, value: ast.Call) -> bool:
-        return self._dotted(value.func) in _JIT and not (
-            isinstance(value.args[0], ast.Name) and value.args[0].id in self._functions()
-        )
-
-    def _jitted(
-        self, decorator: ast.expr, path: tuple[str, ...], line: int, enclosing: str, *, applied: bool = False
+    def _jit_function(
+        self, decorator: ast.expr, path: tuple[str, ...], line: int, enclosing: str, *, takes_function: bool = False
     ) -> JitFunction | None:
+        """Return the function that a decorator makes a kernel; None if the decorator is not a compiler's `jit`."""
         call = decorator if isinstance(decorator, ast.Call) else None
         function = call.func if call else decorator
         frontend = _JIT.get(self._dotted(function))
@@ -215,16 +214,16 @@ class _Reader:
         keywords = {item.arg: item.value for item in call.keywords} if call else {}
         partial = self._partials.get(function.id) if isinstance(function, ast.Name) else None
         keywords = {**{item.arg: item.value for item in (partial.keywords if partial else ())}, **keywords}
-        given = call.args[0] if call and call.args and not applied else keywords.get("func_or_sig")
-        texts = self._signatures(given) if given is not None else []
+        argument = call.args[0] if call and call.args and not takes_function else keywords.get("func_or_sig")
+        signatures = self._signatures(argument) if argument is not None else []
         device = keywords.get("device")
         return JitFunction(
             path=".".join(path),
             line=line,
             frontend=frontend,
             device=isinstance(device, ast.Constant) and bool(device.value),
-            signatures=tuple(texts or ()),
-            is_computed=texts is None,
+            signatures=tuple(signatures or ()),
+            has_computed_signatures=signatures is None,
             enclosing=enclosing,
         )
 
@@ -253,18 +252,18 @@ class _Reader:
         if isinstance(node, ast.Name) and node.id in self._values and depth:
             return self._type(self._values[node.id], depth - 1)
         if isinstance(node, ast.Name | ast.Attribute):
-            return last(node)
+            return last_name(node)
         if isinstance(node, ast.Subscript):
             element = self._type(node.value, depth)
             return f"{element}[{ast.unparse(node.slice).strip('()')}]" if element else None
         if isinstance(node, ast.Call):
-            return self._call(node, depth)
+            return self._called_type(node, depth)
         return None
 
-    def _call(self, node: ast.Call, depth: int) -> str | None:
+    def _called_type(self, node: ast.Call, depth: int) -> str | None:
         parts = [self._argument(item, depth) for item in node.args]
         parts += [f"{item.arg}={ast.unparse(item.value)}" for item in node.keywords]
-        return f"{last(node.func)}({', '.join(part for part in parts if part)})" if all(parts) else None
+        return f"{last_name(node.func)}({', '.join(part for part in parts if part)})" if all(parts) else None
 
     def _argument(self, node: ast.expr, depth: int) -> str | None:
         if isinstance(node, ast.Constant):
@@ -275,8 +274,8 @@ class _Reader:
         return self._type(node, depth)
 
 
-def _calls(function: _Function) -> Iterator[str]:
-    """Yield the plain names that a function calls; kernel launches have a subscript."""
+def _called_names(function: _Function) -> Iterator[str]:
+    """Yield the plain names that a function calls. Launches of kernels have a subscript, so they do not count."""
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id
@@ -289,16 +288,15 @@ def _returns_a_value(function: ast.AST) -> bool:
             value = node.value
             if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
                 return True
-        elif not isinstance(node, (*_FUNCTIONS, ast.Lambda)) and _returns_a_value(node):
+        elif not isinstance(node, _Function | ast.Lambda) and _returns_a_value(node):
             return True
     return False
 
 
-def last_part(name: str) -> str:
-    """Return the last part of a module's name."""
+def _last_part(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def last(node: ast.expr) -> str:
+def last_name(node: ast.expr) -> str:
     """Return the last part of a dotted name; empty for another expression."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

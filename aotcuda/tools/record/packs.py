@@ -1,4 +1,4 @@
-"""Place recorded kernels of installed packages in a pack: the project's package, and a module for each source."""
+"""Name the package, the modules and the build requirements of a pack: a package with kernels of other packages."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ packs.use(__name__)
 
 
 def is_packed(record: Record, owner: Project) -> bool:
-    """Return True if a kernel belongs to a package whose kernels go into a pack."""
+    """Return True if a kernel belongs to an installed package, so its compiled code goes into the pack."""
     return record.frontend == "triton" and record.module.partition(".")[0] in owner.packages
 
 
 def module_name(source: str, owner: Project) -> str:
-    """Return the name of a new module of the pack for a source: `fla_pack.fla_ops_gla_chunk`."""
+    """Return the name of the pack's module for a source module: `fla_pack.fla_ops_gla_chunk`."""
     return f"{package_name(owner)}.{source.replace('.', '_')}"
 
 
 def package_name(owner: Project) -> str:
-    """Return the name of the project's pack: from its tables, or else from the project's name."""
+    """Return the name of the pack's package: the name in the project's tables, or a name made of the project's name."""
     for name, module in table(owner.aotcuda, "modules").items():
         if isinstance(module, dict) and module.get("pack") is True:
             return str(name.rpartition(".")[0])
@@ -42,7 +42,7 @@ def package_name(owner: Project) -> str:
 
 
 def file_of(module: str, owner: Project) -> Path:
-    """Return the path that the file of a pack's module would have."""
+    """Return the path of a module's file. The file need not exist."""
     parts = module.split(".")
     roots = owner.import_roots()
     root = next((root for root in roots if (root / parts[0]).is_dir()), roots[0])
@@ -50,7 +50,7 @@ def file_of(module: str, owner: Project) -> Path:
 
 
 def write_package(owner: Project) -> Path | None:
-    """Write the pack's `__init__.py` if there is none; return its path."""
+    """Write the pack's `__init__.py` and return its path; return None if the file exists."""
     path = file_of(f"{package_name(owner)}.__init__", owner)
     if path.exists():
         return None
@@ -60,12 +60,20 @@ def write_package(owner: Project) -> Path | None:
 
 
 def requirements(sources: Iterable[str], owner: Project, installed: Mapping[str, str]) -> list[str]:
-    """Return the build requirements of a pack: its packages and Triton, in the versions of this environment."""
-    tops = {source.partition(".")[0] for source in sources} & {*owner.packages}
-    found = []
-    for name in sorted({installed.get(top, top) for top in tops} | ({"triton"} if tops else set())):
+    """Return the build requirements of a pack: its packages and Triton, each in the installed version.
+
+    Args:
+        sources: The source modules of the kernels.
+        owner: The project.
+        installed: The distribution of each installed package.
+    """
+    packages = {source.partition(".")[0] for source in sources} & {*owner.packages}
+    if not packages:
+        return []
+    lines = []
+    for name in sorted({"triton", *(installed.get(package, package) for package in packages)}):
         try:
-            found.append(f"{name}=={metadata.version(name).partition('+')[0]}")
+            lines.append(f"{name}=={metadata.version(name).partition('+')[0]}")
         except metadata.PackageNotFoundError:
-            found.append(name)
-    return found
+            lines.append(name)
+    return lines

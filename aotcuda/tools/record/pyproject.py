@@ -1,7 +1,7 @@
-"""Edit pyproject.toml: add new entries, and keep the place, form and comments of all others.
+"""Add entries to pyproject.toml, and keep the place, form and comments of all other entries.
 
-New tables are written at the end of the file; tomlkit edits tables that exist already. The result is read again and
-compared with the expected content, so that a file of unusual form is not damaged.
+New tables are written at the end of the file, and tomlkit edits existing tables. The result is parsed and compared with
+the expected content, so a file of unusual form is not damaged.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
-    """Raise ConfigError for a file that has another value where a table is expected."""
+def _form_checked() -> Iterator[None]:
+    """Raise ConfigError if the form of the file does not allow the change, such as a string in place of a table."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -41,10 +41,10 @@ def _explained() -> Iterator[None]:
 
 
 class Editor:
-    """The text of a pyproject.toml, with changes.
+    """Collect changes to the text of a pyproject.toml.
 
     Args:
-        text: The text as it is.
+        text: The text of the file, without the changes.
     """
 
     def __init__(self, text: str) -> None:
@@ -55,7 +55,7 @@ class Editor:
 
     def table(self, keys: Sequence[str], values: dict[str, Any], *, comment: str = "") -> None:
         """Add a new table; `values` are strings, lists of strings, booleans or tables of such values."""
-        with _explained():
+        with _form_checked():
             self._put(keys, dict(values))
         lines = [header(keys), *([f"# {comment}"] if comment else [])]
         self._blocks.append("\n".join([*lines, *(assignment(key, value) for key, value in values.items())]) + "\n")
@@ -64,39 +64,39 @@ class Editor:
         """Add keys to an existing table."""
 
         def edit(document: Any) -> None:
-            target = _at(document, keys)
+            target = _lookup(document, keys)
             for key, value in values.items():
                 target[key] = _item(value)
 
         self._edits.append(edit)
-        with _explained():
+        with _form_checked():
             for key, value in values.items():
                 self._put((*keys, key), value)
 
     def extend(self, keys: Sequence[str], items: Sequence[str]) -> None:
-        """Append to a list, or turn a string into a list and append."""
+        """Append items to a list. A string becomes the first item of a list."""
 
         def edit(document: Any) -> None:
-            owner = _at(document, keys[:-1])
-            before: Any = owner[keys[-1]]
-            trivia: Any = getattr(before, "trivia", None)
-            if isinstance(before, str):
-                owner[keys[-1]] = _item([str(before), *items])
-                now: Any = owner[keys[-1]].trivia
-                now.comment_ws, now.comment = trivia.comment_ws, trivia.comment
+            owner = _lookup(document, keys[:-1])
+            old: Any = owner[keys[-1]]
+            old_trivia: Any = getattr(old, "trivia", None)
+            if isinstance(old, str):
+                owner[keys[-1]] = _item([str(old), *items])
+                trivia: Any = owner[keys[-1]].trivia
+                trivia.comment_ws, trivia.comment = old_trivia.comment_ws, old_trivia.comment
             else:
-                _append(before, items)
+                _append(old, items)
 
         self._edits.append(edit)
-        with _explained():
-            target = _at(self._expected, keys[:-1])
-            before = target[keys[-1]]
-            target[keys[-1]] = [*([before] if isinstance(before, str) else before), *items]
+        with _form_checked():
+            target = _lookup(self._expected, keys[:-1])
+            old = target[keys[-1]]
+            target[keys[-1]] = [*([old] if isinstance(old, str) else old), *items]
 
     def get(self, keys: Sequence[str]) -> Any:
         """Return the changed value of a key, or None."""
         try:
-            return copy.deepcopy(_at(self._expected, keys))
+            return copy.deepcopy(_lookup(self._expected, keys))
         except (KeyError, TypeError):
             return None
 
@@ -108,10 +108,10 @@ class Editor:
         """
         if not self._edits and not self._blocks:
             return self._text
-        with _explained():
-            return self._made()
+        with _form_checked():
+            return self._changed_text()
 
-    def _made(self) -> str:
+    def _changed_text(self) -> str:
         text = self._text
         newline = "\r\n" if "\r\n" in text else "\n"
         if self._edits:
@@ -119,7 +119,8 @@ class Editor:
             for edit in self._edits:
                 edit(document)
             text = document.as_string()
-        text = re.sub(r"\r?\n", newline, text) if newline == "\r\n" else text
+        if newline == "\r\n":
+            text = re.sub(r"\r?\n", newline, text)
         for block in self._blocks:
             gap = "" if not text else newline if text.endswith("\n") else newline * 2
             text += gap + block.replace("\n", newline)
@@ -161,8 +162,8 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend:
     for module, found in by_module.items():
         keys = ("tool", "aotcuda", "modules", module)
         if editor.get(keys) is None:
-            own = found[0].wanted.frontend
-            extra = {} if own == default_frontend else {"frontend": own}
+            frontend = found[0].wanted.frontend
+            extra = {} if frontend == default_frontend else {"frontend": frontend}
             editor.table(keys, {"source": found[0].wanted.source, **extra})
         new = {item.kernel: kernel_value(item) for item in found if item.new_kernel}
         if new and editor.get((*keys, "kernels")) is None:
@@ -175,7 +176,7 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend:
 
 
 def add_targets(editor: Editor) -> None:
-    """Add `arch` where it is missing."""
+    """Add the default targets to `[tool.aotcuda]` if it has no `arch`."""
     if editor.get(("tool", "aotcuda")) is None:
         editor.table(("tool", "aotcuda"), {"arch": list(default_targets())})
     elif editor.get(("tool", "aotcuda", "arch")) is None:
@@ -231,13 +232,13 @@ def write(path: Path, text: str) -> None:
     """Replace a file atomically, with its permissions, or create it.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: The file cannot be written.
     """
     try:
         with replacing(path) as partial:
             partial.write_bytes(text.encode())
     except OSError as error:
-        message = f"{path} cannot be written ({error.strerror}); it is left as it is"
+        message = f"{path} cannot be written ({error.strerror}); the file was not changed"
         raise ConfigError(message) from error
 
 
@@ -277,7 +278,7 @@ def _item(value: Any) -> Any:
 
 
 def _append(array: Any, items: Sequence[str]) -> None:
-    """Append to a list in its form: one item per line, or all on one."""
+    """Append items to a list: one item per line if the list has several lines, otherwise on its line."""
     text = array.as_string()
     if "\n" not in text and any("(" in item for item in items):
         array.multiline(multiline=True)
@@ -291,7 +292,7 @@ def _append(array: Any, items: Sequence[str]) -> None:
     array.extend(items)
 
 
-def _at(document: Any, keys: Sequence[str]) -> Any:
+def _lookup(document: Any, keys: Sequence[str]) -> Any:
     for key in keys:
         document = document[key]
     return document

@@ -1,4 +1,4 @@
-"""A JIT build that compiles nothing: it returns an image without code, and records its requests."""
+"""Stand in for JIT builds: record the requests, and return an image without code."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: ob
 
 
 class Builder:
-    """Stands for `aotcuda.builder.jit.build`.
+    """Stand in for `aotcuda.builder.jit.build`.
 
     Attributes:
-        requests: The requests.
-        whole: The kernels of a whole module.
-        failure: The error that it raises, or None.
-        changes: Keys of the manifest that it replaces.
+        requests: The requests of builds.
+        module_kernels: The kernels that the build of a module returns.
+        failure: The error that a build raises, or None.
+        changes: Keys that replace those of the returned manifest.
     """
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
-        self.whole: list[dict[str, Any]] = []
+        self.module_kernels: list[dict[str, Any]] = []
         self.failure: Exception | None = None
         self.changes: dict[str, Any] = {}
 
@@ -46,14 +46,16 @@ class Builder:
         self.requests.append(request)
         if self.failure is not None:
             raise self.failure
-        kernels = [kernel(request.kernel, request.signature)] if request.kernel and request.signature else self.whole
+        kernels = (
+            [kernel(request.kernel, request.signature)] if request.kernel and request.signature else self.module_kernels
+        )
         sources = [
             {"path": str(path.relative_to(request.package_root)), "sha256": manifests.digest(path.read_bytes())}
             for path in sorted(Path(request.package_root).rglob("*.py"))
             if path.name.startswith("_") and path.name != "__init__.py"
         ]
-        described, data = manifest(kernels, request.target, **{"sources": sources, **self.changes})
-        return Result(described, data)
+        record, data = manifest(kernels, request.target, **{"sources": sources, **self.changes})
+        return Result(record, data)
 
 
 def forget_cache(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,13 +19,13 @@ RESULT = [12.0, 24.0, 36.0]
 X, Y = [1, 2, 3], [10, 20, 30]
 
 
-class Way(NamedTuple):
-    """A program that is timed.
+class Program(NamedTuple):
+    """Describe a program.
 
     Attributes:
         code: Python, or "" for the program in C.
-        environment: Further variables of the process.
-        module: The module that has to be installed; "" for none.
+        environment: Environment variables of the process.
+        module: The module that must be installed; "" for none.
     """
 
     code: str
@@ -280,21 +280,21 @@ def axpy(a: float, x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.a
 }
 """Modules with the kernels of peers that read them from files."""
 
-OURS: dict[str, Way] = {
-    "driver alone": Way(_HEAD + _DRIVER + _START + _BUFFERS + f"result = {RESULT}\n" + _TAIL),
-    "C, the same image": Way(""),
-    "aotcuda, first-use": Way(_OWN, {"AOTCUDA_LOAD": "first-use"}),
-    "aotcuda, import": Way(_OWN, {"AOTCUDA_LOAD": "import"}),
-    "aotcuda, first-use, in Python": Way(_OWN, {"AOTCUDA_LOAD": "first-use", "AOTCUDA_EXTENSION": "0"}),
+OURS: dict[str, Program] = {
+    "driver alone": Program(_HEAD + _DRIVER + _START + _BUFFERS + f"result = {RESULT}\n" + _TAIL),
+    "C, the same image": Program(""),
+    "aotcuda, first-use": Program(_OWN, {"AOTCUDA_LOAD": "first-use"}),
+    "aotcuda, import": Program(_OWN, {"AOTCUDA_LOAD": "import"}),
+    "aotcuda, first-use, in Python": Program(_OWN, {"AOTCUDA_LOAD": "first-use", "AOTCUDA_EXTENSION": "0"}),
 }
 
-PEERS: dict[str, Way] = {
-    "CuPy RawKernel, from its cache": Way(_CUPY, module="cupy"),
-    "PyTorch and Triton, from its cache": Way(_TRITON, module="triton"),
-    "cuda.core, compiled": Way(_CUDA_CORE, module="cuda.core"),
-    "Warp, from its cache": Way(_WARP, module="warp"),
-    "numba-cuda, cache=True": Way(_numba(), module="numba_cuda"),
-    "numba-cuda-mlir": Way(_mlir(), module="numba_cuda_mlir"),
+PEERS: dict[str, Program] = {
+    "CuPy RawKernel, from its cache": Program(_CUPY, module="cupy"),
+    "PyTorch and Triton, from its cache": Program(_TRITON, module="triton"),
+    "cuda.core, compiled": Program(_CUDA_CORE, module="cuda.core"),
+    "Warp, from its cache": Program(_WARP, module="warp"),
+    "numba-cuda, cache=True": Program(_numba(), module="numba_cuda"),
+    "numba-cuda-mlir": Program(_mlir(), module="numba_cuda_mlir"),
 }
 
 
