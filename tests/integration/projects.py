@@ -213,16 +213,16 @@ def build_wheel(project: Path, *given: str | Path, **environ: str) -> Path:
 
 def refused(project: Path, *given: str | Path, editable: bool = False, **environ: str) -> Done:
     """Build `project`, which must fail without a traceback and without writing a file."""
-    before = own(project)
+    before = project_files(project)
     done = _built(project, given, environ, editable=editable)
     assert done.status != 0, done.err
     assert "Traceback" not in done.out + done.err, done.err
-    assert own(project) == before
+    assert project_files(project) == before
     return done
 
 
-def own(project: Path) -> dict[str, bytes]:
-    """Return `tree` without the files that setuptools writes into every project."""
+def project_files(project: Path) -> dict[str, bytes]:
+    """Return the files of a project, without those that setuptools writes into every project."""
     return {
         name: content
         for name, content in tree(project).items()

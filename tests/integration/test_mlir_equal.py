@@ -1,4 +1,4 @@
-"""Check that a module moves from one of Numba's compilers to the other by one key and one import."""
+"""Test that numba-cuda and numba-cuda-mlir build one module alike, if one key and one import are changed."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ def reshaped(x):
     x.reshape(2, 3)[1, 0] = x.reshape((3, -1))[2, 1]
 
 
-def turned(a, b):
+def transposes(a, b):
     b[0, 1] = a[1, -1]
     b[1, 0].x = a[0, 1].id
 
 
-def ended(x):
+def ends_thread(x):
     x[0] = positive(x[1])
     x[1] = failing(x[2])
 
 
-def said(x):
+def tests_none(x):
     y = silent(x[0])
     if y is None:
         x[0] = 1
@@ -95,19 +95,19 @@ kernels.tiles = "void(float32[::1], float32[::1])"
 kernels.colours = ["void(int32[::1])", "void(int8[:])"]
 kernels.halves = "void(float16[::1])"
 kernels.reshaped = "void(float32[::1])"
-kernels.turned = "void(particle[:, :], particle[:, ::1])"
-kernels.ended = "void(float32[::1])"
-kernels.said = "void(int32[::1])"
+kernels.transposes = "void(particle[:, :], particle[:, ::1])"
+kernels.ends_thread = "void(float32[::1])"
+kernels.tests_none = "void(int32[::1])"
 functions.factorial = "int64(int64)"
 functions.add_f32 = { python = "add", signature = "float32(float32, float32)" }
 """
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
-    """Return the wheels of one module by both compilers; the key, the import and the extra differ."""
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """Return the files of each compiler's wheel. The key, the import and the extra differ."""
     pytest.importorskip("numba")
-    found = {}
+    wheels = {}
     for name in (NUMBA, MLIR):
         project = write(tmp_path_factory.mktemp(name) / "project", SOURCE, module=MODULE)
         if name == MLIR:
@@ -115,26 +115,28 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes
             text = config.read_text().replace("aotcuda[cu13]", "aotcuda[mlir-cu13]")
             config.write_text(text.replace(f"[{projects.MODULE}]\n", f'[{projects.MODULE}]\nfrontend = "{MLIR}"\n'))
             source.write_text(source.read_text().replace(IMPORT, "from numba_cuda_mlir import cuda\n"))
-        found[name] = content(build_wheel(project, AOTCUDA_ARCH="sm_80"))
-    return found
+        wheels[name] = content(build_wheel(project, AOTCUDA_ARCH="sm_80"))
+    return wheels
 
 
-def test_both_modules_have_equal_kernels_and_functions(built: dict[str, dict[str, bytes]]) -> None:
-    found = []
-    for front_end, files in built.items():
+def test_both_modules_have_equal_kernels_and_functions(wheels: dict[str, dict[str, bytes]]) -> None:
+    contents = []
+    for front_end, files in wheels.items():
         manifest = manifest_of(files, "pkg.k")
         assert manifest["frontend"] == front_end
         kernels = {
-            kernel["name"]: [(one["signature"], one["symbol"]) for one in kernel["overloads"]]
+            kernel["name"]: [(overload["signature"], overload["symbol"]) for overload in kernel["overloads"]]
             for kernel in manifest["kernels"]
         }
-        functions = [(one["name"], one["signature"]) for one in manifest["functions"]]
-        found.append((kernels, functions, files["pkg/k.pyi"]))
-    assert found[0] == found[1]
-    assert len(found[0][0]) == 7
+        functions = [(function["name"], function["signature"]) for function in manifest["functions"]]
+        contents.append((kernels, functions, files["pkg/k.pyi"]))
+    assert contents[0] == contents[1]
+    assert len(contents[0][0]) == MODULE.count("kernels.")
 
 
-def test_status_or_exception_of_helper_ends_the_thread(built: dict[str, dict[str, bytes]]) -> None:
-    code = cuobjdump(built[MLIR]["pkg/k.aotcuda/kernels.fatbin"], "--dump-sass").partition("Function : ended\n")[2]
+def test_status_or_exception_of_helper_ends_the_thread(wheels: dict[str, dict[str, bytes]]) -> None:
+    code = cuobjdump(wheels[MLIR]["pkg/k.aotcuda/kernels.fatbin"], "--dump-sass").partition("Function : ends_thread\n")[
+        2
+    ]
     code = code.partition("Function : ")[0]
-    assert code.count("EXIT") >= 3  # both, and the kernel's own end
+    assert code.count("EXIT") >= 3  # one of each helper, and the end of the kernel

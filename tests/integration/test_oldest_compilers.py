@@ -1,6 +1,6 @@
-"""Build with the first releases of the compilers that the extras accept.
+"""Test builds with the oldest releases of the compilers that the extras accept.
 
-They are in a folder on PYTHONPATH. `tools/matrix.py` runs more tests, with each release.
+A folder on PYTHONPATH holds these releases. `tools/matrix.py` runs more tests with each release.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def add(x, y):
 
 
 @cuda.jit
-def each(a, x):
+def scale_array(a, x):
     shared = cuda.shared.array(64, "float32")
     i = cuda.grid(1)
     if i < x.size:
@@ -38,21 +38,21 @@ def each(a, x):
 """
 MODULE = """\
 functions.add = "float32(float32, float32)"
-kernels.each = "void(float32, float32[::1])"
+kernels.scale_array = "void(float32, float32[::1])"
 """
 
 
 @pytest.fixture(scope="module")
 def oldest() -> str:
-    """Return a folder with the packages of the first releases."""
+    """Return the folder with the oldest releases."""
     folder = Path(sys.prefix, "oldest")
     if not folder.is_dir():
-        pytest.skip(f"the first releases of the compilers are not in {folder}; tools/test.py puts them there")
+        pytest.skip(f"the oldest releases of the compilers are not in {folder}; tools/test.py installs them")
     return str(folder)
 
 
 @front_ends.EACH
-def test_the_first_release_that_the_extras_accept_builds(front_end: str, oldest: str, tmp_path: Path) -> None:
+def test_oldest_accepted_release_builds(front_end: str, oldest: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", projects.source(SOURCE), module=MODULE)
     files = content(build_wheel(project, PYTHONPATH=oldest, AOTCUDA_ARCH="sm_75;compute_75"))
     manifest = manifest_of(files, "pkg.k")

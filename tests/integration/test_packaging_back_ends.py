@@ -37,7 +37,7 @@ SUMMARY = re.compile(
 
 
 def generated(project: Path) -> list[str]:
-    return [name for name in projects.own(project) if name.startswith("flat/kernels")]
+    return [name for name in projects.project_files(project) if name.startswith("flat/kernels")]
 
 
 def edit(project: Path, old: str, new: str) -> None:
@@ -84,7 +84,7 @@ def test_single_module_project_gets_a_module_beside_it(back_end: str, tmp_path: 
         edit(project, TABLE, f'[tool.setuptools]\npy-modules = ["solo"]\n\n{TABLE}')
     assert {"solo.py", "solo_kernels.py", "solo_kernels.aotcuda/manifest.json"} <= content(build_wheel(project)).keys()
     editable(project)
-    assert {"solo_kernels.py", "solo_kernels.aotcuda/manifest.json"} <= projects.own(project).keys()
+    assert {"solo_kernels.py", "solo_kernels.aotcuda/manifest.json"} <= projects.project_files(project).keys()
 
 
 def test_wheel_has_no_files_of_an_earlier_build(back_end: str, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_files_with_generated_names_are_packaged(back_end: str, tmp_path: Path) 
 def test_editable_build_and_clean_remove_a_renamed_module(back_end: str, tmp_path: Path) -> None:
     project = projects.copy("flat", tmp_path / "flat")
     edit(project, TABLE, f'[tool.setuptools]\npackages = ["flat"]\n\n{TABLE}')
-    source = projects.own(project).keys()
+    source = projects.project_files(project).keys()
     shutil.copytree(project, tmp_path / "inner")
     editable(tmp_path / "inner")
     shutil.move(tmp_path / "inner", project / "inner")  # another project, which stays as it is
@@ -132,7 +132,7 @@ def test_editable_build_and_clean_remove_a_renamed_module(back_end: str, tmp_pat
     assert sorted(path.name for path in (project / "flat").glob("*.*")) == names
     setup = ("-c", "import setuptools; setuptools.setup()", "clean")
     succeed(project, *((*HATCHLING, "--clean-only") if back_end == "hatchling" else (sys.executable, *setup)))
-    kept = {name for name in projects.own(project) if not name.startswith(("dist/", "inner/"))}
+    kept = {name for name in projects.project_files(project) if not name.startswith(("dist/", "inner/"))}
     assert kept == source
     assert projects.tree(project / "inner") == inner
 

@@ -141,7 +141,7 @@ def test_editable_install_of_each_mode_notices_edits(version, mode, layout, flat
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", environment, "install")
     settings = ("--no-build-isolation", "--no-deps", "--config-settings", f"editable_mode={mode}")
     succeed(flat, *pip, *settings, "--editable", ".", PYTHONPATH="")
-    assert [name for name in projects.own(root) if name.startswith("flat/kernels")] == GENERATED
+    assert [name for name in projects.project_files(root) if name.startswith("flat/kernels")] == GENERATED
 
     def shown() -> str:
         return succeed(flat.parent, environment, "-c", f"{PROOF}\nprint(k.__aotcuda__)", PYTHONPATH="").out
@@ -209,8 +209,8 @@ def test_failed_editable_build_keeps_the_source_tree(flat: Path) -> None:
     projects.back_end(flat, editable=True)
     (flat / "setup.py").write_text(SETUP_THAT_FAILS)
     edit(flat, "float32[::1])", "float32[:])")
-    before = projects.own(flat)
+    before = projects.project_files(flat)
     done = projects.forked_run(flat, *projects.command(editable=True))
     assert done.status != 0
     assert "it fails" in done.err
-    assert projects.own(flat) == before
+    assert projects.project_files(flat) == before

@@ -1,6 +1,6 @@
-"""Check the errors for code and signatures that cannot be compiled: the user's key, the fact and the place.
+"""Test that errors about code and signatures have the user's key, the fact and the place.
 
-Mistakes of one kind are put into one project, since a build reports all of them at once.
+One project contains all mistakes of a kind, because a build reports all errors at once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
 
 
 class Mistake(NamedTuple):
-    """Code, the key that names it, and words of the error.
+    """A mistake in code or in the table. In all attributes, NAME stands for the mistake's name.
 
-    The line that ends in `# here` is the error's place. In all three, NAME stands for the mistake's name.
+    Attributes:
+        source: Code for the source module. The error names the line that ends in `# here`.
+        key: The line of the module's table.
+        words: Parts of the error, in their order.
     """
 
     source: str
@@ -28,25 +31,25 @@ class Mistake(NamedTuple):
 
 
 def in_kernel(code: str, *words: str, signature: str = "float32[::1], int32") -> Mistake:
-    """Return a kernel of x and n with a mistake in the last line, or in the one that is marked."""
+    """Return a mistake in a kernel of x, n and i: in the line that ends in `# here`, or else in the last line."""
     code = code if "# here" in code else f"{code}  # here"
     lines = "".join(f"    {line}\n" for line in code.split("\n"))
     return Mistake(f"def NAME(x, n):\n    i = 1\n{lines}", f'kernels.NAME = "void({signature})"', words)
 
 
 def in_function(signature: str, code: str, *words: str) -> Mistake:
-    """Return a device function of x with the C ABI."""
+    """Return a mistake in a device function of x with the C ABI."""
     lines = "".join(f"    {line}\n" for line in code.split("\n"))
     return Mistake(f"def NAME(x):\n{lines}", f'functions.NAME = "{signature}"', words)
 
 
 def in_table(key: str, source: str, *words: str) -> Mistake:
-    """Return a mistake in the value of a key, or in the object that it names."""
+    """Return a mistake in a line of the table, or in the object that the line names."""
     return Mistake(f"{source}\n", key, words)
 
 
-def errors(folder: Path, mistakes: dict[str, Mistake]) -> dict[str, str]:
-    """Build a project that makes all `mistakes`; return the error of each, with (PLACE) for its own file and line."""
+def build_errors(folder: Path, mistakes: dict[str, Mistake]) -> dict[str, str]:
+    """Build a project with all `mistakes`; return the error of each, with (PLACE) for the expected file and line."""
     source, module, places = HEAD, [], {}
     for name, mistake in mistakes.items():
         source += f"\n{mistake.source.replace('NAME', name)}"
@@ -55,16 +58,16 @@ def errors(folder: Path, mistakes: dict[str, Mistake]) -> dict[str, str]:
         module.append(mistake.key.replace("NAME", name))
     lines = lines_of(refused(write(folder / "project", source, module="\n".join(module))).err)
     assert len(lines) == len(mistakes), "\n".join(lines)
-    found = {}
+    errors = {}
     for name, key in zip(mistakes, module, strict=True):
         start = f"{MODULE}.{key.partition(' =')[0]}"
         (line,) = [line for line in lines if line.startswith(start) and line[len(start)] in ":.["]
-        found[name] = line.replace(f"(pkg/_k.py:{places.get(name)})", "(PLACE)")
-    return found
+        errors[name] = line.replace(f"(pkg/_k.py:{places.get(name)})", "(PLACE)")
+    return errors
 
 
 def assert_words(name: str, mistake: Mistake, line: str) -> None:
-    """Check that the error has the words of the mistake, in their order, and its place."""
+    """Check that an error has the words of a mistake in their order, and the place."""
     rest = line
     for word in mistake.words:
         assert word.replace("NAME", name) in rest, line
@@ -101,8 +104,8 @@ SIZE = ("the size of a shared or local array must be a constant", "write a const
 NO_C_TYPE = "which has no type in the C ABI"
 ROWS = "float32[:, ::1], int32"
 
-COMPILING = {
-    # The compiler's own words.
+NUMBA_MISTAKES = {
+    # Errors that keep the words of the compiler.
     "in_a_helper": Mistake(
         "def bad(value):\n    return value.nothing  # here\ndef NAME(x):\n    x[0] = bad(x[0])\n",
         'kernels.NAME = "void(float32[:])"',
@@ -110,10 +113,10 @@ COMPILING = {
     ),
     "undefined": in_kernel("x[0] = nowhere", "NameError: name 'nowhere' is not defined"),
     "misspelt": in_kernel("x[0] = math.sqtr(x[0])", "module 'math' has no attribute 'sqtr'"),
-    "crash": Mistake(
+    "crashes": Mistake(
         "def NAME(x):\n    x[0] = BOMB\n", 'kernels.NAME = "void(float32[:])"', ("the compiler crashed (SIGSEGV)",)
     ),
-    # The rows of error_table.py.
+    # Errors of the rows of error_table.py.
     "try_": in_kernel(
         "try:\n    x[0] = 1  # here\nexcept Exception:\n    x[0] = 2", "try and except", "check for the fault before"
     ),
@@ -137,7 +140,7 @@ COMPILING = {
     "types": in_kernel(
         'x[0] = x + "a"', "No implementation of add(array(float32, 1d, C), Literal[str](a))", "pass arguments"
     ),
-    # The two ABIs.
+    # Errors about types that an ABI cannot pass.
     **{
         f"takes_{name}": Mistake(
             "def NAME(x):\n    pass\n",
@@ -159,42 +162,42 @@ COMPILING = {
     "pair": in_function("int32(int32)", "return (x, x)  # here", "UniTuple(int32 x 2) to int32"),
     "optional_for_c": in_function("int32(Optional(float32))", "return 1", f"OptionalType(float32), {NO_C_TYPE}"),
 }
-# For the same code, the words of the second front end's compiler; None where it compiles the code.
+# The words of numba-cuda-mlir where they differ from those of numba-cuda. None: numba-cuda-mlir compiles the code.
 MLIR_WORDS: dict[str, tuple[str, ...] | None] = {
     "ufunc": ("lowering call to <ufunc 'sqrt'>",),
     "types": ("AttributeError: 'UnicodeType' object has no attribute 'dtype'",),
     "shared_n": None,
     "local_pair": None,
-    "device_array": None,  # test_mlir_refused has an array of its own
+    "device_array": None,  # test_mlir_refused.py tests an array that is refused
 }
-REFUSED = {
-    front_ends.NUMBA: COMPILING,
+CODE_MISTAKES = {
+    front_ends.NUMBA: NUMBA_MISTAKES,
     front_ends.MLIR: {
         name: mistake._replace(words=words)
-        for name, mistake in COMPILING.items()
+        for name, mistake in NUMBA_MISTAKES.items()
         if (words := MLIR_WORDS.get(name, mistake.words)) is not None
     },
 }
 
 
 @pytest.fixture(scope="module")
-def reported(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return errors(tmp_path_factory.mktemp("compiling"), REFUSED[front_end])
+def compile_errors(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return build_errors(tmp_path_factory.mktemp("compiling"), CODE_MISTAKES[front_end])
 
 
 @pytest.mark.parametrize(
     ("front_end", "name"),
-    [(front_end, name) for front_end, mistakes in REFUSED.items() for name in mistakes],
+    [(front_end, name) for front_end, mistakes in CODE_MISTAKES.items() for name in mistakes],
     indirect=["front_end"],
     scope="module",
 )
-def test_compile_error_has_key_fact_and_place(front_end: str, name: str, reported: dict[str, str]) -> None:
-    assert_words(name, REFUSED[front_end][name], reported[name])
+def test_compile_error_has_key_fact_and_place(front_end: str, name: str, compile_errors: dict[str, str]) -> None:
+    assert_words(name, CODE_MISTAKES[front_end][name], compile_errors[name])
 
 
 PLAIN = "def NAME(x):\n    x[0] = 1"
 NOTATION = "is no signature in Numba's notation: "
-UNDERSTANDING = {
+TABLE_MISTAKES = {
     "unknown_type": in_table(
         'kernels.NAME = "void(flot32[:])"', PLAIN, f"{NOTATION}'flot32' is no", "did you mean float32?"
     ),
@@ -252,16 +255,16 @@ UNDERSTANDING = {
 
 
 @pytest.fixture(scope="module")
-def before_compiling(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return errors(tmp_path_factory.mktemp("understanding"), UNDERSTANDING)
+def table_errors(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return build_errors(tmp_path_factory.mktemp("tables"), TABLE_MISTAKES)
 
 
-@pytest.mark.parametrize("name", UNDERSTANDING)
-def test_table_error_has_key_and_fact(name: str, before_compiling: dict[str, str]) -> None:
-    assert_words(name, UNDERSTANDING[name], before_compiling[name])
+@pytest.mark.parametrize("name", TABLE_MISTAKES)
+def test_table_error_has_key_and_fact(name: str, table_errors: dict[str, str]) -> None:
+    assert_words(name, TABLE_MISTAKES[name], table_errors[name])
 
 
-# Each is refused somewhere in a compiler's own library, or with no place; the error names the user's line all the same.
+# Compilers name a line of a library for each of these statements, or no line. The error names the line of the user.
 STATEMENTS = """\
 x[0] = np.interp(1.0, x, x)
 cuda.atomic.add(x, 'a', 1)
@@ -283,11 +286,11 @@ raise ValueError(x)
 
 
 @pytest.fixture(scope="module")
-def statements(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def statement_errors(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     mistakes = {f"k{at}": in_kernel(f"{statement}  # here\nx[1] = i") for at, statement in enumerate(STATEMENTS)}
-    return errors(tmp_path_factory.mktemp("places"), mistakes)
+    return build_errors(tmp_path_factory.mktemp("places"), mistakes)
 
 
 @pytest.mark.parametrize("name", [f"k{at}" for at in range(len(STATEMENTS))])
-def test_error_names_the_line_of_the_user(name: str, statements: dict[str, str]) -> None:
-    assert "(PLACE)" in statements[name], STATEMENTS[int(name[1:])]
+def test_error_names_the_line_of_the_user(name: str, statement_errors: dict[str, str]) -> None:
+    assert "(PLACE)" in statement_errors[name], STATEMENTS[int(name[1:])]

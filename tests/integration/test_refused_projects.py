@@ -1,9 +1,9 @@
-"""Test what a build refuses: by a line that names the user's key, says why and what to do; and nothing is written."""
+"""Test that a build refuses an invalid project by one line with key, reason and remedy, and writes nothing."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("back_end")
 GOOD = "def f(x):\n    x[0] = 1\n"
 KERNEL = 'kernels.f = "void(float32[::1])"'
 
+# Texts of source modules, and errors of their imports. None stands for an error that the line of another module covers.
 IMPORTS = {
     "third_party": (
         "import not_installed.anywhere\n",
@@ -33,15 +34,15 @@ IMPORTS = {
         "def check():\n    raise ValueError('a bad table\\nof numbers')\n\ncheck()\n",
         "ValueError: a bad table (pkg/_raises.py:2: raise ValueError('a bad table\\nof numbers'))",
     ),
-    "needs_another": (
+    "imports_a_failing_module": (
         "import pkg.table\n",
         "ValueError: no table (pkg/table.py:1: raise ValueError('no table')); the same error occurs for 1 more module",
     ),
-    "needs_it_as_well": ("import pkg.table\n", None),
-    "needs_a_stand_ins": (
+    "imports_it_as_well": ("import pkg.table\n", None),
+    "lacks_part_of_a_stand_in": (
         "import sys\nfrom unittest.mock import Mock\nsys.modules['stand'] = Mock()\nimport stand.inner.most\n",
-        """ModuleNotFoundError: No module named 'stand.inner'; 'stand' is not a package (pkg/_needs_a_stand_ins.py:4:
-        import stand.inner.most); stand is a stand-in: add the missing module,
+        """ModuleNotFoundError: No module named 'stand.inner'; 'stand' is not a package
+        (pkg/_lacks_part_of_a_stand_in.py:4: import stand.inner.most); stand is a stand-in: add the missing module,
         sys.modules["stand.inner"] = stand.inner""",
     ),
     "hides_a_package": (
@@ -79,10 +80,10 @@ IMPORTS = {
 @pytest.fixture(scope="module")
 def lines(back_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the errors of one build by the names of its modules."""
-    rest = "\n".join(
+    other_modules = "\n".join(
         f'[tool.aotcuda.modules."pkg.{name}"]\nsource = "pkg._{name}"\n{KERNEL}' for name in (*IMPORTS, "absent")
     )
-    project = write(tmp_path_factory.mktemp("imports") / "project", GOOD, module=KERNEL, rest=rest)
+    project = write(tmp_path_factory.mktemp("imports") / "project", GOOD, module=KERNEL, rest=other_modules)
     for name, (source, _) in IMPORTS.items():
         (project / "pkg" / f"_{name}.py").write_text(source)
     (project / "pkg" / "table.py").write_text("raise ValueError('no table')\n")
@@ -95,7 +96,7 @@ def lines(back_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def test_import_error_has_text_and_place(name: str, lines: dict[str, str]) -> None:
     text = IMPORTS[name][1]
     expected = f"importing pkg._{name} failed: {' '.join(text.split())}" if text else None
-    assert lines.get(name) == expected, "one line for the modules that fail alike"
+    assert lines.get(name) == expected
 
 
 def test_missing_source_module_is_reported(lines: dict[str, str]) -> None:
@@ -134,39 +135,51 @@ def helper(x):
 OTHER = '[tool.aotcuda.modules."{}"]\nsource = "pkg.{}"\nkernels.{} = "void(float32[::1])"'
 
 
-def case(
-    *message: str, edit: tuple[str, str] = ("", ""), **arguments: str
-) -> tuple[str, tuple[str, str], dict[str, str]]:
-    """Return the beginning of an error, a substitution in pyproject.toml, and arguments of `write`."""
-    return "".join(message), edit, {"source": GOOD, "module": KERNEL} | arguments
+class Invalid(NamedTuple):
+    """An invalid project.
+
+    Attributes:
+        error: The beginning of the error.
+        edit: A text of pyproject.toml and its replacement; None for no edit.
+        arguments: The arguments of `write`.
+    """
+
+    error: str
+    edit: tuple[str, str] | None
+    arguments: dict[str, str]
+
+
+def invalid(*error: str, edit: tuple[str, str] | None = None, **arguments: str) -> Invalid:
+    """Return a project with a valid kernel, unless `arguments` replace it."""
+    return Invalid("".join(error), edit, {"source": GOOD, "module": KERNEL} | arguments)
 
 
 REFUSED = {
-    "vectorized function": case(
+    "vectorized function": invalid(
         f"{MODULE}.kernels.general: pkg._k.general (pkg/_k.py:3) is made by @vectorize or @guvectorize, which launch ",
         "kernels of their own; write a kernel that calls the plain function for each element, and name that",
         source=VECTORIZED,
         module='kernels.general = "void(float32[:], float32[:])"',
     ),
-    "misspelt package": case(
+    "misspelt_project package": invalid(
         'tool.aotcuda.modules."pgk.kernels": there is no package pgk in <project>, which must contain the module; ',
         "did you mean pkg.kernels?",
         rest=OTHER.format("pgk.kernels", "_k", "f"),
     ),
-    "missing package": case(
+    "missing package": invalid(
         'tool.aotcuda.modules."elsewhere.kernels": there is no package elsewhere in <project>, which must contain the ',
         "module; name a module in a package of the project",
         rest=OTHER.format("elsewhere.kernels", "_k", "f"),
     ),
-    "old target": case(
+    "old target": invalid(
         "tool.aotcuda.arch: sm_35 is not known to the CUDA 13.0 toolchain, which builds for sm_75, sm_80, ",
         aotcuda='arch = ["sm_35"]',
     ),
-    "one symbol for two signatures": case(
+    "one symbol for two signatures": invalid(
         f"{MODULE}.kernels.f__1: its symbol f__1 is also that of {MODULE}.kernels.f; rename one of the two",
         module='kernels.f = ["void(float32)", "void(int32)"]\nkernels.f__1 = "void(int32)"',
     ),
-    "function of another module": case(
+    "function of another module": invalid(
         'tool.aotcuda.modules."pkg.other".kernels.calls: renamed in helper (pkg/_other.py:8) is of pkg.k, which this ',
         'build makes; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: ',
         '{ module = "pkg.k" }',
@@ -174,24 +187,24 @@ REFUSED = {
         module='functions.scaled = "float32(float32)"',
         rest=OTHER.format("pkg.other", "_other", "calls"),
     ),
-    "old aotcuda": case(
+    "old aotcuda": invalid(
         'project.dependencies: "aotcuda<0.1" allows no aotcuda that can read the modules of this build; write ',
         '"aotcuda>=0.1.0"',
         edit=('dependencies = ["aotcuda"]', 'dependencies = ["aotcuda<0.1"]'),
     ),
-    "too much shared memory": case(
+    "too much shared memory": invalid(
         "pkg.k: linking for sm_80 failed: f has 80000 bytes of shared memory of a fixed size, and 49152 are the most; ",
         "make it smaller, or give it no size in the source and its bytes at the launch",
         source=SHARED_MEMORY,
         module='kernels.f = "void(float64[::1])"',
     ),
 }
-OF_HATCHLING = {
-    "settings in the hook's table": case(
+REFUSED_BY_HATCHLING = {
+    "settings in the hook's table": invalid(
         "tool.hatch.build.targets.wheel.hooks.aotcuda.arch: this table only enables the hook; configure it ",
         hook='arch = ["sm_80"]',
     ),
-    "no configuration": case(
+    "no configuration": invalid(
         "pyproject.toml enables the hook aotcuda and has no [tool.aotcuda] table; add one, or drop the hook",
         edit=("tool.aotcuda", "tool.another"),
     ),
@@ -200,26 +213,28 @@ OF_HATCHLING = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_project_is_refused_with_one_line(name: str, tmp_path: Path) -> None:
-    assert_refused(tmp_path / "project", *REFUSED[name])
+    assert_refused(tmp_path / "project", REFUSED[name])
 
 
 @pytest.mark.back_end("hatchling")
-@pytest.mark.parametrize("name", OF_HATCHLING)
-def test_project_of_hatchling_is_refused_with_one_line(name: str, tmp_path: Path) -> None:
-    assert_refused(tmp_path / "project", *OF_HATCHLING[name])
+@pytest.mark.parametrize("name", REFUSED_BY_HATCHLING)
+def test_hatchling_project_is_refused_with_one_line(name: str, tmp_path: Path) -> None:
+    assert_refused(tmp_path / "project", REFUSED_BY_HATCHLING[name])
 
 
-def assert_refused(folder: Path, expected: str, edit: tuple[str, str], arguments: dict[str, str]) -> None:
-    project = write(folder, **arguments)
+def assert_refused(folder: Path, case: Invalid) -> None:
+    project = write(folder, **case.arguments)
     (project / "pkg" / "_other.py").write_text(projects.source(SIBLING))
-    config = project / "pyproject.toml"
-    config.write_text(config.read_text().replace(edit[0] or "\0", edit[1]))
+    if case.edit is not None:
+        config = project / "pyproject.toml"
+        assert case.edit[0] in config.read_text()
+        config.write_text(config.read_text().replace(*case.edit))
     done = refused(project)
-    assert done.err.startswith(f"aotcuda: {expected.replace('<project>', str(project))}")
+    assert done.err.startswith(f"aotcuda: {case.error.replace('<project>', str(project))}")
     assert done.err.count("\n") == 1
 
 
-def test_vectorized_function_may_be_beside_kernels(tmp_path: Path) -> None:
+def test_module_with_kernels_may_define_a_vectorized_function(tmp_path: Path) -> None:
     projects.build_wheel(write(tmp_path / "project", VECTORIZED, module=KERNEL))
 
 
@@ -251,11 +266,12 @@ def test_unwritable_output_folder_is_named(tmp_path: Path) -> None:
 
 def test_invalid_environment_variable_is_named(tmp_path: Path) -> None:
     done = refused(write(tmp_path / "project", GOOD, module=KERNEL), AOTCUDA_ARCH="sm_80;compute_200")
-    said = "AOTCUDA_ARCH: compute_200 is not known to the CUDA 13.0 toolchain, which builds for compute_75, "
-    assert done.err.startswith(f"aotcuda: {said}")
+    assert done.said.startswith(
+        "AOTCUDA_ARCH: compute_200 is not known to the CUDA 13.0 toolchain, which builds for compute_75, "
+    )
 
 
-def test_debugging_shows_the_traceback(tmp_path: Path) -> None:
+def test_debug_variable_shows_the_traceback(tmp_path: Path) -> None:
     project = write(tmp_path / "project", "import not_installed\n", module=KERNEL)
     done = projects.forked_run(project, *projects.command(), AOTCUDA_DEBUG="1")
     assert done.status != 0
@@ -295,7 +311,7 @@ def test_project_for_two_back_ends_is_refused(back_end: str, tmp_path: Path) -> 
 
 
 @pytest.fixture
-def misspelt(tmp_path: Path) -> Path:
+def misspelt_project(tmp_path: Path) -> Path:
     return write(tmp_path / "project", GOOD, module='kernels.g = "void(float32[::1])"')
 
 
@@ -307,20 +323,22 @@ def misspelt(tmp_path: Path) -> Path:
         pytest.param("pip wheel . --no-deps --no-build-isolation -w dist", marks=pytest.mark.matrix),
     ],
 )
-def test_each_build_tool_shows_the_error(command: str, misspelt: Path) -> None:
-    before = projects.own(misspelt)
-    done = run(misspelt, sys.executable, "-m", *command.split())
+def test_each_build_tool_shows_the_error(command: str, misspelt_project: Path) -> None:
+    before = projects.project_files(misspelt_project)
+    done = run(misspelt_project, sys.executable, "-m", *command.split())
     assert done.status != 0
     assert f"aotcuda: {MODULE}.kernels.g: pkg._k has no function g; it has f" in done.out + done.err
-    assert {name: data for name, data in projects.own(misspelt).items() if name != "dist/.gitignore"} == before
+    assert {
+        name: data for name, data in projects.project_files(misspelt_project).items() if name != "dist/.gitignore"
+    } == before
 
 
-def test_refused_editable_install_keeps_earlier_files(misspelt: Path) -> None:
-    config = misspelt / "pyproject.toml"
+def test_refused_editable_install_keeps_earlier_files(misspelt_project: Path) -> None:
+    config = misspelt_project / "pyproject.toml"
     text = config.read_text() + '\n[tool.hatch.build]\ndev-mode-dirs = ["."]\n'
     config.write_text(text.replace("kernels.g", "kernels.f"))
-    projects.back_end(misspelt, editable=True)
-    assert (misspelt / "pkg" / "k.py").is_file()
+    projects.back_end(misspelt_project, editable=True)
+    assert (misspelt_project / "pkg" / "k.py").is_file()
     config.write_text(text)
-    done = refused(misspelt, editable=True)
+    done = refused(misspelt_project, editable=True)
     assert done.said == f"{MODULE}.kernels.g: pkg._k has no function g; it has f"

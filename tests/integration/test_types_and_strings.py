@@ -1,4 +1,4 @@
-"""Check types and arrays of strings as parameters, and names of types in signatures."""
+"""Test parameters that are types or arrays of strings, and names of dtypes in signatures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_type(x, before, t, after):
 
 @pytest.fixture(scope="module")
 def by_type(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """Return the manifest of a kernel that takes a type, between two numbers, compiled for every type of numbers."""
+    """Return the manifest of a kernel with a type parameter between two numbers, compiled for each type of numbers."""
     kernels = "\n".join(
         f'kernels.{name} = {{ python = "by_type", signature = "void({name}[::1], int8, NumberClass({name}), {name})" }}'
         for name in NUMBERS
@@ -39,7 +39,7 @@ def by_type(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 @pytest.mark.parametrize("name", NUMBERS)
 def test_type_argument_is_a_parameter(by_type: dict, name: str) -> None:
-    """Every build checks the parameters' offsets against the linked image."""
+    """The build compares the offset of each parameter with the linked image, so this test does not."""
     (kernel,) = [kernel for kernel in by_type["kernels"] if kernel["name"] == name]
     (overload,) = kernel["overloads"]
     _, _, parameter, after = overload["parameters"]
@@ -130,7 +130,7 @@ functions.moves = "float32(both)"
 """
 
 
-def test_type_names_are_found_in_source_then_in_function_module(front_end: str, tmp_path: Path) -> None:
+def test_type_names_of_source_module_hide_those_of_defining_module(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", NAMED, module=NAMED_KERNELS)
     (project / "pkg" / "_defined.py").write_text(projects.source(DEFINED))
     files = content(build_wheel(project))

@@ -1,4 +1,4 @@
-"""Every declared input of the build stamp, with an edit: the rows of the table in docs/build-cache.md."""
+"""List the inputs of the build stamp, each with an edit. The table in docs/build-cache.md has a row for each kind."""
 
 from __future__ import annotations
 
@@ -44,20 +44,21 @@ CHILDREN = "child processes (`subprocess`) and what they read"
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input of a source.
+    """An input of a build, and an edit of it.
 
     Attributes:
-        row: The row of the page's table.
+        row: The input's row in the table of docs/build-cache.md.
         code: The text of a module that reads the input into `VALUE`; `HERE` is the input's folder. Kernels have a
             constant that depends on `VALUE`.
-        before: Makes the input's files for the first build.
-        edit: Changes the input.
+        before: A function that writes the input's files for the first build.
+        edit: A function that changes the input.
         variables: Environment variables of the first build, and those of the edit; None removes one.
-        where: The folder, in the project's, that holds the input's folder; empty for the project's folder itself.
+        where: The parent of the input's folder, in the project; empty if the project's folder is the input's folder.
         front_ends: The front ends that have this input.
-        changes: The front ends whose code changes by the edit.
-        is_late: The code runs when a kernel is compiled, not when the source is imported.
-        is_of_environment: Editable installs do not compare it, since builds run in an environment of their own.
+        changes: The front ends whose machine code changes by the edit.
+        is_read_at_compile_time: True if the code runs when a kernel is compiled, and not when the source is imported.
+        is_outside_editable_stamp: True if launches of an editable install do not check the input, because its build
+            runs in another environment.
     """
 
     row: str
@@ -68,8 +69,8 @@ class Input:
     where: str = "data"
     front_ends: tuple[str, ...] = PYTHON
     changes: tuple[str, ...] = PYTHON
-    is_late: bool = False
-    is_of_environment: bool = False
+    is_read_at_compile_time: bool = False
+    is_outside_editable_stamp: bool = False
 
     def folder(self, name: str, root: Path) -> Path:
         """Return the input's folder in the project at `root`."""
@@ -298,7 +299,7 @@ INPUTS = {
         distribution("1.0"),
         distribution("2.00"),
         where="../site-packages",
-        is_of_environment=True,
+        is_outside_editable_stamp=True,
     ),
     "the cache key": Input(
         KEY,
@@ -315,7 +316,7 @@ for _name in ("a module that is dropped", "a file that another package reads", "
     _item = INPUTS[_name]
     _before, _after = ({key.replace("READ", "LATE"): value for key, value in one.items()} for one in _item.variables)
     INPUTS[f"{_name}, while a kernel is compiled"] = replace(
-        _item, code=_item.code.replace("READ_", "LATE_"), variables=(_before, _after), is_late=True
+        _item, code=_item.code.replace("READ_", "LATE_"), variables=(_before, _after), is_read_at_compile_time=True
     )
 
 IGNORED = {
@@ -536,7 +537,7 @@ def generate(root: Path, front_end: str) -> Path:
         item.before(folder)
         if item.code and front_end in PYTHON:
             written[f"pkg/_{tag(name)}.py"] = _READER.format(tag=tag(name), where=item.where, code=item.code)
-            readers[item.is_late].append(f"_{tag(name)}")
+            readers[item.is_read_at_compile_time].append(f"_{tag(name)}")
     for of_late, module_name in ((False, "_imported"), (True, "_late")):
         listed = ", ".join(readers[of_late])
         lines = [f"from pkg import {listed}"] if listed else []

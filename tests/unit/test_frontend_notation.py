@@ -1,4 +1,4 @@
-"""Check that types which a launch distinguishes are spelled differently in signatures."""
+"""Test that signatures spell types differently if a launch distinguishes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def notation(request: pytest.FixtureRequest) -> Any:
     return import_module(f"aotcuda.builder.frontends.{package}.types").notation
 
 
-SINGLE = st.sampled_from(["?", "M8[ns]", "U2", "S2"])  # of these Numba has no subarrays
+SINGLE = st.sampled_from(["?", "M8[ns]", "U2", "S2"])  # Numba has no subarrays of these
 
 
 def records(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[np.dtype[Any]]:
@@ -41,41 +41,43 @@ RECORDS = records(NUMBERS | records(NUMBERS))
 
 @settings(max_examples=50)
 @given(RECORDS, RECORDS)
-def test_records_of_different_layouts_are_spelled_differently(notation: Any, one: np.dtype, other: np.dtype) -> None:
-    first, second = (notation.parse("void(r)", {"r": dtype})[0][0] for dtype in (one, other))
+def test_records_of_different_layouts_are_spelled_differently(
+    notation: Any, first_dtype: np.dtype, second_dtype: np.dtype
+) -> None:
+    first, second = (notation.parse("void(r)", {"r": dtype})[0][0] for dtype in (first_dtype, second_dtype))
     assume(notation.dtype_text(first) != notation.dtype_text(second))
     assert notation.spell(first) != notation.spell(second)
 
 
 @settings(max_examples=50)
 @given(RECORDS, st.integers(0, 3), st.integers(0, 3))
-def test_gaps_are_spelled(notation: Any, dtype: np.dtype, before: int, behind: int) -> None:
+def test_records_with_gaps_are_spelled_differently(notation: Any, dtype: np.dtype, before: int, after: int) -> None:
     assert dtype.names is not None
     fields = [dtype.fields[name] for name in dtype.names]  # type: ignore[index]
-    moved = {
+    with_gaps = {
         "names": list(dtype.names),
         "formats": [field[0] for field in fields],
         "offsets": [field[1] + before for field in fields],
-        "itemsize": dtype.itemsize + before + behind,
+        "itemsize": dtype.itemsize + before + after,
     }
     spelled = [
         notation.spell(notation.parse("void(r)", {"r": np.dtype(item)})[0][0])  # type: ignore[call-overload]
-        for item in (dtype, moved)
+        for item in (dtype, with_gaps)
     ]
-    assert (spelled[0] == spelled[1]) == (before == behind == 0)
+    assert (spelled[0] == spelled[1]) == (before == after == 0)
 
 
 PADDED = [("a", "u1"), ("", "V3"), ("b", "f4")]
-UNKNOWN = [np.dtype(kind) for kind in (">f4", ">i8", "V4", PADDED, [("a", ">f4")], "O", "(2,)f4")]
+UNSUPPORTED = [np.dtype(kind) for kind in (">f4", ">i8", "V4", PADDED, [("a", ">f4")], "O", "(2,)f4")]
 
 
-@pytest.mark.parametrize("dtype", UNKNOWN, ids=str)
-def test_unknown_dtypes_of_a_module_are_ignored(notation: Any, dtype: np.dtype) -> None:
+@pytest.mark.parametrize("dtype", UNSUPPORTED, ids=str)
+def test_dtypes_of_module_that_numba_lacks_are_ignored(notation: Any, dtype: np.dtype) -> None:
     args, _ = notation.parse("void(float32[::1])", {"D": dtype})
     assert notation.spell(args[0]) == "float32[::1]"
 
 
-@pytest.mark.parametrize("dtype", UNKNOWN[:4], ids=str)
-def test_unknown_dtype_in_a_signature_is_refused(notation: Any, dtype: np.dtype) -> None:
+@pytest.mark.parametrize("dtype", UNSUPPORTED[:4], ids=str)
+def test_dtype_in_signature_that_numba_lacks_is_refused(notation: Any, dtype: np.dtype) -> None:
     with pytest.raises(ValueError, match=r"^D is dtype.*, and Numba has no type for it; use a dtype"):
         notation.parse("void(D[::1])", {"D": dtype})

@@ -14,22 +14,22 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 def _start() -> None:
     try:
-        import aotcuda_recorder  # noqa: PLC0415 (found while this folder is in sys.path)
+        import aotcuda_recorder  # noqa: PLC0415 (importable only until this folder leaves sys.path)
 
         aotcuda_recorder.start()
-    except Exception as error:  # noqa: BLE001 (the command runs without a record)
+    except Exception as error:  # noqa: BLE001 (the command must run in any case)
         print(f"aotcuda record: process {os.getpid()} is not recorded: {error!r}", file=sys.stderr)
     if os.environ.get("AOTCUDA_PACKS"):
         try:
-            from aotcuda import packs  # noqa: PLC0415 (few processes have packs)
+            from aotcuda import packs  # noqa: PLC0415 (most processes use no packs)
 
             packs.start()
-        except Exception as error:  # noqa: BLE001 (as above)
-            print(f"aotcuda run: process {os.getpid()} has no packs: {error!r}", file=sys.stderr)
+        except Exception as error:  # noqa: BLE001 (the command must run in any case)
+            print(f"aotcuda run: process {os.getpid()} runs without packs: {error!r}", file=sys.stderr)
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _HERE]
 
 
-def _chain() -> None:
+def _run_next_sitecustomize() -> None:
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
@@ -38,4 +38,4 @@ def _chain() -> None:
 
 
 _start()
-_chain()
+_run_next_sitecustomize()
