@@ -95,7 +95,7 @@ def _kernel(packed: Packed) -> dict[str, Any]:
     try:
         from aotcuda.integrations.in_place.triton import packs  # noqa: PLC0415 (it imports Triton)
 
-        return {**described, "installed": packs.installed(packed), "reason": _reason(packed)}
+        return {**described, "installed": packs.installed_version(packed), "reason": _reason(packed)}
     except Exception as error:  # noqa: BLE001 (of a foreign package)
         return {**described, "installed": None, "reason": f"{type(error).__name__}: {error}"}
 

@@ -45,7 +45,8 @@ class Buffer:
 
 def primary_context() -> None:
     """Make the primary context of GPU 0 current."""
-    context = ctypes.c_void_p()
+    device, context = ctypes.c_int(), ctypes.c_void_p()
     check(cuda.cuInit(0))
-    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    check(cuda.cuDeviceGet(ctypes.byref(device), 0))
+    check(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
     check(cuda.cuCtxSetCurrent(context))

@@ -53,7 +53,7 @@ class TestTheTable:
         self, signature: str, specialise: str, hints: list[tuple[str, ...]]
     ) -> None:
         (unit,) = units({"signature": signature, "specialise": specialise})
-        found = config.specialised(unit)
+        found = config.specialize(unit)
         assert [tuple(str(each).partition("]")[2] for each in item.types) for item in found] == hints
         assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(hints))]
 

@@ -69,7 +69,7 @@ class TestTheTable:
         self, signature: str, specialise: str, hints: dict[int, set[int]], wanted: list[str]
     ) -> None:
         (unit,) = units({"signature": signature, "specialise": specialise})
-        found = config.specialised(unit, hints)
+        found = config.specialize(unit, hints)
         assert [", ".join(map(str, item.types)) for item in found] == wanted
         assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
 
@@ -96,7 +96,7 @@ class TestTheTable:
     )
     def test_constants_that_configs_do_not_decide_are_named(self, configs: list[Any], tuned: str, named: str) -> None:
         (unit, *_) = units({"signatures": ["*fp32", "*i8"], "configs": configs})
-        assert config.undecided(unit.configs, {*tuned}) == {*named}
+        assert config.undecided_constants(unit.configs, {*tuned}) == {*named}
 
     @pytest.mark.parametrize(
         ("arch", "wanted"),
@@ -164,15 +164,15 @@ PTX = """.version 8.8
 
 def test_ptx_of_several_kernels_becomes_one_text() -> None:
     assert ptx.fields(PTX) == [(0, 8), (8, 1), (16, 8)]
-    first, second = (ptx.renamed(PTX, name) for name in ("one", "two"))
+    first, second = (ptx.rename(PTX, name) for name in ("one", "two"))
     for line in ("[one_param_0]", "\tadd.s32", "mov.b64 %rd1, one__message_0;", "vprintf\n"):
         assert line in first
-    joined = ptx.merged([first, second.replace(".align 16 .b8 global", ".align 128 .b8 global")])
+    joined = ptx.merge([first, second.replace(".align 16 .b8 global", ".align 128 .b8 global")])
     assert joined.count(".version 8.8") == joined.count(".extern .func") == 1
     assert re.findall(r"\.extern \.shared .*", joined) == [".extern .shared .align 128 .b8 global_smem[];"]
     assert re.findall(r"\.entry (\w+)", joined) == ["one", "two"]
     with pytest.raises(CompileError, match="differs in its head"):
-        ptx.merged([PTX, PTX.replace("sm_80", "sm_90a")])
+        ptx.merge([PTX, PTX.replace("sm_80", "sm_90a")])
 
 
 SOURCE = """

@@ -93,7 +93,7 @@ def run(
     report.print_first_result(done)
     for line in cuda_cpp.plan(done.cuda_cpp, owner)[1]:
         report.say(f"left out: {line}")
-    lacking = _check(done, owner) if check else []
+    missing = _check(done, owner) if check else []
     if write:
         reread = replace(project.read(owner.root), packages=owner.packages)
         _write(total, reread, done.installed, done.cuda_cpp)
@@ -106,7 +106,7 @@ def run(
         recorded = bool(done.cuda_cpp) or any(item.launches for item in done.records)
         report.print_failure(status, recorded=recorded)
         status = 0 if recorded else status
-    return status or int(bool(lacking) or has_problems)
+    return status or int(bool(missing) or has_problems)
 
 
 def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
@@ -165,15 +165,15 @@ def _check(done: Run, owner: Project) -> list[str]:
         return []
     wanted, left_out, _ = tables.sort(launched, owner)
     in_toml, in_files = variant_files.split(wanted, owner)
-    lacking = report.missing_signatures(tables.Tables(owner.aotcuda).additions(in_toml))
-    lacking += [f"missing: {line}" for line in cuda_cpp.describe(cuda_cpp.plan(done.cuda_cpp, owner)[0])]
-    lacking += report.missing_variants(variant_files.plan(in_files, owner))
+    missing = report.missing_signatures(tables.Tables(owner.aotcuda).additions(in_toml))
+    missing += [f"missing: {line}" for line in cuda_cpp.describe(cuda_cpp.plan(done.cuda_cpp, owner)[0])]
+    missing += report.missing_variants(variant_files.plan(in_files, owner))
     of_wheel = [item for item in left_out if tables.is_of_the_wheel(item.record, owner)]
-    for line in lacking:
+    for line in missing:
         report.say(line)
-    if not lacking:
+    if not missing:
         report.say(report.completeness(of_wheel))
-    return lacking
+    return missing
 
 
 def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launched: Sequence[CudaCppLaunches]) -> None:

@@ -94,9 +94,9 @@ def has_gpu() -> bool:
 def _target(settings: Mapping[str, object], gpu: str | None) -> tuple[str, tuple[int, int]]:
     if gpu is not None:
         found = gpus.gpu(gpu)
-        given = found.name[0].isalpha() and not found.name.startswith(("sm_", "compute_", "lto_"))
+        has_name = found.name[0].isalpha() and not found.name.startswith(("sm_", "compute_", "lto_"))
         return (
-            f"NVIDIA {found.name.removeprefix('NVIDIA ')}" if given else _example(found.capability)
+            f"NVIDIA {found.name.removeprefix('NVIDIA ')}" if has_name else _example(found.capability)
         ), found.capability
     listed = settings.get("arch")
     first = str(listed[0]) if isinstance(listed, list) and listed else ""

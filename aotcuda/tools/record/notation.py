@@ -91,31 +91,31 @@ def parse(text: str, names: Mapping[str, str]) -> Signature:
     return Signature(tuple(_type(item, names) for item in node.args), _type(node.func, names))
 
 
-def accepts(packaged: Signature, asked: Signature, *, adopt: bool) -> bool:
+def accepts(packaged: Signature, launched: Signature, *, adopt: bool) -> bool:
     """Return True if a launch with the types of one signature may run the overload of a packaged one.
 
     Args:
         packaged: The signature in the table.
-        asked: The signature of the launch.
+        launched: The signature of the launch.
         adopt: True if Python's numbers take the parameter's type, as in modules that are not packaged in place.
     """
-    return len(packaged.args) == len(asked.args) and all(
-        _accepts(one, other, adopt=adopt) for one, other in zip(packaged.args, asked.args, strict=True)
+    return len(packaged.args) == len(launched.args) and all(
+        _accepts(one, other, adopt=adopt) for one, other in zip(packaged.args, launched.args, strict=True)
     )
 
 
-def _accepts(packaged: Type, asked: Type, *, adopt: bool) -> bool:
-    if packaged.name == asked.name == "array":
-        layout = packaged.layout in ("A", asked.layout) or packaged.ndim == 0
-        shape = packaged.ndim == asked.ndim and packaged.members == asked.members
-        return shape and layout and (packaged.readonly or not asked.readonly)
-    if packaged.name == asked.name == "tuple":
-        pairs = [*zip(packaged.members, asked.members, strict=False)]
-        same = len(packaged.members) == len(asked.members)
+def _accepts(packaged: Type, launched: Type, *, adopt: bool) -> bool:
+    if packaged.name == launched.name == "array":
+        layout = packaged.layout in ("A", launched.layout) or packaged.ndim == 0
+        shape = packaged.ndim == launched.ndim and packaged.members == launched.members
+        return shape and layout and (packaged.readonly or not launched.readonly)
+    if packaged.name == launched.name == "tuple":
+        pairs = [*zip(packaged.members, launched.members, strict=False)]
+        same = len(packaged.members) == len(launched.members)
         return same and all(_accepts(one, other, adopt=adopt) for one, other in pairs)
-    if adopt and asked.name in _ADOPTED:
-        return packaged.name.rstrip("0123456789") in _ADOPTED[asked.name]
-    return packaged == asked
+    if adopt and launched.name in _ADOPTED:
+        return packaged.name.rstrip("0123456789") in _ADOPTED[launched.name]
+    return packaged == launched
 
 
 def _type(node: ast.expr, names: Mapping[str, str]) -> Type:

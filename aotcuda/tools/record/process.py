@@ -68,9 +68,9 @@ def _environment(folder: Path, mode: Mode, types: Mapping[str, object]) -> dict[
 
 def _program(name: str) -> str:
     """Return the program, found in PATH or else in this environment."""
-    beside = Path(sys.executable).parent / name
-    if os.sep not in name and shutil.which(name) is None and beside.is_file():
-        return str(beside)
+    installed = Path(sys.executable).parent / name
+    if os.sep not in name and shutil.which(name) is None and installed.is_file():
+        return str(installed)
     return name
 
 

@@ -136,8 +136,8 @@ def _packages(project: Project, root: Path) -> list[Path]:
     inside = [root.joinpath(*names) for names in listed if all(name.isidentifier() for name in names)]
 
     def is_package(path: Path) -> bool:
-        asked = has_packages_alone or any(fnmatch.fnmatch(path.name, top) for top in tops)
-        return (path / "__init__.py").is_file() or (asked and path.is_dir() and path.name not in _TEST_FOLDERS)
+        may_lack_init = has_packages_alone or any(fnmatch.fnmatch(path.name, top) for top in tops)
+        return (path / "__init__.py").is_file() or (may_lack_init and path.is_dir() and path.name not in _TEST_FOLDERS)
 
     named = [path for path in (*packed, *included, *inside) if root in path.parents and path.is_dir()]
     return [*(path for path in sorted(root.iterdir()) if is_package(path)), *named]

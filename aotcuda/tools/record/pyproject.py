@@ -1,7 +1,7 @@
 """Edit pyproject.toml: add new entries, and keep the place, form and comments of all others.
 
 New tables are written at the end of the file; tomlkit edits tables that exist already. The result is read again and
-compared with the expected content, so that a file of unusual form is left alone, not damaged.
+compared with the expected content, so that a file of unusual form is not damaged.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ class Editor:
         if tomllib.loads(text) != self._expected:
             message = "the result would have another meaning"
             raise ValueError(message)
-        lost = [line for line in _comments(self._text) if line not in _comments(text)]
-        if lost:
-            message = f"the comment {lost[0]!r} would be lost"
+        removed = [line for line in _comments(self._text) if line not in _comments(text)]
+        if removed:
+            message = f"the comment {removed[0]!r} would be lost"
             raise ValueError(message)
         return text
 
@@ -228,7 +228,7 @@ def _value(value: Any) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file atomically with its permissions kept, or create it.
+    """Replace a file atomically, with its permissions, or create it.
 
     Raises:
         ConfigError: It cannot be written.

@@ -126,9 +126,9 @@ def is_in_table(settings: Mapping[str, Any], source: str) -> bool:
     """Return True if pyproject.toml has the variants of a source's kernels, and not a variants file."""
     modules = settings.get("modules")
     for name, table in (modules if _is_table(modules) else {}).items():
-        given = table.get("source") if _is_table(table) else None
-        if source in (given if isinstance(given, list) else [given]):
-            return "variants" not in table and given not in (name, [name])
+        own = table.get("source") if _is_table(table) else None
+        if source in (own if isinstance(own, list) else [own]):
+            return "variants" not in table and own not in (name, [name])
     return False
 
 
@@ -170,8 +170,8 @@ class Tables:
 
     def additions(self, wanted: Iterable[Wanted]) -> list[Addition]:
         """Return the missing entries."""
-        taken = {name: set(_kernels(module)) | set(_functions(module)) for name, module in self._modules.items()}
-        found = (self._addition(item, taken) for item in wanted)
+        used = {name: set(_kernels(module)) | set(_functions(module)) for name, module in self._modules.items()}
+        found = (self._addition(item, used) for item in wanted)
         return [item for item in found if item is not None]
 
     @property
@@ -183,12 +183,12 @@ class Tables:
         """Return the front end of an existing module."""
         return str(self._modules[module].get("frontend", self._frontend))
 
-    def _addition(self, wanted: Wanted, taken: dict[str, set[str]]) -> Addition | None:
+    def _addition(self, wanted: Wanted, used: dict[str, set[str]]) -> Addition | None:
         module = self._module(wanted)
         new_module = module not in self._modules
         found = {} if new_module else self._matching(module, wanted)
         if variants.has_variants(wanted.records[0]):
-            return self._in_variants(wanted, module, found, taken)
+            return self._in_variants(wanted, module, found, used)
         packaged = [text for value in found.values() for text in _signatures(value)]
         if found and not packaged:  # the build uses the signatures in the source
             packaged = [record.signature for record in wanted.records if record.declared and record.signature]
@@ -201,7 +201,7 @@ class Tables:
             return None
         if found and not any(_signatures(value) for value in found.values()):
             records = wanted.records  # a signature in the table replaces those in the source
-        names = taken.setdefault(module, set())
+        names = used.setdefault(module, set())
         kernel = next(iter(found), None) or key_for(wanted.path, names)
         names.add(kernel)
         return Addition(
@@ -214,14 +214,14 @@ class Tables:
         )
 
     def _in_variants(
-        self, wanted: Wanted, module: str, found: Mapping[str, Any], taken: dict[str, set[str]]
+        self, wanted: Wanted, module: str, found: Mapping[str, Any], used: dict[str, set[str]]
     ) -> Addition | None:
         """Return the missing variants of a kernel."""
         packaged = [value if _is_table(value) else {"signatures": value} for value in found.values()]
-        lacking = [item for item in wanted.records if not any(variants.covers(each, item) for each in packaged)]
-        if not lacking:
+        missing = [item for item in wanted.records if not any(variants.covers(each, item) for each in packaged)]
+        if not missing:
             return None
-        names = taken.setdefault(module, set())
+        names = used.setdefault(module, set())
         kernel = next(iter(found), None) or key_for(kernel_path(wanted.path), names)
         names.add(kernel)
         return Addition(
@@ -230,7 +230,7 @@ class Tables:
             new_module=module not in self._modules,
             kernel=kernel,
             new_kernel=not found,
-            records=tuple(lacking),
+            records=tuple(missing),
         )
 
     def _module(self, wanted: Wanted) -> str:
@@ -254,11 +254,11 @@ class Tables:
             if (value.get("python", name) if _is_table(value) else name) in names
         }
 
-    def _has(self, packaged: Iterable[str], asked: str, *, adopt: bool) -> bool:
+    def _has(self, packaged: Iterable[str], launched: str, *, adopt: bool) -> bool:
         try:
-            one = notation.parse(asked, self._names)
+            one = notation.parse(launched, self._names)
         except ValueError:
-            return asked in packaged
+            return launched in packaged
         for text in packaged:
             try:
                 if notation.accepts(notation.parse(text, self._names), one, adopt=adopt):
@@ -290,13 +290,13 @@ def kernel_path(path: str) -> str:
     return re.sub(r"(\.fn)+$", "", path)
 
 
-def key_for(path: str, taken: set[str]) -> str:
+def key_for(path: str, used: set[str]) -> str:
     """Return a key for a kernel: its Python name if that is free and valid."""
     last = path.rpartition(".")[2].lstrip("_") if path.rpartition(".")[2].startswith("__") else path.rpartition(".")[2]
     for name in (last, re.sub(r"\W", "_", path).lstrip("_")):
-        if name.isidentifier() and not keyword.iskeyword(name) and name not in taken and name != "aotcuda":
+        if name.isidentifier() and not keyword.iskeyword(name) and name not in used and name != "aotcuda":
             return name
-    number = next(number for number in range(2, 10**6) if f"{last}_{number}" not in taken)
+    number = next(number for number in range(2, 10**6) if f"{last}_{number}" not in used)
     return f"{last}_{number}"
 
 

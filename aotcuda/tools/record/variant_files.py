@@ -87,7 +87,7 @@ class VariantModule:
 
 
 def plan(wanted: Iterable[Wanted], owner: Project) -> list[VariantModule]:
-    """Return the modules of kernels whose variants are kept in files.
+    """Return the modules of kernels whose variants are in files.
 
     Raises:
         ConfigError: An existing file is no variants file.

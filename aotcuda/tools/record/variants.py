@@ -133,8 +133,8 @@ def _is_tuned(record: Record) -> bool:
 def _tuned_key(record: Record) -> str:
     """Return the key of a choice in a table: types, integers, and constants that were not tuned."""
     options = record.options
-    left = {name: item for name, item in _constants(record).items() if name not in options.get("chosen", ())}
-    return json.dumps([_plain(record), options.get("when"), left, _is_tuned(record)], sort_keys=True)
+    untuned = {name: item for name, item in _constants(record).items() if name not in options.get("chosen", ())}
+    return json.dumps([_plain(record), options.get("when"), untuned, _is_tuned(record)], sort_keys=True)
 
 
 def _product(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -97,7 +97,7 @@ class FrontEnd:
         if unit.module not in self._modules:
             assert self._target is not None  # noqa: S101 (`importing` comes first)
             try:
-                self._modules[unit.module] = _loaded(unit, root, self._target, self._cache)
+                self._modules[unit.module] = _load_files(unit, root, self._target, self._cache)
             except AotcudaError as error:  # all kernels of the module have this error
                 self._refused[unit.module] = error
                 raise
@@ -183,7 +183,7 @@ class FrontEnd:
             LinkInput(
                 kind="ptx" if options.debug else "ltoir",
                 name=file.item.name,
-                data=_compiled(file, item, target, options, _key(module), lto=not options.debug),
+                data=_compile_file(file, item, target, options, _key(module), lto=not options.debug),
             )
             for file, item in zip(files, items, strict=True)
         )
@@ -217,11 +217,11 @@ class FrontEnd:
         module, file = next((module, file) for module, file in found if file.item.name == paths[0])
         file, key, lto = replace(file, names=()), _key(module), form == "ltoir"
         if not file.has_kernels:
-            return _compiled(file, file.item, target, options, key, lto=lto)
+            return _compile_file(file, file.item, target, options, key, lto=lto)
         try:
-            return _compiled(file, _without_kernels(file.item, "inline"), target, options, key, lto=lto)
+            return _compile_file(file, _without_kernels(file.item, "inline"), target, options, key, lto=lto)
         except CompileError:  # `template __global__ void k<float>(...)` cannot be inline, so these stay functions
-            return _compiled(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
+            return _compile_file(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
 
     def include_dirs(self) -> list[str]:
         """Implement FrontEnd.include_dirs: only those of the toolkit and the files."""
@@ -255,7 +255,7 @@ def _key(module: str) -> str:
     return f'tool.aotcuda.modules."{module}".source'
 
 
-def _compiled(file: File, item: LinkInput, target: Target, options: Options, key: str, *, lto: bool) -> bytes:
+def _compile_file(file: File, item: LinkInput, target: Target, options: Options, key: str, *, lto: bool) -> bytes:
     os.chdir("/")  # NVRTC writes the current folder into LTOIR
     try:
         return nvrtc.compile_source(item, target, options, file.folders, lto=lto, names=file.names)
@@ -266,7 +266,7 @@ def _compiled(file: File, item: LinkInput, target: Target, options: Options, key
 _GLOBAL = r"__global__(?:[^;{}()]|\([^;{}()]*\))*?"
 
 
-def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tuple[File, ...]:
+def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tuple[File, ...]:
     """Return the files of the unit's module, with their declarations."""
     key = _key(unit.module)
     found: dict[str, tuple[LinkInput, list[str]]] = {}
@@ -280,7 +280,7 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
         found[path] = LinkInput(kind="cu", name=path, data=data, folder=str(whole.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}
     for expression, where in unit.expressions:
-        path, name = _placed(expression, {path: item.data for path, (item, _) in found.items()})
+        path, name = _find_kernel(expression, {path: item.data for path, (item, _) in found.items()})
         found[path][1].append(name)
         keys.setdefault((path, name), where)
     folders = tuple(str(Path(root, folder)) for folder in unit.options.include_dirs)
@@ -289,28 +289,28 @@ def _loaded(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tu
         for path, (item, names) in found.items()
     }
 
-    def named() -> dict[str, str]:
+    def name_headers() -> dict[str, str]:
         return {
             path: cache.name_with([file.item], unit.options, folders, "declarations", file.names, target)
             for path, file in plain.items()
         }
 
-    before = named()
+    before = name_headers()
     have: dict[str, _Description] = cache.find(before, lambda _: _Description)
     tasks = []
     for path, file in plain.items():
         of_names = {name: keys[path, name] for name in file.names}
-        run = functools.partial(_described, file, target, unit.options, key, of_names, have.get(path))
+        run = functools.partial(_read_file, file, target, unit.options, key, of_names, have.get(path))
         tasks.append(pool.Task(f"what {path} declares", run, key=key))
     done = dict(zip(plain, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
     made = {path: description for path, (_, description) in done.items() if path not in have}
-    after = named()  # a header may have been edited during the compilation
+    after = name_headers()  # a header may have been edited during the compilation
     same = {path: names for path, names in before.items() if names == after[path]}
     cache.keep(made, same, {path: f"what {path} declares" for path in made}, "declarations")
     return tuple(file for file, _ in done.values())
 
 
-def _placed(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
+def _find_kernel(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
     """Return the file of a kernel, which is found by text search, and its C++ name expression."""
     path, colon, name = expression.partition(".cu:")
     if colon and f"{path}.cu" in texts and not name.startswith(":"):
@@ -339,7 +339,7 @@ _Description = tuple[bytes, dict[str, str]]
 """PTX with debug information, and the symbols of kernels by their names."""
 
 
-def _described(
+def _read_file(
     file: File, target: Target, options: Options, key: str, keys: Mapping[str, str], have: _Description | None
 ) -> tuple[File, _Description]:
     """Return a file and its declarations.
@@ -409,7 +409,7 @@ def _is_static(text: bytes, name: str) -> bool:
 
 def _file_of(unit: CppUnit, files: Sequence[File]) -> tuple[File, str]:
     """Return the file of a kernel, and its C++ name expression."""
-    path, name = _placed(unit.expression, {file.item.name: file.item.data for file in files})
+    path, name = _find_kernel(unit.expression, {file.item.name: file.item.data for file in files})
     return next(file for file in files if file.item.name == path), name
 
 

@@ -53,7 +53,7 @@ class Stated:
     word: str = ""
 
 
-def stated(text: str) -> Stated:
+def parse_stated(text: str) -> Stated:
     """Read the table's entry for a parameter."""
     text = text.strip()
     if found := _SIZE.fullmatch(text):
@@ -83,7 +83,7 @@ _FUNCTION = Text('the name of a kernel as C++ calls it, or "csrc/file.cu:name"',
 _INSTANCE = Text("an instance of a template, as C++ writes it", r"^[^;{}]*<[^;{}]*>\s*$")
 _OF_PARAMETER = TableOf(
     name=Text("the name of a parameter as the key", r"^[A-Za-z_]\w*$"),
-    value=Text("a type, or a property of an array", r"\S", stated),
+    value=Text("a type, or a property of an array", r"\S", parse_stated),
     expected="a table of parameters",
 )
 

@@ -98,7 +98,7 @@ def read(ptx: bytes) -> dict[str, Declaration]:
         if die is None:
             continue  # a function that the compiler added
         dwarf, types = die
-        placed = [*_placed(parameters or "")]
+        placed = [*_offsets(parameters or "")]
         names = [child for child in dwarf.iter_children() if child.tag == "DW_TAG_formal_parameter"]
         end = placed[-1][0] + placed[-1][1] if placed else 0
         found[symbol] = Declaration(
@@ -129,7 +129,7 @@ _FUNCTION = re.compile(
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.[a-z]+(\d+)\s+(?:\.ptr[^,]*\s)?[\w$]+(?:\[(\d+)\])?")
 
 
-def _placed(parameters: str) -> Iterator[tuple[int, int]]:
+def _offsets(parameters: str) -> Iterator[tuple[int, int]]:
     """Return offset and size of each parameter."""
     end = 0
     for alignment, bits, count in _PARAMETER.findall(parameters):
@@ -337,7 +337,7 @@ class _Types:
             name = _text(member, "DW_AT_name")
             if name.startswith("__b_") or member.tag == "DW_TAG_inheritance":  # a base, whose members are this one's
                 base = self._fields(member.get_DIE_from_attribute("DW_AT_type"))[0]
-                fields += [_moved(text, start) for text in base]
+                fields += [_move_field(text, start) for text in base]
             else:
                 fields.append(f"{name}:{_field(kind)}@{start}")
         return fields, tuple(leaves)
@@ -349,7 +349,7 @@ def _field(kind: CppType) -> str:
     return f"{{{fields}" if brace and kind.dtype.startswith("|V") else kind.dtype
 
 
-def _moved(text: str, start: int) -> str:
+def _move_field(text: str, start: int) -> str:
     """Return a field of a base class at its offset in the derived struct, whose base is at `start`."""
     head, _, offset = text.rpartition("@")
     return f"{head}@{int(offset) + start}"

@@ -72,11 +72,11 @@ def make_arguments(declaration: Declaration, stated: Mapping[str, Stated], key: 
         if item.name in sizes:
             _add_sizes(parameter, sizes[item.name], stated, where)
         found.append(parameter)
-    signature = ", ".join(_shown(parameter, stated.get(parameter["name"])) for parameter in found)
+    signature = ", ".join(_parameter_text(parameter, stated.get(parameter["name"])) for parameter in found)
     return Arguments(tuple(found), f"void({signature})")
 
 
-def _shown(parameter: Parameter, said: Stated | None) -> str:
+def _parameter_text(parameter: Parameter, said: Stated | None) -> str:
     return f"{parameter['type']} as {said.text}" if said is not None else parameter["type"]
 
 

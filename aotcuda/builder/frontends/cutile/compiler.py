@@ -88,7 +88,7 @@ class CutileFrontEnd:
                 # place of those in its own folder.
                 binary.pass_cuda_home_var = False
                 tileiras = binary.path
-                release = _RELEASE.search(_said(tileiras, "--version"))
+                release = _RELEASE.search(_output(tileiras, "--version"))
             except OSError as error:
                 message = f"{_DISTRIBUTION} finds no tileiras ({error}); install it: pip install 'aotcuda[cutile]'"
                 raise ToolchainError(message) from None
@@ -97,7 +97,7 @@ class CutileFrontEnd:
                 raise ToolchainError(message)
             _bytecode_version()
         self._cuda = versions.pair(release[1])
-        self._known = _KNOWN_TARGET.findall(_said(tileiras, "--help"))
+        self._known = _KNOWN_TARGET.findall(_output(tileiras, "--help"))
         return {_DISTRIBUTION: version(_DISTRIBUTION), **dict.fromkeys(_COMPILERS, release[1])}
 
     def check_target(self, target: Target, where: str) -> None:
@@ -126,7 +126,7 @@ class CutileFrontEnd:
             CompileError: The table does not fit the function.
         """
         _check(unit, loaded)
-        return config.specialised(unit)
+        return config.specialize(unit)
 
     def sources(self, unit: CutileUnit, loaded: Any, root: str) -> tuple[LinkInput, ...]:
         """Implement FrontEnd.sources: Python modules alone."""
@@ -169,7 +169,7 @@ class CutileFrontEnd:
             doc=inspect.getdoc(_function(loaded)) or "",
             launch=_LAUNCH,
             arguments=tuple(_arguments(loaded)),
-            apart=tuple(_apart(unit, parameters)),
+            apart=tuple(_separate_arrays(unit, parameters)),
             one_by_one=True,  # the driver may add tensor maps to the block
         )
 
@@ -214,7 +214,7 @@ class CutileFrontEnd:
         found = bytearray()
         with write_bytecode(num_functions=len(units), buf=found, version=_bytecode_version()) as writer:
             for unit, loaded in units:
-                with _explained(unit, target, self._root):
+                with _explain_errors(unit, target, self._root):
                     signature = _signature(unit, loaded)
                     keeper = _compile._IrKeeper(
                         ann_func=loaded._annotated_function,
@@ -248,14 +248,14 @@ class CutileFrontEnd:
                 _compile._find_compiler_bin().run([str(given), "-o", str(made)], flags)
             except TileCompilerError as error:
                 head = f"{module}: tileiras refuses the kernels for {target}"
-                raise _refused(head, error, self._root) from error
+                raise _error_for(head, error, self._root) from error
             return made.read_bytes()
 
 
 FRONT_END = CutileFrontEnd()
 
 
-def _said(command: str, option: str) -> str:
+def _output(command: str, option: str) -> str:
     """Return the output of a program."""
     return subprocess.run([command, option], check=False, capture_output=True, text=True).stdout
 
@@ -287,17 +287,17 @@ def _options(loaded: Any) -> Any:
     return loaded._compiler_options
 
 
-def _annotated(loaded: Any) -> list[tuple[inspect.Parameter, Any]]:
+def _annotated_parameters(loaded: Any) -> list[tuple[inspect.Parameter, Any]]:
     """Return a kernel's parameters, each with its annotation."""
-    of = loaded._annotated_function
-    return list(zip(of.pysig.parameters.values(), of.parameter_annotations, strict=True))
+    function = loaded._annotated_function
+    return list(zip(function.pysig.parameters.values(), function.parameter_annotations, strict=True))
 
 
 def _check(unit: CutileUnit, loaded: Any) -> None:
     """Compare the table with the function's parameters."""
     plain: list[inspect.Parameter] = []
     constant: list[inspect.Parameter] = []
-    for parameter, annotation in _annotated(loaded):
+    for parameter, annotation in _annotated_parameters(loaded):
         kind = getattr(annotation, "KIND", "")
         array = getattr(annotation, "array", None)
         if kind != "leaf" or annotation.list is not None:
@@ -365,10 +365,10 @@ def _index(annotation: Any) -> str:
     return "q" if annotation.array is not None and annotation.array.index_dtype.bitwidth == 64 else "i"
 
 
-def _typed(unit: CutileUnit, loaded: Any) -> Iterator[tuple[inspect.Parameter, Any, Type | None]]:
+def _typed_parameters(unit: CutileUnit, loaded: Any) -> Iterator[tuple[inspect.Parameter, Any, Type | None]]:
     """Yield a kernel's parameters with their annotations and types; None for constants."""
     types = iter(unit.types)
-    for parameter, annotation in _annotated(loaded):
+    for parameter, annotation in _annotated_parameters(loaded):
         yield parameter, annotation, None if annotation.constant else next(types)
 
 
@@ -378,7 +378,7 @@ def _signature(unit: CutileUnit, loaded: Any) -> Any:
     from cuda.tile import compilation  # noqa: PLC0415
 
     found: list[Any] = []
-    for parameter, annotation, kind in _typed(unit, loaded):
+    for parameter, annotation, kind in _typed_parameters(unit, loaded):
         if kind is None:
             found.append(_value(unit, parameter))
         elif not kind.ndim:
@@ -429,7 +429,7 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
         layout.append((-(-end // size) * size, size))
         return layout[-1][0]
 
-    for parameter, annotation, kind in _typed(unit, loaded):
+    for parameter, annotation, kind in _typed_parameters(unit, loaded):
         name = parameter.name
         if kind is None:
             value = _value(unit, parameter)
@@ -464,7 +464,7 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
     return found, layout
 
 
-def _apart(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[int, int]]:
+def _separate_arrays(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[int, int]]:
     """Yield the pairs of arguments whose arrays the compiler assumes not to overlap."""
     arrays = [at for at, parameter in enumerate(parameters) if parameter["kind"] == "array"]
     for first, second in itertools.combinations(arrays, 2):
@@ -495,7 +495,7 @@ def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
 
 def _arguments(loaded: Any) -> Iterator[Argument]:
     """Yield the arguments of a launch by name, with the defaults of constants in the source."""
-    for parameter, annotation in _annotated(loaded):
+    for parameter, annotation in _annotated_parameters(loaded):
         argument: Argument = {"name": parameter.name}
         if annotation.constant and _has_value(parameter):
             argument["default"] = parameter.default
@@ -503,7 +503,7 @@ def _arguments(loaded: Any) -> Iterator[Argument]:
 
 
 @contextlib.contextmanager
-def _explained(unit: CutileUnit, target: Target, root: str) -> Iterator[None]:
+def _explain_errors(unit: CutileUnit, target: Target, root: str) -> Iterator[None]:
     """Turn an exception of cuda-tile in this block into an error that names the key and the user's line."""
     try:
         yield
@@ -511,10 +511,10 @@ def _explained(unit: CutileUnit, target: Target, root: str) -> Iterator[None]:
         raise
     except Exception as error:
         head = f"{unit.head}: cuda-tile cannot compile it for {target}"
-        raise _refused(head, error, root) from error
+        raise _error_for(head, error, root) from error
 
 
-def _refused(head: str, error: Any, root: str) -> CompileError:
+def _error_for(head: str, error: Any, root: str) -> CompileError:
     """Return the error for a message of cuda-tile, with the user's line."""
     text = str(getattr(error, "message", None) or error or type(error).__name__)
     place: Any = getattr(error, "loc", None)

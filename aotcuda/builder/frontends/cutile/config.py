@@ -240,7 +240,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
     return [
         CutileUnit(
             **variants.common(module, kernel, number),
-            signature=_shown(types, constants),
+            signature=_signature_text(types, constants),
             chosen=variants.of_one_value(kernel.constants),
             types=types,
             constants=constants,
@@ -250,23 +250,23 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
     ]
 
 
-def _shown(types: Sequence[Type], constants: Sequence[tuple[str, Constant]]) -> str:
+def _signature_text(types: Sequence[Type], constants: Sequence[tuple[str, Constant]]) -> str:
     """Return the signature of a variant for reports and errors: `void(float32[::1]:16, int32; TILE=256)`."""
     values = ", ".join(f"{name}={value!r}" for name, value in constants)
     return f"void({', '.join(map(str, types))}{'; ' if values else ''}{values})"
 
 
-def specialised(unit: CutileUnit) -> list[CutileUnit]:
+def specialize(unit: CutileUnit) -> list[CutileUnit]:
     """Return the variants of a unit, the most special first."""
 
-    def hinted(aligned: bool, even: bool) -> tuple[Type, ...]:
+    def with_hints(aligned: bool, even: bool) -> tuple[Type, ...]:
         return tuple(
             replace(item, aligned=aligned, even=even) if item.open and item.takes_hints else item for item in unit.types
         )
 
     ways = [(True, True), (True, False), (False, False)] if unit.specialise == "auto" else [(False, False)]
-    variants = list(dict.fromkeys(hinted(*way) for way in ways))
+    variants = list(dict.fromkeys(with_hints(*way) for way in ways))
     return [
-        replace(unit, types=types, symbol=f"{unit.symbol}_{number}", signature=_shown(types, unit.constants))
+        replace(unit, types=types, symbol=f"{unit.symbol}_{number}", signature=_signature_text(types, unit.constants))
         for number, types in enumerate(variants)
     ]

@@ -113,7 +113,7 @@ def compile_variant(
                 self.name_in_cache = name
             return module
 
-    with compile_errors.explained(unit, function, target, root), _unassembled(), gpu.compiling(target, own):
+    with compile_errors.explain_errors(unit, function, target, root), _stop_at_ptx(), gpu.compiling(target, own):
         source = Source(function, signature, values, attributes)
         try:
             triton.compile(source, target=own, options=_options(unit))
@@ -146,8 +146,8 @@ def warm_up() -> None:
 
     source = ASTSource(small_kernel, {"x": "*fp32", "n": "i32", "block": "constexpr"}, {(2,): 64}, {})
     for capability in ((8, 0), (10, 0)):
-        with _unassembled(), contextlib.suppress(_Finished):
-            triton.compile(source, target=gpu_target(Target("sass", *capability)), options=_fused())
+        with _stop_at_ptx(), contextlib.suppress(_Finished):
+            triton.compile(source, target=gpu_target(Target("sass", *capability)), options=_fma_option())
 
 
 def _options(unit: TritonUnit) -> dict[str, object]:
@@ -156,13 +156,13 @@ def _options(unit: TritonUnit) -> dict[str, object]:
         "num_stages": unit.num_stages,
         "num_ctas": unit.num_ctas,
         **({"maxnreg": unit.maxnreg} if unit.maxnreg else {}),
-        **_fused(unit.options.fma if unit.enable_fp_fusion is None else unit.enable_fp_fusion),
+        **_fma_option(unit.options.fma if unit.enable_fp_fusion is None else unit.enable_fp_fusion),
         **({"launch_pdl": True} if unit.launch_pdl else {}),
         **({"launch_cooperative_grid": True} if unit.launch_cooperative_grid else {}),
     }
 
 
-def _fused(fma: bool | None = None) -> dict[str, object]:
+def _fma_option(fma: bool | None = None) -> dict[str, object]:
     """Return Triton's option for `fma`. Triton 3.9 warns if it is missing, because 3.10 has another default."""
     import triton  # noqa: PLC0415 (only workers have Triton)
 
@@ -204,7 +204,7 @@ class _Finished(BaseException):
 
 
 @contextlib.contextmanager
-def _unassembled() -> Iterator[None]:
+def _stop_at_ptx() -> Iterator[None]:
     """End Triton's compilations in this block at PTX: `assemble` makes machine code of all variants at once."""
     from triton import knobs  # noqa: PLC0415 (only workers have Triton)
     from triton.backends.nvidia.compiler import CUDABackend  # noqa: PLC0415
@@ -235,7 +235,7 @@ def assemble(module: str, text: str, target: Target, fma: bool | None) -> tuple[
     gpu = gpu_target(target)
     backend = make_backend(gpu)
     stages: dict[str, Any] = {}
-    options = backend.parse_options(_fused(fma))
+    options = backend.parse_options(_fma_option(fma))
     backend.add_stages(stages, options, Language.TRITON)
     try:
         with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):  # noqa: PTH123 (it prints the PTX)

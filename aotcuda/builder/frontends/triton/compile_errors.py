@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def explained(unit: TritonUnit, function: Any, target: Target, root: str) -> Iterator[None]:
+def explain_errors(unit: TritonUnit, function: Any, target: Target, root: str) -> Iterator[None]:
     """Turn an exception of Triton in this block into an error that names the key and the user's line.
 
     Raises:
@@ -100,7 +100,7 @@ def _place(error: CompilationError, function: Any, root: str) -> str:
     if not line or line > len(source):
         return ""
     text: str = source[line - 1].strip()
-    owner = next((one for one in _called(function) if one.src == error.src), None)
+    owner = next((one for one in _callees(function) if one.src == error.src), None)
     if owner is None:
         return text
     lines = owner.raw_src if isinstance(owner.raw_src, list) else owner.raw_src.splitlines()
@@ -110,7 +110,7 @@ def _place(error: CompilationError, function: Any, root: str) -> str:
     return f"{name}:{owner.starting_line_number + decorators + line - 1}: {text}"
 
 
-def _called(function: Any) -> Iterator[Any]:
+def _callees(function: Any) -> Iterator[Any]:
     """Yield a function of `@triton.jit` and its callees, called by name or as attributes of modules."""
     from triton.runtime import JITFunction  # noqa: PLC0415 (only workers have Triton)
 

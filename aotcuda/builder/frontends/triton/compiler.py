@@ -149,15 +149,16 @@ class TritonFrontEnd:
         source_function.check(unit, loaded.function)
         plain = [parameter for parameter in loaded.function.params if not parameter.is_constexpr]
         unhinted = {
-            number: source_function.unhinted(parameter, exact=unit.is_exact) for number, parameter in enumerate(plain)
+            number: source_function.disabled_hints(parameter, exact=unit.is_exact)
+            for number, parameter in enumerate(plain)
         }
         if unit.is_exact:
-            return config.specialised(unit, unhinted)
+            return config.specialize(unit, unhinted)
         of_configs = unit.chosen if loaded.tuned is None else unit.chosen & loaded.tuned
         defaults = {parameter.name for parameter in loaded.function.params if parameter.has_default}
         # A value of the source takes precedence over a config, unless the source has an autotuner that overrules it.
         decided = of_configs - frozenset(loaded.computed) - (defaults - (loaded.tuned or frozenset()))
-        undecided = config.undecided(unit.configs, of_configs)
+        undecided = config.undecided_constants(unit.configs, of_configs)
         if tuned := sorted(undecided & (loaded.tuned or frozenset())):
             message = (
                 f"{unit.key}.configs: several are for the same arguments and differ in {' and '.join(tuned)}, which "
@@ -170,8 +171,10 @@ class TritonFrontEnd:
             alone=unit.alone - frozenset(loaded.computed),
         )
         names = [parameter.name for parameter in plain]
-        found = [variant for variant in config.specialised(unit, unhinted) if config.launched(variant, names)]
-        if not found and not any(config.launched(replace(unit, types=types), names) for types in unit.signatures):
+        found = [variant for variant in config.specialize(unit, unhinted) if config.may_be_launched(variant, names)]
+        if not found and not any(
+            config.may_be_launched(replace(unit, types=types), names) for types in unit.signatures
+        ):
             message = (
                 f"{unit.key}.configs: no signature accepts the values of when, {config.conditions(unit.when)}; "
                 "write one "
@@ -209,7 +212,7 @@ class TritonFrontEnd:
         text = compiled.ptx
         fields = ptx.fields(text)
         return CompiledKernel(
-            code=(LinkInput(kind="ptx", name=unit.symbol, data=ptx.renamed(text, unit.symbol).encode()),),
+            code=(LinkInput(kind="ptx", name=unit.symbol, data=ptx.rename(text, unit.symbol).encode()),),
             needed=(),
             signature=unit.signature,
             parameters=tuple(launches.parameters(unit, loaded.function, compiled.metadata, fields)),
@@ -220,7 +223,7 @@ class TritonFrontEnd:
             carveout=None,
             launch=launches.fixed_launch(unit, compiled.metadata, target, fields),
             arguments=tuple(launches.arguments(unit, loaded)),
-            defined=source_function.defined(loaded.function),
+            defined=source_function.definition(loaded.function),
             heuristics=tuple(loaded.computed),
             exact=unit.is_exact,
             digest=loaded.digest,
@@ -241,7 +244,7 @@ class TritonFrontEnd:
         """
 
         def assemble(items: Sequence[LinkInput]) -> tuple[str, bytes, tuple[int, int]]:
-            text = ptx.merged([item.data.decode() for item in items])
+            text = ptx.merge([item.data.decode() for item in items])
             return text, *compilation.assemble(module, text, target, options.fma)
 
         (text, data, cuda), left_out = variants.assembled(module, inputs, assemble)

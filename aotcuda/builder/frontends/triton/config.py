@@ -384,7 +384,7 @@ def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
         replace(unit, only=(target,), part_of=unit.symbol, symbol=f"{unit.symbol}_{target}")
         for target in unit.only or targets
     ]
-    return [replace(part, signature=_shown(part.types, part)) for part in parts]
+    return [replace(part, signature=_signature_text(part.types, part)) for part in parts]
 
 
 _AGAIN = "Record it again: aotcuda record --write -- COMMAND"
@@ -426,7 +426,7 @@ def _of_variant(module: Module, kernel: RecordedKernel, number: int, variant: Va
         in_place=is_in_place(module),
         pack=module.pack,
     )
-    return replace(made, signature=_shown(made.types, made))
+    return replace(made, signature=_signature_text(made.types, made))
 
 
 def is_in_place(module: Module) -> bool:
@@ -487,7 +487,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
             configs=kernel.configs,
             signatures=config.signatures or kernel.signatures,
         )
-        found.append(replace(unit, signature=_shown(types, unit)))
+        found.append(replace(unit, signature=_signature_text(types, unit)))
     return found
 
 
@@ -515,19 +515,19 @@ def conditions(when: Sequence[tuple[str, int, int]]) -> str:
     return ", ".join(f"{name} = {low}" if low == high else f"{low} <= {name} <= {high}" for name, low, high in when)
 
 
-def _shown(types: Sequence[Type], of: TritonUnit) -> str:
+def _signature_text(types: Sequence[Type], unit: TritonUnit) -> str:
     """Return a variant's signature for reports: `void(*fp32:16, i32; BLOCK=256, num_warps=4, num_stages=3)`."""
-    constants = [f"{name}={value!r}" for name, value in of.constexprs]
-    constants += [f"num_warps={of.num_warps}", f"num_stages={of.num_stages}"]
-    constants += [f"num_ctas={of.num_ctas}"] if of.num_ctas > 1 else []
-    given = {"maxnreg": of.maxnreg or None, **{name: getattr(of, name) for name in _SWITCHES}}
+    constants = [f"{name}={value!r}" for name, value in unit.constexprs]
+    constants += [f"num_warps={unit.num_warps}", f"num_stages={unit.num_stages}"]
+    constants += [f"num_ctas={unit.num_ctas}"] if unit.num_ctas > 1 else []
+    given = {"maxnreg": unit.maxnreg or None, **{name: getattr(unit, name) for name in _SWITCHES}}
     constants += [f"{name}={value}" for name, value in given.items() if value is not ALL_OPTIONS[name]]
-    when = f" when {conditions(of.when)}" if of.when else ""
-    on = f" on {', '.join(map(str, of.only))}" if of.only and (not of.recorded or of.has_descriptors) else ""
+    when = f" when {conditions(unit.when)}" if unit.when else ""
+    on = f" on {', '.join(map(str, unit.only))}" if unit.only and (not unit.recorded or unit.has_descriptors) else ""
     return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}{on}"
 
 
-def undecided(configs: Sequence[Settings], tuned: AbstractSet[str]) -> frozenset[str]:
+def undecided_constants(configs: Sequence[Settings], tuned: AbstractSet[str]) -> frozenset[str]:
     """Return the constexprs of configs that a launch has to name, because only they distinguish two configs.
 
     Args:
@@ -550,7 +550,7 @@ def _is_same(one: object, other: object) -> bool:
     return repr(one) == repr(other)
 
 
-def launched(unit: TritonUnit, names: Sequence[str]) -> bool:
+def may_be_launched(unit: TritonUnit, names: Sequence[str]) -> bool:
     """Return True if arguments with these names can fit both the hints of a completed unit and its config."""
     for name, low, high in unit.when:
         hint = unit.types[names.index(name)].hint
@@ -559,7 +559,7 @@ def launched(unit: TritonUnit, names: Sequence[str]) -> bool:
     return True
 
 
-def specialised(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> list[TritonUnit]:
+def specialize(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> list[TritonUnit]:
     """Return the variants of a unit, the most special first.
 
     Args:
@@ -567,7 +567,7 @@ def specialised(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> l
         unhinted: The hints that the source switches off, by number of the argument.
     """
 
-    def hinted(pointers: int, integers: int) -> tuple[Type, ...]:
+    def with_hints(pointers: int, integers: int) -> tuple[Type, ...]:
         found = []
         for number, item in enumerate(unit.types):
             hint = item.hint
@@ -579,13 +579,13 @@ def specialised(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> l
         return tuple(found)
 
     ways = [(16, 16), (16, 0), (0, 0)] if unit.specialise == "auto" else [(0, 0)]
-    variants = list(dict.fromkeys(hinted(*way) for way in ways))
+    variants = list(dict.fromkeys(with_hints(*way) for way in ways))
     return [
         replace(
             unit,
             types=types,
             symbol=f"{unit.symbol}_{number}",
-            signature=_shown(types, unit),
+            signature=_signature_text(types, unit),
             is_settled=True,
         )
         for number, types in enumerate(variants)

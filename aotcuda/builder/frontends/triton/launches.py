@@ -201,7 +201,7 @@ def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
 
 def _add_hints(argument: Argument, parameter: Any) -> None:
     """Add the facts that prevent Triton from specialising an argument."""
-    hints = source_function.unhinted(parameter, exact=True)
+    hints = source_function.disabled_hints(parameter, exact=True)
     if annotation := parameter.annotation_type:
         argument["annotation"] = annotation
     if 16 in hints:

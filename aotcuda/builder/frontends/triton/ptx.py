@@ -56,7 +56,7 @@ def fields(text: str) -> list[Field]:
     return result
 
 
-def renamed(text: str, symbol: str) -> str:
+def rename(text: str, symbol: str) -> str:
     """Return the text with its kernel renamed to `symbol`, and its other definitions prefixed by it.
 
     Raises:
@@ -74,7 +74,7 @@ def renamed(text: str, symbol: str) -> str:
     return re.sub(rf"\b({words})\b", lambda found: defined[found[1]], text) if words else text
 
 
-def merged(texts: Iterable[str]) -> str:
+def merge(texts: Iterable[str]) -> str:
     """Return one text with the kernels of several texts, whose names differ.
 
     Raises:

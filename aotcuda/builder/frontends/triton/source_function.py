@@ -116,7 +116,7 @@ def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: 
         raise SourceError(message)
 
 
-def unhinted(parameter: Any, *, exact: bool) -> frozenset[int]:
+def disabled_hints(parameter: Any, *, exact: bool) -> frozenset[int]:
     """Return the hints that the source switches off for an argument; with `exact`, also those by annotations."""
     found = {1, DIVISOR} if parameter.do_not_specialize else set()
     if parameter.do_not_specialize_on_alignment:
@@ -126,7 +126,7 @@ def unhinted(parameter: Any, *, exact: bool) -> frozenset[int]:
     return frozenset(found)
 
 
-def defined(function: Any) -> str:
+def definition(function: Any) -> str:
     """Return module, name and first line of the Python function: `mypkg.ops.norm:norm_fwd:12`."""
     python = function.fn
     return f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}"

@@ -145,9 +145,9 @@ def _type(text: str) -> Type:
         raise ValueError(message)
     known = ELEMENTS if pointer else SCALARS
     if found is None or name not in known:
-        of = "*" if pointer else ""
+        prefix = "*" if pointer else ""
         message = (
-            f"{keys.string(text)} is no type; write {', '.join(of + item for item in known)}"
+            f"{keys.string(text)} is no type; write {', '.join(prefix + item for item in known)}"
             f"{'' if pointer else ', a pointer to numbers, *fp32, or none for None'}, and, where an argument is always "
             "divisible by 16 or equal to 1, :16 or :1 after it"
         )

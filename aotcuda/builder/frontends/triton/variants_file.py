@@ -115,7 +115,7 @@ def _whole(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, bytes]
     problem = triton_files.mismatch(whole, form, sources)
     if problem is not None:
         raise UnusableError(problem)
-    _of(whole, "kernels", dict, "")
+    _item(whole, "kernels", dict, "")
     return whole, data
 
 
@@ -123,15 +123,15 @@ def _kernel(name: str, value: Any) -> RecordedKernel:
     where = f"kernels.{foreign.shown(name)}"
     if not _NAME.fullmatch(name) or name.startswith("__"):
         _refuse(where, "is no name of a kernel")
-    python = _of(value, "python", str, where) if isinstance(value, dict) and "python" in value else name
+    python = _item(value, "python", str, where) if isinstance(value, dict) and "python" in value else name
     if not _PATH.fullmatch(python):
         _refuse(f"{where}.python", "is no path of a function")
-    parameters = _of(value, "parameters", list, where)
+    parameters = _item(value, "parameters", list, where)
     if not all(isinstance(item, str) and item.isidentifier() for item in parameters):
         _refuse(f"{where}.parameters", "is no list of names")
     left_out: dict[str, int] = {}
     found: dict[str, Variant] = {}
-    for at, item in enumerate(_of(value, "variants", list, where)):
+    for at, item in enumerate(_item(value, "variants", list, where)):
         try:
             variant = _variant(item, f"{where}.variants[{at}]", parameters)
         except ValueError as error:
@@ -153,8 +153,8 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
     Raises:
         ValueError: A type or a constant cannot be packaged.
     """
-    types = _of(value, "types", list, where)
-    constexprs = _of(value, "constexprs", dict, where)
+    types = _item(value, "types", list, where)
+    constexprs = _item(value, "constexprs", dict, where)
     if not all(isinstance(item, str) for item in types):
         _refuse(f"{where}.types", "is no list of types")
     if not constexprs.keys() <= {*parameters}:
@@ -165,7 +165,7 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
         if fits is None or not fits(value[name]):
             _refuse(f"{where}.{foreign.shown(name)}", "is no option, or has no value of one")
         options[name] = value[name]
-    targets = _of(value, "arch", list, where) if "arch" in value else []
+    targets = _item(value, "arch", list, where) if "arch" in value else []
     try:
         wanted = tuple(map(type_notation.code_target, targets))
     except (ValueError, TypeError, AttributeError):
@@ -221,7 +221,7 @@ _OPTIONS: Mapping[str, Callable[[Any], bool]] = {
 _KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a string"}
 
 
-def _of(table: Any, key: str, kind: type, where: str) -> Any:
+def _item(table: Any, key: str, kind: type, where: str) -> Any:
     if not isinstance(table, dict) or not isinstance(table.get(key), kind):
         _refuse(f"{where}.{key}".lstrip("."), f"is not {_KINDS[kind]}")
     return table[key]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def _installed() -> Any:
+def _import_triton() -> Any:
     try:
         return import_module("triton")
     except ModuleNotFoundError as error:
@@ -20,7 +20,7 @@ def _installed() -> Any:
         return None
 
 
-triton: Any = _installed()
+triton: Any = _import_triton()
 is_installed = triton is not None
 if is_installed:
     Autotuner: Any = triton.runtime.autotuner.Autotuner

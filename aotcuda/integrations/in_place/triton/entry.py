@@ -30,7 +30,7 @@ def attribute(name: str, namespace: dict[str, Any]) -> object:
     if not is_packaged(namespace):
         if name == "set_allocator" and find_spec("triton") is None:
             return scratch_memory.set_allocator
-        triton = _imported(namespace)
+        triton = _import_triton(namespace)
         return triton.language if name == "tl" else triton if name == "triton" else getattr(triton, name)
     from aotcuda.integrations.in_place.triton import facade  # noqa: PLC0415 (it imports Triton)
 
@@ -51,7 +51,7 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
     return not bases.is_installed or (private_parts.are_known() and not bases.runtime.interpret)
 
 
-def _imported(namespace: dict[str, Any]) -> Any:
+def _import_triton(namespace: dict[str, Any]) -> Any:
     try:
         import triton  # noqa: PLC0415 (imported when a module requests it)
     except ModuleNotFoundError as error:

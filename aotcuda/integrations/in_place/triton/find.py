@@ -29,7 +29,7 @@ def find(function: Any) -> PlacedKernel | None:
     source = sources.find_source(python.__globals__)
     modules = source.modules() if source is not None else []
     try:
-        found = lookup.packaged(function, python, _resolved)
+        found = lookup.packaged(function, python, _jit_function)
     except StaleBuildError as error:
         allow(what, str(error), modules[0].manifest["fallback"], error)
         return None
@@ -42,7 +42,7 @@ def find(function: Any) -> PlacedKernel | None:
     return None
 
 
-def _resolved(value: Any) -> Any:
+def _jit_function(value: Any) -> Any:
     """Return the function that Triton's decorators have wrapped; None for another object."""
     while value is not None and not isinstance(value, bases.JITFunction):
         value = getattr(value, "fn", None)

@@ -70,7 +70,7 @@ def problem(layers: Sequence[Any], packed: Packed) -> str | None:
     return "the pack is damaged" if found is None and _module(packed) is None else found
 
 
-def installed(packed: Packed) -> str | None:
+def installed_version(packed: Packed) -> str | None:
     """Return the installed version of a kernel's package, or None."""
     try:
         return metadata.version(packed.distribution)
@@ -100,7 +100,7 @@ def _warn_of_difference(packed: Packed, reason: str) -> None:
     Raises:
         StaleBuildError: Nothing may be compiled here.
     """
-    here = installed(packed) or "of no known version"
+    here = installed_version(packed) or "of no known version"
     what = (
         f"{packed.pack} was made from {packed.distribution} {packed.version} by Triton {packed.triton}, and "
         f"{packed.distribution} {here} with Triton {bases.triton.__version__} is installed: it does not serve "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FRONT_END = "numba-cuda"
 _ENTRY = "_aotcuda_recorder_entry"
 _DEFAULTS = {"opt": (None, True), "opt_level": (None, 3), "inline": (None, False, "never")}
-_KEPT = (
+_RECORDED_OPTIONS = (
     "fastmath", "debug", "lineinfo", "opt", "opt_level", "max_registers", "launch_bounds", "shared_memory_carveout",
     "inline", "forceinline", "cooperative",
 )  # fmt: skip
@@ -77,7 +77,7 @@ class Gpus:
 
 def options(given: dict[str, Any]) -> dict[str, object]:
     """Return the options of `@cuda.jit` that change the code and are not the defaults."""
-    found = {name: given[name] for name in _KEPT if name in given and not callable(given[name])}
+    found = {name: given[name] for name in _RECORDED_OPTIONS if name in given and not callable(given[name])}
     return {name: value for name, value in found.items() if value not in _DEFAULTS.get(name, (None, False, ()))}
 
 

@@ -29,7 +29,7 @@ _OPTIONAL = ("maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_gr
 
 _DEEPEST = 16
 _now = threading.local()
-"""`tuner`: the autotuner of the current launch; `trying`: True while it times its configs."""
+"""`tuner`: the autotuner of the current launch; `is_timing`: True while it times its configs."""
 
 
 def patch(module: ModuleType) -> None:
@@ -51,7 +51,7 @@ def _running(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         kernel = run(self, *args, **named)
-        if kernel is not None and not named.get("warmup") and not getattr(_now, "trying", False):
+        if kernel is not None and not named.get("warmup") and not getattr(_now, "is_timing", False):
             try:
                 gpu = kernel.metadata.target.arch if dry.target() is None else dry.LABEL
                 _count(self, *_compiled(self, kernel), _options(named), gpu)
@@ -67,7 +67,7 @@ def _interpreting(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         result = run(self, *args, **named)
-        if not named.get("warmup") and not getattr(_now, "trying", False):
+        if not named.get("warmup") and not getattr(_now, "is_timing", False):
             try:
                 given = {name: value for name, value in named.items() if name not in ("grid", "warmup")}
                 _count(self, *_specialised(self, args, given), _options(named), "Triton's interpreter")
@@ -85,11 +85,11 @@ def _timing(bench: Callable[..., Any]) -> Callable[..., Any]:
             return [0.0, 0.0, 0.0]
         if dry.target() is not None:  # each config is launched once, and recorded
             return bench(self, *args, **named)
-        _now.trying = True
+        _now.is_timing = True
         try:
             return bench(self, *args, **named)
         finally:
-            _now.trying = False
+            _now.is_timing = False
 
     return quietly
 
@@ -212,8 +212,8 @@ def _binder(function: Any) -> tuple[Any, Callable[..., Any]]:
     """Return the parameters of an interpreted function, and the binder of launch arguments."""
     jit: Any = sys.modules["triton.runtime.jit"]
     backend = sys.modules["triton.backends.compiler"].__dict__["BaseBackend"]
-    kept = ("do_not_specialize", "do_not_specialize_on_alignment")
-    whole = jit.JITFunction(function.fn, **{name: function.kwargs.get(name) for name in kept})
+    options = ("do_not_specialize", "do_not_specialize_on_alignment")
+    whole = jit.JITFunction(function.fn, **{name: function.kwargs.get(name) for name in options})
     return whole.params, jit.create_function_from_signature(whole.signature, whole.params, backend)
 
 
