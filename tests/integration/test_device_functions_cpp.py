@@ -59,7 +59,7 @@ def config(site: Path, kind: str, module: str) -> list[str]:
 
 
 def members(parameters: list[dict]) -> list[tuple[str, int]]:
-    """Every member of the parameter struct with the offset that the manifest gives it."""
+    """Return each member of the parameter struct with its offset in the manifest."""
     found: list[tuple[str, int]] = []
     for parameter in parameters:
         name = parameter["name"].replace("[", "_").replace("]", "")
@@ -77,7 +77,7 @@ def members(parameters: list[dict]) -> list[tuple[str, int]]:
 
 
 def assertions(site: Path) -> str:
-    """C that compiles only if each struct is laid out as the manifest, or NumPy, says."""
+    """Return C code that compiles only if structs have the layouts of the manifest and of NumPy."""
     lines = ["#include <stddef.h>"]
     for kernel in manifest(site)["kernels"]:
         for overload in kernel["overloads"]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,7 +37,7 @@ def functions(features: dict[str, bytes]) -> bytes:
 
 
 def user_of(statements: str, header: str, arch: str) -> bytes:
-    """LTOIR of a C++ kernel that includes the header and runs `statements`."""
+    """Return LTOIR of a C++ kernel that includes the header and runs `statements`."""
     source = f'#include "{HEADER}"\nextern "C" __global__ void user(long long *out, float *p) {{\n{statements}\n}}\n'
     options = (f"-arch=compute_{arch}", "-dlto", "-rdc=true", "-default-device")
     return cuda_cpp.compile_source(source, "LTOIR", *options, headers={HEADER: header})
@@ -51,34 +49,6 @@ def test_every_function_is_declared_as_the_manifest_says(header: str, prototypes
     assert prototypes["wide"] == "unsigned long long wide(unsigned char a, short b, unsigned int c, long long d);"
     assert prototypes["store"] == "void store(int *pointer, int value);"
     assert prototypes["answer"] == "int answer(void);"
-
-
-@pytest.mark.parametrize(
-    ("compiler", "language", "standard"),
-    [("gcc", "c", "c99"), ("g++", "c++", "c++11"), ("g++", "c++", "c++20")],
-)
-def test_host_compilers_take_the_header(
-    compiler: str, language: str, standard: str, header: str, tmp_path: Path
-) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
-    (tmp_path / HEADER).write_text(header)
-    source = tmp_path / "source"
-    source.write_text(f'#include "{HEADER}"\n#include "{HEADER}"\nint main(void) {{ return sizeof(answer()) == 0; }}\n')
-    command = [compiler, "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-    done = subprocess.run([*command, "-fsyntax-only", source], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_headers_of_two_modules_go_together(header: str) -> None:
-    other = header.replace("FEATURES_KERNELS_H", "OTHER_H").replace("features_kernels_", "other_")
-    other = other.replace("uneven_result", "other_result")
-    other = re.sub(r"^AOTCUDA_DEVICE .*;$", "", other, flags=re.MULTILINE)
-    other = other.replace(
-        "#ifdef __cplusplus\n}", "AOTCUDA_DEVICE aotcuda_complex128 more(void);\n#ifdef __cplusplus\n}"
-    )
-    source = f'#include "{HEADER}"\n#include "other.h"\n'
-    cuda_cpp.compile_source(source, "PTX", "-arch=compute_75", headers={HEADER: header, "other.h": other})
 
 
 def test_functions_use_the_abi_of_cuda_cpp(header: str, prototypes: dict[str, str], functions: bytes) -> None:

@@ -63,6 +63,13 @@ def test_stored_entry_is_found_by_another_process(cache, messages):
     assert (left_in_tmp(cache), messages) == ([], [])
 
 
+def test_an_entry_under_another_key_counts_as_missing(cache):
+    cache.put(KEY, artifact(), RECORD)
+    os.makedirs(os.path.dirname(cache.path(OTHER)), mode=0o700)
+    os.rename(cache.path(KEY), cache.path(OTHER))
+    assert cache.get(OTHER) is None
+
+
 def test_every_flipped_bit_and_cut_of_every_file_is_detected(cache):
     cache.put(KEY, artifact(), RECORD)
     for path in files(cache).values():

@@ -75,6 +75,25 @@ def test_a_divisor_without_bounds_takes_any_uint64(fuzz, divisor, bounds):
     assert fuzz.errors < fuzz.tuples
 
 
+@pytest.mark.parametrize("library", libraries.LIBRARIES)
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        *(("array", "<f4", ndim, layout, False, "numba") for ndim in (1, 2) for layout in "CA"),
+        ("array", "<f4", 2, "A", False, "mlir"),
+        ("buffer", "<f4", False, ()),
+        ("elements", "<f4", 1, False),
+    ],
+    ids=str,
+)
+def test_contiguous_arrays_do_not_decide_for_strided_ones(fuzz, library, parameter):
+    ndim = parameter[2] if parameter[0] == "array" else 2
+    plain = State("<f4", (4,) * ndim, address=1 << 41)
+    strided = [plain._replace(strides=steps[2 - ndim :]) for steps in ((4, 16), (32, 8), (34, 10), (0, 0))]
+    arrays = [(Array(library, (state,)),) for state in (plain, plain, plain, *strided, plain)]
+    fuzz.run(case(arrays, [parameter]))
+
+
 @pytest.mark.parametrize("library", ["numba", "interface", "cupy"])
 @pytest.mark.parametrize(
     ("address", "strides"), [(2**64 - 8, None), (8, (-16,)), (0x1000, (2**62,)), (2**64 - 8, (2**40,))], ids=str

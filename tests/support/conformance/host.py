@@ -2,18 +2,24 @@
 
 libNVVM reads the dialect of a recent LLVM for these GPUs, which llvmlite compiles for the host. Registers of the GPU
 become variables, and libdevice's functions those of the C library.
+
+`python -m support.conformance.host` reads the output of `lowering.py texts`. It prints the name of each case before the
+case runs, since a fault may end the process, and at last a JSON list of the wrong cases.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from llvmlite import binding as llvm
 
 from support.conformance import outcome
+from support.conformance.cases import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,6 +32,21 @@ _READ = "@{0} = global i32 0\ndefine i32 @get.{0}() {{\n  %v = load i32, ptr @{0
 _ADD = re.compile(r'call (float|double) asm sideeffect "atom\.global\.add[^"]*", "[^"]*"\((.*? %\d+), \1 (%\d+)\)')
 _IS_NAN = re.compile(r"^declare .*@__nv_isnand\(double\).*$", re.MULTILINE)
 _NAN = "define i32 @isnand(double %x) {\n  %n = fcmp uno double %x, %x\n  %i = zext i1 %n to i32\n  ret i32 %i\n}"
+
+
+def main() -> None:
+    kernels = json.load(sys.stdin)
+    wrong = []
+    for case in [one for one in CASES.values() if one.kernel in kernels]:
+        print(case.name, flush=True)
+        try:
+            found = arrays(case, kernels[case.kernel])
+        except outcome.FaultError:
+            wrong.append(case.name)
+        else:
+            if outcome.differences(case, found, outcome.expected(case)):
+                wrong.append(case.name)
+    print(json.dumps(wrong))
 
 
 def arrays(case: Case, kernel: Mapping[str, Any]) -> outcome.Arrays:
@@ -85,3 +106,7 @@ def _launcher(kernel: Mapping[str, Any], types: list[str]) -> str:
         lines.append(f"  %v{number} = load {ty}, ptr %p{number}")
     given = ", ".join(f"{ty} %v{number}" for number, ty in enumerate(types))
     return "\n".join([*lines, f"  call void @{kernel['symbol']}({given})", "  ret void", "}"])
+
+
+if __name__ == "__main__":
+    main()
