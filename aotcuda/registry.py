@@ -245,7 +245,7 @@ def names() -> tuple[str, ...]:
     return (*BUILT_IN, *sorted(others))
 
 
-def calling(module: str) -> Registration | None:
+def front_end_of_caller(module: str) -> Registration | None:
     """Return the front end whose compiler's code in `module` may call device functions."""
     for found in BUILT_IN.values():
         if found.caller and f"{module}.".startswith(f"{found.caller}."):
@@ -253,7 +253,7 @@ def calling(module: str) -> Registration | None:
     return None
 
 
-def owning(module: str) -> Registration | None:
+def front_end_of_module(module: str) -> Registration | None:
     """Return the front end to which a module belongs."""
     for found in BUILT_IN.values():
         for package in found.packages:

@@ -169,11 +169,13 @@ def _hint(target: str) -> str | None:
         if wheels:
             others = f" ({len(wheels) - 1} more in its folder)" if len(wheels) > 1 else ""
             return f"name the wheel itself: {wheels[0]}{others}"
-        return uninstalled_hook.above(str(Path(target).resolve()))
+        return uninstalled_hook.find_in_project(str(Path(target).resolve()))
     top = target.partition(".")[0]
     spec = _spec(top)
     locations = (spec.submodule_search_locations or ()) if spec else ()
-    return next(filter(None, map(uninstalled_hook.above, locations)), None) or uninstalled_hook.installed(top)
+    return next(
+        filter(None, map(uninstalled_hook.find_in_project, locations)), None
+    ) or uninstalled_hook.find_in_distribution(top)
 
 
 def _wheel_hint(wheel: files.Wheel) -> str | None:

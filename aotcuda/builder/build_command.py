@@ -91,7 +91,7 @@ def build_project(
         show(f"warning: {text}")
     for text in built.notes:
         show(text)
-    with output.written(built.files, folder, since) as paths:
+    with output.write_around(built.files, folder, since) as paths:
         if stamp is not None:
             depfiles.remove_stale(stamp, built.files, folder)
         written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]

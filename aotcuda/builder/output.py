@@ -34,12 +34,12 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     Raises:
         BuildError: A file cannot be written; everything is as it was.
     """
-    with written(files, folder) as paths:
+    with write_around(files, folder) as paths:
         return paths
 
 
 @contextmanager
-def written(
+def write_around(
     files: Mapping[str, bytes], folder: Path, since: int | None = None, gone: Iterable[Path] = ()
 ) -> Iterator[list[Path]]:
     """Do `write` around a block; if the block fails, restore the previous files.

@@ -36,7 +36,7 @@ def installed(built: Output, root: Path) -> Iterator[list[str]]:
     """
     folder = root / built.package_root
     kept = {path for name in built.files for path in (folder / name, (folder / name).parent)}
-    with output.written(built.files, folder, gone=_of_editable_builds(root) - kept) as written:
+    with output.write_around(built.files, folder, gone=_of_editable_builds(root) - kept) as written:
         yield _not_ignored(written, root)
 
 

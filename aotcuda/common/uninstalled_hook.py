@@ -69,7 +69,7 @@ def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
     }
 
 
-def above(folder: str) -> str | None:
+def find_in_project(folder: str) -> str | None:
     """Find the project of a package in `folder`, up to a folder of installed packages, and return its fault."""
     while os.path.basename(folder) not in {"site-packages", "dist-packages"}:
         if os.path.isfile(os.path.join(folder, project_file.FILE_NAME)):
@@ -89,7 +89,7 @@ def in_metadata(text: str) -> str | None:
     return None
 
 
-def installed(package: str) -> str | None:
+def find_in_distribution(package: str) -> str | None:
     """Return the probable fault of the distribution of a top-level package."""
     from importlib import metadata  # noqa: PLC0415 (only failed imports call this)
 

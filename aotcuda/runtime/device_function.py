@@ -54,7 +54,7 @@ class _Callable:
         """
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise errors.on_the_host(str(self))
+        raise errors.host_call_error(str(self))
 
     def __str__(self) -> str:
         return f"{self.__module__}.{self.__name__}"
@@ -69,7 +69,7 @@ class _Callable:
             AttributeError: Another module reads it, such as Numba's compiler for the host.
         """
         caller = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 (no other way to know the compiler)
-        compiler = registry.calling(caller)
+        compiler = registry.front_end_of_caller(caller)
         if compiler is None:
             callers = " and ".join(found.name for found in registry.BUILT_IN.values() if found.caller)
             message = f"{self} has no type here; it can be called inside kernels of {callers}"
@@ -118,7 +118,7 @@ class DeviceFunctionGroup(_Callable):
         return f"<aotcuda device functions {self}: {'; '.join(self.signatures)}>"
 
 
-def exported(
+def read_functions(
     name: str, path: str, manifest: manifests.Manifest
 ) -> tuple[dict[str, DeviceFunction], dict[str, DeviceFunctionGroup]]:
     """Return the device functions of a module and their groups, by name; `path` is the path of its manifest."""

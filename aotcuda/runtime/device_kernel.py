@@ -27,7 +27,7 @@ class OpenLibrary:
     Attributes:
         driver: The driver that holds them.
         handle: The driver's handle (`CUlibrary`), once `loaded` has set it.
-        lock: Held around calls with the handles; `check_open` is called while it is held.
+        lock: LauncherWithStream around calls with the handles; `check_open` is called while it is held.
     """
 
     __slots__ = ("_closed", "_where", "driver", "handle", "lock")

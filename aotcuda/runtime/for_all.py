@@ -6,7 +6,7 @@ import aotcuda
 from aotcuda.runtime import integer
 from aotcuda.runtime.general_path import launch_again
 from aotcuda.runtime.launch_config import dimensions
-from aotcuda.runtime.launcher import OfThisProcess
+from aotcuda.runtime.launcher import ProcessLocal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def _handle(stream: object) -> int | None:
     return handle(stream)
 
 
-class ForAll(OfThisProcess):
+class ForAll(ProcessLocal):
     """A kernel for `n` elements; a launch computes the grid, and the block of most occupancy if none is given."""
 
     __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
@@ -78,7 +78,7 @@ class ForAll(OfThisProcess):
 
                 name = self._kernel.__name__
                 record = self._loader.kernels.get(name)
-                raise errors.by_name(str(self._kernel), f"{name}.forall(n)", record, named)
+                raise errors.keyword_error(str(self._kernel), f"{name}.forall(n)", record, named)
             launch_again(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
@@ -134,7 +134,7 @@ class ForAll(OfThisProcess):
         return kernel.best_block(self._shared)
 
     def _written(self) -> tuple[str, str]:
-        """Implement OfThisProcess._written."""
+        """Implement ProcessLocal._written."""
         return f"{self._kernel} for a number of elements", "kernel.forall(n)"
 
     def __repr__(self) -> str:

@@ -203,7 +203,7 @@ class GeneralPath:
             from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
 
             problem = f"{self.where} was not launched, because earlier work on its stream has failed"
-            driver.check(streams.settle(driver, stream), problem)
+            driver.check(streams.wait_unless_captured(driver, stream), problem)
         configurations = configuration.on_streams(cooperative=kernel.cooperative)
         scratch = kernel.fixed.get("scratch") if kernel.fixed is not None else None
         memory: object = None  # it must stay alive until the launch
@@ -217,13 +217,13 @@ class GeneralPath:
         del memory
         if pending:
             streams.order_launch(driver, pending, stream, self.where, launched=True)
-        failed = streams.settle(driver, stream) if library.synchronous else 0
+        failed = streams.wait_unless_captured(driver, stream) if library.synchronous else 0
         if not failed and kernel.watch is not None:
             failed = kernel.watch.check(stream)
         if failed:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-            raise launch_problems.failed(self.where, failed, driver, kernel, selection, configuration, args)
+            raise launch_problems.failure(self.where, failed, driver, kernel, selection, configuration, args)
         is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
         if is_cached and kernel.watch is None and scratch is None and not library.synchronous:
             if len(overload.targets) >= _MOST_TARGETS:
@@ -264,7 +264,7 @@ class GeneralPath:
     ) -> Exception:
         from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-        return launch_problems.refused(self.where, code, driver, device, stream, configured, kernel)
+        return launch_problems.refusal(self.where, code, driver, device, stream, configured, kernel)
 
     def _needs_context(self, kernel: DeviceKernel) -> bool:
         """Return True if the configuration has unchecked attributes: their check needs a current context."""

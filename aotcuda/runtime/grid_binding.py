@@ -26,7 +26,9 @@ _MOST_SHOWN = 16
 _COPIED, _IS_NONE, _IS_NOT_NONE = 0, 1, 2
 
 
-def left_out(record: Record) -> tuple[Callable[[tuple[object, ...]], dict[str, object]], list[tuple[int, str]]]:
+def constants_to_fill(
+    record: Record,
+) -> tuple[Callable[[tuple[object, ...]], dict[str, object]], list[tuple[int, str]]]:
     """Return the function that names arguments, and the constants that variants have differently, with their places.
 
     The function fills in those constants that a launch leaves out and for which all variants have one value.
@@ -89,7 +91,7 @@ class _Filled:
         return self.is_none if found is None else not self.is_none
 
 
-def named(record: Record) -> Named | None:
+def extension_arguments(record: Record) -> Named | None:
     """Return the arguments in the form for the extension; None if it cannot put them in order."""
     arguments = record["arguments"]
     names = [argument["name"] for argument in arguments]
@@ -112,7 +114,7 @@ def named(record: Record) -> Named | None:
     return shown, (*defaults,), sum(not argument.get("keyword") for argument in arguments), (*derived,)
 
 
-def binding(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:
+def make_binder(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:
     """Return the function that puts a launch's arguments in order.
 
     As in Triton, an option with the name of a parameter gets the value of that name only if the launch gives it by

@@ -12,7 +12,7 @@ import aotcuda
 from aotcuda.runtime import config_key, grid_binding, integer
 from aotcuda.runtime.config_key import are_exact
 from aotcuda.runtime.kernel import Kernel
-from aotcuda.runtime.launcher import OfThisProcess
+from aotcuda.runtime.launcher import ProcessLocal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class GridKernel(Kernel):
         Raises:
             ArgumentError: Some are unknown, repeated or missing.
         """
-        found = grid_binding.binding(str(self), self.record(), count, names)
+        found = grid_binding.make_binder(str(self), self.record(), count, names)
         if not self.may_change:
             if len(self.binds) >= _MOST_BINDS:
                 self.binds.clear()
@@ -141,7 +141,7 @@ class GridKernel(Kernel):
         """
         left_out = self._left_out
         if left_out is None or self.may_change:
-            left_out = self._left_out = grid_binding.left_out(self.record())
+            left_out = self._left_out = grid_binding.constants_to_fill(self.record())
         make, several = left_out
         found = make(args)
         if several and any(found[name] is None for _, name in several):
@@ -249,13 +249,13 @@ class GridKernel(Kernel):
             return launcher
         record = self.record()
         if self._named is None or self._named[0] is not record:
-            self._named = record, grid_binding.named(record)
+            self._named = record, grid_binding.extension_arguments(record)
         if self._named[1] is None:
             return launcher
         return extension.wrap(launcher, configuration, specializations, self._named[1])
 
 
-class GridLauncher(OfThisProcess):
+class GridLauncher(ProcessLocal):
     """A kernel with a grid; call it with the kernel's arguments, as a function with the kernel's parameters."""
 
     __slots__ = ("_binds", "_grid", "_kernel", "_launcher", "_stream")
@@ -322,7 +322,7 @@ class GridLauncher(OfThisProcess):
         return getattr(launcher, name)
 
     def _written(self) -> tuple[str, str]:
-        """Implement OfThisProcess._written."""
+        """Implement ProcessLocal._written."""
         return f"{self._kernel} with a grid", "kernel[grid]"
 
     def __repr__(self) -> str:

@@ -168,7 +168,7 @@ class Kernel:
         from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
 
         if unknown:
-            self._refuse(launch_attributes.unknown(next(iter(unknown))))
+            self._refuse(launch_attributes.unknown_text(next(iter(unknown))))
         where = str(self)
         attributes = launch_attributes.LaunchAttributes(
             where,

@@ -217,7 +217,7 @@ def _refuse(where: str, problem: str) -> None:
     raise LaunchError(message)
 
 
-def unknown(name: str) -> str:
+def unknown_text(name: str) -> str:
     """Return the error text for an unknown argument of `Kernel.configure`."""
     from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
 

@@ -110,7 +110,7 @@ class Configuration:
         if stream is not None and not 0 <= stream < 1 << 64:
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
 
-            raise streams.impossible(stream)
+            raise streams.no_handle_error(stream)
         self.stream = stream
         self.shared = shared
         self.attributes = attributes or None

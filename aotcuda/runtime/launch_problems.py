@@ -27,7 +27,7 @@ _COOPERATIVE_TOO_LARGE = 720
 _LOCAL = 3  # CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
 
 
-def refused(
+def refusal(
     where: str,
     code: int,
     driver: Driver,
@@ -40,7 +40,7 @@ def refused(
     from aotcuda.runtime import streams  # noqa: PLC0415 (a launch on one of several GPUs imports this file)
 
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
-        return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.dead(stream)}")
+        return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.destroyed_text(stream)}")
     if code == drivers.INVALID_VALUE and kernel is not None:
         from aotcuda.gpus import MOST_LOCAL  # noqa: PLC0415 (as above)
 
@@ -57,7 +57,7 @@ def refused(
     return error
 
 
-def failed(
+def failure(
     where: str,
     code: int,
     driver: Driver,
@@ -157,7 +157,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
     from aotcuda.runtime import streams  # noqa: PLC0415 (as above)
 
     if streams.is_dead(driver, stream):
-        message = f"{where} cannot be launched: {streams.dead(stream)}"
+        message = f"{where} cannot be launched: {streams.destroyed_text(stream)}"
         raise aotcuda.errors.LaunchError(message)
     owner, popped = ctypes.c_void_p(), ctypes.byref(ctypes.c_void_p())
     code = driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))

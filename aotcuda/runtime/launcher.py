@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.launch_config import Dimensions
 
 
-class OfThisProcess:
+class ProcessLocal:
     """An object of one process: a copy is the object itself, and pickling is refused."""
 
     __slots__ = ()
@@ -23,7 +23,7 @@ class OfThisProcess:
 
     def with_stream(self, stream: object) -> Self:
         """Return a launcher like this one that keeps a stream object alive; this one has the stream's handle."""
-        return Held(self, stream)  # type: ignore[return-value]  # it has all attributes of this launcher
+        return LauncherWithStream(self, stream)  # type: ignore[return-value]  # it has all attributes of this launcher
 
     def __copy__(self) -> Self:
         return self
@@ -42,7 +42,7 @@ class OfThisProcess:
         raise TypeError(message)
 
 
-class Launcher(OfThisProcess, GeneralPath):
+class Launcher(ProcessLocal, GeneralPath):
     """A kernel with a launch configuration; call it with the kernel's arguments."""
 
     __slots__ = ()
@@ -79,7 +79,7 @@ class Launcher(OfThisProcess, GeneralPath):
         self.launch(args)
 
     def _written(self) -> tuple[str, str]:
-        """Implement OfThisProcess._written."""
+        """Implement ProcessLocal._written."""
         return f"{self.where} with a configuration", "kernel[grid, block]"
 
     @property
@@ -106,7 +106,7 @@ class Launcher(OfThisProcess, GeneralPath):
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
         record = self._loader.kernels.get(self.name)
-        raise errors.by_name(self.where, f"{self.name}[grid, block]", record, named)
+        raise errors.keyword_error(self.where, f"{self.name}[grid, block]", record, named)
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""
@@ -115,7 +115,7 @@ class Launcher(OfThisProcess, GeneralPath):
         return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
 
 
-class Held(OfThisProcess):
+class LauncherWithStream(ProcessLocal):
     """A launcher with the stream object of its stream, which it keeps alive: the object owns the stream.
 
     Attributes:
@@ -128,7 +128,7 @@ class Held(OfThisProcess):
 
     owner: object
 
-    def __init__(self, launcher: OfThisProcess, owner: object) -> None:
+    def __init__(self, launcher: ProcessLocal, owner: object) -> None:
         self.__call__ = launcher
         self.owner = owner
 
@@ -137,7 +137,7 @@ class Held(OfThisProcess):
         return launcher.__reduce__()
 
     def __getattr__(self, name: str) -> object:
-        if name in Held.__slots__:  # a slot without a value
+        if name in LauncherWithStream.__slots__:  # a slot without a value
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
         return getattr(self.__call__, name)

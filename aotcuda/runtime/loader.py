@@ -204,7 +204,7 @@ class Loader:
             drivers = sys.modules.get("aotcuda.runtime.driver")
             if drivers is not None and drivers.forked:  # the images belong to the parent
                 self.leaving.clear()
-        unloading.persist(self.sweep)
+        unloading.retry(self.sweep)
 
     def sweep(self) -> bool:
         """Unload unused images, unless launches of them are in progress; return True if all were unloaded.
@@ -217,7 +217,7 @@ class Loader:
             leaving, self.leaving = self.leaving, []  # a teardown callback may add to the new list
             staying: list[unloading.Leaving] = []
             try:
-                error = unloading.take_out(leaving, staying)
+                error = unloading.unload_unused(leaving, staying)
             finally:
                 self.leaving += staying + leaving  # `leaving` is empty unless there was an interrupt
             if error is not None:
@@ -275,9 +275,9 @@ class Loader:
             self._replaced += [loaded]
             self.current, self._caches = None, {}
         if self._staleness is not None:
-            self._staleness.withdraw(self._going)
+            self._staleness.retire(self._going)
         if self._fallback is not None:  # it may have loaded images of an interrupted launch
-            self._fallback.withdraw(self._going)
+            self._fallback.retire(self._going)
         if not self._going:
             return
         libraries = list(dict.fromkeys(self._going))

@@ -297,7 +297,7 @@ class Module:
         from aotcuda.runtime import device_function  # noqa: PLC0415 (few programs have any)
 
         _picklable(device_function.DeviceFunction, device_function.DeviceFunctionGroup)
-        functions, groups = device_function.exported(self.name, self.path, self.manifest)
+        functions, groups = device_function.read_functions(self.name, self.path, self.manifest)
         with self._lock:
             if self._functions is None:
                 self._functions, self._groups = functions, groups

@@ -155,7 +155,7 @@ class SimulatedKernel:
             if named:
                 from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-                raise errors.by_name(str(self), f"{self.__name__}{how}", self._record, named)
+                raise errors.keyword_error(str(self), f"{self.__name__}{how}", self._record, named)
             converted = self._convert(args)
             if configuration is not None:
                 self._kernel[configuration](*converted)

@@ -71,7 +71,7 @@ class Staleness:
         compiled = fallback.compiled((None, None), gpu, aotcuda.errors.StaleBuildError(message))
         return compiled, compiled.manifest, self._stamp_of(compiled.manifest)
 
-    def withdraw(self, going: list[Library]) -> None:
+    def retire(self, going: list[Library]) -> None:
         """Forget everything, and add the images of the build to `going` if they were replaced; makes no calls."""
         if self._aside is not None:
             going += [self._aside]

@@ -66,11 +66,11 @@ def handle(stream: object) -> int | None:
         return None
     found = stream if isinstance(stream, int) else _handle(stream)
     if not 0 <= found < 1 << 64:
-        raise impossible(found)
+        raise no_handle_error(found)
     return found
 
 
-def impossible(handle: int) -> Exception:
+def no_handle_error(handle: int) -> Exception:
     """Return the error for an int that cannot be a handle."""
     return aotcuda.errors.ArgumentError(f"{aotcuda.errors.quoted(handle)} is no handle of a stream")
 
@@ -138,7 +138,7 @@ def is_dead(driver: Driver, stream: int) -> bool:
     return code == _INVALID_CONTEXT
 
 
-def dead(stream: int) -> str:
+def destroyed_text(stream: int) -> str:
     """Return the error text for a destroyed stream."""
     return (
         f"stream {stream:#x} does not exist any more; keep a reference to the object that made it while the "
@@ -207,7 +207,7 @@ class Event:
             self._driver.call["cuEventDestroy_v2"](handle)
 
 
-def distinct(pending: Iterable[object]) -> list[Ready]:
+def unique(pending: Iterable[object]) -> list[Ready]:
     """Return the streams among the `pending` items, each once."""
     found: dict[int, Ready] = {}
     for item in pending:
@@ -220,7 +220,7 @@ def distinct(pending: Iterable[object]) -> list[Ready]:
 
 def _check_exists(driver: Driver, stream: int, what: str) -> None:
     if is_dead(driver, stream):
-        message = f"{what}: {dead(stream)}"
+        message = f"{what}: {destroyed_text(stream)}"
         raise aotcuda.errors.ArgumentError(message)
 
 
@@ -238,7 +238,7 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
 
     Errors as for `order`.
     """
-    found = distinct(pending)
+    found = unique(pending)
 
     def what(ready: int) -> str:
         return f"{where}{' was launched, and' if launched else ':'} an argument's data is on stream {ready:#x}"
@@ -282,6 +282,6 @@ def wait(driver: Driver, stream: int) -> int:
     return code
 
 
-def settle(driver: Driver, stream: int) -> int:
+def wait_unless_captured(driver: Driver, stream: int) -> int:
     """Wait for a stream, unless it is being captured; the driver's code."""
     return 0 if is_captured(driver, stream) else wait(driver, stream)

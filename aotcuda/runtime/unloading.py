@@ -20,7 +20,7 @@ _PATIENCE = 100
 """Milliseconds that an unload waits for launches of other threads."""
 
 
-def take_out(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None:
+def unload_unused(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None:
     """Unload the images that no launch uses any more, and return the first error.
 
     Args:
@@ -43,7 +43,7 @@ def take_out(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None
     return error
 
 
-def persist(sweep: Callable[[], bool]) -> None:
+def retry(sweep: Callable[[], bool]) -> None:
     """Call `sweep` until it returns that all are unloaded, within the time limit for launches of other threads."""
     for _ in range(_PATIENCE):
         if sweep():

@@ -136,6 +136,15 @@ def e(x):
 
 
 @pytest.mark.front_end(front_ends.NUMBA)
+def test_shared_arrays_of_two_kernels_have_different_names(front_end: str, tmp_path: Path) -> None:
+    kernels = 'kernels = { b = "void(float32[::1])", d = "void(float32[::1])" }'
+    found = lowered(projects.write(tmp_path / "project", ROW, module=kernels), "texts", front_end)
+    names = [{*re.findall(r"^@(\S*smem\S*) = ", found[name]["text"], re.MULTILINE)} for name in "bd"]
+    assert all(names)
+    assert not names[0] & names[1]
+
+
+@pytest.mark.front_end(front_ends.NUMBA)
 def test_a_helper_ends_a_row(front_end: str, tmp_path: Path) -> None:
     table = "\n".join(f'kernels.{name} = "void(float32[::1])"' for name in "abcde")
     made = projects.write(tmp_path / "project", ROW, module=table)

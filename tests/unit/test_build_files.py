@@ -57,7 +57,7 @@ def test_second_build_into_a_folder_waits_for_the_first(tmp_path: Path, monkeypa
     found: list[dict[str, bytes]] = []
     other = threading.Thread(target=second)
     monkeypatch.setattr(fcntl, "flock", lock)
-    with output.written(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"first"}, folder):
+    with output.write_around(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"first"}, folder):
         other.start()
         waits_or_ends.wait()
         found.append(listed(folder))

@@ -235,19 +235,6 @@ def test_a_miss_names_the_nearest_variant(cuda, package):
         assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
-@pytest.mark.parametrize("positional", [True, False])
-@pytest.mark.parametrize("given", [{}, {"HAS": 7, "LACKS": "nonsense"}])
-def test_none_heuristics_replace_given_values(cuda, package, launched, positional, given):
-    variants = {"bias": ["*fp32:16", "*fp32:16", True, False], "none": ["*fp32:16", None, False, True]}
-    keys = {"HAS": {"is_not_none": "bias"}, "LACKS": {"is_none": "bias"}, "bias": {"default": None}}
-    k, x = package(kernel(["x", "bias", "HAS", "LACKS"], variants, **keys)), cuda.array(64)
-    for bias, wanted in [(x, "bias"), (None, "none"), (x, "bias")]:
-        args, named = ((x, bias), {}) if positional else ((x,), {"bias": bias})
-        assert launched(k, *args, **named, **given) == wanted
-    assert launched(k, x, **given) is None  # Triton's heuristics see the arguments of the launch without defaults
-    assert launched(k, x, x, True, **given) is None
-
-
 def test_a_grid_function_is_called_once_for_each_launch(cuda, package):
     k, x = package(TABLE), cuda.array(64)
     calls = []

@@ -12,9 +12,8 @@ import pytest
 from aotcuda.arch import parse as target_of
 from aotcuda.builder import backend, plan
 from aotcuda.builder.config.parser import parse
-from aotcuda.builder.frontends import variants
 from aotcuda.builder.frontends.cutile import config
-from aotcuda.builder.frontends.protocol import LeftOut, LinkInput
+from aotcuda.builder.frontends.protocol import LeftOut
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 from support.errors import assert_message, cases
 
@@ -166,25 +165,6 @@ def test_table_that_does_not_fit_the_source_is_refused(build: Any, text: str, ex
     with pytest.raises((CompileError, SourceError)) as caught:
         build(tomllib.loads(text)["kernels"]["add"])
     assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
-
-
-@pytest.mark.parametrize(("refused", "kept"), [("", "abc"), ("ac", "b"), ("abc", None), ("all at once", None)])
-def test_an_image_has_the_kernels_that_its_assembler_takes(refused: str, kept: str | None) -> None:
-    inputs = [LinkInput(kind="cubin", name=name, data=b"") for name in "abc"]
-
-    def assemble(items: Any) -> str:
-        bad = next((item.name for item in items if item.name in refused), "")
-        if bad if refused != "all at once" else len(items) > 1:
-            message = f"pkg.k: tileiras refuses {bad or 'them'}\nmore"
-            raise CompileError(message)
-        return "".join(item.name for item in items)
-
-    if kept is None:
-        with pytest.raises(CompileError, match=r"^pkg\.k: tileiras refuses (a|them)"):
-            variants.assembled("pkg.k", inputs, assemble)
-        return
-    reasons = tuple((name, f"tileiras refuses {name}") for name in refused)
-    assert variants.assembled("pkg.k", inputs, assemble) == (kept, reasons)
 
 
 def test_an_unknown_target_of_tileiras_is_refused(front: Any) -> None:

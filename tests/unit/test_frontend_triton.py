@@ -122,10 +122,10 @@ def test_a_kernel_with_descriptors_has_a_unit_for_each_target() -> None:
     }
     lacking = LeftOut(error=CompileError("add: too large"), reason="too large")
     first, *_, only, _ = made.units
-    rest, notes, warnings = left_out.without(made, {(first, first.only[0]): lacking}, "warn")
+    rest, notes, warnings = left_out.remove_kernels(made, {(first, first.only[0]): lacking}, "warn")
     assert ([unit.symbol for unit in rest.units], len(notes), len(warnings)) == ([*found][1:], 1, 1)
     with pytest.raises(CompileError, match="too large"):
-        left_out.without(made, {(only, only.only[0]): lacking}, "warn")
+        left_out.remove_kernels(made, {(only, only.only[0]): lacking}, "warn")
 
 
 @cases("triton.txt", "tables")

@@ -54,10 +54,10 @@ def test_modules_of_a_compiler_are_known_by_name() -> None:
         "numba": None,
         "numba.cudax": None,
     }
-    assert {name: getattr(registry.owning(name), "name", None) for name in owners} == owners
+    assert {name: getattr(registry.front_end_of_module(name), "name", None) for name in owners} == owners
     interop = "aotcuda.integrations.interop.numba_cuda"
-    assert getattr(registry.calling("numba.cuda.typing.typeof"), "interop", "") == interop
-    assert registry.calling("numba.core.typing.typeof") is None
+    assert getattr(registry.front_end_of_caller("numba.cuda.typing.typeof"), "interop", "") == interop
+    assert registry.front_end_of_caller("numba.core.typing.typeof") is None
 
 
 STARTED = """\

@@ -108,7 +108,7 @@ def test_a_missing_folder_is_an_error_before_the_command_runs(tmp_path: Path, mo
 IGNORED = {
     "no .gitignore": ({".git/HEAD": ""}, ".gitignore", ".aotcuda-record.json\n"),
     "no last newline": ({".git/HEAD": "", ".gitignore": "dist"}, ".gitignore", "dist\n.aotcuda-record.json\n"),
-    "of the repository": ({"../.git/HEAD": "", "../.gitignore": ""}, "../.gitignore", ".aotcuda-record.json\n"),
+    "of the repository": ({"../.git/HEAD": "", "../.gitignore": "x\n"}, "../.gitignore", "x\n.aotcuda-record.json\n"),
     "above the repository": ({".git/HEAD": "", "../.gitignore": "x\n"}, ".gitignore", ".aotcuda-record.json\n"),
     "no repository": ({"../.gitignore": "dist\n"}, ".gitignore", ".aotcuda-record.json\n"),
     "its name": ({".gitignore": "/.aotcuda-record.json\n"}, None, None),

@@ -185,7 +185,7 @@ LAUNCHES = {
     "by name": ("scale__1", lambda ops, x: ops.scale[(3,)](x, 0.5, n=7, BLOCK=64, ACT="relu", num_warps=8)),
     "run": ("scale__0", lambda ops, x: ops.scale.run(x, 0.5, 7, BLOCK=128, grid=(3,), warmup=False)),
     "grid function": ("scale__0", lambda ops, x: ops.scale[lambda meta: (meta["n"] - 4,)](x, 0.5, 7, BLOCK=128)),
-    "None heuristics": ("norm__0", lambda ops, x: ops.norm[(3,)](x, None, 16, HAS_BIAS=False)),
+    "None heuristics": ("norm__0", lambda ops, x: ops.norm[(3,)](x, None, 16)),
     "other heuristics": ("norm__1", lambda ops, x: ops.norm[(3,)](x, x, 16)),
     "sizes": ("sized__0", lambda ops, x: ops.sized[(3,)](x, None, n=16)),
     "assigned": ("first__0", lambda ops, x: ops.first[(3,)](x, 16)),
@@ -224,6 +224,14 @@ class TestLaunches:
                 ops.norm.fn.run(x, None, 16, *given.values(), grid=(3,), warmup=False)
         assert symbols(cuda) == ([] if symbol is None else [symbol] * 8)
         assert [call[4] for call in by_triton] == ([given, {}] * 4 if symbol is None else [])
+
+    def test_a_heuristic_replaces_what_a_launch_gives(self, cuda, by_triton):
+        ops, x = package(cuda), cuda.array()
+        ops.norm[(3,)](x, None, 16, HAS_BIAS=False)
+        assert symbols(cuda) == ["norm__0"]
+        with pytest.warns(FallbackWarning):
+            ops.norm[(3,)](x, None, 7, HAS_BIAS=False)
+        assert by_triton[0][4] == {"HAS_BIAS": True, "ODD": False}
 
     def test_other_heuristics_around_a_kernel_are_called(self, cuda, by_triton):
         ops, x = package(cuda), cuda.array()

@@ -50,10 +50,3 @@ def test_sources_are_answered_for_the_target(imported_before):
     assert {"torch.cuda.get_device_name()", "torch.cuda.get_device_capability()"} <= depending
     assert [getattr(torch.cuda, name)() for name in ASKED] == ["own"] * len(ASKED)
     assert sys.meta_path == finders
-
-
-def test_without_pytorch_nothing_changes():
-    finders = list(sys.meta_path)
-    with torch_questions.answering(parse("sm_90a"), print, RuntimeError):
-        assert "torch" not in sys.modules
-    assert sys.meta_path == finders

@@ -126,7 +126,7 @@ class CompileCache:
         """Return True for a result that may be at a URL and was not requested yet."""
         return self.has_url and name not in self._have
 
-    def keep(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> bool:
+    def store(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> bool:
         """Store the results that have a name; `titles` and `kind` are for lists of the cache.
 
         Returns False if a result that has a name could not be stored.

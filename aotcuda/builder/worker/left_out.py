@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Compiled = Mapping[tuple[Unit, Target], Any]
 
 
-def without(
+def remove_kernels(
     plan: ModulePlan, found: Mapping[tuple[Unit, Target], LeftOut], mode: str
 ) -> tuple[ModulePlan, list[manifest.LeftOut], list[str]]:
     """Return the plan without these kernels, the manifest's entries for them, and a warning for each kernel.

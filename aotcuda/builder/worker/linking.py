@@ -129,7 +129,7 @@ class Linking:
         made = (yield from make(left)) if left else {}
         if made:
             titles = {key: _title(plan, *key) for key in made}
-            self.cache.keep(made, self.unedited(named, names()), titles, "code")
+            self.cache.store(made, self.unedited(named, names()), titles, "code")
         return {key: have[key] if key in have else made[key] for key in named}
 
     def _merge_names(self, plan: ModulePlan, compiled: Compiled, merges: Iterable[Key]) -> dict[Key, Name]:
@@ -224,7 +224,7 @@ class Linking:
             (group, target): f"{plan.config.name}.{kernel_groups.short_list(group)}, machine code for {target}"
             for group, target in made
         }
-        self.cache.keep(made, named, titles, "code")
+        self.cache.store(made, named, titles, "code")
         every = {key: have[key] if key in have else made[key] for key in parts}
         whole = {target for (_, target), (data, _) in every.items() if not data}
         return {key: built for key, built in every.items() if key[1] not in whole}

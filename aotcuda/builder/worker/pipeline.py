@@ -184,7 +184,7 @@ class Pipeline:
         self, plan: ModulePlan, found: Mapping[tuple[Unit, Target], LeftOut]
     ) -> tuple[ModulePlan, list[manifest.LeftOut]]:
         """Return a plan without the kernels that targets cannot have, and the notes about these kernels."""
-        plan, notes, warnings = left_out.without(plan, found, self.job.incomplete)
+        plan, notes, warnings = left_out.remove_kernels(plan, found, self.job.incomplete)
         self.warnings += warnings
         return plan, notes
 
@@ -223,7 +223,7 @@ class Pipeline:
         made = {key: built for key, built in compiled.items() if key not in have}
         self._keep_compiled(plan, batches, made)
         if self.units is not None:
-            self.units.keep(made)
+            self.units.store(made)
         others = [(other, _of_module(plan.config.name, other.compiled)) for other in self.other_imports]
         for one in (compiled, *(found for _, found in others)):
             self.seen.add(built.seen for built in one.values())
@@ -266,7 +266,7 @@ class Pipeline:
         }
         titles = {key: f"{key[0][0].batch}, {len(key[0])} kernels, for {key[1]}" for key in whole}
         unedited = self.linking.unedited(batches, self._batch_names(plan, [*plan.ltoir_targets]))
-        self.cache.keep(whole, unedited, titles, "code")
+        self.cache.store(whole, unedited, titles, "code")
         generated = {key: built.generated for key, built in made.items() if getattr(built, "generated", None)}
         fresh = {key: found for key, found in generated.items() if found.value is not None}
         self.cache.count_reused(len(generated) - len(fresh))
@@ -274,7 +274,7 @@ class Pipeline:
             note_cached([unit], target)
         values = {key: found.value for key, found in fresh.items()}
         named = {key: found.name for key, found in fresh.items()}
-        self.cache.keep(values, named, {key: f"{key[0].title} for {key[1]}" for key in fresh}, "code")
+        self.cache.store(values, named, {key: f"{key[0].title} for {key[1]}" for key in fresh}, "code")
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[dict[LinkInput, Symbols]]:
         """Return the symbols of a module's linked files and modules, after checking them."""

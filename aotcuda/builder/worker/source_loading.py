@@ -290,7 +290,7 @@ def _for(
     for of_module in flows.flow(compiled_flows, job.jobs, step):
         compiled |= of_module
     if units is not None:
-        units.keep({key: built for key, built in compiled.items() if key not in cached})
+        units.store({key: built for key, built in compiled.items() if key not in cached})
     return OtherImport(
         units=tuple(unit for item in plans for unit in item.units),
         compiled=compiled,

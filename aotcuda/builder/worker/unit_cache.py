@@ -85,7 +85,7 @@ class UnitCache:
             raise self._lacking(missing, len(wanted))
         return found
 
-    def keep(self, made: Compiled) -> None:
+    def store(self, made: Compiled) -> None:
         """Store the entries of units.
 
         Raises:
@@ -109,7 +109,7 @@ class UnitCache:
             if not name:
                 message = f"{unit.key}: {self._why_nameless()}; build this project on one machine"
                 raise BuildError(message)
-        if not self._cache.keep(values, named, {unit: unit.title for unit in values}, "unit"):
+        if not self._cache.store(values, named, {unit: unit.title for unit in values}, "unit"):
             problem = next(iter(self._cache.problems), "an entry has a value that the cache cannot hold")
             message = f"the shard cannot store its results: {problem}"
             raise BuildError(message)
@@ -120,7 +120,7 @@ class UnitCache:
             index, count = self._job.shard
             values: dict[object, object] = {(): count, (index, count): self._inputs}
             titles = dict.fromkeys(values, f"shard {index}/{count} of {self._job.plans[0].config.name}")
-            self._cache.keep(values, {part: self._record_name(part) for part in values}, titles, "shard")
+            self._cache.store(values, {part: self._record_name(part) for part in values}, titles, "shard")
 
     def lacking_code(self, groups: Iterable[tuple[str, Sequence[str]]]) -> BuildError:
         """Return the error about groups of kernels whose machine code is missing."""

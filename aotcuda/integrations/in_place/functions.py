@@ -105,7 +105,7 @@ class DeviceFunction(Function):
         """
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise errors.on_the_host(str(self))
+        raise errors.host_call_error(str(self))
 
 
 class Kernel(Function):

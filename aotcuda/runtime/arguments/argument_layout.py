@@ -101,7 +101,7 @@ class PackedOverload:
         if not all(map(parameter_kinds.is_known, self.parameters)):
             from aotcuda.runtime.arguments.other_kinds import KINDS  # noqa: PLC0415 (few kernels have them)
 
-            parameter_kinds.know(KINDS)
+            parameter_kinds.add_kinds(KINDS)
         try:
             fields = [field for each in self.parameters for field in parameter_kinds.kind_of(each).fields(each)]
             self.pack_into = _packing(fields, self.size)

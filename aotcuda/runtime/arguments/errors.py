@@ -150,7 +150,7 @@ def _variant_type(arg: object, code: object) -> str:
     return f"{name}{':16' * is_multiple}" if name else shown
 
 
-def by_name(where: str, launch: str, record: Kernel | None, named: Iterable[str]) -> ArgumentError:
+def keyword_error(where: str, launch: str, record: Kernel | None, named: Iterable[str]) -> ArgumentError:
     """Return the error for keyword arguments, which the kernel does not accept.
 
     Args:
@@ -174,7 +174,7 @@ def unconfigured(where: str, name: str, *ways: str) -> CallError:
     return CallError(f"{where} needs a configuration: {' or '.join(shown)}")
 
 
-def on_the_host(where: str) -> CallError:
+def host_call_error(where: str) -> CallError:
     """Return the error for a device function that is called by the host."""
     return CallError(f"{where} is a device function: kernels call it on the GPU, the host cannot")
 

@@ -222,8 +222,8 @@ ANY_DIMENSIONS = 255
 """The extension's value for a parameter that accepts arrays of any number of dimensions."""
 
 
-def know(kinds: dict[str, Kind]) -> None:
-    """Add kinds that `of` finds."""
+def add_kinds(kinds: dict[str, Kind]) -> None:
+    """Add kinds that `kind_of` finds."""
     _KINDS.update(kinds)
 
 

@@ -73,7 +73,7 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
             lock.release()
 
 
-def refused(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:
+def with_reason(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:
     """Return `cause` with the reason why the fallback failed, too."""
     first, newline, rest = str(cause).partition("\n")
     detail = str(reason) if not isinstance(cause, ArgumentError) else str(reason).partition("\n")[0]

@@ -19,7 +19,7 @@ from aotcuda.errors import AotcudaError, ConfigError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.images.choice import survey
-from aotcuda.runtime.jit.compile import obtain, refused
+from aotcuda.runtime.jit.compile import obtain, with_reason
 from aotcuda.runtime.library import Library
 
 TYPE_CHECKING = False
@@ -66,13 +66,13 @@ class Fallback:
         self._forgotten: list[Library] = []
         self._lock = new_lock()
 
-    def may(self) -> bool:
+    def can_compile(self) -> bool:
         """Return True if it may compile for the module, and has sources."""
         return allowed(self._module.setting) and self._module.build_inputs() is not None
 
     def may_widen(self) -> bool:
         """Return True if it may compile kernels for more types; some front ends fix the types of their kernels."""
-        if not self.may():
+        if not self.can_compile():
             return False
         inputs = self._module.build_inputs()
         front_end = registry.find(inputs.frontend) if inputs is not None else None
@@ -89,7 +89,7 @@ class Fallback:
         Raises:
             AotcudaError: `cause`, if the fallback may not or cannot compile it.
         """
-        if not self.may():
+        if not self.can_compile():
             raise cause
         for tell in observers:
             tell(_first_line(cause))
@@ -98,14 +98,14 @@ class Fallback:
             found = self.loaded.get(key)
             if found is None:
                 if key in self._failed:
-                    raise refused(cause, self._failed[key])
+                    raise with_reason(cause, self._failed[key])
                 inputs = self._module.build_inputs()
                 assert inputs is not None  # noqa: S101 (`may` has checked)
                 try:
                     result = obtain(inputs.case(*case, gpu.capability, gpu.driver_version), gpu, cause)
                 except AotcudaError as error:
                     self._failed[key] = error
-                    raise refused(cause, error) from error
+                    raise with_reason(cause, error) from error
                 found = self.loaded[key] = self._load(result, gpu, cause)
                 found.keep()
             return found
@@ -125,7 +125,7 @@ class Fallback:
             self.loaded.clear()
             self._failed.clear()
 
-    def withdraw(self, going: list[Library]) -> None:
+    def retire(self, going: list[Library]) -> None:
         """Forget all images and add them to `going`; after an interrupt, some may be in it twice."""
         with self._lock:
             self.forget()

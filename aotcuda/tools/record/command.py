@@ -137,7 +137,7 @@ def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
 def _add(path: Path, more: Recorded, owner: Project, out: Path | None) -> Recorded:
     every = records.add(path, more)
     if out is None and owner.text is not None and (ignoring := records.ignore(owner.root)):
-        report.say(f"{ignoring}: {records.FILE_NAME} added, so that git and sdists remove it")
+        report.say(f"{ignoring}: {records.FILE_NAME} added, so that git and sdists leave it out")
     return every
 
 

@@ -214,7 +214,7 @@ def check(path: Path) -> None:
 
 
 def ignore(root: Path) -> Path | None:
-    """Have git ignore the file of records in a project, so that packagers that follow git remove it of sdists.
+    """Have git ignore the file of records in a project, so that build systems that follow git leave it out of sdists.
 
     The nearest `.gitignore` of the project or of the repository around it gets a line, unless one of its patterns fits;
     a new one in the project would keep hatchling from reading that of the repository.

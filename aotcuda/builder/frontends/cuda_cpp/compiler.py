@@ -306,7 +306,7 @@ def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -
     made = {path: description for path, (_, description) in done.items() if path not in have}
     after = name_headers()  # a header may have been edited during the compilation
     same = {path: names for path, names in before.items() if names == after[path]}
-    cache.keep(made, same, {path: f"what {path} declares" for path in made}, "declarations")
+    cache.store(made, same, {path: f"what {path} declares" for path in made}, "declarations")
     return tuple(file for file, _ in done.values())
 
 

@@ -56,7 +56,7 @@ def front_end_of(value: object) -> str | None:
 
 def front_end_of_module(module: str) -> str | None:
     """Return the front end whose compiler contains a Python module; None if there is none."""
-    found = registry.owning(module)
+    found = registry.front_end_of_module(module)
     return None if found is None else found.name
 
 
