@@ -143,7 +143,7 @@ def repack(data: bytes, name: str) -> bytes:
     entries = [entry for entry in fatbin.read(data, name) if entry.kind == "sass"]
     images = [Image(parse(entry.arch), entry.content, (13, 0), (13, 0)) for entry in entries]
     options = nvfatbin.options(image.cuda for image in images)
-    return nvfatbin.joined([nvfatbin.packed(name, options, image.target, image.data) for image in images])
+    return nvfatbin.join([nvfatbin.pack(name, options, image.target, image.data) for image in images])
 
 
 if __name__ == "__main__":

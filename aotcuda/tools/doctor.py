@@ -100,7 +100,9 @@ def examine() -> dict[str, Any]:
         "caches": listing.totals(),
         "environment": dict(sorted((name, _public(value)) for name, value in os.environ.items() if _is_listed(name))),
         "modules": [_module(module, driver) for module in modules],
-        "packs": [packs.status(name) for name in packs.names(item.found.manifest for item in modules if item.found)],
+        "packs": [
+            packs.status(name) for name in packs.names(item.packaged.manifest for item in modules if item.packaged)
+        ],
     }
 
 
@@ -191,9 +193,9 @@ def _module(module: Installed, driver: dict[str, Any]) -> dict[str, Any]:
         "images": [],
         "takes": [],
     }
-    if module.found is None:
+    if module.packaged is None:
         return described
-    manifest = module.found.manifest
+    manifest = module.packaged.manifest
     described["images"] = [image["arch"] for image in manifest["images"] if "absent" not in image]
     for gpu in driver["gpus"] if manifest["kernels"] else ():
         cuda = gpus.Driver(driver["cuda"], gpu_facts.pair(driver["cuda"]))

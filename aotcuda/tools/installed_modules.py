@@ -32,14 +32,14 @@ class Installed:
         name: `mypkg.kernels`; from the name of its folder if the manifest cannot be read.
         distribution: Name and version of its distribution.
         editable: True if the distribution is installed in editable mode.
-        found: The module; None if it cannot be read.
-        problem: The reason that it cannot be read; empty otherwise.
+        packaged: The module; None if it cannot be read.
+        problem: The reason that the module cannot be read; empty otherwise.
     """
 
     name: str
     distribution: str
     editable: bool
-    found: targets.PackagedModule | None = None
+    packaged: targets.PackagedModule | None = None
     problem: str = ""
 
 
@@ -65,7 +65,7 @@ def _read(name: str, title: str, target: str, *, editable: bool) -> Installed:
     try:
         for found in targets.find(target):
             if isinstance(found, targets.PackagedModule):
-                return Installed(found.manifest["module"], title, editable=editable, found=found)
+                return Installed(found.manifest["module"], title, editable=editable, packaged=found)
     except AotcudaError as error:
         return Installed(name, title, editable=editable, problem=str(error))
     return Installed(name, title, editable=editable, problem="it holds no module that aotcuda built")

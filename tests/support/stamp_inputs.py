@@ -538,10 +538,10 @@ def generate(root: Path, front_end: str) -> Path:
         if item.code and front_end in PYTHON:
             written[f"pkg/_{tag(name)}.py"] = _READER.format(tag=tag(name), where=item.where, code=item.code)
             readers[item.is_read_at_compile_time].append(f"_{tag(name)}")
-    for of_late, module_name in ((False, "_imported"), (True, "_late")):
-        listed = ", ".join(readers[of_late])
+    for at_compile_time, module_name in ((False, "_imported"), (True, "_late")):
+        listed = ", ".join(readers[at_compile_time])
         lines = [f"from pkg import {listed}"] if listed else []
-        lines += ["from zlib import crc32", f"VALUES = [{', '.join(f'{it}.VALUE' for it in readers[of_late])}]"]
+        lines += ["from zlib import crc32", f"VALUES = [{', '.join(f'{it}.VALUE' for it in readers[at_compile_time])}]"]
         lines += ["VALUE = sum(crc32(repr((number, it)).encode()) for number, it in enumerate(VALUES))"]
         written[f"pkg/{module_name}.py"] = "\n".join([*lines, ""])
     for path, text in written.items():

@@ -24,7 +24,7 @@ def test_joined_is_what_the_packer_writes_of_all(
     every = [*made, Image(parse("compute_75"), TEXT, cuda, cuda)]
     given = nvfatbin.options(image.cuda for image in every)
     assert given == options
-    joined = nvfatbin.joined([nvfatbin.packed("test", given, image.target, image.data) for image in every])
+    joined = nvfatbin.join([nvfatbin.pack("test", given, image.target, image.data) for image in every])
     assert joined == images.pack([(one.target.kind, str(one.target), one.data) for one in every], *options)
 
 
@@ -33,4 +33,4 @@ def test_joined_is_what_the_packer_writes_of_all(
 )
 def test_fatbins_of_another_form_are_not_joined(data: bytes) -> None:
     with pytest.raises(ToolchainError, match="unknown form"):
-        nvfatbin.joined([data, data])
+        nvfatbin.join([data, data])

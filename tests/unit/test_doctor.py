@@ -57,7 +57,7 @@ def run_doctor(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 def test_modules_of_wheels_are_found_by_their_file_lists(site: Path) -> None:
     install_wheel(site)
     (module,) = installed_modules.find()
-    assert module.found is not None
+    assert module.packaged is not None
     assert (module.name, module.distribution, module.editable) == ("mypkg.kernels", "mypkg 1.0", False)
     assert module.problem == ""
 
@@ -73,7 +73,7 @@ def test_modules_of_editable_installs_are_found_by_their_tables(site: Path, tmp_
     sys.path.insert(0, str(project))  # the fixture restores the path
     built, missing = installed_modules.find()
     assert (built.name, built.editable, built.problem) == ("mypkg.kernels", True, "")
-    assert (missing.name, missing.found) == ("mypkg.more", None)
+    assert (missing.name, missing.packaged) == ("mypkg.more", None)
     assert missing.problem.startswith("the package mypkg has no module more")
 
 

@@ -141,7 +141,7 @@ def test_kernels_of_equal_name_get_different_keys(tmp_path: Path) -> None:
 
 def test_inline_tool_table_is_refused() -> None:
     editor = pyproject.Editor('tool = { aotcuda = { arch = ["sm_80"] } }\n')
-    editor.table(("tool", "aotcuda", "modules", "m"), {"source": "m"})
+    editor.add_table(("tool", "aotcuda", "modules", "m"), {"source": "m"})
     with pytest.raises(ConfigError, match=r"cannot be merged .* the file was not changed"):
         editor.text()
 

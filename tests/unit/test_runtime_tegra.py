@@ -45,7 +45,7 @@ def packed():
     text = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n"
     every = [*made, Image(arch.parse("compute_75"), text, (12, 0), (12, 9))]
     given = nvfatbin.options(image.cuda for image in every)
-    return nvfatbin.joined([nvfatbin.packed("test", given, image.target, image.data) for image in every])
+    return nvfatbin.join([nvfatbin.pack("test", given, image.target, image.data) for image in every])
 
 
 def test_a_subset_of_a_fatbin_has_the_same_images(packed):

@@ -37,17 +37,17 @@ def options(versions: Iterable[tuple[int, int]]) -> list[str]:
     return LZ4 if any(version < (13, 0) for version in versions) else ZSTANDARD
 
 
-def packed(identifier: str, given: list[str], target: Target, data: bytes) -> bytes:
+def pack(identifier: str, settings: list[str], target: Target, data: bytes) -> bytes:
     """Pack a cubin for an `sm_*` target, or PTX for a `compute_*` target, into a fatbin.
 
     Compression takes a quarter of a second for fifty kernels and five targets. The process that links an image
     therefore packs it, and the build only joins the fatbins.
     """
     add = nvfatbin.add_cubin if target.kind == "sass" else nvfatbin.add_ptx
-    return _fatbin(given, identifier, f"the image for {target}", [(add, target, data)])
+    return _fatbin(settings, identifier, f"the image for {target}", [(add, target, data)])
 
 
-def joined(packed: Sequence[bytes]) -> bytes:
+def join(packed: Sequence[bytes]) -> bytes:
     """Join fatbins into the one that nvFatbin writes for all their images: the entries in a row, behind one header.
 
     Raises:
@@ -72,13 +72,12 @@ def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
     """
     kinds = {"sass": nvfatbin.add_ltoir, "ptx": nvfatbin.add_ptx}
     items = [(kinds[target.kind], target, data) for target, data in images]
-    return _fatbin(
-        ZSTANDARD, identifier, "the functions", items
-    )  # linkers that read new code also read this compression
+    # Linkers that read LTOIR of this toolkit read Zstandard too.
+    return _fatbin(ZSTANDARD, identifier, "the functions", items)
 
 
-def _fatbin(given: list[str], identifier: str, what: str, items: Iterable[tuple[Any, Target, bytes]]) -> bytes:
-    handle = nvfatbin.create(given, len(given))
+def _fatbin(settings: list[str], identifier: str, what: str, items: Iterable[tuple[Any, Target, bytes]]) -> bytes:
+    handle = nvfatbin.create(settings, len(settings))
     try:
         for add, target, data in items:
             options = () if add is nvfatbin.add_cubin else ("",)

@@ -86,7 +86,7 @@ class WheelPackager(JitPackager):
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
         """Return a function that packs for all drivers of these CUDA versions, and of the other toolkits' images."""
         others = (image.cuda for image in self.job.images.get(module, ()))
-        return partial(nvfatbin.packed, module, nvfatbin.options([*versions, *others]))
+        return partial(nvfatbin.pack, module, nvfatbin.options([*versions, *others]))
 
     def images(self, parts: Parts) -> tuple[Image, ...]:
         """Return the images of this build and of builds with other toolkits."""
@@ -102,7 +102,7 @@ class WheelPackager(JitPackager):
             kernels=parts.kernels,
             ltoir=ltoir,
             functions=parts.functions,
-            kernel_fatbin=nvfatbin.joined(packed) if packed else b"",
+            kernel_fatbin=nvfatbin.join(packed) if packed else b"",
             function_fatbin=nvfatbin.functions(ltoir, parts.name) if ltoir else b"",
             callbacks=parts.callbacks,
             foreign=parts.foreign,

@@ -126,7 +126,7 @@ def _build_system(editor: Editor, owner: Project, found: list[Source], imported:
         requirement, back = _SETUPTOOLS if _uses_setuptools(owner) else _HATCHLING
         if not owner.text:
             back = _WITHOUT_TABLE
-        editor.table(("build-system",), {"requires": [requirement, *wanted, *imported], "build-backend": back})
+        editor.add_table(("build-system",), {"requires": [requirement, *wanted, *imported], "build-backend": back})
     else:
         back = str(system.get("build-backend", "setuptools.build_meta"))
         listed = project_file.strings(system.get("requires"))
@@ -140,7 +140,7 @@ def _build_system(editor: Editor, owner: Project, found: list[Source], imported:
             return []
         if uninstalled_hook.to_add(folder) != uninstalled_hook.TABLE:
             return [f"to do: the hook: add an empty table {uninstalled_hook.to_add(folder)}"]
-        editor.table(_HOOK, {})
+        editor.add_table(_HOOK, {})
         return []
     if back.startswith("setuptools"):
         return []
@@ -172,7 +172,7 @@ def _dependency(editor: Editor, owner: Project) -> list[str]:
 
 def _extend(editor: Editor, keys: tuple[str, ...], items: list[str]) -> None:
     if editor.get(keys) is None:
-        editor.values(keys[:-1], {keys[-1]: items})
+        editor.add_keys(keys[:-1], {keys[-1]: items})
     else:
         editor.extend(keys, items)
 
@@ -218,7 +218,7 @@ def _kernels(editor: Editor, module: str, source: Source, frontend: str, default
     new_module = editor.get(keys) is None
     if new_module:
         extra = {} if frontend == default else {"frontend": frontend}
-        editor.table(keys, {"source": source.module, **extra})
+        editor.add_table(keys, {"source": source.module, **extra})
     listed = _listed_kernels(editor.get((*keys, "kernels")) or {}, source.module)
     values: dict[str, Any] = {}
     for item in source.kernels_of(frontend):
@@ -230,10 +230,10 @@ def _kernels(editor: Editor, module: str, source: Source, frontend: str, default
     if editor.get((*keys, "kernels")) is None:
         if values or new_module:
             first = not any("kernels" in other for other in editor.get((*_TOOL, "modules")).values())
-            editor.table((*keys, "kernels"), values, comment=_COMMENT if first else "")
+            editor.add_table((*keys, "kernels"), values, comment=_COMMENT if first else "")
     elif values:
-        editor.values((*keys, "kernels"), values)
-    return [f'wrote tool.aotcuda.modules."{module}".kernels.{pyproject.quoted(name)}' for name in values]
+        editor.add_keys((*keys, "kernels"), values)
+    return [f'wrote tool.aotcuda.modules."{module}".kernels.{pyproject.quote_key(name)}' for name in values]
 
 
 def _listed_kernels(kernels: dict[str, Any], source: str) -> dict[str, str]:

@@ -69,24 +69,24 @@ def write(editor: Editor, additions: Iterable[CudaCppAddition]) -> None:
         keys = ("tool", "aotcuda", "modules", module)
         new = {item.kernel: _value(item) for item in found if item.new_kernel}
         if editor.get(keys) is None:
-            editor.table(keys, {"source": found[0].source, "frontend": _FRONT_END})
+            editor.add_table(keys, {"source": found[0].source, "frontend": _FRONT_END})
         if editor.get((*keys, "kernels")) is None:
-            editor.table((*keys, "kernels"), new)
+            editor.add_table((*keys, "kernels"), new)
         elif new:
-            editor.values((*keys, "kernels"), new)
+            editor.add_keys((*keys, "kernels"), new)
         for item in found:
             if not item.new_kernel:
                 entry = (*keys, "kernels", item.kernel)
                 if "instances" in editor.get(entry):
                     editor.extend((*entry, "instances"), list(item.instances))
                 else:
-                    editor.values(entry, _value(item))
+                    editor.add_keys(entry, _value(item))
 
 
 def describe(additions: Iterable[CudaCppAddition]) -> list[str]:
     """Return a line for each addition."""
     return [
-        f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}'
+        f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quote_key(item.kernel)}'
         f"{': ' if item.instances else ''}{', '.join(item.instances)}"
         for item in additions
     ]

@@ -41,7 +41,7 @@ def package_name(owner: Project) -> str:
     return re.sub(r"\W+", "_", str(table(owner.data, "project").get("name", "pack"))).lower()
 
 
-def file_of(module: str, owner: Project) -> Path:
+def module_path(module: str, owner: Project) -> Path:
     """Return the path of a module's file. The file need not exist."""
     parts = module.split(".")
     roots = owner.import_roots()
@@ -51,7 +51,7 @@ def file_of(module: str, owner: Project) -> Path:
 
 def write_package(owner: Project) -> Path | None:
     """Write the pack's `__init__.py` and return its path; return None if the file exists."""
-    path = file_of(f"{package_name(owner)}.__init__", owner)
+    path = module_path(f"{package_name(owner)}.__init__", owner)
     if path.exists():
         return None
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -85,14 +85,14 @@ def read(root: Path) -> Project:
     try:
         found = project_file.read(path)
     except foreign.UnreadableError as error:
-        message = f"{path} {error}; it is left as it is"
+        message = f"{path} {error}; the file was not changed"
         raise ConfigError(message) from None
     if found is None:
         return Project(root=root, text=None)
     text, data = found
     for name in ("build-system", "project", "tool"):
         if not isinstance(data.get(name, {}), dict):
-            message = f"{path} has {name} that is no table; it is left as it is"
+            message = f"{path} has {name} that is not a table; the file was not changed"
             raise ConfigError(message)
     return Project(root=root, text=text, data=data)
 

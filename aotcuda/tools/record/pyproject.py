@@ -53,14 +53,14 @@ class Editor:
         self._edits: list[Callable[[Any], None]] = []
         self._blocks: list[str] = []
 
-    def table(self, keys: Sequence[str], values: dict[str, Any], *, comment: str = "") -> None:
+    def add_table(self, keys: Sequence[str], values: dict[str, Any], *, comment: str = "") -> None:
         """Add a new table; `values` are strings, lists of strings, booleans or tables of such values."""
         with _form_checked():
             self._put(keys, dict(values))
         lines = [header(keys), *([f"# {comment}"] if comment else [])]
         self._blocks.append("\n".join([*lines, *(assignment(key, value) for key, value in values.items())]) + "\n")
 
-    def values(self, keys: Sequence[str], values: dict[str, Any]) -> None:
+    def add_keys(self, keys: Sequence[str], values: dict[str, Any]) -> None:
         """Add keys to an existing table."""
 
         def edit(document: Any) -> None:
@@ -149,7 +149,7 @@ def add_settings(editor: Editor, modules: Mapping[str, dict[str, Any]]) -> None:
         add_targets(editor)
     for name, settings in modules.items():
         keys = ("tool", "aotcuda", "modules", name)
-        (editor.table if editor.get(keys) is None else editor.values)(keys, settings)
+        (editor.add_table if editor.get(keys) is None else editor.add_keys)(keys, settings)
 
 
 def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend: str) -> None:
@@ -164,12 +164,12 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend:
         if editor.get(keys) is None:
             frontend = found[0].wanted.frontend
             extra = {} if frontend == default_frontend else {"frontend": frontend}
-            editor.table(keys, {"source": found[0].wanted.source, **extra})
+            editor.add_table(keys, {"source": found[0].wanted.source, **extra})
         new = {item.kernel: kernel_value(item) for item in found if item.new_kernel}
         if new and editor.get((*keys, "kernels")) is None:
-            editor.table((*keys, "kernels"), new)
+            editor.add_table((*keys, "kernels"), new)
         elif new:
-            editor.values((*keys, "kernels"), new)
+            editor.add_keys((*keys, "kernels"), new)
         for item in found:
             if not item.new_kernel and not item.is_by_hand:
                 _extend_kernel(editor, (*keys, "kernels", item.kernel), item.signatures)
@@ -178,9 +178,9 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend:
 def add_targets(editor: Editor) -> None:
     """Add the default targets to `[tool.aotcuda]` if it has no `arch`."""
     if editor.get(("tool", "aotcuda")) is None:
-        editor.table(("tool", "aotcuda"), {"arch": list(default_targets())})
+        editor.add_table(("tool", "aotcuda"), {"arch": list(default_targets())})
     elif editor.get(("tool", "aotcuda", "arch")) is None:
-        editor.values(("tool", "aotcuda"), {"arch": list(default_targets())})
+        editor.add_keys(("tool", "aotcuda"), {"arch": list(default_targets())})
 
 
 def kernel_value(addition: Addition) -> Any:
@@ -198,27 +198,27 @@ def _extend_kernel(editor: Editor, keys: tuple[str, ...], signatures: list[str])
     elif "signatures" in value or "signature" in value:
         editor.extend((*keys, "signatures" if "signatures" in value else "signature"), signatures)
     else:
-        editor.values(keys, {"signatures": signatures})
+        editor.add_keys(keys, {"signatures": signatures})
 
 
 def header(keys: Sequence[str]) -> str:
     """Return the header line of a table."""
-    return f"[{'.'.join(map(quoted, keys))}]"
+    return f"[{'.'.join(map(quote_key, keys))}]"
 
 
-def quoted(key: str) -> str:
-    """Return a key, quoted if necessary."""
+def quote_key(key: str) -> str:
+    """Return a key, in quotes if TOML requires them."""
     return key if _BARE.fullmatch(key) else json.dumps(key)
 
 
 def assignment(key: str, value: Any) -> str:
     """Return `key = value`; a long list, or one of signatures, has one item per line."""
-    return f"{quoted(key)} = {_value(value)}"
+    return f"{quote_key(key)} = {_value(value)}"
 
 
 def _value(value: Any) -> str:
     if isinstance(value, dict):
-        inner = ", ".join(f"{quoted(key)} = {_value(item)}" for key, item in value.items())
+        inner = ", ".join(f"{quote_key(key)} = {_value(item)}" for key, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list):
         items = [_value(item) for item in value]

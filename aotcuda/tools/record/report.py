@@ -109,7 +109,7 @@ def additions(merged: Iterable[Addition]) -> list[str]:
         f"{item.wanted.path} was launched with more than {_key(item)} has; write there what else is wanted of "
         f"{pyproject.assignment(item.kernel, pyproject.kernel_value(item))}"
         if item.is_by_hand
-        else f'added to tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}: {signature}'
+        else f'added to tool.aotcuda.modules."{item.module}".kernels.{pyproject.quote_key(item.kernel)}: {signature}'
         for item in merged
         for signature in (item.signatures[:1] if item.is_by_hand else item.signatures)
     ]
@@ -173,7 +173,7 @@ def render(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
 
 
 def _key(item: Addition) -> str:
-    return f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quoted(item.kernel)}'
+    return f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quote_key(item.kernel)}'
 
 
 def _launched(record: Record) -> str:

@@ -151,7 +151,7 @@ def _begin(item: Wanted, name: str, table: dict[str, Any] | None, owner: Project
     if isinstance(given, str):
         file = owner.root / given
     else:
-        source = owner.file_of(item.source) or packs.file_of(name, owner)
+        source = owner.file_of(item.source) or packs.module_path(name, owner)
         file = source.with_name(f"{source.stem}.variants.json")
     content = read(file, VARIANTS) or {"format": VARIANTS, "version": VERSION, "source": item.source, "kernels": {}}
     return VariantModule(
