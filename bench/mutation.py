@@ -232,6 +232,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the report, JSON; other rows that it has are kept")
     arguments = parser.parse_args()
     os.chdir(ROOT)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ["AOTCUDA_EXTENSION"] = "0"  # the tests compile nothing; all launches take the general path
     for module in arguments.module or MODULES:
         report = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else {}

@@ -178,12 +178,13 @@ def test_cache_is_measured_when_it_may_be_full_or_daily(tmp_path: Path, monkeypa
     found, trims, original = where(tmp_path / "cache"), [], stores.entries.trim
     monkeypatch.setattr(stores.entries, "trim", lambda *arguments: trims.append(1) or original(*arguments))
     monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")
+    now = int(stores.time.time())
+    monkeypatch.setattr(stores.time, "time", lambda: now)
     store = opened(found)
     for number in range(4):
         put(store, f"{number:064x}", bytes(10_000))
         stores.trim(found)
     assert len(trims) == 3, "the first time, and twice because of new entries"
-    now = stores.time.time()
     monkeypatch.setattr(stores.time, "time", lambda: now + 86_401)
     stores.trim(found)
     assert len(trims) == 4
