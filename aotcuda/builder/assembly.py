@@ -76,7 +76,7 @@ def assemble(
         files=files,
         package_root=project.relative_package_root,
         warnings=tuple(dict.fromkeys([*warnings, *report.size_warnings(files)])),
-        notes=report.gpu_queries(question for result in results for question in result.questions),
+        notes=report.gpu_queries(query for result in results for query in result.queries),
         sbom=sbom.make(made, installed, packs.distributions(files)),
         needed=needed,
         depends=tuple(stamps.files(stamp, project)),

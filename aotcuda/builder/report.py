@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from aotcuda.builder.frontends.protocol import Question
+    from aotcuda.builder.frontends.protocol import GpuQuery
     from aotcuda.builder.worker.telemetry import Step
 
 _LIMIT = 100_000_000
@@ -97,30 +97,31 @@ def _near_limit(subject: str, size: int, sizes: Mapping[str, int]) -> list[str]:
     return [f"{subject} takes {_size(size)}, and {limit}: {largest}; {advice}"]
 
 
-def gpu_queries(queries: Iterable[Question]) -> tuple[str, ...]:
+def gpu_queries(queries: Iterable[GpuQuery]) -> tuple[str, ...]:
     """Return a line for each GPU query that the sources made while they were imported, with its answers."""
     queries = list(queries)
-    more = {query.place for query in queries if not query.mere}
-    found: dict[tuple[str, str], list[Question]] = {}
-    for query in queries:
-        if not query.mere or query.place not in more:
-            found.setdefault((query.place, query.asked), []).append(query)
+    # A line that queries a property needs no second line about the presence of a GPU.
+    reads_property = {query.place for query in queries if not query.is_presence_only}
+    grouped: dict[tuple[str, str], list[GpuQuery]] = {}
+    for item in queries:
+        if not item.is_presence_only or item.place not in reads_property:
+            grouped.setdefault((item.place, item.query), []).append(item)
 
-    def order(item: tuple[tuple[str, str], list[Question]]) -> tuple[str, int, str]:
-        (place, asked), _ = item
+    def order(group: tuple[tuple[str, str], list[GpuQuery]]) -> tuple[str, int, str]:
+        (place, query), _ = group
         file, _, line = place.rpartition(":")
-        return file, int(line), asked
+        return file, int(line), query
 
-    return tuple(_query(place, asked, same) for (place, asked), same in sorted(found.items(), key=order))
+    return tuple(_query_text(place, query, same) for (place, query), same in sorted(grouped.items(), key=order))
 
 
-def _query(place: str, asked: str, queries: list[Question]) -> str:
-    first = queries[0]
-    if first.refused:
-        return f"{place} queried a GPU for {asked}, got an error, since {first.answer}, and continued without an answer"
-    answers = " or ".join(dict.fromkeys(query.answer for query in queries))
-    each = ", by the target; sources were imported for each" if len(queries) > 1 and first.depends else ""
-    return f"{place} queried a GPU for {asked} and got the answer {answers}{each}"
+def _query_text(place: str, query: str, answered: list[GpuQuery]) -> str:
+    first = answered[0]
+    if first.is_error:
+        return f"{place} queried a GPU for {query}, got an error, since {first.answer}, and continued without an answer"
+    answers = " or ".join(dict.fromkeys(item.answer for item in answered))
+    each = ", by the target; sources were imported for each" if len(answered) > 1 and first.depends_on_target else ""
+    return f"{place} queried a GPU for {query} and got the answer {answers}{each}"
 
 
 def counted(texts: Iterable[str]) -> list[str]:

@@ -96,7 +96,7 @@ class Bomb:
 
 BOMB = Bomb()
 """
-TEXT = ("makes or reads text", "give print the parts")
+TEXT = ("makes or reads text", "pass the parts to print")
 MEMORY = ("a list, dict or set", "use a tuple")
 INDICES = ("an array is indexed by fewer or more numbers than it has dimensions", "as many indices")
 NUMBER = ("a number is used as an array", "float32[::1]")
@@ -196,7 +196,7 @@ def test_compile_error_has_key_fact_and_place(front_end: str, name: str, compile
 
 
 PLAIN = "def NAME(x):\n    x[0] = 1"
-NOTATION = "is no signature in Numba's notation: "
+NOTATION = "is not a signature in Numba's notation: "
 TABLE_MISTAKES = {
     "unknown_type": in_table(
         'kernels.NAME = "void(flot32[:])"', PLAIN, f"{NOTATION}'flot32' is no", "did you mean float32?"
@@ -211,7 +211,7 @@ TABLE_MISTAKES = {
         'kernels.NAME.signature = "void(3)"', PLAIN, f"NAME.signature: 'void(3)' {NOTATION}it must be made"
     ),
     "sized": in_table(
-        'kernels.NAME = "void(float32[3])"', PLAIN, f"{NOTATION}float32[3] is no type", "write float32[::1]"
+        'kernels.NAME = "void(float32[3])"', PLAIN, f"{NOTATION}float32[3] is not a type", "write float32[::1]"
     ),
     "numpys_type": in_table(
         'kernels.NAME = "void(np.float32[:])"', PLAIN, f"{NOTATION}np.float32 is NumPy's type", "write float32"

@@ -157,7 +157,7 @@ def invalid(*error: str, edit: tuple[str, str] | None = None, **arguments: str) 
 REFUSED = {
     "vectorized function": invalid(
         f"{MODULE}.kernels.general: pkg._k.general (pkg/_k.py:3) is made by @vectorize or @guvectorize, which launch ",
-        "kernels of their own; write a kernel that calls the plain function for each element, and name that",
+        "kernels of their own; write a kernel that calls the plain function for each element, and name that kernel",
         source=VECTORIZED,
         module='kernels.general = "void(float32[:], float32[:])"',
     ),
@@ -180,8 +180,8 @@ REFUSED = {
         module='kernels.f = ["void(float32)", "void(int32)"]\nkernels.f__1 = "void(int32)"',
     ),
     "function of another module": invalid(
-        'tool.aotcuda.modules."pkg.other".kernels.calls: renamed in helper (pkg/_other.py:8) is of pkg.k, which this ',
-        'build makes; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: ',
+        'tool.aotcuda.modules."pkg.other".kernels.calls: renamed in helper (pkg/_other.py:8) belongs to pkg.k, which ',
+        'build packages; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: ',
         '{ module = "pkg.k" }',
         source="def scaled(x):\n    return 2 * x\n",
         module='functions.scaled = "float32(float32)"',

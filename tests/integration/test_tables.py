@@ -219,12 +219,12 @@ def test_type_names_of_the_table_work_in_signatures(front_end: str, tmp_path: Pa
 
 
 NO_TYPES = {
-    "void(fields)": "'fields' is no Numba type; did you mean field?",
-    "void(flaot32)": "'flaot32' is no Numba type; did you mean float32?",
+    "void(fields)": "'fields' is not a Numba type; did you mean field?",
+    "void(flaot32)": "'flaot32' is not a Numba type; did you mean float32?",
     "void(float32)": "tool.aotcuda.types.float32: Numba has a type of this name; choose another one",
-    "void(A)": "tool.aotcuda.types.A, 'flaot32[:]': 'flaot32' is no Numba type; did you mean float32?",
+    "void(A)": "tool.aotcuda.types.A, 'flaot32[:]': 'flaot32' is not a Numba type; did you mean float32?",
     "void(B)": "tool.aotcuda.types.B, 'pkg._k:nothing': module 'pkg._k' has no attribute 'nothing'",
-    "void(C)": "tool.aotcuda.types.C: '3' is no type but int; write one, as in float32[::1]",
+    "void(C)": "tool.aotcuda.types.C: '3' is not a type but int; write one, as in float32[::1]",
 }
 
 
@@ -237,7 +237,7 @@ def test_unknown_type_name_is_refused(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", text, aotcuda=types, module="\n".join(kernels))
     lines = projects.lines_of(refused(project).err)
     for number, (line, (signature, message)) in enumerate(zip(lines, NO_TYPES.items(), strict=True)):
-        start = f"{MODULE}.kernels.k{number}.signature: '{signature}' is no signature in Numba's notation: "
+        start = f"{MODULE}.kernels.k{number}.signature: '{signature}' is not a signature in Numba's notation: "
         assert line == start + message
 
 

@@ -112,9 +112,9 @@ def test_a_launch_with_none_is_covered(kernel: dict[str, Any], covered: bool) ->
     [
         (launch_of("*fp32:16, i32:1", A={"dtype": "float32"}, B=None), None),
         (launch_of("*fp32:16, fp16", A=1), '"fp16" is a number in half precision'),
-        (launch_of("*fp4e2", A=1), '"*fp4e2" is no type'),
+        (launch_of("*fp4e2", A=1), '"*fp4e2" is not a type'),
         (launch_of("*fp32", A="a b"), "A: 'a b' is not a number, true or false, a string of letters"),
-        (launch_of("*fp32", A={"dtype": "pi32_t"}), 'A: "tl.pi32_t" is no type that a constexpr can be'),
+        (launch_of("*fp32", A={"dtype": "pi32_t"}), 'A: "tl.pi32_t" is not a type that a constexpr can be'),
     ],
 )
 def test_launches_that_a_build_would_refuse_are_refused(record: Record, said: str | None) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 )
 def test_brackets_that_are_no_layout_are_refused(layout: str) -> None:
     for text in ("void(float32{})", "void((int32, float32{}))", "int32(complex64{}, int64)"):
-        with pytest.raises(ValueError, match=r"is no layout; write \["):
+        with pytest.raises(ValueError, match=r"is not a layout; write \["):
             Notation(types, sigutils, numpy_support).parse(text.format(layout), {})
 
 

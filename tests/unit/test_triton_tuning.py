@@ -179,7 +179,7 @@ def damaged(**changes):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", "it is no JSON"),
+        ("{", "it is not JSON"),
         ("[]", "it is no file of aotcuda tuning"),
         (damaged(version=2), "its version is 2, and this aotcuda reads version 1"),
         (damaged(source="other.ops"), "it is for 'other.ops', and not for mypkg.ops"),

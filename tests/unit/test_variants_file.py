@@ -82,18 +82,18 @@ def test_a_kernel_in_the_table_replaces_that_of_the_file(tmp_path: Path) -> None
     ("whole", "fact"),
     [
         (None, "cannot be read (No such file or directory)"),
-        (b"{", "it is no JSON (Expecting property name"),
-        (b"[" * 100_000, "it is no JSON (maximum recursion depth"),
+        (b"{", "it is not JSON (Expecting property name"),
+        (b"[" * 100_000, "it is not JSON (maximum recursion depth"),
         ([], "it is no file of aotcuda variants"),
         ({"format": "aotcuda tuning"}, "it is no file of aotcuda variants"),
         (content() | {"version": 2}, "its version is 2, and this aotcuda reads version 1"),
         (content() | {"source": "pkg.other"}, "it is for 'pkg.other', and not for pkg.ops"),
         (content() | {"kernels": []}, "kernels is not an object"),
-        (content(parameters=[1]), "kernels.add.parameters is no list of names"),
+        (content(parameters=[1]), "kernels.add.parameters is not a list of names"),
         (content([]), "kernels.add.variants[0].types is not a list"),
         (content({**VARIANT, "constexprs": {"z": 1}}), "variants[0].constexprs has a name that the kernel's param"),
-        (content({**VARIANT, "num_warps": 3}), "kernels.add.variants[0].num_warps is no option, or has"),
-        (content({**VARIANT, "arch": ["sm90"]}), "kernels.add.variants[0].arch is no list of targets"),
+        (content({**VARIANT, "num_warps": 3}), "kernels.add.variants[0].num_warps is not an option, or has"),
+        (content({**VARIANT, "arch": ["sm90"]}), "kernels.add.variants[0].arch is not a list of targets"),
     ],
 )
 def test_a_damaged_or_foreign_file_is_ignored(tmp_path: Path, whole: Any, fact: str) -> None:
@@ -109,7 +109,7 @@ def test_a_damaged_or_foreign_file_is_ignored(tmp_path: Path, whole: Any, fact: 
 @pytest.mark.parametrize(
     ("variant", "reason"),
     [
-        ({"types": ["tensordesc<fp16[64, 3]>", "i32"]}, '"tensordesc<fp16[64, 3]>" is no type of a tensor descr'),
+        ({"types": ["tensordesc<fp16[64, 3]>", "i32"]}, '"tensordesc<fp16[64, 3]>" is not a type of a tensor descr'),
         ({"constexprs": {"BLOCK": [1, [2]]}}, "a constexpr is [1, [2]]"),
         ({"constexprs": {"BLOCK": {"dtype": "float7"}}}, 'a constexpr is {"dtype": "float7"}'),
         ({"constexprs": {"BLOCK": float("nan")}}, "a constexpr is NaN"),

@@ -55,7 +55,7 @@ _ROWS = [
             r"unsupported opcode \((?:FORMAT_|CONVERT_VALUE|BUILD_(?:TEMPLATE|INTERPOLATION))"
         ),
         "it makes or reads text, as an f-string does",
-        'give print the parts, as in print("x is", x[i])',
+        'pass the parts to print, as in print("x is", x[i])',
     ),
     (
         (

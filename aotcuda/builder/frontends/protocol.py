@@ -339,24 +339,25 @@ class CompiledFunction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class GpuQuery:
     """A GPU query of code that a build imports.
 
     Attributes:
-        place: Its file and line.
-        asked: The query, in the source's own terms.
+        place: The file and line of the code that queries.
+        query: The queried property or function, by the name that the source uses.
         answer: The answer, or the reason for an error.
-        depends: True if GPUs of other targets would give other answers.
-        refused: True if the query raised an error.
-        mere: True if the query was for the presence of a GPU alone.
+        depends_on_target: True if GPUs of other targets would give other answers.
+        is_error: True if the query raised an error.
+        is_presence_only: True if the answer says only that there is a GPU. A report leaves the query out if the same
+            line also reads a property.
     """
 
     place: str
-    asked: str
+    query: str
     answer: str
-    depends: bool = False
-    refused: bool = False
-    mere: bool = False
+    depends_on_target: bool = False
+    is_error: bool = False
+    is_presence_only: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,7 +457,7 @@ class FrontEnd(Protocol):
         Optional. The build itself caches the results of `generated`.
         """
 
-    def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
+    def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
         """Return a context in which sources are imported for `target`; it yields their GPU queries.
 
         Optional, for sources that may query a GPU. If an answer depends on the target, the build imports the sources

@@ -1,8 +1,8 @@
-"""Kernels that are made in variants beforehand: what the tables of front ends for such have in common.
+"""Read the tables of kernels with variants: the code that the front ends of Triton and cuTile share.
 
-Triton's JIT and cuTile's compile a kernel for what they see at its launches: types, values of constants, what is
-divisible. Their front ends here make a unit for each of the signatures and sets of constants that the table has, and of
-each unit one for every specialisation.
+The JIT compilers of Triton and cuTile compile a kernel for the arguments of its launches: their types, the values of
+constants, and the divisibility of addresses and integers. A build does not see launches. Its front ends make a unit for
+each signature and set of constants in the table, and complete each unit to one unit for each specialisation.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ Constant = int | float | bool | str
 """The value of a constant, as TOML can write it."""
 
 Constants = tuple[tuple[str, tuple[Constant, ...]], ...]
-"""By name of a constant, the values that variants are made for."""
+"""The names of constants, each with the values that the build compiles variants for."""
 
 PARAMETER_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantShape:
-    """The value of a constant, or a list of them: numbers, and of strings what `strings` lets pass.
+    """The value of a constant, or a list of values: numbers, and the strings that `accepts_string` accepts.
 
     Attributes:
         expected: See Shape.
-        strings: Whether a string can be a constant's value; None where no string can.
+        accepts_string: A function that returns a true value for a valid string; None if strings are invalid.
     """
 
     expected: str
-    strings: Callable[[str], object] | None = None
+    accepts_string: Callable[[str], object] | None = None
 
     def read(self, value: object, key: Key) -> tuple[Constant, ...]:
         """Implement Shape.read."""
         values = value if isinstance(value, list | tuple) and value else [value]
-        if not all(isinstance(item, int | float) or self._takes(item) for item in values):
+        if not all(isinstance(item, int | float) or self._is_valid_string(item) for item in values):
             raise key.mismatch(self.expected, value)
         return tuple(values)
 
-    def _takes(self, text: object) -> bool:
-        return self.strings is not None and isinstance(text, str) and bool(self.strings(text))
+    def _is_valid_string(self, value: object) -> bool:
+        return self.accepts_string is not None and isinstance(value, str) and bool(self.accepts_string(value))
 
     def schema(self) -> dict[str, Any]:
         """Implement Shape.schema."""
-        one = {"type": ["number", *(["string"] if self.strings else []), "boolean"]}
-        return {"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+        item = {"type": ["number", *(["string"] if self.accepts_string else []), "boolean"]}
+        return {"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]}
 
 
 def path_setting(decorator: str, example: str) -> Mapping[str, Any]:
-    """Return the settings of the key `python`, a kernel's path in the sources."""
+    """Return the settings of the key `python`: the path of a kernel in the source modules."""
     return setting(
         rules.PYTHON_PATH,
         f"The `{decorator}` function in `source`; `package.module:object.attribute` for one that objects hold.",
@@ -80,7 +80,7 @@ def path_setting(decorator: str, example: str) -> Mapping[str, Any]:
 def signatures_setting(
     parse: Callable[[str], object], meaning: str, example: str, *, default: str = ""
 ) -> Mapping[str, Any]:
-    """Return the settings of the key `signatures`; `parse` reads one of them."""
+    """Return the settings of the key `signatures`; `parse` reads one signature."""
     return setting(
         ListOf(
             item=Text("the types of the arguments, in one string", r"", parse),
@@ -102,12 +102,12 @@ def specialise_setting(meaning: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantUnit(PythonUnit):
-    """A kernel for one signature and one set of constants; when it is completed, for one specialisation.
+    """A kernel for one signature and one set of constants; a completed unit is for one specialisation.
 
     Attributes:
-        sources: The modules to look for it in.
-        chosen: Names of constants that a launch need not give.
-        specialise: As the table has it.
+        sources: The source modules that may define the kernel.
+        chosen: The names of constants that a launch may omit.
+        specialise: The value of the key `specialise`.
     """
 
     sources: tuple[str, ...]
@@ -117,17 +117,17 @@ class VariantUnit(PythonUnit):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantKernel(Entry):
-    """A kernel with variants, as the table has it; a front end's subclass adds the notation."""
+    """The table of a kernel with variants. Front ends derive classes with their own keys and types of signatures."""
 
     python: str
     signatures: tuple[Any, ...]
     specialise: str
 
 
-def common(module: Module, kernel: VariantKernel, number: int) -> dict[str, Any]:
-    """Return the arguments that all classes of units take, for the variant `number` of a kernel."""
-    holder, colon, path = kernel.python.rpartition(":")
-    sources = (holder,) if colon else modules(module)
+def unit_fields(module: Module, kernel: VariantKernel, number: int) -> dict[str, Any]:
+    """Return the fields of the variant `number` of a kernel that units of all front ends have."""
+    source, colon, path = kernel.python.rpartition(":")
+    sources = (source,) if colon else source_modules(module)
     return {
         "key": kernel.key,
         "signature_key": kernel.key,
@@ -144,44 +144,47 @@ def common(module: Module, kernel: VariantKernel, number: int) -> dict[str, Any]
     }
 
 
-def modules(module: Module) -> tuple[str, ...]:
-    """Return a module's sources, which are all Python modules."""
+def source_modules(module: Module) -> tuple[str, ...]:
+    """Return the source modules of a module; all of them are Python modules."""
     return cast("tuple[str, ...]", module.source)
 
 
 def combinations(constants: Constants) -> list[tuple[tuple[str, Constant], ...]]:
-    """Each choice of one value for every constant; by name, since the JIT fallback gets the table sorted."""
-    given = sorted(constants)
-    names = [name for name, _ in given]
-    return [tuple(zip(names, values, strict=True)) for values in itertools.product(*[values for _, values in given])]
+    """Return all combinations of one value for each constant.
+
+    The constants are sorted by name, because the JIT fallback reads a sorted table and must number variants alike.
+    """
+    by_name = sorted(constants)
+    names = [name for name, _ in by_name]
+    return [tuple(zip(names, values, strict=True)) for values in itertools.product(*[values for _, values in by_name])]
 
 
-def of_one_value(constants: Constants) -> frozenset[str]:
-    """Return the constants that have one value alone, which a launch need not give."""
+def single_valued(constants: Constants) -> frozenset[str]:
+    """Return the names of the constants that have only one value. A launch may omit them."""
     return frozenset(name for name, values in constants if len(values) == 1)
 
 
-def check(module: Module, absent: tuple[str, ...], kernels: str, besides: str = "") -> None:
-    """Refuse what cannot be had of a module's kernels: the options `absent`, and whatever is linked.
+def check_unsupported(module: Module, options: tuple[str, ...], kernels: str, exception: str = "") -> None:
+    """Check that a module sets none of the unsupported `options`, and that it links nothing.
 
     Args:
         module: The module.
-        absent: Names of the options.
-        kernels: What errors call its kernels.
-        besides: The text of errors about other options.
+        options: The names of the options that the front end does not support.
+        kernels: The name of the module's kernels in errors, such as "Triton's kernels".
+        exception: The end of an error's fact that says where options can be set instead; may be empty.
 
     Raises:
-        ConfigError: The table sets it.
+        ConfigError: The module sets an unsupported option, or links something.
     """
     plain = Options()
-    for name in absent:
+    for name in options:
         default = getattr(plain, name)
         default = True if default is None else default
         if getattr(module.options, name) not in (default, None):
             key = name.replace("_", "-")
             message = (
-                f"{module.key}.options.{key}: {kernels} have no such option here{besides}; set it back for this "
-                f"module: options = {{ {key} = {json.dumps(default)} }}"
+                f"{module.key}.options.{key}: {kernels} do not have this option{exception}; restore its "
+                f"default: options = {{ {key} = {json.dumps(default)} }}"
             )
             raise ConfigError(message)
     if module.link:
@@ -190,33 +193,36 @@ def check(module: Module, absent: tuple[str, ...], kernels: str, besides: str = 
 
 
 _LONGEST_REASON = 500
-"""Characters of the reason for which a target lacks a kernel; compilers print what they compile."""
+"""The most characters of the reason for which a target lacks a kernel; compilers print whole programs."""
 
 
 def left_out(unit: VariantUnit, error: CompileError) -> LeftOut:
-    """Return the note of a kernel that its compiler refuses for a target."""
+    """Return the stand-in for a kernel that its compiler cannot compile for a target."""
     lines = [line.strip() for line in str(error).removeprefix(f"{unit.head}: ").splitlines()]
     return LeftOut(error=error, reason="; ".join(filter(None, lines))[:_LONGEST_REASON])
 
 
-def assembled(
+def assemble_kernels(
     module: str, inputs: Sequence[LinkInput], assemble: Callable[[Sequence[LinkInput]], T]
 ) -> tuple[T, tuple[tuple[str, str], ...]]:
-    """Return the image of a module's kernels, and the kernels that the assembler refuses by themselves, with reasons.
+    """Assemble the kernels of a module to one image, without kernels that the assembler cannot assemble.
+
+    Returns:
+        The image, and the names of the kernels that it lacks, each with the assembler's reason.
 
     Raises:
-        CompileError: The assembler refuses all kernels, or none by itself.
+        CompileError: The assembler fails for each single kernel, or only for all kernels together.
     """
     try:
         return assemble(inputs), ()
     except CompileError:
-        refused = {}
+        failures = {}
         for item in inputs:
             try:
                 assemble([item])
             except CompileError as error:
-                refused[item.name] = str(error).removeprefix(f"{module}: ").partition("\n")[0]
-        kept = [item for item in inputs if item.name not in refused]
-        if not refused or not kept:
+                failures[item.name] = str(error).removeprefix(f"{module}: ").partition("\n")[0]
+        assembled = [item for item in inputs if item.name not in failures]
+        if not failures or not assembled:
             raise
-    return assemble(kept), tuple(refused.items())
+    return assemble(assembled), tuple(failures.items())

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from aotcuda import manifest
     from aotcuda.arch import Target
     from aotcuda.builder.build_cache.settings import Settings
-    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, Question
+    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, GpuQuery
     from aotcuda.builder.link.images import Image
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.plan import ModulePlan
@@ -158,7 +158,7 @@ class Result:
     warnings: tuple[str, ...]
     seen: Stamp = field(default_factory=Stamp)
     linkable: Mapping[str, Linked] = field(default_factory=dict)
-    questions: tuple[Question, ...] = ()
+    queries: tuple[GpuQuery, ...] = ()
     unseen: tuple[str, ...] = ()
     reused: int = 0
     made: int = 0

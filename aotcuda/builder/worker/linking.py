@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import Job
     from aotcuda.builder.worker.kernel_groups import Apart, Generate, Group, Objects
     from aotcuda.builder.worker.module_inputs import ModuleInputs
-    from aotcuda.builder.worker.packaging import JitPackager
+    from aotcuda.builder.worker.packaging import Packager
     from aotcuda.builder.worker.unit_cache import UnitCache
 
     Compiled = dict[tuple[Unit, Target], Any]
@@ -47,7 +47,7 @@ class Linking:
         total: The number of steps.
     """
 
-    def __init__(self, job: Job, inputs: ModuleInputs, packager: JitPackager, cache: CompileCache) -> None:
+    def __init__(self, job: Job, inputs: ModuleInputs, packager: Packager, cache: CompileCache) -> None:
         self.job = job
         self.inputs = inputs
         self.front = inputs.front

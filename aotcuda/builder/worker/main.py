@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.frontends.protocol import FrontEnd
     from aotcuda.builder.worker.ipc import Sender
-    from aotcuda.builder.worker.packaging import JitPackager
+    from aotcuda.builder.worker.packaging import Packager
     from aotcuda.builder.worker.source_loading import Loaded
     from aotcuda.manifest import Source
 
@@ -127,7 +127,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     vain = []
     if job.product != "jit":
         vain = [*source_loading.unused_packaging(loaded.job, own), *source_loading.direct_imports(loaded.job, own)]
-    questions = [*loaded.questions, *(question for other in pipeline.other_imports for question in other.questions)]
+    queries = [*loaded.queries, *(query for other in pipeline.other_imports for query in other.queries)]
     return Result(
         toolchain={
             "cuda": ".".join(map(str, toolchain.toolkit_version())),
@@ -141,7 +141,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
         warnings=tuple(dict.fromkeys([*vain, *loaded.warnings, *pipeline.warnings])),
         seen=_seen(loaded, pipeline),
         linkable=pipeline.linkable,
-        questions=tuple(dict.fromkeys(questions)),
+        queries=tuple(dict.fromkeys(queries)),
         unseen=pipeline.inputs.unseen(),
         reused=cache.reused,
         made=cache.made,
@@ -170,7 +170,7 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
 
 
 def _loaded(
-    job: Job, front: FrontEnd, packager: JitPackager, cache: CompileCache, tell: Callable[..., None]
+    job: Job, front: FrontEnd, packager: Packager, cache: CompileCache, tell: Callable[..., None]
 ) -> tuple[Pipeline, Loaded]:
     """Import the sources and read linked files. Sources that query the GPU are imported for each target."""
     first, *others = source_loading.targets(job)
@@ -183,7 +183,7 @@ def _loaded(
             with loaded.attempt():
                 pipeline = Pipeline(loaded.job, front, packager, loaded.functions, tell, cache=cache)
         part = pipeline.share(loaded.seen)
-        if spare is not None and any(question.depends for question in loaded.questions):
+        if spare is not None and any(query.depends_on_target for query in loaded.queries):
             tell(step="importing the sources for each target", done=0, total=0)
             pipeline.other_imports = spare(replace(job, part=part))
     return pipeline, loaded

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
     from aotcuda.builder.worker.job import BuiltModule, Job
     from aotcuda.builder.worker.linking import PerTarget
-    from aotcuda.builder.worker.packaging import JitPackager
+    from aotcuda.builder.worker.packaging import Packager
     from aotcuda.builder.worker.parts import Parts
     from aotcuda.builder.worker.source_loading import OtherImport
 
@@ -54,7 +54,7 @@ class Pipeline:
         self,
         job: Job,
         front: FrontEnd,
-        packager: JitPackager,
+        packager: Packager,
         functions: dict[Unit, object],
         tell: Callable[..., None],
         cache: CompileCache,

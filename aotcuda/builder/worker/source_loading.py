@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from aotcuda.builder.build_cache.compile_cache import CompileCache
-    from aotcuda.builder.frontends.protocol import FrontEnd, Question, Unit
+    from aotcuda.builder.frontends.protocol import FrontEnd, GpuQuery, Unit
     from aotcuda.builder.worker.job import Job
     from aotcuda.builder.worker.unit_compiling import Compiled
     from aotcuda.errors import AotcudaError
@@ -42,7 +42,7 @@ class Loaded:
         job: The job with the units that the front end has completed.
         functions: The loaded object of each unit.
         attempt: A context manager whose errors are raised together with those of loading.
-        questions: The GPU queries of the imported code.
+        queries: The GPU queries of the imported code.
         seen: The stamp of all that was read.
         of_prelude: The names of the modules that the prelude imported.
         warnings: A text for each kernel with recorded units that are left out.
@@ -51,7 +51,7 @@ class Loaded:
     job: Job
     functions: dict[Unit, object]
     attempt: Callable[[], AbstractContextManager[None]]
-    questions: Iterable[Question]
+    queries: Iterable[GpuQuery]
     seen: Stamp
     of_prelude: frozenset[str]
     warnings: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class OtherImport:
 
     units: tuple[Unit, ...]
     compiled: Compiled
-    questions: tuple[Question, ...] = ()
+    queries: tuple[GpuQuery, ...] = ()
     seen: Stamp = field(default_factory=Stamp)
     sources: tuple[Source, ...] = ()
 
@@ -76,7 +76,7 @@ def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., 
         AotcudaError: Something cannot be loaded or compiled; raised at the end of the block.
     """
     complete: Callable[[Any, Any], Sequence[Any]] = getattr(front, "complete", lambda unit, _: [unit])
-    ask: Callable[[Target], AbstractContextManager[Iterable[Question]]] = getattr(
+    ask: Callable[[Target], AbstractContextManager[Iterable[GpuQuery]]] = getattr(
         front, "importing", lambda _: nullcontext(())
     )
     observing = observer.observing(job.own, job.watched, job.watched_variables)
@@ -84,14 +84,14 @@ def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., 
     understood: dict[tuple[str, str, str], Unit] = {}
     before, of_prelude = frozenset(sys.modules), frozenset[str]()
     warnings: list[str] = []
-    with failures.gathered() as attempt, observing as seen, ask(target) as questions:
+    with failures.gathered() as attempt, observing as seen, ask(target) as queries:
         with attempt(), freeze_objects():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
                 of_prelude = frozenset(sys.modules) - before
             warnings = _load(job, front, complete, tell, attempt, functions, understood)
-        yield Loaded(_completed(job, functions), functions, attempt, questions, seen, of_prelude, tuple(warnings))
+        yield Loaded(_completed(job, functions), functions, attempt, queries, seen, of_prelude, tuple(warnings))
 
 
 _OBJECTS = 50_000
@@ -294,7 +294,7 @@ def _for(
     return OtherImport(
         units=tuple(unit for item in plans for unit in item.units),
         compiled=compiled,
-        questions=tuple(found.questions),
+        queries=tuple(found.queries),
         seen=found.seen,
         sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
     )

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.cuda_cpp.config import CppUnit
     from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration
-    from aotcuda.builder.frontends.protocol import Question
+    from aotcuda.builder.frontends.protocol import GpuQuery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class FrontEnd:
         self._cache = cache
 
     @contextmanager
-    def importing(self, target: Target) -> Iterator[Iterable[Question]]:
+    def importing(self, target: Target) -> Iterator[Iterable[GpuQuery]]:
         """Implement FrontEnd.importing: the declarations of files may depend on the target."""
         self._target = target
         yield ()
@@ -385,9 +385,9 @@ def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
     elif f'identifier "{plain}" is undefined' in said or "has no member" in said:
         near = difflib.get_close_matches(plain, there, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(there) or 'none'}"
-        problem = f"is no kernel of {path}; {hint}"
+        problem = f"is not a kernel of {path}; {hint}"
     elif "non-__global__" in said or "must form address" in said:
-        problem = f"is no kernel of {path}, but something else; declare it __global__"
+        problem = f"is not a kernel of {path}, but something else; declare it __global__"
     else:
         problem = f"is none that NVRTC can make of {path}: {said}"
     message = f"{keys[name]}: {name} {problem}"

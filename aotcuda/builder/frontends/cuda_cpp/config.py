@@ -68,7 +68,7 @@ def parse_stated(text: str) -> Stated:
             return Stated(text=text, dtype=DTYPES[found[1]], ndim=-1)
         units = [at for at, axis in enumerate(axes) if axis == "::1"]
         if any(axis not in (":", "::1") for axis in axes) or units not in ([], [0], [len(axes) - 1]):
-            _refuse(text, "is no array; write one colon for each dimension, and ::1 for the contiguous one")
+            _refuse(text, "is not an array; write one colon for each dimension, and ::1 for the contiguous one")
         layout = "A" if not units else "C" if units == [len(axes) - 1] else "F"
         return Stated(text=text, dtype=DTYPES[found[1]], ndim=len(axes), layout=layout)
     return _refuse(text, f"is neither {_FORMS}")
@@ -212,7 +212,7 @@ def check(module: Module) -> None:
 
 
 def modules(module: Module) -> Sequence[str]:
-    """Implement Tables.modules: the sources are no Python modules."""
+    """Implement Tables.modules: the sources are not Python modules."""
     return ()
 
 

@@ -175,7 +175,7 @@ class CutileFrontEnd:
 
     def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
         """Implement FrontEnd.assemble: by tileiras."""
-        data, left_out = variants.assembled(module, inputs, lambda items: self._image(module, items, target))
+        data, left_out = variants.assemble_kernels(module, inputs, lambda items: self._image(module, items, target))
         return Assembled(data=data, cuda=self._cuda, left_out=left_out)
 
     def _image(self, module: str, inputs: Sequence[LinkInput], target: Target) -> bytes:
@@ -340,12 +340,12 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
 
 
 def _check_overlap(unit: CutileUnit, arrays: Sequence[str]) -> None:
-    """Refuse names that are no arrays, and a single name."""
+    """Refuse names that are not arrays, and a single name."""
     if not unit.overlap:
         return
     wrong = next((name for name in unit.overlap if name not in arrays), None)
     if wrong is not None or len(set(unit.overlap)) < 2:
-        problem = f"{wrong} is no array of {unit.python}" if wrong else "one array alone overlaps no other"
+        problem = f"{wrong} is not an array of {unit.python}" if wrong else "one array alone overlaps no other"
         message = f"{unit.key}.overlap: {problem}; name two or more of its arrays ({', '.join(arrays)}), or remove it"
         raise CompileError(message)
 

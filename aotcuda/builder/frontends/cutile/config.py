@@ -85,7 +85,7 @@ def parse_signature(text: str) -> tuple[Type, ...]:
     """Return the types in a signature, `float32[:, ::1], float32[::1]:16, int32`.
 
     Raises:
-        ValueError: One of them is no type; the text has the fact and the remedy.
+        ValueError: One of them is not a type; the text has the fact and the remedy.
     """
     return tuple(_type(part.strip()) for part in _BETWEEN.split(text)) if text.strip() else ()
 
@@ -99,14 +99,16 @@ def _type(text: str) -> Type:
         name = "bool_"
     if found is None or name not in known:
         message = (
-            f"{keys.string(text)} is no type; write {', '.join(SCALARS)}, or an array of these or of bfloat16, "
+            f"{keys.string(text)} is not a type; write {', '.join(SCALARS)}, or an array of these or of bfloat16, "
             "float32[:, ::1] or float32[::1], and, where its address, its strides (and its extents) are always "
             "divisible by 16, :16 (or :16:16) after it"
         )
         raise ValueError(message)
     units = [at for at, axis in enumerate(axes) if axis == "::1"]
     if any(axis not in (":", "::1") for axis in axes) or units not in ([], [0], [len(axes) - 1]):
-        message = f"{keys.string(text)} is no array; write one colon for each dimension, and ::1 for the contiguous one"
+        message = (
+            f"{keys.string(text)} is not an array; write one colon for each dimension, and ::1 for the contiguous one"
+        )
         raise ValueError(message)
     layout = "A" if axes and not units else "C" if units == [len(axes) - 1] or not axes else "F"
     hint = found[3] or ""
@@ -135,7 +137,7 @@ class Kernel(VariantKernel):
     signatures: tuple[tuple[Type, ...], ...] = field(
         metadata=variants.signatures_setting(
             parse_signature,
-            "Types of the parameters that are no `ct.Constant`, in order: one signature or a list. `:16` says that an "
+            "Types of the parameters that are not `ct.Constant`, in order: one signature or a list. `:16` says that an "
             "array's address and strides are divisible by 16 bytes, `:16:16` also its extents by 16, `:any` neither.",
             '"float32[:, ::1], float32[::1], int32"',
         )
@@ -189,7 +191,7 @@ class CutileUnit(VariantUnit):
     """A kernel for one signature and one set of constants; a completed unit is for one specialisation.
 
     Attributes:
-        types: Types of the parameters that are no constants.
+        types: Types of the parameters that are not constants.
         constants: Values of the constants, by name.
         overlap: Names of parameters whose arrays may overlap each other.
     """
@@ -201,10 +203,10 @@ class CutileUnit(VariantUnit):
 
 def check(module: Module) -> None:
     absent = ("fastmath", "fma", "lineinfo", "debug", "opt_level", "max_registers")
-    variants.check(module, absent, "cuTile's kernels", ", but what @ct.kernel(...) says")
+    variants.check_unsupported(module, absent, "cuTile's kernels", ", only those of @ct.kernel(...)")
 
 
-modules = variants.modules
+modules = variants.source_modules
 
 
 def target(wanted: Target) -> Target:
@@ -239,9 +241,9 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
     sets = variants.combinations(kernel.constants)
     return [
         CutileUnit(
-            **variants.common(module, kernel, number),
+            **variants.unit_fields(module, kernel, number),
             signature=_signature_text(types, constants),
-            chosen=variants.of_one_value(kernel.constants),
+            chosen=variants.single_valued(kernel.constants),
             types=types,
             constants=constants,
             overlap=kernel.overlap,

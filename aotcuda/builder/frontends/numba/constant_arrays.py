@@ -1,8 +1,8 @@
 """Merge equal constant arrays of kernels in an image, because all kernels of an image share 64 KiB.
 
 Numba makes each array of `cuda.const.array_like`, and each global array, internal to the kernel. This module names
-arrays by their content, with a linkage by which the linker keeps one array of each name. Machine code that was linked
-before keeps its own arrays, so kernels with constant arrays are linked in one step.
+arrays by their content, with a linkage for which the linker merges arrays of one name. It does not merge the arrays of
+linked machine code, so kernels with constant arrays are linked in one step.
 """
 
 from __future__ import annotations
@@ -23,17 +23,23 @@ _NAMED = re.compile(r'@(?:"([^"]*)"|([-\w.$]+))')
 
 
 def merge(texts: Sequence[str]) -> tuple[list[str], tuple[tuple[str, int], ...]]:
-    """Return modules in LLVM IR whose constant arrays are named by their content, and these names with their bytes."""
+    """Name the constant arrays of modules in LLVM IR by their content.
+
+    Returns:
+        The changed modules, and the new names of the arrays with their sizes in bytes.
+    """
     sizes: dict[str, int] = {}
     return [_merge_text(text, sizes) for text in texts], tuple(sorted(sizes.items()))
 
 
 def _merge_text(text: str, sizes: dict[str, int]) -> str:
     names: dict[str, str] = {}
+    defined: set[str] = set()
 
     def define(found: re.Match[str]) -> str:
         name = f"aotcuda_constant_{hashlib.sha256(found['content'].encode()).hexdigest()[:32]}"
-        is_new = name not in names.values()
+        is_new = name not in defined
+        defined.add(name)
         names[found["quoted"] or found["plain"]] = name
         sizes[name] = int(found["bytes"])
         return f"@{name} = linkonce_odr addrspace(4) constant {found['content']}\n" if is_new else ""

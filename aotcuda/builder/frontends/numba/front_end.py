@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.resolve import Found
-    from aotcuda.builder.frontends.protocol import Fault, Question
+    from aotcuda.builder.frontends.protocol import Fault, GpuQuery
 
 MERGED = "functions"
 """The name of the merged code of a module's device functions, which wheels contain unchanged."""
@@ -153,7 +153,7 @@ class NumbaFrontEnd(ABC):
         self.root = root
         return self.start()
 
-    def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
+    def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
         return gpu.importing(target.capability, self.root, self.packages)
 
     def load(self, unit: NumbaUnit, root: str) -> Found:

@@ -1,11 +1,11 @@
-"""Answer queries of a GPU while a build imports and compiles sources, as a GPU of the target would.
+"""Stand in for the GPU driver of Numba's compilers during a build, for a GPU of the target.
 
 There are three kinds of queries:
 
 - The presence of a GPU, and properties that all GPUs share, are answered.
 - Properties that follow from the compute capability are answered, and the answers are marked as dependent on it. The
-  build then imports the sources for each capability. A unit that queries while it is compiled, as an `@intrinsic` may,
-  is compiled for each.
+  build then imports the sources once for each capability. An `@intrinsic` may query while a unit is compiled; the unit
+  is then compiled once for each capability.
 - All others raise an error with a remedy for the user's code.
 
 The driver is never called, even if the build machine has one.
@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from aotcuda.builder.frontends.numba import target_dependence
-from aotcuda.builder.frontends.protocol import Question
+from aotcuda.builder.frontends.protocol import GpuQuery
 from aotcuda.gpus import BY_NUMBER, EVERYWHERE, example
 
 if TYPE_CHECKING:
@@ -47,41 +47,41 @@ class _Import:
         capability: The compute capability that the sources are imported for; None outside of imports.
         root: The project's folder.
         compilers: The folders of packages whose own queries are not recorded.
-        questions: The queries, in order, each once.
+        queries: The recorded queries, in order and without duplicates.
     """
 
     capability: tuple[int, int] | None = None
     root: str = ""
     compilers: tuple[str, ...] = ()
-    questions: dict[Question, None] = field(default_factory=dict)
+    queries: dict[GpuQuery, None] = field(default_factory=dict)
 
 
 _now = _Import()
 
 
 @contextmanager
-def importing(capability: tuple[int, int], root: str, compilers: Iterable[str]) -> Iterator[dict[Question, None]]:
+def importing(capability: tuple[int, int], root: str, compilers: Iterable[str]) -> Iterator[dict[GpuQuery, None]]:
     """Answer as a GPU of `capability` would, and yield the queries of all code outside the packages `compilers`."""
     folders = [folder for name in compilers for folder in getattr(sys.modules.get(name), "__path__", ())]
     _now.capability, _now.root = capability, root
     _now.compilers = tuple(f"{folder}/" for folder in folders)
-    _now.questions = {}
+    _now.queries = {}
     try:
-        yield _now.questions
+        yield _now.queries
     finally:
         _now.capability = None
 
 
-def _note(asked: str, answer: object, **kind: bool) -> None:
-    place = _asker()
+def _record(query: str, answer: object, **properties: bool) -> None:
+    """Record a query of the imported code, with fields of `GpuQuery` as `properties`."""
+    place = _querying_line()
     if place is not None and _now.capability is not None:
-        question = Question(place=place, asked=asked, answer=str(answer), **kind)
-        _now.questions.setdefault(question)
+        _now.queries.setdefault(GpuQuery(place=place, query=query, answer=str(answer), **properties))
 
 
-def _asker() -> str | None:
+def _querying_line() -> str | None:
     """Return file and line of the code that queries; None for a query of the compiler itself."""
-    frame = sys._getframe(2)  # noqa: SLF001 (its documented use)
+    frame = sys._getframe()  # noqa: SLF001 (its documented use)
     while frame is not None:
         file = frame.f_code.co_filename
         if file.startswith(_now.compilers):
@@ -117,7 +117,7 @@ class Gpu:
             message = f"a GPU has no {name}"
             raise AttributeError(message)
         if name in EVERYWHERE:
-            _note(name, EVERYWHERE[name])
+            _record(name, EVERYWHERE[name])
             return EVERYWHERE[name]
         return self._answer(name)
 
@@ -130,12 +130,12 @@ class Gpu:
         if capability is None:
             raise self._error(MISSING)
         try:
-            value = compiling.ask(partial(_fact, name)) if compiling is not None else _fact(name, capability)
+            value = compiling.run(partial(_fact, name)) if compiling is not None else _fact(name, capability)
         except KeyError:
             number = ".".join(map(str, capability))
             reason = f"it is not known of a GPU by its compute capability, {number}, and a build knows no more of it"
-            raise _refusal(self._error, name, reason) from None
-        _note(name, value, depends=True)
+            raise _query_error(self._error, name, reason) from None
+        _record(name, value, depends_on_target=True)
         return value
 
 
@@ -174,9 +174,9 @@ class Context:
         raise self._error(MISSING)
 
 
-def _refusal(error: type[Exception], asked: str, reason: str) -> Exception:
-    _note(asked, reason, refused=True)
-    message = f"a build cannot tell {asked}: {reason}; query it in a function that is called later"
+def _query_error(error: type[Exception], query: str, reason: str) -> Exception:
+    _record(query, reason, is_error=True)
+    message = f"a build cannot tell {query}: {reason}; query it in a function that is called later"
     return error(message)
 
 
@@ -199,7 +199,7 @@ PRIVATE_PARTS = {
 
 
 def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterable[Any]) -> None:
-    """Have a compiler's driver answer for a GPU of the target, and raise an `error` with `MISSING` for all other calls.
+    """Make a compiler's driver answer queries for a GPU of the target; all other calls raise `error` with `MISSING`.
 
     Args:
         driver: Its module with the class `Driver`.
@@ -211,28 +211,28 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
     manager = devices._DeviceContextManager(gpu)  # noqa: SLF001 (its module is patched below)
 
     def is_available(_: Any) -> bool:
-        _note("cuda.is_available()", "True")
+        _record("cuda.is_available()", "True")
         return True
 
     def get_version(_: Any) -> NoReturn:
-        raise _refusal(error, "the driver's version", "it is that of the machine that launches")
+        raise _query_error(error, "the driver's version", "it is that of the machine that launches")
 
     def get_device_count(_: Any) -> int:
-        _note("how many GPUs there are", 1)
+        _record("how many GPUs there are", 1)
         return 1
 
-    def listed(_: Any) -> list[Any]:
-        _note("cuda.gpus", "that there is one", mere=True)
+    def list_managers(_: Any) -> list[Any]:
+        _record("cuda.gpus", "that there is one", is_presence_only=True)
         return [manager]
 
     def get_context(_: Any, devnum: Any = None) -> Context:
         if devnum not in (None, 0):
-            raise _refusal(error, f"GPU {devnum}", "there is one GPU in a build, number 0")
-        _note("the current GPU", "that there is one", mere=True)
+            raise _query_error(error, f"GPU {devnum}", "there is one GPU in a build, number 0")
+        _record("the current GPU", "that there is one", is_presence_only=True)
         return gpu.get_primary_context()
 
     def detect() -> bool:
-        _note("cuda.detect()", "True")
+        _record("cuda.detect()", "True")
         return True
 
     def missing(*_: Any) -> NoReturn:
@@ -252,7 +252,7 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
     driver_class.list_devices = lambda _: [gpu]
     driver.driver.is_initialized = True  # so that nothing calls cuInit
     driver.driver.initialization_error = None
-    devices._DeviceList.lst = property(listed)  # noqa: SLF001
+    devices._DeviceList.lst = property(list_managers)  # noqa: SLF001
     devices._DeviceList.current = property(lambda _: manager)  # noqa: SLF001
     runtime: Any = devices._Runtime  # noqa: SLF001
     runtime.get_or_create_context = get_context

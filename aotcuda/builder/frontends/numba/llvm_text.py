@@ -1,7 +1,7 @@
-"""Read and change LLVM IR, as text in either dialect of NVVM.
+"""Read and change the text of LLVM IR, in either dialect of NVVM.
 
-The linker generates code for a whole image, and LTOIR does not contain NVVM's options. Instructions and attributes stay
-with their function, also when another project links it, so `apply_options` writes options into these.
+The linker generates code for a whole image, and LTOIR does not contain NVVM's options. Instructions and attributes of a
+function remain in LTOIR, also when another project links it. So `apply_options` writes options into instructions.
 """
 
 from __future__ import annotations
@@ -27,39 +27,44 @@ _ARITHMETIC = re.compile(
 
 
 def apply_options(text: str, options: Options) -> str:
-    """Return LLVM IR of a function with the options that LTOIR would lose."""
+    """Return the LLVM IR of a function with the options that LTOIR does not contain written into its instructions."""
     return without_contraction(text, flush=options.fastmath) if options.fma is False else text
 
 
 def without_contraction(text: str, *, flush: bool) -> str:
     """Return LLVM IR whose additions and multiplications are not fused.
 
-    They become the intrinsics of `__fadd_rn` and `__fmul_rn`, which no compiler contracts. Half precision is computed
-    in single precision: rounding twice gives the same numbers.
+    Additions and multiplications become the intrinsics of `__fadd_rn` and `__fmul_rn`, which no compiler contracts.
+    Half-precision numbers are computed in single precision and rounded again, which gives the same numbers.
 
-    With `flush`, subnormal numbers are flushed to zero, as fast math does.
+    Args:
+        text: The LLVM IR.
+        flush: True to flush subnormal numbers to zero, as fast math does.
     """
     used: set[tuple[str, str]] = set()
 
     def call(found: re.Match[str]) -> str:
-        indent, result, own = found["indent"], found["result"].strip('"'), found["type"]
-        ty = "double" if own == "double" else "float"
+        indent, result, original = found["indent"], found["result"].strip('"'), found["type"]
+        ty = "double" if original == "double" else "float"
         left, right, rest = found["left"], found["right"], found["rest"]
         lines = []
-        if own != ty:
-            wide = {"l": left, "r": right}
-            lines += [f"{_named(result, side)} = fpext {own} {value} to {ty}{rest}" for side, value in wide.items()]
-            left, right = _named(result, "l"), _named(result, "r")
+        if original != ty:
+            operands = {"l": left, "r": right}
+            lines += [
+                f"{_new_value(result, side)} = fpext {original} {value} to {ty}{rest}"
+                for side, value in operands.items()
+            ]
+            left, right = _new_value(result, "l"), _new_value(result, "r")
         if found["kind"] == "sub":
-            lines.append(f"{_named(result, 'n')} = fsub {ty} -0.0, {right}{rest}")
-            right = _named(result, "n")
+            lines.append(f"{_new_value(result, 'n')} = fsub {ty} -0.0, {right}{rest}")
+            right = _new_value(result, "n")
         operation = "mul" if found["kind"] == "mul" else "add"
         name = f"llvm.nvvm.{operation}.rn.{'d' if ty == 'double' else 'ftz.f' if flush else 'f'}"
         used.add((name, ty))
-        target = found["result"] if own == ty else _named(result, "w")
+        target = found["result"] if original == ty else _new_value(result, "w")
         lines.append(f"{target} = call {ty} @{name}({ty} {left}, {ty} {right}){rest}")
-        if own != ty:
-            lines.append(f"{found['result']} = fptrunc {ty} {target} to {own}{rest}")
+        if original != ty:
+            lines.append(f"{found['result']} = fptrunc {ty} {target} to {original}{rest}")
         return "\n".join(indent + line for line in lines)
 
     text = _ARITHMETIC.sub(call, text)
@@ -69,46 +74,50 @@ def without_contraction(text: str, *, flush: bool) -> str:
     return "\n".join([text.rstrip("\n"), *declared, ""]) if declared else text
 
 
-def _named(result: str, part: str) -> str:
-    """Return a name for a further value next to `result`; numbered values must stay in order, so it has letters."""
+def _new_value(result: str, part: str) -> str:
+    """Return a name for an additional value of the instruction with this `result`.
+
+    The name has letters, because LLVM requires values with numbers to be in order.
+    """
     return f'%"aotcuda.{part}.{result[1:].strip(chr(34))}"'
 
 
-# A kernel is self-contained if its modules refer to nothing outside. The two compilers make a kernel's own data
-# internal (constants, string literals), or name it after the kernel (shared arrays). Data with any other name may be
-# shared with other kernels, such as an error code. Functions of the driver (`vprintf`, `malloc`) are outside too.
+# A kernel is self-contained if its modules refer to no symbol of other modules. Both compilers make constants and
+# string literals of a kernel internal, and name shared arrays after the kernel. Other data, such as an error code, may
+# be shared with other kernels. Functions of the driver (`vprintf`, `malloc`) are symbols of other modules.
 _DATA = re.compile(r'^(?P<name>@(?:"[^"]*"|[-\w.$]+)) = (?P<words>[^@\n]*?)\b(?:global|constant)\b', re.MULTILINE)
 
 _OWN = re.compile(r"\b(?:internal|private|appending)\b|^(?!.*\bexternal\b).*\baddrspace\(3\)")
 """Words of definitions that belong to one kernel: internal names, lists for the compiler (`llvm.used`), and shared
-arrays, whose names are unique by a patch. Dynamic shared memory is `external`, since the launch sets its size."""
+arrays. A patch in `patches.py` of each compiler makes the names of shared arrays unique. Dynamic shared memory is
+`external`, because the launch sets its size."""
 
 
 _CALLED = re.compile(r'^(declare|define)\b[^@\n]*@"?([-\w.$]+)', re.MULTILINE)
 
 _BUILT_IN = re.compile(r"llvm\.|__nv_")
-"""Functions that libNVVM replaces by instructions, or finds in libdevice."""
+"""The beginnings of names of functions that libNVVM replaces by instructions, or finds in libdevice."""
 
 
 def is_self_contained(texts: Sequence[str]) -> bool:
-    """Return True if the modules call nothing else, and use no data that others could name."""
+    """Return True if the modules call only each other, and use no data that other modules could name."""
     functions = [match.groups() for text in texts for match in _CALLED.finditer(text)]
     defined = {name for word, name in functions if word == "define"}
     if any(name not in defined and not _BUILT_IN.match(name) for _, name in functions):
         return False
-    found = (match for text in texts for match in _DATA.finditer(text))
-    return all(_OWN.search(match["words"]) or not _is_used(match["name"], texts) for match in found)
+    data = (match for text in texts for match in _DATA.finditer(text))
+    return all(_OWN.search(match["words"]) or not _is_used(match["name"], texts) for match in data)
 
 
 def _is_used(name: str, texts: Sequence[str]) -> bool:
     """Return True if the modules name data outside of its definition."""
-    whole = re.compile(re.escape(name) + r"(?![-\w.$])")
-    return any(text.count(name) > 1 and len(whole.findall(text)) > 1 for text in texts)
+    pattern = re.compile(re.escape(name) + r"(?![-\w.$])")
+    return any(text.count(name) > 1 and len(pattern.findall(text)) > 1 for text in texts)
 
 
 # CUDA 12's verifier refuses floating-point atomic addition from compute capability 10.0 on: "atomicrmw does not support
-# operation: 'fadd'" (12.9.86). Without the verifier it becomes the same instruction as for older GPUs and by CUDA 13.
-# For these GPUs, the verifier therefore gets another text or another target than the compiler.
+# operation: 'fadd'" (12.9.86). The compiler itself makes the right instruction, as CUDA 13 does. For these GPUs, the
+# verifier therefore gets another text or another target than the compiler.
 OLDER = "compute_90"
 """A target that the verifier handles correctly, in the dialect of front ends that use one dialect for all GPUs."""
 

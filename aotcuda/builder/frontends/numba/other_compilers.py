@@ -44,7 +44,7 @@ def check_is_own(unit: NumbaUnit, value: object, name: str, notation: Notation, 
         where = f" ({function_place(vectorized, root)})" if isinstance(vectorized, FunctionType) else ""
         message = (
             f"{unit.key}: {name}{where} is made by @vectorize or @guvectorize, which launch kernels of their own; "
-            "write a kernel that calls the plain function for each element, and name that"
+            "write a kernel that calls the plain function for each element, and name that kernel"
         )
         raise SourceError(message)
 

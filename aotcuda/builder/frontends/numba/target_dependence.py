@@ -16,42 +16,44 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Question = Callable[[tuple[int, int]], object]
+    Query = Callable[[tuple[int, int]], object]
     """A function from a compute capability to its answer; an exception is an answer, too."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """One compilation.
+    """The queries of one compilation.
 
     Attributes:
-        name: The target's name, for queries of the name: several targets may have one capability (`sm_90`, `sm_90a`).
+        capability: The compute capability of the target.
+        name: The name of the target. Several targets may have one capability (`sm_90`, `sm_90a`).
+        answers: The queries with their answers.
         named: True if code has read the name.
     """
 
     capability: tuple[int, int]
     name: str = ""
-    answers: list[tuple[Question, object]] = field(default_factory=list)
+    answers: list[tuple[Query, object]] = field(default_factory=list)
     named: bool = False
 
-    def ask(self, question: Question) -> Any:
-        """Return the answer, and record it."""
-        self.answers.append((question, _outcome(question, self.capability)))
-        return question(self.capability)
+    def run(self, query: Query) -> Any:
+        """Run a query for this capability; record and return its answer."""
+        self.answers.append((query, _outcome(query, self.capability)))
+        return query(self.capability)
 
     def serves(self, capability: tuple[int, int], name: str = "") -> bool:
         """Return True if a target of `capability` gives all recorded answers."""
         if self.named and name != self.name:
             return False
         return capability == self.capability or all(
-            _outcome(question, capability) == outcome for question, outcome in self.answers
+            _outcome(query, capability) == outcome for query, outcome in self.answers
         )
 
 
-def _outcome(question: Question, capability: tuple[int, int]) -> tuple[str, object]:
+def _outcome(query: Query, capability: tuple[int, int]) -> tuple[str, object]:
     try:
-        return ("answered", question(capability))
-    except Exception as error:  # noqa: BLE001 (the code that asks may catch it, and go on)
+        return ("answered", query(capability))
+    except Exception as error:  # noqa: BLE001 (the code that queries may catch it)
         return ("raised", type(error))
 
 
@@ -60,7 +62,7 @@ _now: Watch | None = None
 
 @contextmanager
 def watching(capability: tuple[int, int], name: str = "") -> Iterator[Watch]:
-    """Answer for a target of `capability` in the block; yield the queries."""
+    """Answer for a target of `capability` in the block, and yield the record of the queries."""
     global _now  # noqa: PLW0603 (a process compiles one unit at a time)
     before, _now = _now, Watch(capability, name)
     try:
@@ -75,7 +77,7 @@ def current_watch() -> Watch | None:
 
 
 def whole_capability(capability: tuple[int, int]) -> tuple[int, int]:
-    """Answer the question for the capability itself."""
+    """Return the compute capability itself: the query of code that reads its value."""
     return capability
 
 
@@ -101,27 +103,27 @@ class Capability(tuple[int, int]):
         return bool(self._compared(operator.eq, other))
 
     def __hash__(self) -> int:
-        return hash(_ask(self, whole_capability))
+        return hash(_run(self, whole_capability))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __reduce_ex__(self, _: Any) -> Any:
-        return (tuple, (_ask(self, whole_capability),))
+        return (tuple, (_run(self, whole_capability),))
 
     def _compared(self, how: Callable[[Any, Any], Any], other: Any) -> Any:
-        return _ask(self, partial(_backwards, how, other))
+        return _run(self, partial(_backwards, how, other))
 
 
 def _backwards(how: Callable[[Any, Any], Any], other: Any, capability: tuple[int, int]) -> Any:
     return how(capability, other)
 
 
-def _ask(capability: Capability, question: Question) -> Any:
+def _run(capability: Capability, query: Query) -> Any:
     # A capability that was made outside of compilations, while a compiler's modules were imported, uses its own value.
     if _now is None or capability.plain != _now.capability:
-        return question(capability.plain)
-    return _now.ask(question)
+        return query(capability.plain)
+    return _now.run(query)
 
 
 def _ordered(how: Callable[[Any, Any], Any]) -> Any:
@@ -134,7 +136,7 @@ for _how in (operator.lt, operator.le, operator.gt, operator.ge):
 
 def _recorded(name: str) -> Any:
     def method(self: Capability, *args: Any) -> Any:
-        return getattr(_ask(self, whole_capability), name)(*args)
+        return getattr(_run(self, whole_capability), name)(*args)
 
     return method
 

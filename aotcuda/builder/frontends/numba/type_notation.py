@@ -40,13 +40,13 @@ def _reason(error: Exception, text: str) -> str:
     """Return the problem with `text`, whose evaluation raised `error`."""
     if found := _SIZED.search(text):
         name = found[0].partition("[")[0]
-        return f"{found[0]} is no type, since arrays have no sizes here; write {name}[::1], or {name}[:, ::1] in 2D"
+        return f"{found[0]} is not a type, since arrays have no sizes here; write {name}[::1], or {name}[:, ::1] in 2D"
     reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
     return reason or "it must be made of Numba types, as void(float32[::1], int32)"
 
 
 def _unknown_layout(text: str) -> str | None:
-    """Return the problem with brackets that are no layout; Numba reads some of them as another layout."""
+    """Return the problem with brackets that are not a layout; Numba reads some of them as another layout."""
     for found in _DIMENSIONS.finditer(text):
         parts = ["".join(part.split()) for part in found[1].split(",")]
         layout = [part == "::1" for part in parts]
@@ -54,7 +54,7 @@ def _unknown_layout(text: str) -> str | None:
             rest = ", ".join([":"] * (len(parts) - 1))
             rows = f"[{rest}, ::1]" if rest else "[::1]"
             columns = f"[::1, {rest}]" if rest else "[::1]"
-            return f"{found[0]} is no layout; write {rows} (rows are contiguous), {columns} (columns), or colons"
+            return f"{found[0]} is not a layout; write {rows} (rows are contiguous), {columns} (columns), or colons"
     return None
 
 
@@ -140,7 +140,7 @@ class Notation:
             message = f"{where}, {text!r}: {_reason(error, text)}"
             raise ValueError(message) from error
         if not isinstance(value, self.types.Type):
-            message = f"{where}: {text!r} is no type but {type(value).__name__}; write one, as in float32[::1]"
+            message = f"{where}: {text!r} is not a type but {type(value).__name__}; write one, as in float32[::1]"
             raise ValueError(message)  # noqa: TRY004 (all problems of signatures are ValueErrors)
         return value
 
@@ -168,7 +168,7 @@ class Notation:
         except NameError as error:
             types = [name for name, value in there.items() if isinstance(value, self.types.Type | type)]
             near = difflib.get_close_matches(error.name or "", [*names, *types], n=1)
-            message = f"{error.name!r} is no Numba type" + (f"; did you mean {near[0]}?" if near else "")
+            message = f"{error.name!r} is not a Numba type" + (f"; did you mean {near[0]}?" if near else "")
             raise ValueError(message) from error
 
     def _foreign(self, text: str, namespace: Mapping[str, object]) -> str | None:

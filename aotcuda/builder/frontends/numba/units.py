@@ -33,7 +33,7 @@ def signature(unit: NumbaUnit, found: Found, notation: Notation) -> tuple[tuple[
     try:
         return notation.parse(unit.signature, namespace(unit, found.python), dict(unit.types))
     except ValueError as error:
-        message = f"{unit.signature_key}: {unit.signature!r} is no signature in Numba's notation: {error}"
+        message = f"{unit.signature_key}: {unit.signature!r} is not a signature in Numba's notation: {error}"
         raise CompileError(message) from None
 
 
@@ -125,7 +125,7 @@ def _check_globals(unit: NumbaUnit, python: FunctionType, own: str | None, root:
                 raise other_compilers.other_compiler_error(unit, where, other, own)
             if (module := _being_built(value)) is not None:
                 message = (
-                    f"{unit.key}: {where} is of {module}, which this build makes; declare the function, "
+                    f"{unit.key}: {where} belongs to {module}, which this build packages; declare the function, "
                     f'cuda.declare_device(name, signature, abi="c"), and link the module: {{ module = "{module}" }}'
                 )
                 raise SourceError(message)

@@ -288,7 +288,7 @@ def _watch_the_target() -> None:
             return value
         if sys._getframe(1).f_code.co_filename.startswith(folders):
             return target_dependence.Capability(value)
-        return watch.ask(target_dependence.whole_capability) if value == watch.capability else value
+        return watch.run(target_dependence.whole_capability) if value == watch.capability else value
 
     def write(self: Any, value: Any) -> None:
         kept.fset(self, value.plain if isinstance(value, target_dependence.Capability) else value)

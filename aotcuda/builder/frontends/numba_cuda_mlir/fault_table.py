@@ -1,7 +1,7 @@
 """List the faults in releases of numba-cuda-mlir that a build can recognise.
 
-`known_faults` recognises them. docs/frontends.md, "Known faults", shows the table, and docs/results/conformance_*.json
-the results behind it.
+The module `known_faults` recognises the faults in a kernel. docs/frontends.md, "Known faults", shows the table.
+docs/results/conformance_*.json has the results of the conformance suite that show the faults.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ class KnownFault:
     """One fault of the compiler.
 
     Attributes:
-        fact: The wrong result; `{}` is replaced by the recogniser's finding.
-        cases: The groups or cases of the conformance suite that show it.
+        fact: The wrong result. `{}` stands for the detail that `known_faults` found in the kernel, such as a type.
+        remedy: Code with the right result.
+        cases: The groups or cases of the conformance suite that show the fault.
+        releases: The releases of the compiler that have the fault.
     """
 
     fact: str
@@ -89,7 +91,7 @@ FAULTS = {
         ("cube/int32", "square/uint8", "power/int8-int32"),
     ),
     "round": KnownFault(
-        "round() of {} rounds halves away from zero, and not to the even number",
+        "round() of {} rounds halves away from zero, and not to even",
         "use cuda.libdevice.rint, or rintf for float32",
         ("round/round-float32", "round/round-float64"),
     ),

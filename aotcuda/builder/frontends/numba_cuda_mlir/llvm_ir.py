@@ -121,7 +121,7 @@ def with_register_limit(text: str, symbol: str, registers: int) -> str:
     """
     marked = re.search(rf'^!\d+ = !\{{(.*@{re.escape(symbol)}), !"kernel", i32 1\}}$', text, re.MULTILINE)
     if marked is None:
-        message = f"{symbol} is no kernel in its LLVM IR"
+        message = f"{symbol} is not a kernel in its LLVM IR"
         raise LookupError(message)
     number = _next_metadata(text)
     text = re.sub(r"^(!nvvm\.annotations = !\{.*)\}$", rf"\1, !{number}}}", text, flags=re.MULTILINE)

@@ -245,12 +245,12 @@ def _watch_the_target() -> None:
     # by `consteval(current_target_options())`.
     def get_gpu_compute_capability(as_type: type = str) -> Any:
         watch = None if _is_compilers(sys._getframe(1)) else target_dependence.current_watch()
-        capability = watch.ask(target_dependence.whole_capability) if watch is not None else tools._cached_cc
+        capability = watch.run(target_dependence.whole_capability) if watch is not None else tools._cached_cc
         return capability if as_type is tuple else f"sm_{capability[0]}{capability[1]}"
 
     def is_using_llvm70() -> bool:
         watch = target_dependence.current_watch()
-        return bool(watch.ask(_is_old) if watch is not None else _is_old(tools._cached_cc))
+        return bool(watch.run(_is_old) if watch is not None else _is_old(tools._cached_cc))
 
     transform = mlir_compiler.apply_ast_transforms
     initialise = mlir_lowering.MLIRLower.__init__

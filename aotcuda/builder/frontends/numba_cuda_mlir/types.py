@@ -38,7 +38,7 @@ class _Memrefs(CallingConvention):
         return layout.place(2 * size, size)
 
     def place_type(self, layout: Layout, ty: Any) -> dict[str, object]:
-        # A number of the type, which nothing reads.
+        # The parameter is a number of the type. The kernel does not read it.
         if self.notation.is_complex(ty.dtype):
             return {"offset": self.place_complex(layout, 4 if ty.dtype == types.complex64 else 8)}
         code = self.notation.formats.get(ty.dtype, "q")  # `check` refuses types that are not numbers
@@ -48,21 +48,21 @@ class _Memrefs(CallingConvention):
         return [(self.notation.c_scalar(ty), name)]
 
 
-# The states of `create_xoroshiro128p_states`.
-_NAMED = {"xoroshiro128p_type": ("numba_cuda_mlir.numba_cuda.random", "xoroshiro128p_type")}
+# The dtype of the random number generators that `create_xoroshiro128p_states` returns.
+_LIBRARY_RECORDS = {"xoroshiro128p_type": ("numba_cuda_mlir.numba_cuda.random", "xoroshiro128p_type")}
 
-notation = Notation(types, sigutils, numpy_support, _NAMED)
+notation = Notation(types, sigutils, numpy_support, _LIBRARY_RECORDS)
 convention = _Memrefs(notation)
 
 
 def constants(layout: Layout) -> dict[int, int]:
-    """Return the constants of contiguous arrays by parameter number: no offset, and steps of one.
+    """Return the values of machine-level parameters that are constant for contiguous arrays, by parameter number.
 
     The compiler reads offsets and steps at run time, and multiplies each index by a step. Launches of kernels for
     contiguous arrays always pass the offset 0 and the step 1.
     """
     numbers = {offset: number for number, (offset, _) in enumerate(layout.fields)}
-    found: dict[int, int] = {}
+    values: dict[int, int] = {}
     waiting = list(layout.parameters)
     while waiting:
         parameter = waiting.pop()
@@ -70,9 +70,9 @@ def constants(layout: Layout) -> dict[int, int]:
         if parameter["kind"] == "array" and parameter["layout"] in "CF" and parameter["ndim"]:
             words, first = parameter["words"], numbers[parameter["offset"]]
             fastest = parameter["ndim"] - 1 if parameter["layout"] == "C" else 0
-            found[first + words.index("zero")] = 0
-            found[first + words.index(f"step{fastest}")] = 1
-    return found
+            values[first + words.index("zero")] = 0
+            values[first + words.index(f"step{fastest}")] = 1
+    return values
 
 
 def _is_number(ty: Any) -> bool:
@@ -80,7 +80,11 @@ def _is_number(ty: Any) -> bool:
 
 
 def check(names: Iterable[str], args: Iterable[Any]) -> None:
-    """Refuse arguments that the compiler accepts and reads wrongly."""
+    """Check that no argument has a type that the compiler accepts and reads wrongly.
+
+    Raises:
+        CompileError: An argument has a type that the compiler reads wrongly.
+    """
     for name, ty in zip(names, args, strict=True):
         members = list(ty) if isinstance(ty, types.BaseTuple) else []
         check([f"{name}[{index}]" for index in range(len(members))], members)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.build_cache.compile_cache import CompileCache
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.protocol import Question
+    from aotcuda.builder.frontends.protocol import GpuQuery
     from aotcuda.builder.frontends.triton.config import TritonUnit
 
 _OLDEST = (3, 6)
@@ -111,7 +111,7 @@ class TritonFrontEnd:
                 name, where, f"Triton {triton.__version__}", [f"sm_{number}" for number in known]
             )
 
-    def importing(self, target: Target) -> AbstractContextManager[Iterable[Question]]:
+    def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
         """Implement FrontEnd.importing."""
         return gpu.importing(target, compilation.gpu_target(target), self._root)
 
@@ -247,7 +247,7 @@ class TritonFrontEnd:
             text = ptx.merge([item.data.decode() for item in items])
             return text, *compilation.assemble(module, text, target, options.fma)
 
-        (text, data, cuda), left_out = variants.assembled(module, inputs, assemble)
+        (text, data, cuda), left_out = variants.assemble_kernels(module, inputs, assemble)
         if target.kind == "sass":
             return Assembled(data=data, cuda=cuda, left_out=left_out)
 

@@ -226,7 +226,7 @@ class TritonUnit(VariantUnit):
     """A kernel for one signature and one set of constants; a completed unit is for one specialisation.
 
     Attributes:
-        types: Types of the arguments that are no constexprs.
+        types: Types of the arguments that are not constexprs.
         constexprs: Values of constexprs, by name.
         num_warps, num_stages, num_ctas, maxnreg: Triton's options; with maxnreg 0 Triton chooses the registers.
         enable_fp_fusion, launch_pdl, launch_cooperative_grid: Options of the launch; enable_fp_fusion may be None.
@@ -282,7 +282,7 @@ class TritonUnit(VariantUnit):
 
 def check(module: Module) -> None:
     """Implement Tables.check."""
-    variants.check(module, ("fastmath", "lineinfo", "debug", "opt_level"), "Triton's kernels")
+    variants.check_unsupported(module, ("fastmath", "lineinfo", "debug", "opt_level"), "Triton's kernels")
     for kernel in cast("tuple[Kernel, ...]", module.kernels):
         _check_kernel(kernel)
         if kernel.configs and is_in_place(module):
@@ -299,7 +299,7 @@ def _check_kernel(kernel: Kernel) -> None:
         *((f"{kernel.key}.configs[{at}].num-warps", item.num_warps) for at, item in enumerate(kernel.configs)),
     ]:
         if warps and warps & (warps - 1):
-            message = f"{key}: {warps} is no power of two, as Triton's warps have to be; write 1, 2, 4, 8, 16 or 32"
+            message = f"{key}: {warps} is not a power of two, as Triton's warps have to be; write 1, 2, 4, 8, 16 or 32"
             raise ConfigError(message)
     fixed = dict(kernel.constexprs)
     _check_constants(f"{kernel.key}.constexprs", kernel.constexprs)
@@ -337,7 +337,7 @@ def _check_constants(key: str, constants: Constants) -> None:
                 raise ConfigError(message) from None
 
 
-modules = variants.modules
+modules = variants.source_modules
 target = type_notation.target
 
 
@@ -467,7 +467,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
     for number, (types, constants) in enumerate(made):
         config = constants.config
         unit = TritonUnit(
-            **variants.common(module, kernel, number),
+            **variants.unit_fields(module, kernel, number),
             chosen=frozenset(() if in_place else chosen),
             is_exact=in_place,
             in_place=in_place,
@@ -483,7 +483,7 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
             launch_cooperative_grid=_first(config.launch_cooperative_grid, kernel.launch_cooperative_grid),
             only=config.arch or kernel.arch,
             when=tuple((name, bounds[0], bounds[-1]) for name, bounds in sorted(config.when)),
-            alone=variants.of_one_value(kernel.constexprs),
+            alone=variants.single_valued(kernel.constexprs),
             configs=kernel.configs,
             signatures=config.signatures or kernel.signatures,
         )

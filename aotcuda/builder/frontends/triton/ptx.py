@@ -46,7 +46,7 @@ def fields(text: str) -> list[Field]:
     for line in filter(str.strip, found[0][1].split(",\n")):
         known = _PARAMETER.search(line)
         if known is None or (known[3] and not known[1]):
-            message = f"Triton's PTX has a parameter that is no number, address or tensor map: {line.strip()}"
+            message = f"Triton's PTX has a parameter that is not a number, address or tensor map: {line.strip()}"
             raise CompileError(message)
         size = int(known[2]) // 8 * int(known[3] or 1)
         align = int(known[1]) if known[3] else size

@@ -181,7 +181,7 @@ def check(unit: TritonUnit, function: Any) -> None:
             or unit.types[number].block
             or unit.types[number].scalar[0] not in "iu"
         ):
-            message = f"{unit.key}.configs: when names {name}, which is no integer argument of {unit.python}"
+            message = f"{unit.key}.configs: when names {name}, which is not an integer argument of {unit.python}"
             raise CompileError(message)
 
 

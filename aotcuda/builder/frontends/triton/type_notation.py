@@ -122,7 +122,7 @@ def parse_signature(text: str) -> tuple[Type, ...]:
     """Return the types in a signature, `*fp32:16, *fp32, i32`.
 
     Raises:
-        ValueError: One of them is no type; the text has the fact and the remedy.
+        ValueError: One of them is not a type; the text has the fact and the remedy.
     """
     return tuple(_type(part.strip()) for part in split(text))
 
@@ -147,7 +147,7 @@ def _type(text: str) -> Type:
     if found is None or name not in known:
         prefix = "*" if pointer else ""
         message = (
-            f"{keys.string(text)} is no type; write {', '.join(prefix + item for item in known)}"
+            f"{keys.string(text)} is not a type; write {', '.join(prefix + item for item in known)}"
             f"{'' if pointer else ', a pointer to numbers, *fp32, or none for None'}, and, where an argument is always "
             "divisible by 16 or equal to 1, :16 or :1 after it"
         )
@@ -169,8 +169,8 @@ def _descriptor(text: str) -> Type:
         or not all(each > 0 and each & (each - 1) == 0 for each in block)
     ):
         message = (
-            f"{keys.string(text)} is no type of a tensor descriptor; write its elements and block shape, one to five "
-            "powers of two: tensordesc<fp16[64, 64]>"
+            f"{keys.string(text)} is not a type of a tensor descriptor; write its elements and block shape, one to "
+            "five powers of two: tensordesc<fp16[64, 64]>"
         )
         raise ValueError(message)
     return Type(scalar=found[1], open=False, block=block)
@@ -193,7 +193,7 @@ def check_constant(value: object) -> None:
     if found and (found[1] != "tl" or found[2] not in DTYPES):
         near = difflib.get_close_matches(found[2], DTYPES, n=1)
         which = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
-        message = f"{keys.string(found[0])} is no type that a constexpr can be; {which}"
+        message = f"{keys.string(found[0])} is not a type that a constexpr can be; {which}"
         raise ValueError(message)
     if not isinstance(value, int | float) and not (isinstance(value, str) and PLAIN.fullmatch(value)):
         message = f"{value!r} is not {CONSTANT}"
@@ -224,7 +224,7 @@ def code_target(text: str) -> arch.Target:
     """Return the `sm_*` target for whose code an image of a target is compiled.
 
     Raises:
-        ValueError: The text is no target, or Triton has no code for it.
+        ValueError: The text is not a target, or Triton has no code for it.
     """
     found = target(arch.parse(text))
     return arch.Target("sass", found.major, found.minor, found.suffix)

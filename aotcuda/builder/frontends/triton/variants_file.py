@@ -34,7 +34,7 @@ class Variant:
     """One variant of a kernel in the file.
 
     Attributes:
-        types: Types of the arguments that are no constexprs.
+        types: Types of the arguments that are not constexprs.
         constexprs: Values of constexprs.
         options: Triton's options in the file, by name.
         arch: Its targets; empty for all.
@@ -110,7 +110,7 @@ def _whole(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, bytes]
     except foreign.UnreadableError as error:
         raise UnusableError(str(error)) from None
     except (ValueError, RecursionError) as error:
-        message = f"it is no JSON ({str(error)[:100]})"
+        message = f"it is not JSON ({str(error)[:100]})"
         raise UnusableError(message) from None
     problem = triton_files.mismatch(whole, form, sources)
     if problem is not None:
@@ -122,13 +122,13 @@ def _whole(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, bytes]
 def _kernel(name: str, value: Any) -> RecordedKernel:
     where = f"kernels.{foreign.shown(name)}"
     if not _NAME.fullmatch(name) or name.startswith("__"):
-        _refuse(where, "is no name of a kernel")
+        _refuse(where, "is not a name of a kernel")
     python = _item(value, "python", str, where) if isinstance(value, dict) and "python" in value else name
     if not _PATH.fullmatch(python):
-        _refuse(f"{where}.python", "is no path of a function")
+        _refuse(f"{where}.python", "is not a path of a function")
     parameters = _item(value, "parameters", list, where)
     if not all(isinstance(item, str) and item.isidentifier() for item in parameters):
-        _refuse(f"{where}.parameters", "is no list of names")
+        _refuse(f"{where}.parameters", "is not a list of names")
     left_out: dict[str, int] = {}
     found: dict[str, Variant] = {}
     for at, item in enumerate(_item(value, "variants", list, where)):
@@ -156,20 +156,20 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
     types = _item(value, "types", list, where)
     constexprs = _item(value, "constexprs", dict, where)
     if not all(isinstance(item, str) for item in types):
-        _refuse(f"{where}.types", "is no list of types")
+        _refuse(f"{where}.types", "is not a list of types")
     if not constexprs.keys() <= {*parameters}:
         _refuse(f"{where}.constexprs", "has a name that the kernel's parameters lack")
     options = {}
     for name in value.keys() - {"types", "constexprs", "arch"}:
         fits = _OPTIONS.get(name)
         if fits is None or not fits(value[name]):
-            _refuse(f"{where}.{foreign.shown(name)}", "is no option, or has no value of one")
+            _refuse(f"{where}.{foreign.shown(name)}", "is not an option, or has no value of one")
         options[name] = value[name]
     targets = _item(value, "arch", list, where) if "arch" in value else []
     try:
         wanted = tuple(map(type_notation.code_target, targets))
     except (ValueError, TypeError, AttributeError):
-        _refuse(f"{where}.arch", "is no list of targets")
+        _refuse(f"{where}.arch", "is not a list of targets")
     return Variant(
         types=tuple(type_notation.parse_signature(", ".join(types))),
         constexprs=tuple(sorted((name, constant(item)) for name, item in constexprs.items())),

@@ -114,7 +114,7 @@ def table(kernel: PlacedKernel) -> Table | None:
 
 
 def _problem(error: Exception) -> str:
-    return "it is no JSON" if isinstance(error, json.JSONDecodeError) else str(error).partition("\n")[0]
+    return "it is not JSON" if isinstance(error, json.JSONDecodeError) else str(error).partition("\n")[0]
 
 
 def _kernels(content: bytes, source: str) -> dict[str, Any]:

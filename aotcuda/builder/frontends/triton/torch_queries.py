@@ -1,8 +1,8 @@
-"""Answer GPU queries of sources to PyTorch during their import for a GPU of the target.
+"""Stand in for the GPU queries of PyTorch while a build imports sources, for a GPU of the target.
 
-PyTorch is not imported for this purpose. When a source imports `torch.cuda`, functions of this module are replaced, and
-restored after the import of the source. Queries without an answer for a target are refused, as PyTorch does without a
-GPU.
+This module does not import PyTorch. If a source imports `torch.cuda`, the build replaces functions of `torch.cuda`, and
+restores them after the import of the source. A query that has no answer for a target raises the error that PyTorch
+raises without a GPU.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib.util
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.gpus import BY_NUMBER, EVERYWHERE, example
 
@@ -26,20 +26,20 @@ _MODULE = "torch.cuda"
 
 
 @contextmanager
-def answering(target: Target, note: Callable[..., None], refusal: Callable[[str], Exception]) -> Iterator[None]:
-    """Let PyTorch answer in this block as on a GPU of a target.
+def answering(target: Target, record: Callable[..., None], query_error: Callable[[str], Exception]) -> Iterator[None]:
+    """Answer queries to PyTorch in this block for a GPU of a target.
 
     Args:
         target: The target.
-        note: Records the query, the answer, and `depends` or `mere` as in `Question`.
-        refusal: Makes the error for an unknown property, by its name.
+        record: A function that records a query, its answer, and other fields of `GpuQuery` as keyword arguments.
+        query_error: A function that returns the error for the name of an unknown property.
     """
-    answers = _Answers(target, note, refusal)
-    own: dict[str, Any] = {}
+    answers = _Answers(target, record, query_error)
+    originals: dict[str, Any] = {}
 
     def replace(module: ModuleType) -> None:
         for name in _NAMES:
-            own[name] = getattr(module, name)
+            originals[name] = getattr(module, name)
             setattr(module, name, getattr(answers, name))
 
     finder = _Finder(replace)
@@ -52,15 +52,15 @@ def answering(target: Target, note: Callable[..., None], refusal: Callable[[str]
     finally:
         if finder in sys.meta_path:
             sys.meta_path.remove(finder)
-        for name, function in own.items():
+        for name, function in originals.items():
             setattr(sys.modules[_MODULE], name, function)
 
 
 class _Finder:
-    """Call a function with PyTorch's module right after its import."""
+    """Call `on_import` with the module `torch.cuda` as soon as it is imported."""
 
-    def __init__(self, imported: Callable[[ModuleType], None]) -> None:
-        self._imported = imported
+    def __init__(self, on_import: Callable[[ModuleType], None]) -> None:
+        self._on_import = on_import
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, of: ModuleType | None = None
@@ -76,7 +76,7 @@ class _Finder:
 
             def execute_and_call(module: ModuleType) -> None:
                 execute(module)
-                self._imported(module)
+                self._on_import(module)
 
             spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]  # only this loader
         return spec
@@ -89,72 +89,69 @@ _NAMES = (
 
 
 class _Answers:
-    """Replacements of functions of `torch.cuda`, which ignore `device`."""
+    """Replacements of functions of `torch.cuda`. They ignore the argument `device`."""
 
-    def __init__(self, target: Target, note: Callable[..., None], refusal: Callable[[str], Exception]) -> None:
+    def __init__(self, target: Target, record: Callable[..., None], query_error: Callable[[str], Exception]) -> None:
         self._target = target
-        self._note = note
-        self._refusal = refusal
+        self._record_query = record
+        self._query_error = query_error
 
     def is_available(self) -> bool:
-        self._record("is_available()", True, mere=True)
+        self._record("is_available()", True, is_presence_only=True)
         return True
 
     def device_count(self) -> int:
-        self._record("device_count()", 1, mere=True)
+        self._record("device_count()", 1, is_presence_only=True)
         return 1
 
     def current_device(self) -> int:
-        self._record("current_device()", 0, mere=True)
+        self._record("current_device()", 0, is_presence_only=True)
         return 0
 
     def get_device_name(self, device: object = None) -> str:
         del device
         name = example(self._target.capability)
-        self._record("get_device_name()", name, depends=True)
+        self._record("get_device_name()", name, depends_on_target=True)
         return name
 
     def get_device_capability(self, device: object = None) -> tuple[int, int]:
         del device
-        self._record("get_device_capability()", self._target.capability, depends=True)
+        self._record("get_device_capability()", self._target.capability, depends_on_target=True)
         return self._target.capability
 
     def get_device_properties(self, device: object = None) -> _Properties:
         del device
         row = BY_NUMBER.get(self._target.capability)
-        known: dict[str, object] = {
+        values: dict[str, object] = {
             "major": self._target.major,
             "minor": self._target.minor,
             "warp_size": EVERYWHERE["WARP_SIZE"],
             "regs_per_multiprocessor": EVERYWHERE["MAX_REGISTERS_PER_MULTIPROCESSOR"],
         }
         if row is not None and row.limits is not None:
-            known["shared_memory_per_block_optin"] = row.limits.shared_block
-        return _Properties(known, self)
+            values["shared_memory_per_block_optin"] = row.limits.shared_block
+        return _Properties(values, self)
 
-    def _record(self, asked: str, answer: object, **kind: bool) -> None:
+    def _record(self, query: str, answer: object, **properties: bool) -> None:
         """Record a query, unless PyTorch itself makes it."""
         caller = sys._getframe(2).f_code.co_filename  # noqa: SLF001 (its documented use)
         torch = getattr(sys.modules.get("torch"), "__file__", None)
         if torch is None or not caller.startswith(f"{Path(torch).parent}/"):
-            self._note(f"torch.cuda.{asked}", answer, **kind)
+            self._record_query(f"torch.cuda.{query}", answer, **properties)
 
 
 class _Properties:
-    """Stand for PyTorch's properties of a device."""
+    """Stand in for PyTorch's object with the properties of a device."""
 
-    def __init__(self, known: dict[str, object], answers: _Answers) -> None:
-        self._known = known
+    def __init__(self, values: dict[str, object], answers: _Answers) -> None:
+        self._values = values
         self._answers = answers
 
     def __getattr__(self, name: str) -> Any:
         answers = self._answers
         if name == "name":
             return answers.get_device_name()
-        if name not in self._known:
-            self._refuse(name)
-        answers._record(f"get_device_properties().{name}", self._known[name], depends=True)  # noqa: SLF001 (of this module)
-        return self._known[name]
-
-    def _refuse(self, name: str) -> NoReturn:
-        raise self._answers._refusal(name)  # noqa: SLF001 (as above)
+        if name not in self._values:
+            raise answers._query_error(name)  # noqa: SLF001 (of this module)
+        answers._record(f"get_device_properties().{name}", self._values[name], depends_on_target=True)  # noqa: SLF001 (of this module)
+        return self._values[name]
