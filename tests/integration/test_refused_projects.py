@@ -181,7 +181,7 @@ REFUSED = {
     ),
     "function of another module": invalid(
         'tool.aotcuda.modules."pkg.other".kernels.calls: renamed in helper (pkg/_other.py:8) belongs to pkg.k, which ',
-        'build packages; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: ',
+        'this build packages; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: ',
         '{ module = "pkg.k" }',
         source="def scaled(x):\n    return 2 * x\n",
         module='functions.scaled = "float32(float32)"',
