@@ -181,8 +181,8 @@ REFUSED = {
     ),
     "function of another module": invalid(
         'tool.aotcuda.modules."pkg.other".kernels.calls: renamed in helper (pkg/_other.py:8) belongs to pkg.k, which ',
-        'this build packages; declare the function, cuda.declare_device(name, signature, abi="c"), and link the module: ',
-        '{ module = "pkg.k" }',
+        'this build packages; declare the function, cuda.declare_device(name, signature, abi="c"), and link the '
+        'module: { module = "pkg.k" }',
         source="def scaled(x):\n    return 2 * x\n",
         module='functions.scaled = "float32(float32)"',
         rest=OTHER.format("pkg.other", "_other", "calls"),

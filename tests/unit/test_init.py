@@ -279,6 +279,13 @@ def test_build_requires_the_dependencies_that_it_imports(tmp_path, source, depen
     assert path.read_text() == before
 
 
+def test_requirement_in_another_spelling_is_not_added(tmp_path: Path) -> None:
+    system = '[build-system]\nrequires = ["hatchling", "aotcuda[cu13]", "Sci_Py"]\nbuild-backend = "hatchling.build"\n'
+    path = make(tmp_path, f'{system}{PROJECT}dependencies = ["sci.py"]\n', f"import sci_py\n{KERNELS}")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert load(path)["build-system"]["requires"] == ["hatchling", "aotcuda[cu13]", "Sci_Py"]
+
+
 def test_decorator_that_hides_kernels_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     use = "@tools.hidden('void(int32)')"
     make(tmp_path, PROJECT, f"from pkg import tools\n{use}\ndef a(x): pass\n\n{use}\ndef b(x): pass\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import contextlib
 import os
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,7 +130,8 @@ def _build_system(editor: Editor, owner: Project, found: list[Source], imported:
         back = str(system.get("build-backend", "setuptools.build_meta"))
         listed = project_file.strings(system.get("requires"))
         missing = [] if any(_is_for(item, "aotcuda") for item in listed) else wanted
-        missing += [item for item in imported if not any(_is_for(other, _name(item)) for other in listed)]
+        names = {project_sources.name_of(item) for item in listed if isinstance(item, str)}
+        missing += [item for item in imported if project_sources.name_of(item) not in names]
         if missing:
             _extend(editor, ("build-system", "requires"), missing)
     if back.startswith("hatchling"):
@@ -179,11 +179,7 @@ def _extend(editor: Editor, keys: tuple[str, ...], items: list[str]) -> None:
 
 def _is_for(requirement: object, name: str) -> bool:
     """Return True if a requirement is for the package `name`."""
-    return isinstance(requirement, str) and _name(requirement) == name
-
-
-def _name(requirement: str) -> str:
-    return re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0].lower()
+    return isinstance(requirement, str) and project_sources.name_of(requirement) == name
 
 
 def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
