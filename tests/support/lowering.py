@@ -34,7 +34,7 @@ def main() -> int:
     settings = parser.parse(tomllib.loads(Path("pyproject.toml").read_text())["tool"]["aotcuda"], environ=os.environ)
     plans = [item for item in plan.make(settings) if item.frontend == name]
     front: Any = loading.compiler(name, "the test")
-    loading.prepared(front, str(root), name, "the test")
+    loading.prepare(front, str(root), name, "the test")
     imports.prepare_imports((str(root / "src"), str(root)), plan.names(plans), {})
     units = {}
     with front.importing(plans[0].targets[0]):

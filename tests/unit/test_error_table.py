@@ -52,4 +52,4 @@ def test_exception_without_message_shows_the_failed_line() -> None:
 
     with pytest.raises(AssertionError) as caught:
         fail()
-    assert error_table.named(caught.value) == "AssertionError: raise AssertionError"
+    assert error_table.error_text(caught.value) == "AssertionError: raise AssertionError"

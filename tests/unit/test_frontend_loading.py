@@ -17,7 +17,7 @@ class _Needy:
 @pytest.mark.parametrize("name", ["triton", "cutile"])
 def test_missing_compiler_names_the_extra(name):
     with pytest.raises(ToolchainError) as caught:
-        loading.prepared(_Needy(), "it", name, "tool.aotcuda.frontend: the front end of pkg.k")
+        loading.prepare(_Needy(), "it", name, "tool.aotcuda.frontend: the front end of pkg.k")
     assert str(caught.value) == (
         f"tool.aotcuda.frontend: the front end of pkg.k, {name}, cannot be imported (No module named 'it'); install it "
         f"with: pip install 'aotcuda[{name}]'"

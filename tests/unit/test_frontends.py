@@ -68,7 +68,7 @@ from aotcuda.builder.frontends import loading
 from aotcuda.builder.worker import main
 toolchain.load(next(iter(toolkits.installed()), None))
 front = loading.compiler(sys.argv[1], "", jit=False)
-loading.prepared(front, sys.argv[2], sys.argv[1], "")
+loading.prepare(front, sys.argv[2], sys.argv[1], "")
 print(json.dumps([*sys.modules]))
 """
 

@@ -176,13 +176,14 @@ def find(text: str) -> Explanation | None:
 def explain(head: str, text: str, place: Callable[[str], str] | str = "") -> str:
     """Return `head: fact (place); remedy`.
 
-    Without a row for `text`, the fact is in the compiler's own words: the first text behind "error:", or the first line
-    that is not empty. All lines of the compiler's text follow, indented.
+    If no row of the table matches `text`, the fact is a quotation: the text after the first "error:", or the first line
+    that is not empty. All lines of `text` follow, indented.
 
     Args:
         head: The key, or the module and the target.
         text: The type of the exception and its message, or the log.
-        place: The user's file and line, or a function that finds both in the text, which begins at the match.
+        place: The user's file and line, or a function that finds both in the rest of `text` from
+            the match of a row.
     """
     text = _COLOUR.sub("", text).strip().removesuffix(":")
     row = find(text)
@@ -191,13 +192,13 @@ def explain(head: str, text: str, place: Callable[[str], str] | str = "") -> str
     if row and row.fact:
         return f"{head}: {row.fact}{where}; {row.remedy}"
     lines = [strip_machine_details(line).rstrip() for line in text.splitlines()]
-    said = [line.strip().rstrip(".") for line in lines if not _NOISE.match(line)] or ["the compiler refuses it"]
-    fact = next((found[1] for line in said if (found := _ERROR.search(line))), said[0])
+    quoted = [line.strip().rstrip(".") for line in lines if not _NOISE.match(line)] or ["the compiler refuses it"]
+    fact = next((found[1] for line in quoted if (found := _ERROR.search(line))), quoted[0])
     first = f"{head}: {fact}{where}{f'; {row.remedy}' if row else ''}"
-    return "\n".join([first, *(f"    {line}".rstrip() for line in lines if len(said) > 1)])
+    return "\n".join([first, *(f"    {line}".rstrip() for line in lines if len(quoted) > 1)])
 
 
-def named(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """Return an exception's type and message; for an empty message, the line of code that raised it."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{type(error).__name__}: {str(error) or (frames[-1].line if frames else '')}"

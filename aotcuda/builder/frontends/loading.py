@@ -26,11 +26,11 @@ def tables(name: str) -> Tables:
         raise ToolchainError(message) from error
 
 
-def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
-    """Return the compiler side of the front end called `name`; errors begin with `asker`, the key that names it.
+def compiler(name: str, key: str, *, jit: bool = False) -> FrontEnd:
+    """Return the compiler side of the front end called `name`; errors begin with `key`, which names it.
 
     Raises:
-        ToolchainError: It is not installed.
+        ToolchainError: The compiler is not installed.
     """
     found = _find(name)
     module, _, attribute = found.compiler.partition(":")
@@ -38,39 +38,35 @@ def compiler(name: str, asker: str, *, jit: bool = False) -> FrontEnd:
         imported = importlib.import_module(module)
         return cast("FrontEnd", getattr(imported, attribute) if attribute else imported)
     except (ImportError, AttributeError) as error:
-        raise _not_installed(found, name, asker, error, jit=jit) from error
+        raise _not_installed(found, name, key, error, jit=jit) from error
 
 
-def prepared(
-    front: FrontEnd, root: str, name: str, asker: str, *, jit: bool = False, warm: bool = True
-) -> dict[str, str]:
-    """Import the compilers of a front end and return their versions; the arguments are those of `compiler`.
+def prepare(front: FrontEnd, root: str, name: str, key: str, *, jit: bool = False, warm: bool = True) -> dict[str, str]:
+    """Import the compilers of a front end and return their versions; errors begin with `key`.
 
-    If `warm` is true, the compilers are warmed up, so the first compilation is fast.
+    If `warm` is true, also compile a small kernel, so that the first compilation is fast.
 
     Raises:
-        ToolchainError: They are not installed, or are not of a supported version.
+        ToolchainError: The compilers are not installed, or are not of a supported version.
     """
     try:
         versions = front.prepare(root)
         if warm and hasattr(front, "warm_up"):
             front.warm_up()
     except ImportError as error:
-        raise _not_installed(_find(name), name, asker, error, jit=jit) from error
+        raise _not_installed(_find(name), name, key, error, jit=jit) from error
     return versions
 
 
-def _not_installed(
-    found: registry.Registration, name: str, asker: str, error: Exception, *, jit: bool
-) -> ToolchainError:
+def _not_installed(found: registry.Registration, name: str, key: str, error: Exception, *, jit: bool) -> ToolchainError:
     wanted = [found.requirement(jit=jit), *_companions(found)]
     return ToolchainError(
-        f"{asker}, {name}, cannot be imported ({error}); install it with: pip install {_quoted(wanted)}"
+        f"{key}, {name}, cannot be imported ({error}); install it with: pip install {_quoted(wanted)}"
     )
 
 
 def _companions(found: registry.Registration) -> list[str]:
-    """Return the further requirements of the installed release of a compiler."""
+    """Return the requirements that the installed release of a compiler has besides itself."""
     try:
         return [found.requirements_by_release[metadata.version(found.name)]] if found.requirements_by_release else []
     except (KeyError, metadata.PackageNotFoundError):

@@ -281,7 +281,7 @@ class LeftOut:
     Attributes:
         error: The error with which the build would fail.
         reason: The error in a few words, without the place.
-        seen: See `CompiledKernel`.
+        seen: The reads of project functions that the compiler ran; the build writes it.
     """
 
     error: AotcudaError
@@ -320,7 +320,8 @@ class CompiledFunction:
         callbacks: The callbacks of linked items.
         externals: The functions that link inputs have to define.
         warnings: Warnings for the user.
-        seen, faults: See `CompiledKernel`.
+        seen: The reads of project functions that the compiler ran; the build writes it.
+        faults: Its code that the compiler is known to compile wrongly.
     """
 
     ir: tuple[str, ...]
@@ -421,7 +422,7 @@ class Tables(Protocol):
     def recorded(self, module: Module, root: str) -> Recorded:
         """Return the content of the file that the module's key `variants` names; `root` is the project's folder.
 
-        A front end whose `SHAPES` have no `variants` has no need of it.
+        Optional. A front end needs it only if its `SHAPES` have `variants`.
         """
 
     def widened(self, kernel: Any, signature: str) -> Entry:

@@ -37,7 +37,7 @@ class PythonUnit(Unit):
 
 
 def load(unit: PythonUnit, root: str) -> object:
-    """Return the Python object behind `unit`.
+    """Return the Python object that `unit` names.
 
     Raises:
         SourceError: The module cannot be imported, or lacks the function; the message has the module's exception.
@@ -55,16 +55,16 @@ def find(unit: PythonUnit, sources: Sequence[str], root: str) -> tuple[str, obje
     for module in imported:
         for value in attributes(module, unit.python):
             name = f"{module.__name__}.{unit.python}"
-            check_is_there(value, unit, name)
+            check_no_placeholder(value, unit, name)
             return name, value
-    raise missing(unit, imported)
+    raise missing_error(unit, imported)
 
 
 def import_source(name: str, unit: PythonUnit, root: str) -> ModuleType:
     """Return the module `name`, which is one of the sources of the unit's module.
 
     Raises:
-        SourceError: It cannot be imported.
+        SourceError: The module cannot be imported.
     """
     return import_for(f'tool.aotcuda.modules."{unit.module}".source', name, root, "that holds the functions, ")
 
@@ -73,30 +73,30 @@ def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
     """Return the module `name`, the value of `key`.
 
     Raises:
-        SourceError: It cannot be imported; the message has its exception and the user's line.
+        SourceError: The module cannot be imported; the message has the exception and the user's line.
     """
     try:
         return importlib.import_module(name)
-    except BaseException as error:  # SystemExit and KeyboardInterrupt are the source's own as well
+    except BaseException as error:  # a source may raise SystemExit and KeyboardInterrupt, too
         if isinstance(error, ModuleNotFoundError) and error.name and _is_prefix(error.name, name):
             message = (
                 f"{key}: there is no module {error.name} in {root}; name the Python module {what}as it is imported"
             )
             raise SourceError(message) from None
-        fault = f"{_said(error)}{_place(error, root)}{_advice(error, root)}"
+        fault = f"{_error_text(error)}{_place(error, root)}{_advice(error, root)}"
         failure = SourceError(f"{key}: importing {name} failed: {fault}")
         failure.fault = fault
         raise failure from error
 
 
 def _advice(error: BaseException, root: str) -> str:
-    """Return the remedy for a module that is not there."""
+    """Return the remedy for an import of a missing module; empty for other errors."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return ""
     package = error.name.rpartition(".")[0]
-    there = sys.modules.get(package)
-    if there is not None and not hasattr(there, "__path__"):
-        file = getattr(there, "__file__", None)
+    parent = sys.modules.get(package)
+    if parent is not None and not hasattr(parent, "__path__"):
+        file = getattr(parent, "__file__", None)
         if isinstance(file, str):
             return f"; {package} is {_relative(file, root)}: rename it if it hides another package"
         return f'; {package} is a stand-in: add the missing module, sys.modules["{error.name}"] = {error.name}'
@@ -107,7 +107,7 @@ def _advice(error: BaseException, root: str) -> str:
 
 
 def attributes(module: ModuleType, path: str) -> list[object]:
-    """Return the object that the dotted `path` leads to in a module, in a list; an empty list without one.
+    """Return a list with the object at the dotted `path` in a module; an empty list if there is no object.
 
     Raises:
         SourceError: An attribute raises an exception other than AttributeError.
@@ -119,12 +119,14 @@ def attributes(module: ModuleType, path: str) -> list[object]:
         except AttributeError:
             return []
         except Exception as error:
-            message = f"{module.__name__}: what {path} leads to cannot be read, since {name} raises {_said(error)}"
+            message = (
+                f"{module.__name__}: what {path} leads to cannot be read, since {name} raises {_error_text(error)}"
+            )
             raise SourceError(message) from error
     return [value]
 
 
-def missing(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
+def missing_error(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
     """Return the error for a unit whose source modules all lack its function."""
     names = unit.python.split(".")
     depth = max(_depth(module, names) for module in modules)
@@ -132,14 +134,14 @@ def missing(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
     holders = (
         [value for module in reached for value in attributes(module, ".".join(names[:depth]))] if depth else reached
     )
-    there = sorted({name for holder in holders for name in _callables(holder)})
+    callables = sorted({name for holder in holders for name in _callables(holder)})
     where = " and ".join(".".join([module.__name__, *names[:depth]]) for module in reached)
-    near = difflib.get_close_matches(names[depth], there, n=1)
+    near = difflib.get_close_matches(names[depth], callables, n=1)
     for module in modules:  # the user may have written a dot instead of a colon
         rest = unit.python.removeprefix(f"{module.__name__}.")
         if rest != unit.python and attributes(module, rest):
             near = [f"{module.__name__}:{rest}"]
-    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(there) or 'no functions'}"
+    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(callables) or 'no functions'}"
     return SourceError(f"{unit.key}: {where} has no {'attribute' if depth else 'function'} {names[depth]}; {hint}")
 
 
@@ -159,16 +161,16 @@ def _callables(holder: object) -> list[str]:
 
 
 def _origin(value: object) -> str | None:
-    """Return the name of the module that defines a value; None for an object that knows only its class's module."""
+    """Return the name of the module that defines a value; None for an object that has only the module of its class."""
     found = getattr(value, "__module__", None)
     return None if not isinstance(value, type) and found == type(value).__module__ else found
 
 
-def check_is_there(value: object, unit: PythonUnit, name: str) -> None:
+def check_no_placeholder(value: object, unit: PythonUnit, name: str) -> None:
     """Check that `value`, which the unit calls `name`, is not a placeholder for a module of this build.
 
     Raises:
-        SourceError: It is a placeholder.
+        SourceError: `value` is a placeholder.
     """
     if isinstance(value, Placeholder):
         message = (
@@ -182,7 +184,7 @@ def _is_prefix(name: str, source: str) -> bool:
     return source == name or source.startswith(f"{name}.")
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     """Return an exception's type and the first line of its message."""
     text = str(error.msg) if isinstance(error, SyntaxError) else text_of(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

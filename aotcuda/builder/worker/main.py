@@ -162,7 +162,7 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
         front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
         jit, warm = job.product == "jit", not job.from_cache_only
-        versions = loading.prepared(front, job.root, job.frontend, _askers(job), jit=jit, warm=warm)
+        versions = loading.prepare(front, job.root, job.frontend, _askers(job), jit=jit, warm=warm)
     if hasattr(front, "check_target"):
         for target in dict.fromkeys(target for item in job.plans for target in item.targets):
             front.check_target(target, job.arch_key)

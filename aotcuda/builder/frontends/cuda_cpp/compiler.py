@@ -39,7 +39,7 @@ class File:
 
     Attributes:
         item: The file as a link input.
-        folders: Folders of headers, besides its own folder.
+        folders: Folders of headers, in addition to the folder of the file.
         names: The C++ name expressions of its compiled kernels.
         symbols: Their symbols.
         declared: Its kernels and functions, by symbol.
@@ -224,7 +224,7 @@ class FrontEnd:
             return _compile_file(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
 
     def include_dirs(self) -> list[str]:
-        """Implement FrontEnd.include_dirs: only those of the toolkit and the files."""
+        """Implement FrontEnd.include_dirs: there are no folders besides those of the toolkit and the files."""
         return []
 
 
@@ -346,7 +346,7 @@ def _read_file(
 
     Raises:
         CompileError: The file does not compile.
-        SourceError: It has no such kernel.
+        SourceError: The file has no kernel of a configured name.
     """
     os.chdir("/")
     try:

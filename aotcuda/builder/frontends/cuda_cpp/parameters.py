@@ -60,15 +60,15 @@ def make_arguments(declaration: Declaration, stated: Mapping[str, Stated], key: 
             raise CompileError(message)
     sizes: dict[str, list[Size]] = {}
     for item in declaration.parameters:
-        said = stated.get(item.name)
-        if said is not None and said.array:
-            sizes.setdefault(said.array, []).append(_size(item, said, names, f"{where}.{item.name}"))
+        entry = stated.get(item.name)
+        if entry is not None and entry.array:
+            sizes.setdefault(entry.array, []).append(_size(item, entry, names, f"{where}.{item.name}"))
     found = []
     for item in declaration.parameters:
-        said = stated.get(item.name)
-        if said is not None and said.array:
+        entry = stated.get(item.name)
+        if entry is not None and entry.array:
             continue
-        parameter = _parameter(item, said, f"{where}.{item.name}")
+        parameter = _parameter(item, entry, f"{where}.{item.name}")
         if item.name in sizes:
             _add_sizes(parameter, sizes[item.name], stated, where)
         found.append(parameter)
@@ -76,17 +76,17 @@ def make_arguments(declaration: Declaration, stated: Mapping[str, Stated], key: 
     return Arguments(tuple(found), f"void({signature})")
 
 
-def _parameter_text(parameter: Parameter, said: Stated | None) -> str:
-    return f"{parameter['type']} as {said.text}" if said is not None else parameter["type"]
+def _parameter_text(parameter: Parameter, entry: Stated | None) -> str:
+    return f"{parameter['type']} as {entry.text}" if entry is not None else parameter["type"]
 
 
-def _parameter(item: Declared, said: Stated | None, where: str) -> Parameter:
+def _parameter(item: Declared, entry: Stated | None, where: str) -> Parameter:
     kind = item.type
     described: dict[str, object] = {"name": item.name, "type": kind.text, "offset": item.offset}
     if kind.element is not None:
-        described |= _pointer(kind.element, said, where, kind)
-    elif said is not None and (said.ndim is not None or said.dtype == "pointer" or said.dtype != kind.dtype):
-        raise _disagree(where, said, kind)
+        described |= _pointer(kind.element, entry, where, kind)
+    elif entry is not None and (entry.ndim is not None or entry.dtype == "pointer" or entry.dtype != kind.dtype):
+        raise _contradiction(where, entry, kind)
     elif kind.is_complex:
         described |= {"kind": "complex", "format": kind.form}
     elif kind.form:
@@ -99,23 +99,23 @@ def _parameter(item: Declared, said: Stated | None, where: str) -> Parameter:
     return cast("Parameter", described)
 
 
-def _pointer(element: CppType, said: Stated | None, where: str, kind: CppType) -> dict[str, object]:
+def _pointer(element: CppType, entry: Stated | None, where: str, kind: CppType) -> dict[str, object]:
     base = element.dtype.partition("*")[0]  # of `float (*)[4]`, float
     plain = element.element is None and element.size and base
     readonly = {"readonly": True} if element.constant else {}
-    if said is None:
+    if entry is None:
         return {"kind": "buffer", "dtype": base, **readonly} if plain else {"kind": "pointer"}
-    if said.dtype == "pointer":
+    if entry.dtype == "pointer":
         return {"kind": "pointer"}
-    if said.ndim is None or (plain and not _holds(element, base, said.dtype)):
-        raise _disagree(where, said, kind)
-    if said.ndim < 0:
-        return {"kind": "buffer", "dtype": said.dtype, **readonly}
-    words = {"ndim": said.ndim, "layout": said.layout, "words": ["data"]}
-    return {"kind": "array", "dtype": said.dtype, **words, **readonly}
+    if entry.ndim is None or (plain and not _fits(element, base, entry.dtype)):
+        raise _contradiction(where, entry, kind)
+    if entry.ndim < 0:
+        return {"kind": "buffer", "dtype": entry.dtype, **readonly}
+    words = {"ndim": entry.ndim, "layout": entry.layout, "words": ["data"]}
+    return {"kind": "array", "dtype": entry.dtype, **words, **readonly}
 
 
-def _holds(element: CppType, base: str, dtype: str) -> bool:
+def _fits(element: CppType, base: str, dtype: str) -> bool:
     """Return True if an array of a dtype may hold elements of a type: `float2` fits float32 and complex64."""
     if dtype == base or base in _ANY - {"<u8"}:
         return True
@@ -124,26 +124,26 @@ def _holds(element: CppType, base: str, dtype: str) -> bool:
     return set(element.leaves) == {parts.get(dtype, dtype)} and element.size % whole == 0
 
 
-def _disagree(where: str, said: Stated, kind: CppType) -> CompileError:
+def _contradiction(where: str, entry: Stated, kind: CppType) -> CompileError:
     return CompileError(
-        f'{where}: the table says "{said.text}", and the kernel declares {kind.text}; make the two agree, or leave the '
-        "parameter out of the table"
+        f'{where}: the table says "{entry.text}", and the kernel declares {kind.text}; make the two agree, or leave '
+        "the parameter out of the table"
     )
 
 
-def _size(item: Declared, said: Stated, names: Sequence[str], where: str) -> Size:
-    if said.array not in names:
-        near = difflib.get_close_matches(said.array, names, n=1)
+def _size(item: Declared, entry: Stated, names: Sequence[str], where: str) -> Size:
+    if entry.array not in names:
+        near = difflib.get_close_matches(entry.array, names, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names)}"
-        message = f'{where}: "{said.text}" is taken from {said.array}, and the kernel has no such parameter; {hint}'
+        message = f'{where}: "{entry.text}" is taken from {entry.array}, and the kernel has no such parameter; {hint}'
         raise CompileError(message)
     if item.type.element is not None or item.type.form not in tuple("bBhHiIqQ"):
-        message = f'{where}: "{said.text}" is an integer, and the kernel declares {item.type.text}; declare one there'
+        message = f'{where}: "{entry.text}" is an integer, and the kernel declares {item.type.text}; declare one there'
         raise CompileError(message)
     return {
         "name": item.name,
         "type": item.type.text,
-        "word": said.word,
+        "word": entry.word,
         "format": item.type.form,
         "offset": item.offset,
     }

@@ -77,7 +77,7 @@ class CutileFrontEnd:
 
     def prepare(self, root: str) -> dict[str, str]:
         self._root = root
-        import cuda.tile._compile as compiling  # noqa: PLC0415 (as late as in every front end: errors name the key)
+        import cuda.tile._compile as compiling  # noqa: PLC0415 (imported at the first use: errors name the key)
 
         private_parts.check_release(_DISTRIBUTION, _TESTED, _PRIVATE_PARTS)
         with warnings.catch_warnings():
@@ -110,7 +110,7 @@ class CutileFrontEnd:
         Raises:
             SourceError: A source cannot be imported, or has no such kernel.
         """
-        import cuda.tile  # noqa: PLC0415 (as in prepare)
+        import cuda.tile  # noqa: PLC0415 (imported at the first use)
 
         name, value = python_source.find(unit, unit.sources, root)
         if isinstance(value, cuda.tile.kernel):
@@ -137,10 +137,10 @@ class CutileFrontEnd:
         return unit.signature
 
     def compile_kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel | LeftOut:
-        """Implement FrontEnd.compile_kernel: to Tile IR, which `assemble` makes again for the whole module.
+        """Implement FrontEnd.compile_kernel: to Tile IR; `assemble` makes the Tile IR of the whole module again.
 
-        The result is the key of images in the compile cache. Like images it has no lines of files, and it has the
-        optimisation level for `assemble`.
+        The compile cache names images by this Tile IR. Therefore it has no line numbers, as images have none, and it
+        names the optimisation level for `assemble`.
         """
         try:
             return self._kernel(unit, loaded, target)
@@ -197,7 +197,7 @@ class CutileFrontEnd:
         return self._assembled(module, bytecode, target, levels.pop())
 
     def tools(self, target: Target) -> list[str]:
-        from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
+        from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
 
         return [_compile._find_compiler_bin().path]
 
@@ -206,7 +206,7 @@ class CutileFrontEnd:
 
     def _bytecode(self, units: Sequence[tuple[CutileUnit, Any]], target: Target, *, with_lines: bool) -> bytes:
         """Return the Tile IR of some kernels, as one bytecode file."""
-        from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
+        from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
         from cuda.tile._bytecode.writer import write_bytecode  # noqa: PLC0415
         from cuda.tile._ir2bytecode import generate_bytecode_for_kernel  # noqa: PLC0415
         from cuda.tile._passes.ast2hir import HirMode, get_function_hir  # noqa: PLC0415
@@ -237,7 +237,7 @@ class CutileFrontEnd:
         return bytes(found)
 
     def _assembled(self, module: str, bytecode: bytes, target: Target, level: int) -> bytes:
-        from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
+        from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
         from cuda.tile._exception import TileCompilerError  # noqa: PLC0415
 
         with tempfile.TemporaryDirectory() as folder:
@@ -267,7 +267,7 @@ def _name(target: Target) -> str:
 
 def _bytecode_version() -> Any:
     """Return the newest bytecode version that this tileiras accepts; tileiras is run once."""
-    from cuda.tile import _compile  # noqa: PLC0415 (as in prepare)
+    from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
 
     with tempfile.TemporaryDirectory() as folder:
         if not _found_version:
@@ -374,7 +374,7 @@ def _typed_parameters(unit: CutileUnit, loaded: Any) -> Iterator[tuple[inspect.P
 
 def _signature(unit: CutileUnit, loaded: Any) -> Any:
     """Return cuda-tile's `KernelSignature` of a variant: the compiler's assumptions, which launches check."""
-    import cuda.tile as ct  # noqa: PLC0415 (as in prepare)
+    import cuda.tile as ct  # noqa: PLC0415 (imported at the first use)
     from cuda.tile import compilation  # noqa: PLC0415
 
     found: list[Any] = []

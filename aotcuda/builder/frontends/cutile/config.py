@@ -85,7 +85,7 @@ def parse_signature(text: str) -> tuple[Type, ...]:
     """Return the types in a signature, `float32[:, ::1], float32[::1]:16, int32`.
 
     Raises:
-        ValueError: One of them is not a type; the text has the fact and the remedy.
+        ValueError: A type in the signature is invalid; the text has the fact and the remedy.
     """
     return tuple(_type(part.strip()) for part in _BETWEEN.split(text)) if text.strip() else ()
 
@@ -259,16 +259,16 @@ def _signature_text(types: Sequence[Type], constants: Sequence[tuple[str, Consta
 
 
 def specialize(unit: CutileUnit) -> list[CutileUnit]:
-    """Return the variants of a unit, the most special first."""
+    """Return a unit for each specialisation, the most special first."""
 
     def with_hints(aligned: bool, even: bool) -> tuple[Type, ...]:
         return tuple(
             replace(item, aligned=aligned, even=even) if item.open and item.takes_hints else item for item in unit.types
         )
 
-    ways = [(True, True), (True, False), (False, False)] if unit.specialise == "auto" else [(False, False)]
-    variants = list(dict.fromkeys(with_hints(*way) for way in ways))
+    hints = [(True, True), (True, False), (False, False)] if unit.specialise == "auto" else [(False, False)]
+    specializations = list(dict.fromkeys(with_hints(*each) for each in hints))
     return [
         replace(unit, types=types, symbol=f"{unit.symbol}_{number}", signature=_signature_text(types, unit.constants))
-        for number, types in enumerate(variants)
+        for number, types in enumerate(specializations)
     ]

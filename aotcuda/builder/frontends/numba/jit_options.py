@@ -40,7 +40,7 @@ _REFUSED = {
     "_dbg_optnone": "write opt=False",
     "_nrt": "remove it: packaged kernels cannot allocate memory on the device",
 }
-"""The remedy for each option that a build cannot honour; values that mean no value are accepted."""
+"""The remedy for each option that a build cannot honour. Values that switch an option off are accepted."""
 
 _HIGHEST = 3
 
@@ -122,7 +122,7 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
 
 
 def _check_level(unit: NumbaUnit, given: Mapping[str, Any], options: Options) -> None:
-    """Refuse a level of optimization of one kernel: the linker optimizes all code of a module at one level."""
+    """Check that a kernel has the optimization level of its module, because the linker uses one level for a module."""
     level = 0 if given.get("opt") is False else given.get("opt_level", _HIGHEST)
     if level not in (_HIGHEST, options.opt_level):
         written = "opt=False" if given.get("opt") is False else f"opt_level={level}"

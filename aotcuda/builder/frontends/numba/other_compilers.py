@@ -1,4 +1,4 @@
-"""Recognise objects of other compilers, and ufuncs, which launch kernels of their own."""
+"""Recognise objects of other compilers and ufuncs, which launch their own kernels."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Patch both of Numba's compilers, which compile for the machine that they run on, to compile ahead of time.
+"""Patch both of Numba's compilers to compile ahead of time, and not for the GPU of the build machine.
 
-Each front end's own module `patches` has the patches for one compiler. All patches are made once, in the worker process
-of the build.
+The modules `numba_cuda.patches` and `numba_cuda_mlir.patches` have the patches for one compiler. The worker process of
+the build applies all patches once.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def pin_settings(config: Any) -> None:
     config.CUDA_LOW_OCCUPANCY_WARNINGS = 0  # builds launch nothing
 
 
-def disable_compile_unasked(dispatcher: Any) -> None:
-    """Let `@cuda.jit("...")` compile nothing while a module is imported, which the compilers assert against."""
+def allow_disable_compile(dispatcher: Any) -> None:
+    """Remove an assertion from `disable_compile`, so that `@cuda.jit("...")` compiles nothing during an import."""
 
     def disable_compile(self: Any, val: bool = True) -> None:
         self._can_compile = not val
@@ -41,7 +41,7 @@ def plain_helper(value: object) -> types.FunctionType | None:
     return value if isinstance(value, types.FunctionType) else None
 
 
-def take_plain_helpers(
+def accept_plain_helpers(
     context: Any, jit: Callable[..., Any], options: Callable[[], dict[str, Any] | None]
 ) -> dict[types.FunctionType, Any]:
     """Compile plain functions that compiled code calls as device functions.
@@ -77,8 +77,8 @@ def take_plain_helpers(
 def find_toolkit(cuda_paths: Any) -> None:
     """Make a compiler's module `cuda_paths` return the paths of the loaded toolkit.
 
-    Its own search prefers installed packages of CUDA 12, and misses packages in pip's overlay for an isolated build.
-    The module caches its first answer.
+    The search of the compiler prefers installed packages of CUDA 12, and misses packages in pip's overlay for an
+    isolated build. The module `cuda_paths` caches its first result.
     """
     toolkit = toolchain.loaded()
     if toolkit is None:
@@ -92,5 +92,5 @@ def find_toolkit(cuda_paths: Any) -> None:
         "static_cudalib_dir": folder,
         "include_dir": toolkit.include_dirs[0],
     }
-    answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}  # noqa: SLF001 (both have it)
-    cuda_paths.get_cuda_paths._cached_result = answer  # noqa: SLF001 (as above)
+    answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}  # noqa: SLF001 (both compilers have it)
+    cuda_paths.get_cuda_paths._cached_result = answer  # noqa: SLF001 (both compilers have it)

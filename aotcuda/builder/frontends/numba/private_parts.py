@@ -1,8 +1,8 @@
 """Check that a compiler has the private functions that patches replace.
 
 Patches replace private functions, which any release may change. Before a patch is made, the compiler's version is
-compared with the tested versions, and the parameters of each function with those of the tested releases. With another
-compiler the build fails with one line, and does not make a wrong image.
+compared with the tested versions, and the parameters of each function with those of the tested releases. If one of
+them differs, the build fails with a one-line error, and does not make a wrong image.
 """
 
 from __future__ import annotations

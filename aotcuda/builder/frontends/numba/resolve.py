@@ -1,4 +1,4 @@
-"""Find the function that a table names, or the kernel inside an object that decorators have made."""
+"""Find the function that a table names, or the kernel inside an object that a decorator returned."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Fou
     modules = [python_source.import_source(name, unit, root) for name in unit.sources]
     holding = [(module, value) for module in modules for value in python_source.attributes(module, unit.python)]
     if not holding:
-        raise python_source.missing(unit, modules)
+        raise python_source.missing_error(unit, modules)
     module, value = holding[0]
     if any(other is not value for _, other in holding):
         own = [(module, value) for module, value in holding if getattr(value, "__module__", "") == module.__name__]
@@ -65,7 +65,7 @@ def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Fou
             raise SourceError(message)
         module, value = own[0]
     name = f"{module.__name__}.{unit.python}"
-    python_source.check_is_there(value, unit, name)
+    python_source.check_no_placeholder(value, unit, name)
     value = _unwrapped(unit, value, name, dispatcher, notation, root)
     return Found(module.__name__, value, _python_function(unit, value, name, dispatcher))
 
@@ -90,32 +90,35 @@ def _unwrapped(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, notation
         other_compilers.check_is_own(unit, value, name, notation, root)
         if isinstance(value, type | ModuleType | MethodType):
             return value
-        inner = _inside(unit, value, name, dispatcher, root)
-        if inner is None or (isinstance(value, FunctionType) and not _stands_for(value, inner, unit, dispatcher)):
+        inner = _inner_object(unit, value, name, dispatcher, root)
+        if inner is None or (isinstance(value, FunctionType) and not _is_host_wrapper(value, inner, unit, dispatcher)):
             return value
         value = inner
     return value
 
 
-def _inside(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, root: str) -> Any:
+def _inner_object(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, root: str) -> Any:
     """Return the kernel that a function or an object holds, or the object that it wraps."""
     wrapped = next((inner for inner in (_attribute(value, which) for which in _INNER) if inner is not None), None)
-    held = [(which, item) for which, item in _held(value) if isinstance(item, dispatcher) and not _is_device(item)]
-    held = [(which, item) for which, item in held if "device" in item.targetoptions] or held  # rather than @njit's twin
-    if any(item is not held[0][1] for _, item in held):
+    kernels = [
+        (which, item) for which, item in _contents(value) if isinstance(item, dispatcher) and not _is_device(item)
+    ]
+    # Prefer kernels of @cuda.jit to functions of @njit.
+    kernels = [(which, item) for which, item in kernels if "device" in item.targetoptions] or kernels
+    if any(item is not kernels[0][1] for _, item in kernels):
         plain = getattr(wrapped, "py_func", wrapped)
-        held = [(which, item) for which, item in held if item is wrapped or item.py_func is plain] or held
-    if any(item is not held[0][1] for _, item in held):
-        items = ", ".join(f"{which} ({function_place(item.py_func, root)})" for which, item in held)
+        kernels = [(which, item) for which, item in kernels if item is wrapped or item.py_func is plain] or kernels
+    if any(item is not kernels[0][1] for _, item in kernels):
+        items = ", ".join(f"{which} ({function_place(item.py_func, root)})" for which, item in kernels)
         message = (
             f"{unit.key}: {name} holds several kernels: {items}; name one of them, by the path that leads to it: "
             f'python = "module:object.attribute"'
         )
         raise SourceError(message)
-    return held[0][1] if held else wrapped
+    return kernels[0][1] if kernels else wrapped
 
 
-def _stands_for(function: FunctionType, inner: Any, unit: NumbaUnit, dispatcher: Any) -> bool:
+def _is_host_wrapper(function: FunctionType, inner: Any, unit: NumbaUnit, dispatcher: Any) -> bool:
     """Return True if a function is a host function that launches or calls the function that it wraps.
 
     A function that takes `*args` or `**kwargs` cannot be compiled. A function with its own parameters may be a kernel
@@ -128,8 +131,8 @@ def _stands_for(function: FunctionType, inner: Any, unit: NumbaUnit, dispatcher:
     return unit.kind == "kernel" and wrapped is not None and is_kernel and wrapped in (inner, inner.py_func)
 
 
-def _held(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the content of a closure or an object, by name."""
+def _contents(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the name and value of each variable in a closure, or of each attribute of an object."""
     if isinstance(value, FunctionType):
         for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             try:

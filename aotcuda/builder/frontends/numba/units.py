@@ -38,7 +38,7 @@ def signature(unit: NumbaUnit, found: Found, notation: Notation) -> tuple[tuple[
 
 
 def complete(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> list[NumbaUnit]:
-    """Return the unit with the module that has its function; one for each signature in `@cuda.jit` by default.
+    """Return the unit with the module of its function; without a signature, a unit for each signature of `@cuda.jit`.
 
     Raises:
         SourceError: There is no signature, or a device function has several.
@@ -95,7 +95,7 @@ def resolve(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> str
 
 
 def _check_kind(unit: NumbaUnit, python: FunctionType, root: str) -> None:
-    """Refuse functions that the compilers would compile with another meaning."""
+    """Check that a function is not one that the compilers would compile with another meaning."""
     where = f"{unit.key}: {unit.python} ({function_place(python, root)})"
     if python.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         message = f"{where} is a generator or coroutine; name a plain function"

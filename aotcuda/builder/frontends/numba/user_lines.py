@@ -60,7 +60,7 @@ def function_place(function: FunctionType, root: str) -> str:
 
 
 def _message(head: str, error: Exception, python: FunctionType, root: str) -> str:
-    text = relative(error_table.named(error), root)
+    text = relative(error_table.error_text(error), root)
     return error_table.explain(head, text, lambda said: _place(said, error, python, root))
 
 

@@ -247,7 +247,7 @@ def install() -> None:
     _name_shared_memory()
     _defer_eager_signatures()
     _defer_vectorize()
-    patches.take_plain_helpers(target.CUDATypingContext, cuda.jit, _helper_options)
+    patches.accept_plain_helpers(target.CUDATypingContext, cuda.jit, _helper_options)
     _catch_raises()
     _return_nothing_to_c()
     _keep_shims_apart()
@@ -450,7 +450,7 @@ def _defer_eager_signatures() -> None:
         return original_template(self, args, kws)
 
     dispatcher.CUDADispatcher.compile = compile_kernel
-    patches.disable_compile_unasked(dispatcher.CUDADispatcher)
+    patches.allow_disable_compile(dispatcher.CUDADispatcher)
     dispatcher.CUDADispatcher.compile_device = compile_device
     dispatcher.CUDADispatcher.get_call_template = get_call_template
 

@@ -164,7 +164,7 @@ def install() -> None:
     _stop_at_llvm_ir()
     _keep_results()
     _defer_eager_signatures()
-    _take_plain_helpers()
+    _accept_plain_helpers()
     _bring_arrays_of_helpers()
     _catch_raises()
     _show_errors()
@@ -402,7 +402,7 @@ def _defer_eager_signatures() -> None:
     MLIRDispatcher._compile_public = deferred_public
     MLIRDispatcher.compile_device = deferred_device
     MLIRDispatcher.get_call_template = get_call_template
-    patches.disable_compile_unasked(MLIRDispatcher)
+    patches.allow_disable_compile(MLIRDispatcher)
     gpu.answer(driver, devices, CudaSupportError, (cuda, numba_cuda, api))
     gpu.refuse_launches(
         (MLIRDispatcher, "_compile", ""),
@@ -411,12 +411,12 @@ def _defer_eager_signatures() -> None:
     )
 
 
-def _take_plain_helpers() -> None:
+def _accept_plain_helpers() -> None:
     def options() -> dict[str, Any] | None:
         return None if _current.target is None else {**_current.options, "annotations_as_signatures": False}
 
     store_var = mlir_lowering.MLIRLower.store_var
-    wrapped = patches.take_plain_helpers(descriptor.MLIRTypingContext, cuda.jit, options)
+    wrapped = patches.accept_plain_helpers(descriptor.MLIRTypingContext, cuda.jit, options)
     resolve = descriptor.MLIRTypingContext.resolve_value_type
 
     def resolve_value_type(self: Any, val: Any) -> Any:

@@ -48,7 +48,7 @@ def explain_errors(unit: TritonUnit, function: Any, target: Target, root: str) -
         failure.fault = error_table.explain(unit.key, said, place)
         raise failure from error
     except Exception as error:
-        text = "\n".join([error_table.named(error), *lines])
+        text = "\n".join([error_table.error_text(error), *lines])
         raise CompileError(error_table.explain(head, text)) from error
 
 

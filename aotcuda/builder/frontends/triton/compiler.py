@@ -1,7 +1,7 @@
-"""Compile Triton's kernels: each variant becomes PTX, and all PTX of a module one image.
+"""Compile Triton's kernels: each variant becomes PTX, and all PTX of a module becomes one image.
 
-The image is assembled by Triton's own assembler with Triton's options, so the machine code is Triton's. Triton's cache
-is not used.
+Triton's own assembler makes the image with Triton's options, so the machine code equals that of Triton's JIT. Triton's
+cache is not used.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class TritonFrontEnd:
         # The worker exempts the compiler's objects from garbage collection. nanobind would print a page of text about
         # the objects that are not freed when the process ends.
         atexit.register(gc.unfreeze)
-        import triton  # noqa: PLC0415 (as late as in every front end: errors of the import name the key)
+        import triton  # noqa: PLC0415 (imported at the first use: errors of the import name the key)
 
         if compilation.release(triton.__version__) < _OLDEST:
             message = (
@@ -87,7 +87,7 @@ class TritonFrontEnd:
         Raises:
             ToolchainError: This Triton does not compile.
         """
-        import triton  # noqa: PLC0415 (as in `prepare`)
+        import triton  # noqa: PLC0415 (imported at the first use)
 
         try:
             compilation.warm_up()
@@ -98,17 +98,17 @@ class TritonFrontEnd:
 
     def check_target(self, target: Target, where: str) -> None:
         """Implement FrontEnd.check_target by the assembler for this target; some targets have another assembler."""
-        import triton  # noqa: PLC0415 (as in prepare)
+        import triton  # noqa: PLC0415 (imported at the first use)
         from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
 
-        told = subprocess.run(
+        output = subprocess.run(
             [get_ptxas(compilation.gpu_target(target).arch).path, "--help"], check=False, capture_output=True, text=True
         ).stdout
-        known = sorted(set(_KNOWN_TARGET.findall(told)), key=int)
-        if known and f"{target.major}{target.minor}" not in known:
+        supported = sorted(set(_KNOWN_TARGET.findall(output)), key=int)
+        if supported and f"{target.major}{target.minor}" not in supported:
             name = f"{str(target).partition('_')[0]}_{target.major}{target.minor}"
             raise toolchain.unknown_target(
-                name, where, f"Triton {triton.__version__}", [f"sm_{number}" for number in known]
+                name, where, f"Triton {triton.__version__}", [f"sm_{number}" for number in supported]
             )
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
@@ -171,8 +171,10 @@ class TritonFrontEnd:
             alone=unit.alone - frozenset(loaded.computed),
         )
         names = [parameter.name for parameter in plain]
-        found = [variant for variant in config.specialize(unit, unhinted) if config.may_be_launched(variant, names)]
-        if not found and not any(
+        launchable = [
+            variant for variant in config.specialize(unit, unhinted) if config.may_be_launched(variant, names)
+        ]
+        if not launchable and not any(
             config.may_be_launched(replace(unit, types=types), names) for types in unit.signatures
         ):
             message = (
@@ -181,7 +183,7 @@ class TritonFrontEnd:
                 "without :16 or :1 there"
             )
             raise CompileError(message)
-        return found
+        return launchable
 
     def sources(self, unit: TritonUnit, loaded: Loaded, root: str) -> tuple[LinkInput, ...]:
         """Implement FrontEnd.sources: Python modules alone."""
@@ -262,7 +264,7 @@ class TritonFrontEnd:
 
     def tools(self, target: Target) -> list[str]:
         """Implement FrontEnd.tools: sources may set other tools by `triton.knobs` or its environment variables."""
-        from triton import knobs  # noqa: PLC0415 (as in prepare)
+        from triton import knobs  # noqa: PLC0415 (imported at the first use)
         from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
 
         libdevice = knobs.nvidia.libdevice_path

@@ -80,8 +80,8 @@ _PDL = "Launches are programmatic dependent ones: they may begin before the kern
 _COOPERATIVE = "Launches are cooperative: all blocks of the grid run at the same time."
 
 
-def _several(shape: Integer, what: str) -> ListOf:
-    return ListOf(item=shape, expected=f"{shape.expected}, or a list of such ({what})", shortest=1, single=True)
+def _several(shape: Integer, meaning: str) -> ListOf:
+    return ListOf(item=shape, expected=f"{shape.expected}, or a list of such ({meaning})", shortest=1, single=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -349,31 +349,31 @@ def units(module: Module) -> list[TritonUnit]:
 def recorded(module: Module, root: str) -> Recorded:
     """Implement Tables.recorded; a kernel in the table replaces the kernel in the file."""
     path = Path(os.path.normpath(Path(root, module.variants or "")))
-    beside = path.with_name(variants_file.tuning_name(path.name))
+    tuning_file = path.with_name(variants_file.tuning_name(path.name))
     where = f"{module.key}.variants: {module.variants}"
-    found: list[TritonUnit] = []
+    units: list[TritonUnit] = []
     warnings: list[str] = []
     tuning = b""
-    files = [str(path), str(beside)]
+    files = [str(path), str(tuning_file)]
     try:
-        tuning = variants_file.read_tuning(beside, modules(module)) if beside.is_file() else b""
+        tuning = variants_file.read_tuning(tuning_file, modules(module)) if tuning_file.is_file() else b""
     except variants_file.UnusableError as error:
-        warnings.append(f"{module.key}.variants: {beside.name}: {error}; it is ignored. {_AGAIN}")
+        warnings.append(f"{module.key}.variants: {tuning_file.name}: {error}; it is ignored. {_AGAIN}")
     try:
         kernels = variants_file.read(path, modules(module))
     except variants_file.UnusableError as error:
         warnings.append(f"{where}: {error}; it is ignored. {_AGAIN}")
         return Recorded(units=[], tuning=tuning, warnings=warnings, files=files)
-    own = {kernel.name for kernel in module.kernels}
+    in_table = {kernel.name for kernel in module.kernels}
     for kernel in kernels:
-        if kernel.name in own:
+        if kernel.name in in_table:
             continue
-        found += [_of_variant(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
+        units += [_of_variant(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
         warnings += [
             f"{where}: {kernel.name}: {count} of its variants cannot be packaged, since {reason}; they are left out"
             for reason, count in kernel.left_out.items()
         ]
-    return Recorded(units=found, tuning=tuning, warnings=warnings, files=files)
+    return Recorded(units=units, tuning=tuning, warnings=warnings, files=files)
 
 
 def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
@@ -491,21 +491,23 @@ def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
     return found
 
 
-def _first(own: T | None, kernels: T) -> T:
-    """Return a config's option, or the kernel's."""
-    return kernels if own is None else own
+def _first(of_config: T | None, of_kernel: T) -> T:
+    """Return the option of a config; the option of the kernel if the config has none."""
+    return of_kernel if of_config is None else of_config
 
 
 def _sets(kernel: Kernel) -> list[_Set]:
     """Return a kernel's sets of constants in the table's order, with sorted names, as in the JIT fallback."""
     found = []
     for config in kernel.configs or (Settings(),):
-        own = tuple((name, values[0]) for name, values in sorted(config.constexprs))
+        constexprs = tuple((name, values[0]) for name, values in sorted(config.constexprs))
         warps = kernel.num_warps if config.num_warps is None else (config.num_warps,)
         stages = kernel.num_stages if config.num_stages is None else (config.num_stages,)
         ctas = _first(config.num_ctas, kernel.num_ctas)
         for values in variants.combinations(kernel.constexprs):
-            constants = tuple((name, None if value == type_notation.NONE else value) for name, value in (*values, *own))
+            constants = tuple(
+                (name, None if value == type_notation.NONE else value) for name, value in (*values, *constexprs)
+            )
             found += [_Set(constants, warp, stage, ctas, config) for warp, stage in itertools.product(warps, stages)]
     return found
 
@@ -538,9 +540,9 @@ def undecided_constants(configs: Sequence[Settings], tuned: AbstractSet[str]) ->
     for one, other in itertools.combinations(configs, 2):
         first, second = dict(one.constexprs), dict(other.constexprs)
         differing = {name for name in {*first, *second} if not _is_same(first.get(name), second.get(name))}
-        told_apart = differing - tuned
-        found |= told_apart
-        if not told_apart and one.may_be_for(other):
+        distinguishing = differing - tuned
+        found |= distinguishing
+        if not distinguishing and one.may_be_for(other):
             found |= differing
     return frozenset(found)
 
@@ -560,7 +562,7 @@ def may_be_launched(unit: TritonUnit, names: Sequence[str]) -> bool:
 
 
 def specialize(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> list[TritonUnit]:
-    """Return the variants of a unit, the most special first.
+    """Return a unit for each specialisation, the most special first.
 
     Args:
         unit: The unit.
@@ -578,8 +580,8 @@ def specialize(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> li
             found.append(replace(item, hint=hint))
         return tuple(found)
 
-    ways = [(16, 16), (16, 0), (0, 0)] if unit.specialise == "auto" else [(0, 0)]
-    variants = list(dict.fromkeys(with_hints(*way) for way in ways))
+    hints = [(16, 16), (16, 0), (0, 0)] if unit.specialise == "auto" else [(0, 0)]
+    specializations = list(dict.fromkeys(with_hints(*each) for each in hints))
     return [
         replace(
             unit,
@@ -588,5 +590,5 @@ def specialize(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> li
             signature=_signature_text(types, unit),
             is_settled=True,
         )
-        for number, types in enumerate(variants)
+        for number, types in enumerate(specializations)
     ]

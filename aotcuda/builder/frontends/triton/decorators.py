@@ -20,7 +20,7 @@ def layers(value: Any) -> tuple[list[Any], Any]:
 
     The object of a decorator has the inner object as `fn` and a method `run`, as Triton's `KernelInterface`.
     """
-    from triton.runtime import JITFunction  # noqa: PLC0415 (as late as in every front end)
+    from triton.runtime import JITFunction  # noqa: PLC0415 (imported at the first use)
 
     found: list[Any] = []
     while not isinstance(value, JITFunction) and hasattr(value, "fn") and hasattr(value, "run"):
@@ -43,6 +43,6 @@ def tuners(around: Sequence[Any]) -> list[Any]:
 
 def heuristics(around: Sequence[Any]) -> dict[str, Asked | None]:
     """Return the result of `aotcuda.common.heuristics.computed` for objects of decorators."""
-    from triton.runtime.autotuner import Heuristics  # noqa: PLC0415 (as late as in every front end)
+    from triton.runtime.autotuner import Heuristics  # noqa: PLC0415 (imported at the first use)
 
     return computed(around, Heuristics)

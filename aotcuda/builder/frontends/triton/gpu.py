@@ -42,7 +42,7 @@ def importing(target: Target, gpu: object, root: str) -> Iterator[dict[GpuQuery,
         gpu: The `GPUTarget` that Triton uses for the target.
         root: The project's folder. The places of queries are relative to it.
     """
-    import triton  # noqa: PLC0415 (imported at the first use, as in each front end)
+    import triton  # noqa: PLC0415 (imported at the first use)
 
     queries: dict[GpuQuery, None] = {}
     package = f"{Path(triton.__file__).parent}/"
@@ -65,7 +65,7 @@ def compiling(target: Target, gpu: object) -> AbstractContextManager[None]:
 
 @contextmanager
 def _active(driver: _Driver) -> Iterator[None]:
-    import triton  # noqa: PLC0415 (imported at the first use, as in each front end)
+    import triton  # noqa: PLC0415 (imported at the first use)
 
     config = triton.runtime.driver
     previous = getattr(config, "_active", None)

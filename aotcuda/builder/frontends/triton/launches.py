@@ -38,7 +38,7 @@ def fixed_launch(unit: TritonUnit, metadata: Any, target: Target, fields: Sequen
             "Triton allocates at launches; switch Triton's instrumentation off"
         )
         raise CompileError(message)
-    threads = WARP * metadata.num_warps  # warp specialisation may have made more of them
+    threads = WARP * metadata.num_warps  # warp specialisation may have added warps
     if threads > _MOST_THREADS:
         message = (
             f"{unit.head}: for {target} a block has {threads} threads, and {_MOST_THREADS} are possible; have fewer"
@@ -131,8 +131,8 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
     return found
 
 
-_OF_HOST = {8: 10, 9: 8, 10: 9}
-"""Numbers of element types in `CUtensorMapDataType`, where Triton's metadata has other numbers."""
+_TENSOR_MAP_TYPES = {8: 10, 9: 8, 10: 9}
+"""Numbers of element types in `CUtensorMapDataType`, by the different numbers in Triton's metadata."""
 
 
 def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], tensor_map: Any) -> Parameter:
@@ -141,14 +141,14 @@ def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], te
     Shape, strides, and one or two flags follow an address. Shape and strides follow in both cases.
     """
     rank = len(kind.block)
-    taken = [place, *itertools.islice(places, 2 * rank)]
+    used = [place, *itertools.islice(places, 2 * rank)]
     if tensor_map is None:
         flags = list(itertools.islice(places, 1))
         rest = list(itertools.islice(places, 1))
         while rest and rest[0].size == 1:
             flags += rest
             rest = list(itertools.islice(places, 1))
-        taken += [*flags, *rest, *itertools.islice(places, 2 * rank - 1)]
+        used += [*flags, *rest, *itertools.islice(places, 2 * rank - 1)]
     found: Parameter = {
         "name": name,
         "type": str(kind),
@@ -156,12 +156,12 @@ def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], te
         "offset": place.offset,
         "dtype": type_notation.ELEMENTS[kind.scalar],
         "block": list(kind.block),
-        "places": [field.offset for field in taken],
+        "places": [field.offset for field in used],
     }
     if tensor_map is not None:
         element = tensor_map["elem_type"]
         found["tensor_map"] = {
-            "element": _OF_HOST.get(element, element),
+            "element": _TENSOR_MAP_TYPES.get(element, element),
             "bytes": tensor_map["elem_size"],
             "swizzle": tensor_map["swizzle"],
             "box": list(tensor_map["block_size"]),
@@ -173,8 +173,8 @@ def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], te
 def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
     """Yield the arguments of a launch by name, with their defaults, and then the options.
 
-    The default is that of the source, else the one value that the table has. An argument that an autotuner overrules or
-    a heuristic computes has none.
+    An argument has its default in the source, or its only value in the table. An argument that an autotuner
+    overrules or a heuristic computes has no default.
     """
     values = dict(unit.constexprs)
     given = (
@@ -190,8 +190,8 @@ def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
             argument["default"] = source_function.default_value(parameter)
         elif name in unit.alone:
             argument["default"] = cast("Constant | None", values[name])  # of the table
-        if (asked := loaded.computed.get(name)) is not None and asked[0] in given:
-            argument["is_none" if asked[1] else "is_not_none"] = asked[0]
+        if (condition := loaded.computed.get(name)) is not None and condition[0] in given:
+            argument["is_none" if condition[1] else "is_not_none"] = condition[0]
         if unit.is_exact and not parameter.is_constexpr:
             _add_hints(argument, parameter)
         yield argument

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aotcuda.common.heuristics import Asked
 
 DIVISOR = 16
-"""The alignment that Triton's specialisation looks for in pointers and integers."""
+"""The divisor of Triton's specialisation of pointers and integers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def check_function(unit: TritonUnit, name: str, function: Any) -> None:
     """Check that the object inside all decorators is a function of `@triton.jit` that can be packaged.
 
     Raises:
-        SourceError: It cannot be packaged.
+        SourceError: The object cannot be packaged.
     """
     from triton.runtime import JITFunction  # noqa: PLC0415 (only workers have Triton)
 
@@ -66,7 +66,7 @@ def check_function(unit: TritonUnit, name: str, function: Any) -> None:
 
 
 def check_hooks(unit: TritonUnit, name: str, tuners: Sequence[Any], function: Any) -> None:
-    """Refuse a kernel with hooks, which only launches by Triton call.
+    """Check that a kernel has no hooks, because only launches by Triton call hooks.
 
     Raises:
         SourceError: The kernel has hooks.
@@ -86,7 +86,7 @@ def check_hooks(unit: TritonUnit, name: str, tuners: Sequence[Any], function: An
 
 
 def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: Any) -> None:
-    """Refuse an autotuned kernel without a result of tuning in the table.
+    """Check that the table has values for the constexprs that an autotuner would choose.
 
     Raises:
         SourceError: The table lacks a tuned constexpr.
@@ -102,9 +102,11 @@ def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: 
                 f"a thread; write maxnreg = {registers}"
             )
             raise SourceError(message)
-    open_ = {parameter.name for parameter in function.params if parameter.is_constexpr and not is_constant(parameter)}
-    open_ -= {given for given, _ in unit.constexprs}
-    tuned = [item.kwargs for item in configs if open_ & item.kwargs.keys()]
+    undecided = {
+        parameter.name for parameter in function.params if parameter.is_constexpr and not is_constant(parameter)
+    }
+    undecided -= {given for given, _ in unit.constexprs}
+    tuned = [item.kwargs for item in configs if undecided & item.kwargs.keys()]
     if tuned:
         names = [parameter.name for parameter in function.params if any(parameter.name in item for item in tuned)]
         values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned[0].items())
@@ -117,7 +119,7 @@ def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: 
 
 
 def disabled_hints(parameter: Any, *, exact: bool) -> frozenset[int]:
-    """Return the hints that the source switches off for an argument; with `exact`, also those by annotations."""
+    """Return the hints that the source switches off for an argument; with `exact`, also by an annotation."""
     found = {1, DIVISOR} if parameter.do_not_specialize else set()
     if parameter.do_not_specialize_on_alignment:
         found.add(DIVISOR)
@@ -136,7 +138,7 @@ def check(unit: TritonUnit, function: Any) -> None:
     """Compare the table with the function's parameters.
 
     Raises:
-        CompileError: They differ.
+        CompileError: A type differs from its annotation.
     """
     names = tuple(parameter.name for parameter in function.params)
     if unit.parameters is not None and unit.parameters != names:
@@ -189,7 +191,7 @@ def _check_annotations(unit: TritonUnit, function: Any) -> None:
     """Compare the types with annotations in the source, which Triton's JIT uses for all arguments.
 
     Raises:
-        CompileError: They differ.
+        CompileError: A type differs from its annotation.
     """
     plain = [parameter for parameter in function.params if not parameter.is_constexpr]
     for kind, parameter in zip(unit.types, plain, strict=True):
@@ -218,7 +220,7 @@ def default_value(parameter: Any) -> Any:
 
 
 def constants(unit: TritonUnit, function: Any) -> dict[str, Value]:
-    """Return the value of each constexpr: the table's, else the default in the source."""
+    """Return the value of each constexpr: the value in the table, or the default in the source."""
     given: dict[str, Value] = dict(unit.constexprs)
     for parameter in function.params:
         if parameter.is_constexpr and parameter.name not in given:
