@@ -1,6 +1,7 @@
 """Compile one function for one signature, by the steps that both of Numba's compilers have.
 
-Numba-CUDA-MLIR began as a copy of Numba-CUDA. This module has the common steps, and subclasses have the differences.
+Numba-CUDA-MLIR began as a copy of Numba-CUDA. This module has the steps that both compilers
+share. Subclasses of `NumbaFrontEnd` have the other steps.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Raise = tuple[int, str, str, str, str, int]
 
 
 def small_kernel(cuda: Any, types: Any) -> FunctionType:
-    """Return a kernel whose compilation fills the compiler's tables once, and not in every child."""
+    """Return a kernel whose compilation fills the compiler's tables once, and not in template child."""
 
     def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
         i = cuda.grid(1)
@@ -91,7 +92,7 @@ class NumbaFrontEnd(ABC):
         """Return a context that compiles a unit, and yields the exceptions of helpers that the C ABI cannot report."""
 
     def known_faults(self) -> AbstractContextManager[list[Fault]]:
-        """Return a context that records known faults of the compiler; the list is complete at its end."""
+        """Return a context that records known faults of the compiler; the list is complete after the context."""
         return nullcontext([])
 
     @abstractmethod
@@ -115,9 +116,9 @@ class NumbaFrontEnd(ABC):
     def texts(
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str]]]:
-        """Return the modules for `targets`, with the targets that have equal modules together."""
-        one = self.kernel_texts(compiled, unit, jit) if unit.kind == "kernel" else self.function_texts(compiled, jit)
-        return [(targets, one)]
+        """Return the modules for `targets`, each list of modules with the targets that it serves."""
+        texts = self.kernel_texts(compiled, unit, jit) if unit.kind == "kernel" else self.function_texts(compiled, jit)
+        return [(targets, texts)]
 
     @abstractmethod
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
@@ -198,9 +199,9 @@ class NumbaFrontEnd(ABC):
             self.compiling(unit, targets[0], jit, python, c_abi=False),
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
-            code = self._code(compiled, unit, jit, _served(watch, targets))
+            code = self._code(compiled, unit, jit, _served_targets(watch, targets))
             raised = self.raises(compiled) if jit.options.debug else []
-        every = CompiledKernel(
+        template = CompiledKernel(
             code=(),
             needed=(),
             signature=notation.spell_signature(notation.types.none, args),
@@ -221,12 +222,12 @@ class NumbaFrontEnd(ABC):
             # Debug builds are linked as PTX, in which two kernels must not have equal names.
             merged, constants = (texts, ()) if jit.options.debug else constant_arrays.merge(texts)
             is_alone = not (jit.options.debug or needed.inputs or needed.externals)
-            ir = LinkInput(kind="ir", name=unit.symbol, data=_packed(merged, jit.options))
+            ir = LinkInput(kind="ir", name=unit.symbol, data=_encoded_ir(merged, jit.options))
             contained = is_alone and llvm_text.is_self_contained(merged)
-            one = replace(
-                every, code=(ir,), self_contained=contained, constants=constants, **self._links(needed, python)
+            kernel = replace(
+                template, code=(ir,), self_contained=contained, constants=constants, **self._links(needed, python)
             )
-            found |= dict.fromkeys(group, one)
+            found |= dict.fromkeys(group, kernel)
         return found
 
     def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
@@ -239,30 +240,30 @@ class NumbaFrontEnd(ABC):
             add_context(unit, python, self.root),
             target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
             self.known_faults() as faults,
-            self.compiling(unit, targets[0], jit, python, c_abi=True) as swallowed,
+            self.compiling(unit, targets[0], jit, python, c_abi=True) as unreported,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
             declared = c_abi.prototype(self.convention, unit, python, args, self.returned(compiled))
-            code = self._code(compiled, unit, jit, _served(watch, targets))
-        every = replace(
+            code = self._code(compiled, unit, jit, _served_targets(watch, targets))
+        template = replace(
             declared,
             fastmath=jit.options.fastmath,
             warnings=tuple(
                 f"{unit.key}: a helper that it calls {relative(reason, self.root)}; the C ABI has no way to report it, "
                 "so callers get an undefined value there"
-                for reason in dict.fromkeys(swallowed)
+                for reason in dict.fromkeys(unreported)
             ),
             faults=tuple(faults),
         )
         found: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:
-            found |= dict.fromkeys(group, replace(every, ir=tuple(texts), **self._links(needed, python)))
+            found |= dict.fromkeys(group, replace(template, ir=tuple(texts), **self._links(needed, python)))
         return found
 
     def _code(
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str], Needs]]:
-        """Return LLVM IR for targets, with its needs; targets with equal IR are together."""
+        """Return LLVM IR and its link inputs, each with the targets that it serves."""
         found = []
         for group, plain in self.texts(compiled, unit, jit, targets):
             texts = [llvm_text.apply_options(text, jit.options) for text in plain]
@@ -289,8 +290,8 @@ class NumbaFrontEnd(ABC):
     ) -> bytes:
         """Implement FrontEnd.merge_functions.
 
-        Fast math is in the instructions of each function; the settings of the whole (flush to zero, approximate
-        division and square root) are used only if all functions have them.
+        The instructions of each function contain its fast math. Flushing to zero and approximate division and square
+        root are settings of the merged code, so they are used only if all functions have fast math.
         """
         fastmath = all(function.fastmath for function in functions)
         texts = [text for function in functions for text in function.ir]
@@ -303,7 +304,7 @@ class NumbaFrontEnd(ABC):
         )
 
 
-def _packed(texts: Sequence[str], options: Options) -> bytes:
+def _encoded_ir(texts: Sequence[str], options: Options) -> bytes:
     """Return a kernel's LLVM IR, with its options of libNVVM."""
     return json.dumps([options.fastmath, options.opt_level, options.debug, *texts]).encode()
 
@@ -323,6 +324,6 @@ def _copy(function: FunctionType) -> FunctionType:
     return copy
 
 
-def _served(watch: target_dependence.Watch, targets: Sequence[Target]) -> list[Target]:
-    """Return the targets that the code for the first of them serves."""
+def _served_targets(watch: target_dependence.Watch, targets: Sequence[Target]) -> list[Target]:
+    """Return the targets that the code for the first target serves."""
     return [target for target in targets if watch.serves(target.capability, str(target))]

@@ -43,7 +43,7 @@ def add_context(unit: NumbaUnit, python: FunctionType, root: str) -> Iterator[No
         text = relative(str(error), root)
         if text.startswith("tool.aotcuda"):
             raise
-        where = "" if _named(text, root) else f" ({_place('', error, python, root)})"
+        where = "" if _line_in_text(text, root) else f" ({_place('', error, python, root)})"
         first, *rest = text.split("\n")
         reason, mark, remedy = first.partition("; ")
         raise CompileError("\n".join([f"{head}: {reason}{where}{mark}{remedy}", *rest])) from error
@@ -61,21 +61,23 @@ def function_place(function: FunctionType, root: str) -> str:
 
 def _message(head: str, error: Exception, python: FunctionType, root: str) -> str:
     text = relative(error_table.error_text(error), root)
-    return error_table.explain(head, text, lambda said: _place(said, error, python, root))
+    return error_table.explain(head, text, lambda rest: _place(rest, error, python, root))
 
 
 def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
-    """Return file and line of the code that the compiler refuses: the first line of the user in the message.
+    """Return the place of the code that the compiler refuses: the first line of the user in the message.
 
-    Some messages have no line, or only lines of the compiler's own library. The compiler's objects in the traceback,
-    such as statements, know the user's line.
+    Some messages have no line, or only lines of the compiler's library. Objects of the compiler in the traceback, such
+    as statements, then have the user's line.
     """
-    if named := _named(text, root):
-        return named
-    seen = [error, *(value for frame in _frames(error) for value in _looked_at(frame))]
-    places = [where for value in seen if (where := _own(_loc(value), root))]
-    vague = _beginnings(python, root)
-    return next((where for where in places if where not in vague), next(iter(places), function_place(python, root)))
+    if line := _line_in_text(text, root):
+        return line
+    seen = [error, *(value for frame in _frames(error) for value in _local_objects(frame))]
+    places = [where for value in seen if (where := _user_line(_location(value), root))]
+    first_lines = _first_lines(python, root)
+    return next(
+        (where for where in places if where not in first_lines), next(iter(places), function_place(python, root))
+    )
 
 
 def _frames(error: Exception) -> list[FrameType]:
@@ -88,7 +90,7 @@ def _frames(error: Exception) -> list[FrameType]:
     return found
 
 
-def _looked_at(frame: FrameType) -> Iterator[object]:
+def _local_objects(frame: FrameType) -> Iterator[object]:
     """Yield the local objects of a compiler's function: statements and expressions first."""
     for name, value in frame.f_locals.items():
         if name != "self":
@@ -96,29 +98,29 @@ def _looked_at(frame: FrameType) -> Iterator[object]:
     yield frame.f_locals.get("self")
 
 
-def _named(text: str, root: str) -> str | None:
+def _line_in_text(text: str, root: str) -> str | None:
     """Return the first line of the user that a message names."""
     for parts in _PLACES.findall(text):
         path, line = filter(None, parts)
-        if own := _own_path(path, root):
-            return f"{own}:{line}"
+        if user_path := _user_path(path, root):
+            return f"{user_path}:{line}"
     return None
 
 
-def _loc(value: object) -> object:
+def _location(value: object) -> object:
     if type(value).__module__.partition(".")[0] in _COMPILERS:
         with suppress(Exception):  # attributes of some objects raise other exceptions
             return getattr(value, "loc", None)
     return None
 
 
-def _own(loc: object, root: str) -> str | None:
-    path = _own_path(getattr(loc, "filename", None), root)
+def _user_line(loc: object, root: str) -> str | None:
+    path = _user_path(getattr(loc, "filename", None), root)
     return f"{path}:{loc.line}" if path else None  # type: ignore[attr-defined]
 
 
-def _own_path(path: object, root: str) -> str | None:
-    """Return `path` relative to `root` if it is the user's; None for files of compilers or installed packages."""
+def _user_path(path: object, root: str) -> str | None:
+    """Return the path of a user's file relative to `root`; None for files of compilers or installed packages."""
     if not isinstance(path, str) or not path or path.startswith("<"):
         return None
     whole = Path(os.path.normpath(Path(root, path)))
@@ -129,7 +131,7 @@ def _own_path(path: object, root: str) -> str | None:
     return None if installed else whole.relative_to(root).as_posix()
 
 
-def _beginnings(python: FunctionType, root: str) -> set[str]:
+def _first_lines(python: FunctionType, root: str) -> set[str]:
     """Return the first lines of a function, which the compiler names if it knows no better line."""
     code = python.__code__
     lines = [line for _, _, line in code.co_lines() if line is not None]
@@ -144,7 +146,7 @@ def add_places(externals: Iterable[External], python: FunctionType, root: str) -
     if not externals:
         return ()
     path = getattr(sys.modules.get(python.__module__ or ""), "__file__", None) or ""
-    lines = _declared(path)
+    lines = _declaration_lines(path)
     inside = path.removeprefix(f"{root}/")
     return tuple(
         replace(item, place=f"{inside}:{lines[item.name]}" if item.name in lines else "") for item in externals
@@ -152,7 +154,7 @@ def add_places(externals: Iterable[External], python: FunctionType, root: str) -
 
 
 @functools.cache
-def _declared(path: str) -> dict[str, int]:
+def _declaration_lines(path: str) -> dict[str, int]:
     try:
         tree = ast.parse(foreign.content(path))
     except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError):

@@ -57,7 +57,7 @@ class NumbaCuda(NumbaFrontEnd):
             import numba.core.typing.cffi_utils  # noqa: F401, PLC0415  # typing of values imports it
 
             _warm_up()
-        patches.note_warm()
+        patches.record_warm_state()
 
     def jit_options(self, loaded: Any) -> dict[str, Any]:
         """Implement NumbaFrontEnd.jit_options; options of `@njit` do not influence code for GPUs."""
@@ -157,7 +157,7 @@ def _generate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # NVVM's log is about its own internals; errors are raised as exceptions
         if options.debug:
-            # Modules with debug information cannot be merged by NVVM: each becomes PTX of its own.
+            # Modules with debug information cannot be merged by NVVM: each module becomes one PTX.
             texts = [_compile([text], settings, target) for text in irs]
             return tuple(
                 LinkInput(kind="ptx", name=f"code of {name} ({number})", data=data.rstrip(b"\x00 \n") + b"\n")
@@ -173,18 +173,18 @@ def _generate(
 def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_shipped: bool = False) -> bytes:
     """Compile as `nvvm.compile_ir` does, with the common work of several targets done once.
 
-    With `is_shipped`, the result equals that of `nvvm.compile_ir`, since wheels contain it. Otherwise the code that the
-    linker makes from the result is equal.
+    With `is_shipped`, the result equals the result of `nvvm.compile_ir`, because wheels contain it. Otherwise the
+    result may differ, but the linker makes equal code from it.
     """
-    given = {name: value for name, value in settings.items() if name != "fastmath"}
+    options = {name: value for name, value in settings.items() if name != "fastmath"}
     if settings["fastmath"]:
-        given = {"fma": True} | given | {"ftz": True, "prec_div": False, "prec_sqrt": False}
-    unit = nvvm.CompilationUnit(given)
-    ready = [_legal(text) for text in texts]
-    for data in ready:
+        options = {"fma": True} | options | {"ftz": True, "prec_div": False, "prec_sqrt": False}
+    unit = nvvm.CompilationUnit(options)
+    converted = [_older_dialect(text) for text in texts]
+    for data in converted:
         unit.add_module(data)
-    rest = tuple((name, value) for name, value in given.items() if name != "arch")
-    form = (tuple(ready), rest, target.capability >= _NEW_DIALECT)
+    rest = tuple((name, value) for name, value in options.items() if name != "arch")
+    form = (tuple(converted), rest, target.capability >= _NEW_DIALECT)
     if target.suffix or _verified.get(form, target.capability) >= target.capability:
         with patches.verifying_for(llvm_text.OLDER) if llvm_text.verifier_misjudges(target) else nullcontext():
             unit.verify()
@@ -192,10 +192,10 @@ def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_s
             _verified[form] = target.capability
     # libdevice is added after the verification, which it would not pass. Without it, LTOIR of kernels that do not call
     # it takes half the time, and the linker makes equal code.
-    if is_shipped or "gen_lto" not in given or any(_MAY_CALL_LIBDEVICE.search(data) for data in ready):
+    if is_shipped or "gen_lto" not in options or any(_MAY_CALL_LIBDEVICE.search(data) for data in converted):
         unit.lazy_add_module(nvvm.LibDevice().get())
-    found: bytes = unit.compile()
-    return found
+    compiled: bytes = unit.compile()
+    return compiled
 
 
 _verified: dict[object, tuple[int, int]] = {}
@@ -214,7 +214,7 @@ _MAY_CALL_LIBDEVICE = re.compile(
 
 
 @functools.lru_cache(maxsize=64)
-def _legal(text: str) -> bytes:
+def _older_dialect(text: str) -> bytes:
     """Return LLVM IR in NVVM's older dialect, converted by Numba-CUDA's own function."""
     return str(nvvm.llvm_replace(text)).encode()
 

@@ -1,4 +1,4 @@
-"""Find what compiled functions need besides their code: link inputs, callbacks, foreign functions."""
+"""Find the link inputs, callbacks and foreign functions that compiled functions need."""
 
 from __future__ import annotations
 
@@ -32,36 +32,36 @@ _NRT = re.compile(r'declare [^\n]*@"?NRT_\w+"?')
 _PROVIDED = re.compile(r"llvm\.|__nv_|nvvm|vprintf$|__assertfail$|malloc$|free$|memcpy$|memset$|___numba_")
 
 
-def needs(library: Any, irs: list[str], given: Iterable[Any], root: str) -> Needs:
-    """Return the needs of the compiled `library`; `given` has the items of `@cuda.jit(link=...)`.
+def needs(library: Any, irs: list[str], items: Iterable[Any], root: str) -> Needs:
+    """Return the needs of the compiled `library`; `items` is the list in `@cuda.jit(link=...)`.
 
     Raises:
         CompileError: An item cannot be linked, or the code allocates memory on the device.
         SourceError: A callback cannot be imported by its name.
     """
-    found = list(dict.fromkeys([*library._linking_files, *given]))
+    linked = list(dict.fromkeys([*library._linking_files, *items]))
     if any(_RESHAPE.search(text) for text in irs):
-        found.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
+        linked.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
     if any(_NRT.search(text) for text in irs):
         message = "it allocates memory on the device (Numba's NRT), which a packaged kernel cannot do"
         raise CompileError(message)
-    inputs = [_input(item, Path(root)) for item in found]
+    inputs = [_input(item, Path(root)) for item in linked]
     if library.use_cooperative:
         inputs.append(link_items.GRID_GROUP)
-    callbacks = [named for item in found if not patches.find_shim(item) for named in link_items.callbacks(item)]
+    callbacks = [named for item in linked if not patches.find_shim(item) for named in link_items.callbacks(item)]
     return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks), externals=_externals(library))
 
 
 def include_dirs() -> list[str]:
-    """Return folders with headers in addition to the toolkit's: Numba's own, and those in its settings."""
+    """Return folders with headers in addition to the toolkit's: the folders of Numba, and those in its settings."""
     package = Path(cuda_compiler.__file__).parent
     extra = config.CUDA_NVRTC_EXTRA_SEARCH_PATHS
-    given = get_cuda_paths()["include_dir"].info
+    toolkit = get_cuda_paths()["include_dir"].info
     return [
         *(path for path in extra.split(":") if path),
         str(package / "include" / str(nvrtc._get_nvrtc_version()[0])),
         str(package / "memory_management"),
-        *([str(given)] if given else []),
+        *([str(toolkit)] if toolkit else []),
     ]
 
 

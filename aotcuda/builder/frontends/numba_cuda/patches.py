@@ -138,7 +138,7 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
         _current.helpers += next(bytecode.FunctionIdentity._unique_ids) - first - 1
 
 
-def note_warm() -> None:
+def record_warm_state() -> None:
     """Record the compiler's state after its preparation."""
     _warm.registered, _warm.shared, _warm.traces = _registrations(), cudaimpl._unique_smem_id, _traces()
 

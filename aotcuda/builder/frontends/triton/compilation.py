@@ -29,12 +29,12 @@ _LAST_FUSING = (3, 9)
 """The last version of Triton that fuses multiplications and additions by default."""
 
 
-def _of_triton(value: Value) -> Any:
+def _triton_constant(value: Value) -> Any:
     """Return a constexpr's value as an object of Triton: `tl.float32` becomes the type."""
     import triton.language as tl  # noqa: PLC0415 (only workers have Triton)
 
     if isinstance(value, tuple):
-        return tuple(map(_of_triton, value))
+        return tuple(map(_triton_constant, value))
     return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
 
 
@@ -65,7 +65,7 @@ _METADATA = (
     *("shared", "num_warps", "num_ctas", "cluster_dims", "global_scratch_size", "profile_scratch_size"),
     *("global_scratch_align", "tensordesc_meta", "launch_cooperative_grid", "launch_pdl"),
 )
-"""Keys of Triton's metadata that launches need; some versions lack some."""
+"""Keys of Triton's metadata that launches need; some versions lack some keys."""
 
 
 def compile_variant(
@@ -86,14 +86,16 @@ def compile_variant(
         kind = None if parameter.is_constexpr else next(types)
         if kind is None or kind.scalar == type_notation.NOTHING or kind.hint == 1:
             signature[parameter.name] = "constexpr"
-            values[(number,)] = _of_triton(constants[parameter.name]) if kind is None else None if kind.hint != 1 else 1
+            values[(number,)] = (
+                _triton_constant(constants[parameter.name]) if kind is None else None if kind.hint != 1 else 1
+            )
             continue
         signature[parameter.name] = kind.plain
         if kind.hint:
             attributes[(number,)] = [["tt.divisibility", kind.hint]]
-    own = gpu_target(target)
-    warned = telemetry.warning_count()
-    base = cache.name("ptx") if cache is not None and not _is_inspected() else ""
+    triton_target = gpu_target(target)
+    earlier_warnings = telemetry.warning_count()
+    cache_key = cache.name("ptx") if cache is not None and not _is_inspected() else ""
 
     class Source(ASTSource):  # type: ignore[misc]  # Triton has no types
         """End the compilation at Triton's IR if the compile cache has the PTX for it."""
@@ -102,8 +104,8 @@ def compile_variant(
 
         def make_ir(self, target: Any, options: Any, *more: Any) -> Any:
             module = super().make_ir(target, options, *more)
-            if cache is not None and base:
-                name = hashing.digest(base, str(module), str(target), options.hash())
+            if cache is not None and cache_key:
+                name = hashing.digest(cache_key, str(module), str(target), options.hash())
                 found = cache.find_here(name, CODE)
                 if found is not None:
                     text, values = found
@@ -113,20 +115,24 @@ def compile_variant(
                 self.name_in_cache = name
             return module
 
-    with compile_errors.explain_errors(unit, function, target, root), _stop_at_ptx(), gpu.compiling(target, own):
+    with (
+        compile_errors.explain_errors(unit, function, target, root),
+        _stop_at_ptx(),
+        gpu.compiling(target, triton_target),
+    ):
         source = Source(function, signature, values, attributes)
         try:
-            triton.compile(source, target=own, options=_options(unit))
+            triton.compile(source, target=triton_target, options=_options(unit))
         except _KnownError as known:
             (found,) = known.args
             return found  # type: ignore[no-any-return]
         except _Finished as finished:
-            text, known_of = finished.args
-    metadata = {name: known_of[name] for name in _METADATA if name in known_of}
-    kept = None
-    if source.name_in_cache and telemetry.warning_count() == warned:  # a cached result would lose the warning
-        kept = Generated(name=source.name_in_cache, value=(text, metadata))
-    return Code(text, SimpleNamespace(**metadata), kept)
+            text, all_metadata = finished.args
+    metadata = {name: all_metadata[name] for name in _METADATA if name in all_metadata}
+    new_entry = None
+    if source.name_in_cache and telemetry.warning_count() == earlier_warnings:  # a cached result would lose the warning
+        new_entry = Generated(name=source.name_in_cache, value=(text, metadata))
+    return Code(text, SimpleNamespace(**metadata), new_entry)
 
 
 def _is_inspected() -> bool:
@@ -183,7 +189,7 @@ def gpu_target(target: Target) -> Any:
     return GPUTarget("cuda", target.major * 10 + target.minor, WARP)
 
 
-class _Nowhere:
+class _NoCache:
     """Replace Triton's cache, which writes the result of each stage, by one that stores nothing."""
 
     def __init__(self, key: str) -> None:
@@ -216,7 +222,7 @@ def _stop_at_ptx() -> Iterator[None]:
     CUDABackend.make_cubin = finish
     try:
         with knobs.cache.scope():
-            knobs.cache.manager_class = _Nowhere
+            knobs.cache.manager_class = _NoCache
             yield
     finally:
         CUDABackend.make_cubin = original

@@ -43,17 +43,17 @@ def explain_errors(unit: TritonUnit, function: Any, target: Target, root: str) -
         inner = error  # the error of a helper function
         while isinstance(inner.__cause__, CompilationError):
             inner = inner.__cause__
-        said, place = _reason(inner).partition("\n")[0], _place(inner, function, root)
-        failure = CompileError(error_table.explain(head, said, place))
-        failure.fault = error_table.explain(unit.key, said, place)
+        reason, place = _reason(inner).partition("\n")[0], _place(inner, function, root)
+        failure = CompileError(error_table.explain(head, reason, place))
+        failure.fault = error_table.explain(unit.key, reason, place)
         raise failure from error
     except Exception as error:
         text = "\n".join([error_table.error_text(error), *lines])
         raise CompileError(error_table.explain(head, text)) from error
 
 
-_SAID = re.compile(r"error: (?!Failures have been detected)(.*)")
-"""An error of Triton's passes, which then print all of their input."""
+_ERROR_LINE = re.compile(r"error: (?!Failures have been detected)(.*)")
+"""A line with an error of Triton's passes. After the line they print their whole input."""
 
 
 @contextlib.contextmanager
@@ -61,10 +61,10 @@ def _collect_errors(lines: list[str]) -> Iterator[None]:
     """Collect the errors among the output of Triton's compiler to standard error in this block.
 
     Args:
-        lines: Gets the errors, a line each; if the block succeeds, captured output is printed.
+        lines: A list to which the errors are added, a line each. If the block succeeds, the captured output is printed.
     """
     sys.stderr.flush()
-    before = os.dup(2)
+    original = os.dup(2)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), 2)
         try:
@@ -72,25 +72,25 @@ def _collect_errors(lines: list[str]) -> Iterator[None]:
         except BaseException:
             sys.stderr.flush()
             file.seek(0)
-            lines += _SAID.findall(file.read().decode(errors="replace"))
+            lines += _ERROR_LINE.findall(file.read().decode(errors="replace"))
             raise
         else:
             sys.stderr.flush()
             file.seek(0)
             for line in file:
-                os.write(before, line)
+                os.write(original, line)
         finally:
-            os.dup2(before, 2)
-            os.close(before)
+            os.dup2(original, 2)
+            os.close(original)
 
 
 def _reason(error: CompilationError) -> str:
-    """Return the reason of an error: Triton's words, or the exception that the source raised."""
+    """Return the reason of an error: Triton's message, or the exception that the source raised."""
     raised = error.__cause__ or error.__context__
-    own = error.error_message
-    if raised is not None and own in (None, repr(raised)):
+    message = error.error_message
+    if raised is not None and message in (None, repr(raised)):
         return first_line(raised)
-    return str(own) if own else first_line(error)
+    return str(message) if message else first_line(error)
 
 
 def _place(error: CompilationError, function: Any, root: str) -> str:
@@ -117,14 +117,14 @@ def _callees(function: Any) -> Iterator[Any]:
     seen: set[object] = set()
     waiting = [function]
     while waiting:
-        one = waiting.pop(0)
-        if one.fn in seen:
+        callee = waiting.pop(0)
+        if callee.fn in seen:
             continue
-        seen.add(one.fn)
-        yield one
-        code = one.fn.__code__
-        cells = zip(code.co_freevars, one.fn.__closure__ or (), strict=True)
-        named = {**one.fn.__globals__, **{name: cell.cell_contents for name, cell in cells}}
+        seen.add(callee.fn)
+        yield callee
+        code = callee.fn.__code__
+        cells = zip(code.co_freevars, callee.fn.__closure__ or (), strict=True)
+        named = {**callee.fn.__globals__, **{name: cell.cell_contents for name, cell in cells}}
         values = [named[name] for name in (*code.co_names, *code.co_freevars) if name in named]
         modules = [value for value in values if isinstance(value, ModuleType)]
         values += [getattr(module, name, None) for module in modules for name in code.co_names]

@@ -44,12 +44,12 @@ def fields(text: str) -> list[Field]:
     result: list[Field] = []
     end = 0
     for line in filter(str.strip, found[0][1].split(",\n")):
-        known = _PARAMETER.search(line)
-        if known is None or (known[3] and not known[1]):
+        match = _PARAMETER.search(line)
+        if match is None or (match[3] and not match[1]):
             message = f"Triton's PTX has a parameter that is not a number, address or tensor map: {line.strip()}"
             raise CompileError(message)
-        size = int(known[2]) // 8 * int(known[3] or 1)
-        align = int(known[1]) if known[3] else size
+        size = int(match[2]) // 8 * int(match[3] or 1)
+        align = int(match[1]) if match[3] else size
         offset = -(-end // align) * align
         result.append(Field(offset, size))
         end = offset + size
@@ -57,7 +57,7 @@ def fields(text: str) -> list[Field]:
 
 
 def rename(text: str, symbol: str) -> str:
-    """Return the text with its kernel renamed to `symbol`, and its other definitions prefixed by it.
+    """Return the text with its kernel renamed to `symbol`, and with `symbol` before the names of its other definitions.
 
     Raises:
         CompileError: The text does not have exactly one kernel.

@@ -28,7 +28,7 @@ DTYPES = (
 )
 """Types of `triton.language` that a constexpr may be; `tl.float32` in tables, and as a string in launches."""
 
-_OF_TRITON = re.compile(r"(tl|triton\.language|torch)\.(\w+)")
+_DTYPE_PATH = re.compile(r"(tl|triton\.language|torch)\.(\w+)")
 
 SCALARS = {
     "i1": "?",
@@ -65,17 +65,17 @@ ELEMENTS = {
     "fp8e5": "float8_e5m2",
     "fp8e4b8": "float8_e4m3fnuz",
     "fp8e5b16": "float8_e5m2fnuz",
-    "fp8e4b15": "|u1",  # Triton's own, which comes as bytes: `triton.reinterpret(x, tl.float8e4b15)`
+    "fp8e4b15": "|u1",  # a type of Triton alone, passed as bytes: `triton.reinterpret(x, tl.float8e4b15)`
 }
 """Triton's names of numbers that arrays hold, with NumPy's type strings."""
 
-_OF_DESCRIPTORS = ELEMENTS.keys() - {"i1", "u1", "fp8e4b15"}
-"""The elements of tensor descriptors; bytes for Triton's own type are not distinguished from others."""
+_DESCRIPTOR_ELEMENTS = ELEMENTS.keys() - {"i1", "u1", "fp8e4b15"}
+"""The elements of tensor descriptors; fp8e4b15 has no dtype of its own in arrays."""
 
 PLAIN = re.compile(r"[\w.+-]*")
 """A string that needs no escapes in C comments and in Python."""
 
-_NOT_YET = {
+_UNSUPPORTED = {
     "fp16": "a number in half precision; declare the parameter as fp32",
     "bf16": "a number in half precision; declare the parameter as fp32",
     "nvTmaDesc": "a tensor map, which the host would make; give the kernel a pointer and strides",
@@ -90,7 +90,7 @@ class Type:
         scalar: Triton's name of the number, or of the elements of an array or a tensor descriptor: `fp32`.
         pointer: True for the address of an array's first element.
         const: True if the array is only read.
-        hint: 16 for an argument that is divisible by 16, 1 for one that equals 1, 0 for any.
+        hint: 16 for an argument that is divisible by 16, 1 for an argument that equals 1, 0 for any argument.
         open: True if the table has no hint, so that `specialise` decides.
         block: The block shape of a tensor descriptor; empty for other types.
     """
@@ -122,13 +122,13 @@ def parse_signature(text: str) -> tuple[Type, ...]:
     """Return the types in a signature, `*fp32:16, *fp32, i32`.
 
     Raises:
-        ValueError: One of them is not a type; the text has the fact and the remedy.
+        ValueError: A type in the signature is invalid; the text has the fact and the remedy.
     """
     return tuple(_type(part.strip()) for part in split(text))
 
 
 def split(text: str) -> list[str]:
-    """Return the types in a signature as text; commas in a block shape, `tensordesc<fp16[64, 64]>`, are kept."""
+    """Return the types in a signature as text; commas in `tensordesc<fp16[64, 64]>` do not separate types."""
     return re.split(r",\s*(?![^\[]*\])", text.strip()) if text.strip() else []
 
 
@@ -140,8 +140,8 @@ def _type(text: str) -> Type:
     if name == "tensordesc":
         return _descriptor(text)
     pointer = bool(found and found[1])
-    if name in _NOT_YET and not (pointer and name in ELEMENTS):
-        message = f"{keys.string(text)} is {_NOT_YET[name]}"
+    if name in _UNSUPPORTED and not (pointer and name in ELEMENTS):
+        message = f"{keys.string(text)} is {_UNSUPPORTED[name]}"
         raise ValueError(message)
     known = ELEMENTS if pointer else SCALARS
     if found is None or name not in known:
@@ -165,7 +165,7 @@ def _descriptor(text: str) -> Type:
     block = tuple(map(int, found[2].split(","))) if found else ()
     if (
         found is None
-        or found[1] not in _OF_DESCRIPTORS
+        or found[1] not in _DESCRIPTOR_ELEMENTS
         or not all(each > 0 and each & (each - 1) == 0 for each in block)
     ):
         message = (
@@ -184,12 +184,12 @@ CONSTANT = (
 
 
 def check_constant(value: object) -> None:
-    """Check the value of a constexpr as a table has it.
+    """Check the value of a constexpr in a table.
 
     Raises:
         ValueError: A table cannot have this value; the text has the fact and the remedy.
     """
-    found = _OF_TRITON.fullmatch(value) if isinstance(value, str) else None
+    found = _DTYPE_PATH.fullmatch(value) if isinstance(value, str) else None
     if found and (found[1] != "tl" or found[2] not in DTYPES):
         near = difflib.get_close_matches(found[2], DTYPES, n=1)
         which = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
