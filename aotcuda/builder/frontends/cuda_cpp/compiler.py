@@ -65,9 +65,9 @@ class FrontEnd:
         self._target: Target | None = None
         self._cache = CompileCache()
         self._modules: dict[str, tuple[File, ...]] = {}
-        self._refused: dict[str, AotcudaError] = {}
+        self._errors: dict[str, AotcudaError] = {}
         self._signatures: dict[tuple[str, str, str], CppUnit] = {}
-        self._named: dict[tuple[str, str], CppUnit] = {}
+        self._units: dict[tuple[str, str], CppUnit] = {}
 
     def prepare(self, root: str) -> dict[str, str]:
         """Implement FrontEnd.prepare: NVRTC needs no preparation."""
@@ -92,14 +92,14 @@ class FrontEnd:
             SourceError: A file cannot be read, or none has the kernel.
             CompileError: A file does not compile.
         """
-        if unit.module in self._refused:
-            raise self._refused[unit.module]
+        if unit.module in self._errors:
+            raise self._errors[unit.module]
         if unit.module not in self._modules:
             assert self._target is not None  # noqa: S101 (`importing` comes first)
             try:
                 self._modules[unit.module] = _load_files(unit, root, self._target, self._cache)
             except AotcudaError as error:  # all kernels of the module have this error
-                self._refused[unit.module] = error
+                self._errors[unit.module] = error
                 raise
         files = self._modules[unit.module]
         if unit.kind == "kernel":
@@ -113,7 +113,7 @@ class FrontEnd:
             return [replace(unit, origin=f"{file.item.name}:{unit.name}")]
         file, name = _file_of(unit, files)
         origin = f"{file.item.name}:{name.partition('<')[0]}"
-        known = self._named.setdefault((unit.module, file.symbols[name]), unit)
+        known = self._units.setdefault((unit.module, file.symbols[name]), unit)
         if known.signature_key != unit.signature_key:
             message = (
                 f"{unit.signature_key}: {unit.expression} is packaged already, as {known.expression} of "
@@ -269,45 +269,45 @@ _GLOBAL = r"__global__(?:[^;{}()]|\([^;{}()]*\))*?"
 def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tuple[File, ...]:
     """Return the files of the unit's module, with their declarations."""
     key = _key(unit.module)
-    found: dict[str, tuple[LinkInput, list[str]]] = {}
+    inputs_by_path: dict[str, tuple[LinkInput, list[str]]] = {}
     for path in unit.sources:
-        whole = Path(root, path)
+        absolute = Path(root, path)
         try:
-            data = foreign.content(whole)
+            data = foreign.content(absolute)
         except foreign.UnreadableError as error:
-            message = f"{key}: {path} {error}; {inputs.unread(whole, Path(root))}"
+            message = f"{key}: {path} {error}; {inputs.unread(absolute, Path(root))}"
             raise SourceError(message) from None
-        found[path] = LinkInput(kind="cu", name=path, data=data, folder=str(whole.resolve().parent)), []
+        inputs_by_path[path] = LinkInput(kind="cu", name=path, data=data, folder=str(absolute.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}
     for expression, where in unit.expressions:
-        path, name = _find_kernel(expression, {path: item.data for path, (item, _) in found.items()})
-        found[path][1].append(name)
+        path, name = _find_kernel(expression, {path: item.data for path, (item, _) in inputs_by_path.items()})
+        inputs_by_path[path][1].append(name)
         keys.setdefault((path, name), where)
     folders = tuple(str(Path(root, folder)) for folder in unit.options.include_dirs)
-    plain = {
+    files = {
         path: File(item=item, folders=folders, names=tuple(dict.fromkeys(names)), symbols={}, declared={})
-        for path, (item, names) in found.items()
+        for path, (item, names) in inputs_by_path.items()
     }
 
     def name_headers() -> dict[str, str]:
         return {
             path: cache.name_with([file.item], unit.options, folders, "declarations", file.names, target)
-            for path, file in plain.items()
+            for path, file in files.items()
         }
 
-    before = name_headers()
-    have: dict[str, _Description] = cache.find(before, lambda _: _Description)
+    names_before = name_headers()
+    cached: dict[str, _Description] = cache.find(names_before, lambda _: _Description)
     tasks = []
-    for path, file in plain.items():
+    for path, file in files.items():
         of_names = {name: keys[path, name] for name in file.names}
-        run = functools.partial(_read_file, file, target, unit.options, key, of_names, have.get(path))
-        tasks.append(pool.Task(f"what {path} declares", run, key=key))
-    done = dict(zip(plain, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
-    made = {path: description for path, (_, description) in done.items() if path not in have}
-    after = name_headers()  # a header may have been edited during the compilation
-    same = {path: names for path, names in before.items() if names == after[path]}
-    cache.store(made, same, {path: f"what {path} declares" for path in made}, "declarations")
-    return tuple(file for file, _ in done.values())
+        run = functools.partial(_read_file, file, target, unit.options, key, of_names, cached.get(path))
+        tasks.append(pool.Task(f"declarations of {path}", run, key=key))
+    described = dict(zip(files, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
+    new = {path: description for path, (_, description) in described.items() if path not in cached}
+    names_after = name_headers()  # a header may have been edited during the compilation
+    unchanged = {path: names for path, names in names_before.items() if names == names_after[path]}
+    cache.store(new, unchanged, {path: f"declarations of {path}" for path in new}, "declarations")
+    return tuple(file for file, _ in described.values())
 
 
 def _find_kernel(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
@@ -371,25 +371,25 @@ def _read_file(
 
 def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
     """Return the error for the first name that NVRTC refuses."""
-    said = _NAME_ERROR.findall(log)[0]
+    reason = _NAME_ERROR.findall(log)[0]
     shown = "".join((_INPUT.search(log) or [""] * 2)[1].split())
     name = next((name for name in keys if "".join(name.split()) == shown), next(iter(keys)))
     path, plain = file.item.name, _plain(name)
     there = list(dict.fromkeys(_kernels_in(file.item.data)))
-    if "which instance of function template" in said and "<" in name:
+    if "which instance of function template" in reason and "<" in name:
         problem = f"does not fit {_template(file.item.data, plain)}in {path}; give as many arguments, each of its kind"
-    elif "which instance of function template" in said:
+    elif "which instance of function template" in reason:
         problem = f'is a template in {path}; name its instances: instances = ["{name}<float>"]'
-    elif "which instance of overloaded function" in said:
+    elif "which instance of overloaded function" in reason:
         problem = f"is declared more than once in {path}, for other types; give each a name of its own"
-    elif f'identifier "{plain}" is undefined' in said or "has no member" in said:
+    elif f'identifier "{plain}" is undefined' in reason or "has no member" in reason:
         near = difflib.get_close_matches(plain, there, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(there) or 'none'}"
         problem = f"is not a kernel of {path}; {hint}"
-    elif "non-__global__" in said or "must form address" in said:
+    elif "non-__global__" in reason or "must form address" in reason:
         problem = f"is not a kernel of {path}, but something else; declare it __global__"
     else:
-        problem = f"is none that NVRTC can make of {path}: {said}"
+        problem = f"is none that NVRTC can make of {path}: {reason}"
     message = f"{keys[name]}: {name} {problem}"
     raise SourceError(message)
 

@@ -188,9 +188,9 @@ class CutileFrontEnd:
         bytecode = self._bytecode(units, target, with_lines=True)  # for the user's line in errors of tileiras
         levels = {_options(loaded).opt_level_for_target(_name(target)) for _, loaded in units}
         if len(levels) > 1:
-            given = ", ".join(map(str, sorted(levels)))
+            texts = ", ".join(map(str, sorted(levels)))
             message = (
-                f"{module}: its kernels have several opt_level in @ct.kernel, {given}, and are one image for {target}; "
+                f"{module}: its kernels have several opt_level in @ct.kernel, {texts}, and are one image for {target}; "
                 "give them one, or make two modules of them"
             )
             raise CompileError(message)
@@ -241,15 +241,15 @@ class CutileFrontEnd:
         from cuda.tile._exception import TileCompilerError  # noqa: PLC0415
 
         with tempfile.TemporaryDirectory() as folder:
-            given, made = Path(folder, "module.bytecode"), Path(folder, "module.cubin")
-            given.write_bytes(bytecode)
+            source, output = Path(folder, "module.bytecode"), Path(folder, "module.cubin")
+            source.write_bytes(bytecode)
             flags = ["--gpu-name", _name(target), f"-O{level}"]
             try:
-                _compile._find_compiler_bin().run([str(given), "-o", str(made)], flags)
+                _compile._find_compiler_bin().run([str(source), "-o", str(output)], flags)
             except TileCompilerError as error:
                 head = f"{module}: tileiras refuses the kernels for {target}"
                 raise _error_for(head, error, self._root) from error
-            return made.read_bytes()
+            return output.read_bytes()
 
 
 FRONT_END = CutileFrontEnd()
@@ -294,7 +294,7 @@ def _annotated_parameters(loaded: Any) -> list[tuple[inspect.Parameter, Any]]:
 
 
 def _check(unit: CutileUnit, loaded: Any) -> None:
-    """Compare the table with the function's parameters."""
+    """Check that the table agrees with the function's parameters."""
     plain: list[inspect.Parameter] = []
     constant: list[inspect.Parameter] = []
     for parameter, annotation in _annotated_parameters(loaded):
@@ -340,7 +340,7 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
 
 
 def _check_overlap(unit: CutileUnit, arrays: Sequence[str]) -> None:
-    """Refuse names that are not arrays, and a single name."""
+    """Check that the key `overlap` names two or more arrays."""
     if not unit.overlap:
         return
     wrong = next((name for name in unit.overlap if name not in arrays), None)
@@ -355,7 +355,7 @@ def _has_value(parameter: inspect.Parameter) -> bool:
 
 
 def _value(unit: CutileUnit, parameter: inspect.Parameter) -> Constant:
-    """Return the value of a constant: the table's, else the default in the source."""
+    """Return the value of a constant: the value in the table, or the default in the source."""
     found: Constant = dict(unit.constants).get(parameter.name, parameter.default)
     return found
 

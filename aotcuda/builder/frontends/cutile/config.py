@@ -228,7 +228,7 @@ def target(wanted: Target) -> Target:
 
 
 def units(module: Module) -> list[CutileUnit]:
-    return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)]
+    return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _kernel_units(module, kernel)]
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
@@ -237,7 +237,7 @@ def widened(kernel: Kernel, signature: str) -> Kernel:
     raise CompileError(message)
 
 
-def _of_kernel(module: Module, kernel: Kernel) -> list[CutileUnit]:
+def _kernel_units(module: Module, kernel: Kernel) -> list[CutileUnit]:
     sets = variants.combinations(kernel.constants)
     return [
         CutileUnit(

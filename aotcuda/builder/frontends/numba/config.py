@@ -176,7 +176,7 @@ def modules(module: Module) -> Sequence[str]:
 
 def units(module: Module) -> list[NumbaUnit]:
     return [
-        *(unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)),
+        *(unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _kernel_units(module, kernel)),
         *(_of_function(module, function) for function in cast("tuple[Function, ...]", module.functions)),
     ]
 
@@ -219,7 +219,7 @@ def _of_function(module: Module, function: Function) -> NumbaUnit:
     )
 
 
-def _of_kernel(module: Module, kernel: Kernel) -> list[NumbaUnit]:
+def _kernel_units(module: Module, kernel: Kernel) -> list[NumbaUnit]:
     several = len(kernel.signatures) > 1
     return [
         NumbaUnit(

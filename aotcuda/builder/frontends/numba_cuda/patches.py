@@ -65,14 +65,14 @@ class _Current:
 
     Attributes:
         tag: A part of all names that must be unique in a link.
-        swallowed: The exceptions of helpers that the C ABI cannot report.
+        unreported: The exceptions of helpers that the C ABI cannot report.
         helpers: The number of helpers that were compiled in this process.
     """
 
     capability: tuple[int, int] | None = None
     tag: str = ""
     options: dict[str, Any] = field(default_factory=dict)
-    swallowed: list[str] = field(default_factory=list)
+    unreported: list[str] = field(default_factory=list)
     helpers: int = 0
 
 
@@ -130,9 +130,9 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
         "fastmath": options.fastmath,
         "opt": options.opt_level > 0 and not options.debug,
     }
-    _current.swallowed = []
+    _current.unreported = []
     try:
-        yield _current.swallowed
+        yield _current.unreported
     finally:
         _current.capability = None
         _current.helpers += next(bytecode.FunctionIdentity._unique_ids) - first - 1
@@ -501,7 +501,7 @@ def _catch_raises() -> None:
     def note_user_exc(
         self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
     ) -> None:
-        _current.swallowed.append(_raised(exc, loc))
+        _current.unreported.append(_raised(exc, loc))
         original(self, builder, exc, exc_args=exc_args, loc=loc, func_name=func_name)
 
     callconv.MinimalCallConv.return_user_exc = note_user_exc

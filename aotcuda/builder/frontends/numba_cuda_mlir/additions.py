@@ -261,7 +261,7 @@ def _reshape() -> None:
         rank = builder.get_numba_type(args[0].name).ndim
         _, offset, *rest = memref.extract_strided_metadata(array)
         total = reduce(arith.muli, map(_long, rest[:rank]), arith.constant(T.i64(), 1))
-        sizes = _known(wanted, total)
+        sizes = _with_computed_size(wanted, total)
         strides = [arith.constant(T.i64(), 1)]
         for size in reversed(sizes[1:]):
             strides.insert(0, arith.muli(strides[0], size))
@@ -282,7 +282,7 @@ def _reshape() -> None:
     numpy_lowering.np_reshape_cg = lower_reshape
 
 
-def _known(wanted: Sequence[Any], total: Any) -> list[Any]:
+def _with_computed_size(wanted: Sequence[Any], total: Any) -> list[Any]:
     """Return sizes with the computed size in place of -1."""
     one, open_ = arith.constant(T.i64(), 1), arith.constant(T.i64(), -1)
     is_open = [arith.cmpi(arith.CmpIPredicate.eq, size, open_) for size in wanted]

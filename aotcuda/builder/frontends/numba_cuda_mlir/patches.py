@@ -68,7 +68,7 @@ class _Current:
     tag: int = 0
     debug: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    swallowed: list[str] = field(default_factory=list)
+    unreported: list[str] = field(default_factory=list)
     raised: list[Raise] = field(default_factory=list)
 
 
@@ -89,7 +89,7 @@ def compiling(
     _current.tag = int.from_bytes(hashlib.sha256(tag.encode()).digest()[:6], "big") << 16
     _current.options = {"debug": options.debug, "lineinfo": options.lineinfo, "opt": not options.debug}
     _current.debug = options.debug
-    _current.swallowed = []
+    _current.unreported = []
     _current.raised = []
     tools._cached_cc = goal.capability
     # Static shared arrays are numbered in each process, and two kernels of one image must not have equal names.
@@ -97,7 +97,7 @@ def compiling(
     mlir_lowering.constant_array_id = _current.tag
     _numbers.clear()
     try:
-        yield _current.swallowed
+        yield _current.unreported
     finally:
         _current.target = None
 
@@ -470,7 +470,7 @@ def _catch_raises() -> None:
             if _is_own(inst.loc):
                 message = f"raise, and this one {reason}; return a value instead"
                 raise RaisesError(message)
-            _current.swallowed.append(reason)
+            _current.unreported.append(reason)
         # The compiler has codes for a few classes of exceptions; debug builds have one for each raise statement.
         codes = mlir_lowering.KERNEL_ERROR_CODES
         if _current.debug:

@@ -343,7 +343,7 @@ target = type_notation.target
 
 def units(module: Module) -> list[TritonUnit]:
     """Implement Tables.units."""
-    return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _of_kernel(module, kernel)]
+    return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _kernel_units(module, kernel)]
 
 
 def recorded(module: Module, root: str) -> Recorded:
@@ -368,7 +368,7 @@ def recorded(module: Module, root: str) -> Recorded:
     for kernel in kernels:
         if kernel.name in in_table:
             continue
-        units += [_of_variant(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
+        units += [_recorded_unit(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
         warnings += [
             f"{where}: {kernel.name}: {count} of its variants cannot be packaged, since {reason}; they are left out"
             for reason, count in kernel.left_out.items()
@@ -390,7 +390,7 @@ def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
 _AGAIN = "Record it again: aotcuda record --write -- COMMAND"
 
 
-def _of_variant(module: Module, kernel: RecordedKernel, number: int, variant: Variant) -> TritonUnit:
+def _recorded_unit(module: Module, kernel: RecordedKernel, number: int, variant: Variant) -> TritonUnit:
     options = ALL_OPTIONS | dict(variant.options)
     made = TritonUnit(
         key=f"{module.key}.variants: kernels.{kernel.name}",
@@ -454,7 +454,7 @@ class _Set:
     config: Settings
 
 
-def _of_kernel(module: Module, kernel: Kernel) -> list[TritonUnit]:
+def _kernel_units(module: Module, kernel: Kernel) -> list[TritonUnit]:
     in_place = is_in_place(module)
     sets = list(_sets(kernel))
     chosen = {name for item in kernel.configs for name, _ in item.constexprs}
