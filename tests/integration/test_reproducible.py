@@ -1,4 +1,4 @@
-"""The same inputs give a wheel of the same bytes, wherever, whenever and however it is built."""
+"""Check that the same inputs give a wheel of the same bytes in another folder and another environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("front_end")
 
-# On one core, so that units are compiled one after the other, with permissions that let nobody else read.
+# Run Python on one core, so that units are compiled in a row, with permissions for the user alone.
 ALONE = """
 import os, sys
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -40,7 +40,7 @@ OTHER_ENVIRONMENT = {
 
 
 def somewhere_else(name: str, folder: Path) -> Path:
-    """A copy of a project in a folder whose name needs quoting nearly everywhere, whose files are of another time."""
+    """Return a copy of a project with older files, in a folder whose name needs quoting."""
     folder = folder / "a project's folder, ü" / "deep" / "down"
     folder.parent.mkdir(parents=True)
     project = projects.copy(name, folder)
@@ -49,7 +49,7 @@ def somewhere_else(name: str, folder: Path) -> Path:
     return project
 
 
-def test_line_information_does_not_tell_where_the_project_lay(tmp_path: Path) -> None:
+def test_line_information_has_no_path_of_the_project(tmp_path: Path) -> None:
     wheels = []
     for project in (projects.copy("flat", tmp_path / "flat"), somewhere_else("flat", tmp_path)):
         config = project / "pyproject.toml"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aotcuda.binary import fatbin
-from integration import projects
-from integration.projects import build_wheel, content, manifest_of
+from integration import projects, test_reproducible
+from integration.projects import HATCHLING, build_wheel, content, manifest_of
 from integration.test_fallback import Machine
 from support.front_ends import MLIR, NUMBA, is_mlir_installed
 from support.images import cuobjdump, resource_usage
@@ -48,6 +49,14 @@ def code_of(image: bytes, kernel: str) -> str:
     """Return the machine code of one kernel."""
     sass = cuobjdump(image, "--dump-sass")
     return re.split(r"Function : ", sass.partition(f"Function : {kernel}\n")[2])[0]
+
+
+def test_wheel_depends_on_nothing_but_its_inputs(wheel: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", test_reproducible.ALONE, *HATCHLING[1:]]
+    project = test_reproducible.somewhere_else("mixed", tmp_path)
+    other = build_wheel(project, *command, **test_reproducible.OTHER_ENVIRONMENT, AOTCUDA_ARCH="sm_80")
+    assert [name for name, data in content(wheel).items() if content(other)[name] != data] == []
+    assert other.read_bytes() == wheel.read_bytes()
 
 
 def test_each_manifest_describes_its_own_front_end(files: dict[str, bytes]) -> None:
