@@ -41,6 +41,13 @@ _KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_UNTESTED")
 _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Leave binary data out of test IDs: it may contain a time, and pytest-xdist needs equal IDs in each process."""
+    if isinstance(val, bytes) and not (val.isascii() and val.decode().isprintable()):
+        return argname
+    return None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what cannot run on Windows."""
     if sys.platform == "win32":

@@ -95,7 +95,11 @@ def test_name_without_a_packaged_module_is_refused(name: str, message: str) -> N
     ("name", "content", "problem"),
     [
         ("notes.txt", b"hello", "is neither a wheel nor a fatbin nor a cubin"),
-        ("mypkg-1.0.tar.gz", gzip.compress(b"content"), "is an sdist, in which nothing is compiled yet; build a wheel"),
+        (
+            "mypkg-1.0.tar.gz",
+            gzip.compress(b"content", mtime=0),
+            "is an sdist, in which nothing is compiled yet; build a wheel",
+        ),
         ("other.whl", hostile.wheel([("other.py", b"")]), "holds no module that aotcuda built"),
         (
             "odd.fatbin",
