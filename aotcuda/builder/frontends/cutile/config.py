@@ -154,7 +154,7 @@ class Kernel(VariantKernel):
         metadata=setting(
             TableOf(
                 name=variants.PARAMETER_NAME,
-                value=variants.ConstantShape("a number, true or false, or a list of such"),
+                value=variants.ConstantShape("a number, true or false, or a list of these"),
                 expected="a table of constants",
             ),
             "Values of `ct.Constant` parameters; with lists, a variant for each combination.",
