@@ -27,7 +27,7 @@ LAUNCHES = 500
 
 
 def main() -> None:
-    """Run both processes, compare, and write the result; exit with status 1 if a kernel is missing or has other bits."""
+    """Run both processes, and write the comparison; exit with status 1 if a kernel is missing or has other bits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="a file for the result, as JSON")
     parser.add_argument("--way", choices=["packaged", "jit"], help=argparse.SUPPRESS)
