@@ -91,10 +91,10 @@ class ModuleInputs:
 
     def asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
         """Return the key that makes `item` linked: an item of `link`, or the key of a unit that needs it."""
-        for given in plan.config.link:
-            name = given.module or PurePath(given.path or "").as_posix()
-            if item.name == name or item.name.startswith(f"{given.module} "):
-                return given.key
+        for listed in plan.config.link:
+            name = listed.module or PurePath(listed.path or "").as_posix()
+            if item.name == name or (listed.module and item.name.startswith(f"{name} ")):
+                return listed.key
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         users = [unit for unit, found in built.items() if item.identity in [one.identity for one in found.needed]]
         return users[0].key if users else plan.config.key
