@@ -70,7 +70,7 @@ class ModuleInputs:
             for item in plan.config.link:
                 if item.module is not None and item.module not in self.job.linkable:
                     module = targets.find_module(item.module)
-                    found.ask("file", str(Path(module.where, manifest.FILE_NAME)))  # it has digests of the code
+                    found.ask("file", os.path.join(str(module.path), manifest.FILE_NAME))  # it has digests of the code
                     for path in inputs.editable_sources(module):
                         found.ask("file", str(path))
         return found
