@@ -125,7 +125,7 @@ def _again(name: str, asker: str, target: Target, package_root: Path, toolkit: T
         message = f"{before}; compiling it for {target} failed: {error}"
         raise type(error)(message) from error
     read = Stamp()
-    read.ask("file", str(path))
+    read.add_question("file", str(path))
     return [*linked, *(replace(item, seen=Stamp().add([read, item.seen])) for item in results)]
 
 

@@ -138,4 +138,4 @@ class ForAll(ProcessLocal):
         return f"{self._kernel} for a number of elements", "kernel.forall(n)"
 
     def __repr__(self) -> str:
-        return f"<{self._kernel} for {aotcuda.errors.shown(self._n)} elements>"
+        return f"<{self._kernel} for {aotcuda.errors.short_repr(self._n)} elements>"

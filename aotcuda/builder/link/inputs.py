@@ -76,7 +76,7 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
     try:
         data = foreign.content(path, LARGEST)
     except foreign.UnreadableError as error:
-        message = f"{key}: {foreign.shown(path)} {error}; {unread(path, root)}"
+        message = f"{key}: {foreign.escape(path)} {error}; {unread(path, root)}"
         raise ConfigError(message) from None
     absolute = path.resolve()
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else path.name

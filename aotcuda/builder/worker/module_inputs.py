@@ -66,13 +66,14 @@ class ModuleInputs:
         for plan in self.job.plans:
             headers = self.headers(plan)
             for path in (*headers.files, *headers.missing):
-                found.ask("file", os.path.normpath(path))
+                found.add_question("file", os.path.normpath(path))
             for item in plan.config.link:
                 if item.module is not None and item.module not in self.job.linkable:
                     module = targets.find_module(item.module)
-                    found.ask("file", os.path.join(str(module.path), manifest.FILE_NAME))  # it has digests of the code
+                    # The manifest has digests of the code.
+                    found.add_question("file", str(Path(str(module.path), manifest.FILE_NAME)))
                     for path in inputs.editable_sources(module):
-                        found.ask("file", str(path))
+                        found.add_question("file", str(path))
         return found
 
     def unseen(self) -> tuple[str, ...]:

@@ -104,7 +104,7 @@ class Pipeline:
         for plan in self.job.plans:
             headers = self.inputs.headers(plan)
             for path in (*headers.files, *headers.missing):
-                of_sources.ask("file", os.path.normpath(path))
+                of_sources.add_question("file", os.path.normpath(path))
         self.units = self.linking.units = UnitCache(self.job, self.cache, [seen, of_sources], self.inputs.unseen())
         if self.job.shard is None:
             return None
