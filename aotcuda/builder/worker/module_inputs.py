@@ -71,7 +71,7 @@ class ModuleInputs:
                 if item.module is not None and item.module not in self.job.linkable:
                     module = targets.find_module(item.module)
                     # The manifest has digests of the code.
-                    found.add_question("file", str(Path(module.where, manifest.FILE_NAME)))
+                    found.add_question("file", str(Path(str(module.path), manifest.FILE_NAME)))
                     for path in inputs.editable_sources(module):
                         found.add_question("file", str(path))
         return found
