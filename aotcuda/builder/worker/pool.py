@@ -183,8 +183,8 @@ def _death(task: Task, status: int) -> BuildError:
         )
     if status < 0:
         return BuildError(
-            f"{task.where}: the compiler crashed ({process_tree.signal_name(-status)}); this is a defect of the compiler "
-            "or linker. Simplify that function, or report it with its source"
+            f"{task.where}: the compiler crashed ({process_tree.signal_name(-status)}); this is a defect of the "
+            "compiler or linker. Simplify that function, or report it with its source"
         )
     return BuildError(f"{task.where}: the compiler ended without a result (exit status {status})")
 
