@@ -250,7 +250,7 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
     if ready is not None:
         handle: int = ready if type(ready) is int else array_view.number(ready, "stream")
         if not 0 <= handle < 1 << 64:
-            message = f"is on stream {aotcuda.errors.shown(handle)}, which is no handle"
+            message = f"is on stream {aotcuda.errors.short_repr(handle)}, which is no handle"
             raise aotcuda.errors.UnreadableError(message)
         wait(handle, pending, stream, mutual=True)
     address, readonly = data

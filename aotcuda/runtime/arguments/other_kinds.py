@@ -340,10 +340,10 @@ class Number(Scalar):
         if _is_bounded(parameter):
             divisor, least, most = _bounds(parameter)
             if read % divisor:
-                number = aotcuda.errors.shown(arg)
+                number = aotcuda.errors.short_repr(arg)
                 return f"is {number}, which {divisor} does not divide as {parameter['type']} promises"
             if "least" in parameter and not least <= read <= most:
-                return f"is {aotcuda.errors.shown(arg)}, and this variant is for {least} to {most}"
+                return f"is {aotcuda.errors.short_repr(arg)}, and this variant is for {least} to {most}"
         return super().problem(parameter, arg, read)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
@@ -371,7 +371,7 @@ class Constant(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         if read is None or read == parameter["value"]:
             return None
-        return f"is {aotcuda.errors.shown(arg)} where {self.wanted(parameter)}"
+        return f"is {aotcuda.errors.short_repr(arg)} where {self.wanted(parameter)}"
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         optional = bool(parameter.get("optional"))

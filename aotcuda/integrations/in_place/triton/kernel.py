@@ -117,11 +117,14 @@ class _Launcher(GridLauncher):
 
     def __call__(self, *args: object, **named: object) -> Any:
         """Launch the kernel; the result is Triton's where it compiles, else None."""
+        grid = self._given
         try:
-            super().__call__(*args, **named)
+            full = self.arrange(args, named)
+            if self._function is not None:
+                grid = self.compute_grid(full)  # Triton must not call the function again
+            self.launch_on(grid, full)
         except _MISSES as error:
-            grid = getattr(error, "grid", None)  # the result of the grid function, which is not called again
-            return self._kernel.miss(error, self._given if grid is None else grid, args, named)  # type: ignore[attr-defined]
+            return self._kernel.miss(error, grid, args, named)  # type: ignore[attr-defined]
         return None
 
     def missed(self, *args: object, **named: object) -> Any:
