@@ -25,7 +25,7 @@ TENSOR_MAP = "|V128{opaque:<u8*16@0}"
 _TENSOR_MAP_BYTES = 128
 _TENSOR_MAPS = frozenset([("cuda.core._tensor_map", "TensorMapDescriptor"), ("cuda.bindings.driver", "CUtensorMap")])
 
-_POINTER_VALUE: Any = ctypes.c_void_p.value  # a subclass may have another `value`
+_POINTER_VALUE: Any = ctypes.c_void_p.value  # type: ignore[misc]  # a subclass may have another `value`
 _TYPES = {"bool": "|b1", "boolean": "|b1", "int8": "|i1", "uint8": "|u1"} | {
     f"{kind}{bits}": f"<{kind[0]}{bits // 8}"
     for kind, widths in (("int", (16, 32, 64)), ("uint", (16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
