@@ -19,7 +19,7 @@ from pathlib import Path
 
 import aotcuda
 from aotcuda.common import system, variables
-from aotcuda.common.foreign import show, shown
+from aotcuda.common.foreign import escape, show
 from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 
 TYPE_CHECKING = False
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.environ.get("AOTCUDA_DEBUG") == "1":
             show("".join(traceback.format_exception(error)).rstrip(), sys.stderr)
         text = f"aotcuda: {error}"
-        show(text if arguments.run is _build else shown(text), sys.stderr)
+        show(text if arguments.run is _build else escape(text), sys.stderr)
         return 1
     except MemoryError:
         print("aotcuda: there is not enough memory for that", file=sys.stderr)
@@ -348,7 +348,7 @@ def _build(arguments: argparse.Namespace) -> None:
             report_file=arguments.report,
         )
     for path in () if arguments.quiet else written:
-        show(shown(path))
+        show(escape(path))
 
 
 def _shard(text: str) -> tuple[int, int]:
@@ -510,7 +510,7 @@ def _warm(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.cache import warming  # noqa: PLC0415
 
     for line in warming.warm(arguments.module, arguments.arch, arguments.cuda):
-        show(shown(line))
+        show(escape(line))
         sys.stdout.flush()
 
 
@@ -518,4 +518,4 @@ def _cache(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.cache import listing  # noqa: PLC0415
 
     for line in getattr(listing, f"cache_{arguments.action}")():
-        show(shown(line))
+        show(escape(line))

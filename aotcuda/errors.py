@@ -29,7 +29,7 @@ def describe(value: object) -> str:
         return "None"
     if kind is str:
         return f"str {value[:20]!r}"  # type: ignore[index]
-    return f"{kind.__name__} {shown(value)}" if kind in (bool, int, float) else kind.__name__
+    return f"{kind.__name__} {short_repr(value)}" if kind in (bool, int, float) else kind.__name__
 
 
 def quoted(value: object) -> str:
@@ -46,16 +46,16 @@ def quoted(value: object) -> str:
             items = ", ".join(map(quoted, value))
             text = f"[{items}]" if isinstance(value, list) else f"({items}{',' * (len(value) == 1)})"
         else:
-            text = shown(value)
+            text = short_repr(value)
     except Exception:  # noqa: BLE001 (any code may run here)
         return describe(value)
     return text if len(text) <= _SHORT and len(text.splitlines()) == 1 else describe(value)
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return the `repr` of a number or a tuple; a number with too many digits as a power of two."""
     if isinstance(value, tuple):
-        return f"({', '.join(map(shown, value))}{',' if len(value) == 1 else ''})"
+        return f"({', '.join(map(short_repr, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, int) and int.bit_length(value) > 80:
         return f"{'-' if value < 0 else ''}2**{int.bit_length(value) - 1} and more"
     return repr(value)
@@ -178,15 +178,11 @@ class MissingVariantError(ArgumentError):
     """No variant of an exact kernel is packaged for the arguments; Triton's JIT may compile one.
 
     The text is made when it is read.
-
-    Attributes:
-        grid: The result of the launch's grid function; None without such a function.
     """
 
     def __init__(self, problem: str | Callable[[], str]) -> None:
         super().__init__()
         self._problem = problem
-        self.grid: object = None
 
     def __str__(self) -> str:
         if not isinstance(self._problem, str):

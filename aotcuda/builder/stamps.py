@@ -92,14 +92,14 @@ class Project:
             paths = [f"{base}.py"]
             for folder, folders, files in os.walk(base):
                 folders[:] = [name for name in folders if name.isidentifier() and name != "__pycache__"]
-                found.ask("modules", folder)
-                found.ask("file", os.path.join(folder, project_file.FILE_NAME))  # of a project inside this one
+                found.add_question("modules", folder)
+                found.add_question("file", os.path.join(folder, project_file.FILE_NAME))  # of a project inside this one
                 paths += [os.path.join(folder, name) for name in files if name.endswith(".py")]
             for path in paths:
                 if os.path.isfile(path) and not self.is_generated(path):
-                    found.ask("file", path)
+                    found.add_question("file", path)
         for path in (path for item in plans for path in item.recorded):
-            found.ask("file", path)
+            found.add_question("file", path)
         return found
 
 
@@ -148,7 +148,7 @@ def make_stamp(results: Iterable[Result], project: Project, python: Stamp, own_v
         variables[ALL_NAMES] = variable(ALL_NAMES)
     found = Stamp(reads, variables)
     for name in (CACHE_KEY, *compilers.kept):
-        found.ask_variable(name)
+        found.add_variable(name)
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-from aotcuda.errors import LaunchError, quoted, shown
+from aotcuda.errors import LaunchError, quoted, short_repr
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
@@ -35,7 +35,8 @@ def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared:
         for axis, extent in zip("xyz", extents, strict=True):
             most = device.limit(f"{what}_{axis}")
             if extent > most:
-                return f"{what} {shown(extents)} has {shown(extent)} in {axis}, where at most {most} are possible {on}"
+                fact = f"{what} {short_repr(extents)} has {short_repr(extent)} in {axis}"
+                return f"{fact}, where at most {most} are possible {on}"
     threads = block[0] * block[1] * block[2]
     of_block = f"block {block} has {threads} threads"
     if threads > device.limit("threads"):
@@ -47,7 +48,7 @@ def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared:
     most = device.limit("shared_optin") - kernel.static_shared
     if shared > most:
         own = f" in addition to the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
-        return f"{shown(shared)} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
+        return f"{short_repr(shared)} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
     return None
 
 
@@ -117,10 +118,10 @@ class LaunchAttributes:
         return self.cluster, self.spread, self.cooperative, self.dependent, self.priority, self.carveout
 
     def __str__(self) -> str:
-        parts = [f"clusters of {shown(self.cluster)} blocks"] if self.cluster else []
+        parts = [f"clusters of {short_repr(self.cluster)} blocks"] if self.cluster else []
         parts += ["a cooperative grid"] if self.cooperative else []
         parts += ["programmatic dependence"] if self.dependent else []
-        parts += [f"priority {shown(self.priority)}"] if self.priority is not None else []
+        parts += [f"priority {short_repr(self.priority)}"] if self.priority is not None else []
         parts += [f"carveout {self.carveout} %"] if self.carveout is not None else []
         return ", ".join(parts)
 
@@ -160,7 +161,7 @@ class LaunchAttributes:
             least, greatest = _priorities(device)
             if not greatest <= self.priority <= least:
                 possible = f"{greatest} (first) to {least} (last) are possible on {device}"
-                return f"priority is {shown(self.priority)}, where {possible}"
+                return f"priority is {short_repr(self.priority)}, where {possible}"
         if self.carveout is not None and device.driver_version < _CARVEOUT_DRIVER:
             return (
                 "a carveout for one launch needs a driver for CUDA 12.5 or newer; the kernel's own key, carveout, "
@@ -182,8 +183,10 @@ class LaunchAttributes:
             return f"clusters need compute capability 9.0 or later, and it is launched on {device}"
         for axis, extent, part in zip("xyz", grid, cluster, strict=True):
             if extent % part:
-                clusters = f"clusters of {shown(cluster)}"
-                return f"grid {shown(grid)} has {shown(extent)} blocks in {axis}, which {clusters} do not divide"
+                clusters = f"clusters of {short_repr(cluster)}"
+                return (
+                    f"grid {short_repr(grid)} has {short_repr(extent)} blocks in {axis}, which {clusters} do not divide"
+                )
         if size > _PORTABLE_CLUSTER:
             kernel.allow_large_clusters()
         most = kernel.largest_cluster(config)

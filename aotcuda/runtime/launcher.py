@@ -110,8 +110,8 @@ class Launcher(ProcessLocal, GeneralPath):
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""
-        shared = f", {aotcuda.errors.shown(self.shared)} bytes of shared memory" if self.shared else ""
-        grid, block = aotcuda.errors.shown(self.grid), aotcuda.errors.shown(self.block)
+        shared = f", {aotcuda.errors.short_repr(self.shared)} bytes of shared memory" if self.shared else ""
+        grid, block = aotcuda.errors.short_repr(self.grid), aotcuda.errors.short_repr(self.block)
         return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
 
 

@@ -15,7 +15,7 @@ from aotcuda import registry
 from aotcuda.builder import toolkits
 from aotcuda.cache import compilers, folder
 from aotcuda.common import gpu_facts, variables
-from aotcuda.common.foreign import brief
+from aotcuda.common.foreign import excerpt
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
@@ -134,7 +134,7 @@ def render(found: dict[str, Any]) -> str:
     rows.append(("build cache", _shown_cache(builds) if builds["folder"] else "none"))
     rows += [("environment", f"{name}={value}{_remark(name, value)}") for name, value in found["environment"].items()]
     rows += [("module", text) for module in found["modules"] for text in _shown_module(module, driver)]
-    rows += [("pack", brief(line)) for pack in found["packs"] for line in packs.render(pack)]
+    rows += [("pack", excerpt(line)) for pack in found["packs"] for line in packs.render(pack)]
     if not found["modules"]:
         rows.append(("module", "none that aotcuda built is installed"))
     width = max(len(name) for name, _ in rows)
@@ -172,16 +172,18 @@ def _shown_cache(cache: dict[str, Any]) -> str:
 
 def _shown_module(module: dict[str, Any], driver: dict[str, Any]) -> list[str]:
     editable = ", editable" if module["editable"] else ""
-    head = f"{brief(module['name'])} ({brief(module['distribution'])}{editable})"
+    head = f"{excerpt(module['name'])} ({excerpt(module['distribution'])}{editable})"
     if module["problem"]:
-        return [f"{head}: {brief(module['problem'])}"]
+        return [f"{head}: {excerpt(module['problem'])}"]
     if not module["images"]:
         return [f"{head}: has only device functions, which other modules link"]
     takes = module["takes"]
     if not takes:
         missing = "driver" if driver["problem"] else "GPU"
         return [f"{head}: has images for {', '.join(module['images'])}; this machine has no {missing}"]
-    return [f"{head}: GPU {each['gpu']} takes {each['image'] or each['takes']}: {brief(each['why'])}" for each in takes]
+    return [
+        f"{head}: GPU {each['gpu']} takes {each['image'] or each['takes']}: {excerpt(each['why'])}" for each in takes
+    ]
 
 
 def _module(module: Installed, driver: dict[str, Any]) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def test_control_characters_of_a_manifest_never_reach_a_terminal(
 
 def test_control_characters_are_escaped() -> None:
     for character in HOSTILE:
-        assert foreign.shown(f"a{character}b").isprintable()
+        assert foreign.escape(f"a{character}b").isprintable()
         assert foreign.lines(f"a{character}b").replace("\n", "").isprintable()
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
+from aotcuda.builder.link import inputs
 from aotcuda.builder.worker import imports
 from aotcuda.common.stamp import ALL_NAMES, Stamp
 
@@ -40,6 +41,8 @@ _STANDARD = tuple(
     for folder in dict.fromkeys([sysconfig.get_path(name), os.path.realpath(sysconfig.get_path(name))])
 )
 _HERE = __file__
+_LINKED = inputs.__file__
+"""The file of the builder that reads linked files, whose names may be in Python code."""
 
 
 class Observer:
@@ -82,13 +85,13 @@ class Observer:
         self.is_on = True
         for pattern in patterns:
             for path in glob.glob(pattern, recursive=True, include_hidden=True):
-                self.seen.ask("file" if os.path.isfile(path) else "names", os.path.normpath(path))
+                self.seen.add_question("file" if os.path.isfile(path) else "names", os.path.normpath(path))
             folder = pattern
             while glob.has_magic(folder):
                 folder = os.path.dirname(folder)
             for above, folders, _ in os.walk(folder) if "**" in pattern else [(folder, [], [])]:
                 folders[:] = [name for name in folders if name != "__pycache__"]
-                self.seen.ask("names", os.path.normpath(above))
+                self.seen.add_question("names", os.path.normpath(above))
         self.is_on = False
 
     def note_variable(self, name: str) -> None:
@@ -96,7 +99,7 @@ class Observer:
         if self.is_on and name not in self._assigned and name not in self.seen.variables and self._reads_directly():
             with self._alone() as first:
                 if first:
-                    self.seen.ask_variable(name)
+                    self.seen.add_variable(name)
 
     def note_assigned(self, name: str) -> None:
         """Record a variable that the project sets itself, whose value then does not depend on the machine."""
@@ -125,14 +128,14 @@ class Observer:
         # The import system reads a module's file for the code that imports it: the recorded content is the one that
         # runs.
         if _reads(mode, flags) and self._is_new("file", path) and (_is_import() or self._is_on_the_stack()):
-            self.seen.ask("file", path)
+            self.seen.add_question("file", path)
         if _makes(path, mode, flags):
             self._made.add(path)
 
     def _listed(self, name: object) -> None:
         path = _absolute("." if name is None else name)
         if path is not None and self._is_new("names", path) and not _is_import() and self._is_on_the_stack():
-            self.seen.ask("names", path)
+            self.seen.add_question("names", path)
 
     def _created(self, *names: object) -> None:
         path = _absolute(names[0] if len(names) < 4 else names[1])
@@ -152,6 +155,8 @@ class Observer:
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
         while frame is not None:
             file = frame.f_code.co_filename
+            if file == _LINKED:
+                return True
             if file != _HERE and file.startswith(_BUILDER):
                 return False  # frames below belong to the start of the worker
             if self._kind(file) == "project":
@@ -181,9 +186,9 @@ class Observer:
                 continue
             path = os.path.abspath(path)
             if self.concerns(path):
-                self.seen.ask("file", path)
+                self.seen.add_question("file", path)
             elif "." not in name and not INSTALLED.isdisjoint(path.split("/")):
-                self.seen.ask("status", path)
+                self.seen.add_question("status", path)
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
@@ -249,7 +254,7 @@ def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[s
         yield seen
     observer.watch(patterns)
     for name in variables:
-        seen.ask_variable(name)
+        seen.add_variable(name)
 
 
 @contextmanager

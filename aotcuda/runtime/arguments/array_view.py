@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     View = tuple[str, int, tuple[int, ...], tuple[int, ...] | None, bool]
 
-_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's
+MOST_DIMENSIONS = 64  # NumPy's and PyTorch's
 _BEYOND = 1 << 63
 MOST_BYTES = _BEYOND - 1
 """The most bytes of an array."""
@@ -49,19 +49,19 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
         if type(extent) is not int or extent < 0:
             return view(typestr, address, _extents(shape), strides, readonly=readonly)
         size *= extent or 1
-    if size >= _BEYOND or len(shape) > _MOST_DIMENSIONS:
-        message = f"has shape {aotcuda.errors.shown(shape)}, which no memory can hold"
+    if size >= _BEYOND or len(shape) > MOST_DIMENSIONS:
+        message = f"has shape {aotcuda.errors.short_repr(shape)}, which no memory can hold"
         raise aotcuda.errors.UnreadableError(message)
     if strides is not None:
         strides = _normal(shape, _numbers(strides, "strides"), itemsize)
     if type(address) is not int:
         address = number(address, "address")
     if not 0 <= address < 1 << 64:
-        message = f"has the invalid address {aotcuda.errors.shown(address)}"
+        message = f"has the invalid address {aotcuda.errors.short_repr(address)}"
         raise aotcuda.errors.UnreadableError(message)
     if address == 0 and 0 not in shape:
-        shown = aotcuda.errors.shown(shape)
-        message = f"has shape {shown} and no memory: its address is 0; pass an array that was allocated"
+        text = aotcuda.errors.short_repr(shape)
+        message = f"has shape {text} and no memory: its address is 0; pass an array that was allocated"
         raise aotcuda.errors.UnreadableError(message)
     return typestr, address, shape, strides, readonly
 
@@ -69,13 +69,13 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
 def _normal(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
     """Check the strides of a shape; return None for a C-contiguous array."""
     if len(strides) != len(shape):
-        shown = aotcuda.errors.shown
-        message = f"has shape {shown(shape)} and strides {shown(strides)}, which are not as many"
+        short_repr = aotcuda.errors.short_repr
+        message = f"has shape {short_repr(shape)} and strides {short_repr(strides)}, which are not as many"
         raise aotcuda.errors.UnreadableError(message)
     if is_contiguous(shape, strides, itemsize, "C"):
         return None
     if max(strides) >= _BEYOND or min(strides) < -_BEYOND:
-        message = f"has strides {aotcuda.errors.shown(strides)}, which no memory can hold"
+        message = f"has strides {aotcuda.errors.short_repr(strides)}, which no memory can hold"
         raise aotcuda.errors.UnreadableError(message)
     return strides
 
@@ -83,7 +83,7 @@ def _normal(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> 
 def _extents(shape: object) -> tuple[int, ...]:
     found = _numbers(shape, "shape")
     if any(extent < 0 for extent in found):
-        message = f"has shape {aotcuda.errors.shown(found)}, and no extent can be negative"
+        message = f"has shape {aotcuda.errors.short_repr(found)}, and no extent can be negative"
         raise aotcuda.errors.UnreadableError(message)
     return found
 
@@ -156,7 +156,7 @@ def count_items(shape: tuple[int, ...], itemsize: int) -> int | None:
             return None
         items *= extent
         size *= extent or 1
-    return items if size <= MOST_BYTES and len(shape) <= _MOST_DIMENSIONS else None
+    return items if size <= MOST_BYTES and len(shape) <= MOST_DIMENSIONS else None
 
 
 def overlap(first: View, second: View) -> bool:

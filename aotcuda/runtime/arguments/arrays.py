@@ -168,12 +168,6 @@ def element(name: Any) -> str:
     return structured(typestr, name.descr)
 
 
-def item_bytes(typestr: str) -> int:
-    """Return the bytes of one element, as `array_view.item_bytes` does."""
-    known = PLAIN.get(typestr)
-    return known[1] if known is not None else array_view.item_bytes(typestr)
-
-
 def current_stream(args: Iterable[object], device: int | None) -> int:
     """Return the handle of the stream of a launch that names no stream.
 
@@ -256,7 +250,7 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
     if ready is not None:
         handle: int = ready if type(ready) is int else array_view.number(ready, "stream")
         if not 0 <= handle < 1 << 64:
-            message = f"is on stream {aotcuda.errors.shown(handle)}, which is no handle"
+            message = f"is on stream {aotcuda.errors.short_repr(handle)}, which is no handle"
             raise aotcuda.errors.UnreadableError(message)
         wait(handle, pending, stream, mutual=True)
     address, readonly = data

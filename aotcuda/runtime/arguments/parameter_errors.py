@@ -77,7 +77,7 @@ def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) ->
     """Return the problem of a number that exceeds its parameter's type, or None."""
     if packs(kind, parameter, read):
         return None
-    return f"is {aotcuda.errors.shown(arg)}, which is out of range for {parameter['type']}"
+    return f"is {aotcuda.errors.short_repr(arg)}, which is out of range for {parameter['type']}"
 
 
 def packs(kind: Kind, parameter: Parameter, read: object) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from aotcuda.builder.build_cache import remote, settings
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
-from aotcuda.common.foreign import brief
+from aotcuda.common.foreign import excerpt
 from aotcuda.errors import AotcudaError, TargetError
 from aotcuda.runtime.jit import cache
 
@@ -132,7 +132,7 @@ def _row(entry: Entry) -> tuple[str, str, str, str, str]:
         )
     module, kernel, signature, target = (record.get(name) or "" for name in _RECORD_KEYS)
     what = f"{module}.{kernel} {signature}" if kernel else f"{module}, all kernels"
-    return size_text(entry.bytes), _age(entry.used), brief(target), brief(what), entry.key
+    return size_text(entry.bytes), _age(entry.used), excerpt(target), excerpt(what), entry.key
 
 
 def entry_count(count: int) -> str:

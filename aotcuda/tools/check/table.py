@@ -8,7 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from aotcuda.common import gpu_facts
-from aotcuda.common.foreign import shown
+from aotcuda.common.foreign import escape
 from aotcuda.tools import packs
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def render(report: Report) -> str:
     blocks = [list(_single(module) if single else _module(module)) for module in report.modules]
     if not single:
         blocks.append(textwrap.wrap(_NOTE.format(date=gpu_facts.data()["date"]), _WIDTH))
-    blocks += [[shown(line) for line in packs.render(pack)] for pack in report.packs]
+    blocks += [[escape(line) for line in packs.render(pack)] for pack in report.packs]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
 def _single(module: Checked) -> Iterator[str]:
     """Render a single pair in sentences."""
     (cell,) = module.cells
-    yield shown(module.name)
+    yield escape(module.name)
     yield from _field("GPU", f"{cell.gpu.name} (compute capability {gpu_facts.dotted(cell.gpu.capability)})")
     note = f"; {cell.driver.note}" if cell.driver.note else ""
     yield from _field("driver", f"{cell.driver.name} (CUDA {gpu_facts.dotted(cell.driver.cuda)}{note})")
@@ -51,7 +51,7 @@ def _single(module: Checked) -> Iterator[str]:
 
 
 def _module(module: Checked) -> Iterator[str]:
-    yield shown(module.name)
+    yield escape(module.name)
     yield from _field("in", module.where)
     yield from _field("made from", module.pack)
     yield from _field("toolkit", " and ".join(f"CUDA {cuda}" for cuda in (module.toolkit, *module.others) if cuda))
@@ -63,7 +63,7 @@ def _module(module: Checked) -> Iterator[str]:
     if module.runtime == "bundled":
         yield from _field("run time", "in the wheel")
     for item in module.left_out:
-        yield from _field("left out", shown(str(item)))
+        yield from _field("left out", escape(str(item)))
     yield ""
     rows = [list(row) for _, row in itertools.groupby(module.cells, key=lambda cell: cell.gpu)]
     groups = _groups(rows)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.binary import targets
 from aotcuda.binary.targets import PackagedModule
-from aotcuda.common.foreign import shown
+from aotcuda.common.foreign import escape
 from aotcuda.errors import TargetError
 from aotcuda.tools.diff import kernel_changes, module_changes
 from aotcuda.tools.diff.change import Change
@@ -71,11 +71,11 @@ class Difference:
         """Return the text output, with breaking changes first, marked by `!`."""
         blocks = []
         for name, changes in self.modules.items():
-            lines = [shown(name)]
+            lines = [escape(name)]
             for change in sorted(changes, key=lambda change: not change.breaks):
                 mark = "!" if change.breaks else " "
                 lines += textwrap.wrap(
-                    shown(_line(change)),
+                    escape(_line(change)),
                     _WIDTH,
                     initial_indent=f"  {mark} ",
                     subsequent_indent=" " * 8,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aotcuda import registry
 from aotcuda.binary import cubin, fatbin, targets
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.common.foreign import shown
+from aotcuda.common.foreign import escape
 from aotcuda.errors import ImageError, ManifestError, ToolchainError
 from aotcuda.manifest import FILE_NAME, digest
 from aotcuda.tools.inspect import images, mangling
@@ -97,7 +97,7 @@ def _images(
     """
     found: list[Image] = []
     if file is not None:
-        where = f"{module.where}/{shown(file['path'])}"
+        where = f"{module.where}/{escape(file['path'])}"
         for entry in _entries(module.files[key], where, module.budget):
             if len(found) < len(listed):
                 _check(listed[len(found)], entry, module.where)
@@ -169,8 +169,8 @@ def _kernel(
     for image in found:
         if symbol not in image.kernels and (not launches or image.entry.arch in launches):
             message = (
-                f"{where}: the image for {image.entry.arch} lacks the kernel {shown(symbol)}, which {FILE_NAME} lists; "
-                "install the package again"
+                f"{where}: the image for {image.entry.arch} lacks the kernel {escape(symbol)}, which {FILE_NAME} "
+                "lists; install the package again"
             )
             raise ManifestError(message)
     return Symbol(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from aotcuda.common.foreign import brief
+from aotcuda.common.foreign import excerpt
 from aotcuda.errors import TargetError
 from aotcuda.tools.inspect.report import Report, SymbolImage
 from aotcuda.tools.inspect.table import MOST_REGISTERS, WIDTH, columns, dynamic, numbers, with_dynamic
@@ -45,7 +45,7 @@ def select(report: Report, *, pattern: str | None = None, sort: str | None = Non
         ]
         modules = tuple(module for module in kept if module.symbols)
         if not modules:
-            message = f"--filter {brief(pattern)!r} matches nothing; there is {_names(report)}"
+            message = f"--filter {excerpt(pattern)!r} matches nothing; there is {_names(report)}"
             raise TargetError(message)
     if sort is not None:
         modules = tuple(
@@ -79,7 +79,7 @@ def render(report: Report, *, sort: str | None = None, width: int | None = None)
         rows = [tuple(_cut(cell, limit) if at in words else cell for at, cell in enumerate(row)) for row in rows]
     lines = list(columns(header, rows, words=words))
     wide = max(map(len, lines)) + 2
-    signatures = ["signature", *(brief(symbol.signature or symbol.prototype or "") for _, symbol in kernels)]
+    signatures = ["signature", *(excerpt(symbol.signature or symbol.prototype or "") for _, symbol in kernels)]
     if width is None or width - wide >= _SHORTEST:
         lines = [
             f"{line:<{wide}}{text if width is None else _cut(text, width - wide)}".rstrip()
@@ -108,7 +108,7 @@ def _names(report: Report) -> str:
     found = list(dict.fromkeys(symbol.name for module in report.modules for symbol in module.symbols))
     most = 10
     more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(map(brief, found[:most])) + more or "nothing at all"
+    return ", ".join(map(excerpt, found[:most])) + more or "nothing at all"
 
 
 def _order(symbol: Symbol, sort: str) -> tuple[int, str]:
@@ -152,8 +152,8 @@ def _most(images: Sequence[SymbolImage], key: str) -> int | None:
 def _row(module: Module, symbol: Symbol, *, several: bool, has_dynamic: bool) -> tuple[str, ...]:
     image = _largest(symbol)
     cells = with_dynamic(numbers(image)[:-1], dynamic(image), shown=has_dynamic)
-    name = brief(_full(module, symbol))
-    where = (brief(_holder(module)),) if several else ()
+    name = excerpt(_full(module, symbol))
+    where = (excerpt(_holder(module)),) if several else ()
     return (name, *where, *cells, image.arch)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from aotcuda.common.foreign import brief
+from aotcuda.common.foreign import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -90,7 +90,7 @@ def _report(report: Report, width: int) -> Iterator[str]:
 
 
 def _module(module: Module, width: int) -> Iterator[str]:
-    yield brief(module.name)
+    yield excerpt(module.name)
     yield from _field("in", module.where, width)
     for number, versions in enumerate((module.toolchain, *module.toolchains)):
         text = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
@@ -111,16 +111,16 @@ def _module(module: Module, width: int) -> Iterator[str]:
 
 
 def _symbol(symbol: Symbol, width: int) -> Iterator[str]:
-    abi = f", {brief(symbol.abi)} ABI" if symbol.abi else ""
+    abi = f", {excerpt(symbol.abi)} ABI" if symbol.abi else ""
     linked = "" if symbol.images else "linked "
-    yield f"  {brief(symbol.name)}  ({linked}{symbol.kind}{abi}, from {brief(symbol.origin)})"
+    yield f"  {excerpt(symbol.name)}  ({linked}{symbol.kind}{abi}, from {excerpt(symbol.origin)})"
     for text in (symbol.prototype, symbol.signature):
         if text:
-            yield from textwrap.wrap(brief(text), width, initial_indent="    ", subsequent_indent="        ")
+            yield from textwrap.wrap(excerpt(text), width, initial_indent="    ", subsequent_indent="        ")
     if linked:
         return
     if symbol.symbol != symbol.name:
-        yield f"    symbol {brief(symbol.symbol)}"
+        yield f"    symbol {excerpt(symbol.symbol)}"
     if symbol.kind == "kernel":
         shown = any(image.dynamic is not None for image in symbol.images)
         header = with_dynamic(("bytes", "registers", "spills", "shared", "local", "constant"), "dynamic", shown=shown)
@@ -135,7 +135,7 @@ def _symbol(symbol: Symbol, width: int) -> Iterator[str]:
 def _field(label: str, value: str, width: int) -> list[str]:
     """Return the wrapped lines of a label and its value, none for an empty value."""
     first = f"  {label:<{_LABEL_WIDTH}} "
-    text = brief(value)
+    text = excerpt(value)
     return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first)) if text else []
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.frontends.triton.config import TritonUnit
     from aotcuda.builder.frontends.triton.type_notation import Value
-    from aotcuda.common.heuristics import Asked
+    from aotcuda.common.heuristics import Question
 
 DIVISOR = 16
 """The divisor of Triton's specialisation of pointers and integers."""
@@ -37,7 +37,7 @@ class Loaded:
 
     function: Any
     tuned: frozenset[str] | None
-    computed: Mapping[str, Asked | None]
+    computed: Mapping[str, Question | None]
     digest: str = ""
 
 

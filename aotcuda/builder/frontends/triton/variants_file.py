@@ -120,7 +120,7 @@ def _read_json(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, by
 
 
 def _kernel(name: str, value: Any) -> RecordedKernel:
-    where = f"kernels.{foreign.shown(name)}"
+    where = f"kernels.{foreign.escape(name)}"
     if not _NAME.fullmatch(name) or name.startswith("__"):
         _refuse(where, "is not a name of a kernel")
     python = _item(value, "python", str, where) if isinstance(value, dict) and "python" in value else name
@@ -163,7 +163,7 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
     for name in value.keys() - {"types", "constexprs", "arch"}:
         is_valid = _OPTIONS.get(name)
         if is_valid is None or not is_valid(value[name]):
-            _refuse(f"{where}.{foreign.shown(name)}", "is not an option with a possible value")
+            _refuse(f"{where}.{foreign.escape(name)}", "is not an option with a possible value")
         options[name] = value[name]
     targets = _item(value, "arch", list, where) if "arch" in value else []
     try:
@@ -190,11 +190,11 @@ def constant(value: Any) -> Value:
         return tuple(cast("Any", constant(item)) for item in value)
     fact = ""
     if isinstance(value, list | dict):
-        fact = foreign.shown(json.dumps(value))[:80]
+        fact = foreign.escape(json.dumps(value))[:80]
     elif isinstance(value, float) and math.isnan(value):
         fact = "NaN, which is not equal to any value of a launch"
     elif isinstance(value, str) and value.startswith("tl."):
-        fact = f"the string {foreign.shown(repr(value))[:80]}, which stands for a type"
+        fact = f"the string {foreign.escape(repr(value))[:80]}, which stands for a type"
     if fact:
         message = f"a constexpr is {fact}"
         raise ValueError(message)

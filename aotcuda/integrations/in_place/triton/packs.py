@@ -7,7 +7,7 @@ from importlib import metadata
 
 from aotcuda import manifest as manifests
 from aotcuda.common import kernel_digest
-from aotcuda.common.heuristics import computed
+from aotcuda.common.heuristics import computed_arguments
 from aotcuda.errors import AotcudaError, StaleBuildError
 from aotcuda.integrations.in_place import sources
 from aotcuda.integrations.in_place.triton import bases
@@ -59,7 +59,7 @@ def difference(layers: Sequence[Any], packed: Packed) -> str | None:
     release = bases.triton.__version__
     if release.partition("+")[0] != packed.triton.partition("+")[0]:
         return f"it was compiled by Triton {packed.triton}, and Triton {release} is installed"
-    if kernel_digest.digest(layers[-1], computed(layers, bases.Heuristics)) != packed.digest:
+    if kernel_digest.digest(layers[-1], computed_arguments(layers, bases.Heuristics)) != packed.digest:
         return "its source, a function that it calls or a global that it reads is another one"
     return None
 
@@ -107,7 +107,7 @@ def _warn_of_difference(packed: Packed, reason: str) -> None:
         f"{packed.source}.{packed.path}, since {reason}"
     )
     module = _module(packed)
-    if not fallback.allowed(module.manifest["fallback"] if module is not None else "jit"):
+    if not fallback.is_allowed(module.manifest["fallback"] if module is not None else "jit"):
         message = f"{what}, and nothing may be compiled here"
         raise StaleBuildError(message)
     if (packed.pack, packed.distribution) not in _warned:
