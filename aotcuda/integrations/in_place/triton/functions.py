@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
+    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
     from aotcuda.integrations.in_place.triton.tuning import Table
 
 _runtime: Any = bases.runtime
@@ -40,7 +40,7 @@ _combined: dict[type, type] = {}  # by class of a package, its subclass
 class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
     """A kernel whose launches take packaged code, and Triton's where there is none for them."""
 
-    _packaged: PlacedKernel | None
+    _packaged: InPlaceKernel | None
     _literals: dict[str, tuple[str, bool]]
     _is_found = False
     _pack: object = None
@@ -68,7 +68,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
             return None
         return functools.partial(self._launch_directly, kernel, grid, launcher) if self._literals else launcher
 
-    def _launch_directly(self, kernel: PlacedKernel, grid: Any, launcher: Any, *args: Any, **named: Any) -> Any:
+    def _launch_directly(self, kernel: InPlaceKernel, grid: Any, launcher: Any, *args: Any, **named: Any) -> Any:
         """Launch the kernel for a caller that bypassed its heuristics, and gave values for the constants.
 
         The packaged kernel computes these constants itself, so a launch with other values goes to Triton.
@@ -87,7 +87,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
         """Launch the kernel that Triton compiles."""
         return super().run(*args, grid=grid, warmup=False, **kwargs)
 
-    def ready(self) -> PlacedKernel | None:
+    def ready(self) -> InPlaceKernel | None:
         """Return the packaged kernel; None if only Triton can make the launch, as with hooks or `debug`."""
         if (
             _runtime.launch_enter_hook.calls
@@ -100,7 +100,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
             return None
         return self._packaged if self._is_found else self.packaged()
 
-    def packaged(self) -> PlacedKernel | None:
+    def packaged(self) -> InPlaceKernel | None:
         """Return the packaged kernel, or None; find it at the first call."""
         if not self._is_found:
             from aotcuda.integrations.in_place.triton.find import find  # noqa: PLC0415 (not before a launch)

@@ -31,7 +31,7 @@ ADVICE = "`aotcuda record --write` adds what a run launches"
 """The remedy for a miss."""
 
 
-class PlacedKernel(GridKernel):
+class InPlaceKernel(GridKernel):
     """A packaged kernel that passes misses to Triton's JIT.
 
     Attributes:
@@ -109,7 +109,7 @@ class _Launcher(GridLauncher):
     __slots__ = ("_given",)
 
     def __init__(
-        self, kernel: PlacedKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object, given: object
+        self, kernel: InPlaceKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object, given: object
     ) -> None:
         """Store the grid also in the program's form."""
         super().__init__(kernel, launcher, grid, stream)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.integrations.in_place.sources import InPlaceModule
-    from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
+    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
     from aotcuda.integrations.in_place.triton.pack_index import Packed, Served
 
 _modules: dict[str, InPlaceModule | None] = {}  # by data folder; None for one that is damaged
 _warned: set[tuple[str, str]] = set()  # packs, each with a package whose kernels differ
 
 
-def find(function: Any) -> PlacedKernel | None:
+def find(function: Any) -> InPlaceKernel | None:
     """Return the packaged kernel of an adopted function; None, with one warning for a package, if Triton compiles it.
 
     Raises:

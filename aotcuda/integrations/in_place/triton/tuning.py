@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
+    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
 
 _PLAIN = (type(None), bool, int, float, str)
 _OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
@@ -94,7 +94,7 @@ class Table:
         return next((config for config in found if config is not None), None)
 
 
-def table(kernel: PlacedKernel) -> Table | None:
+def table(kernel: InPlaceKernel) -> Table | None:
     """Return the choices for a kernel, None if its module has none."""
     variables.check("AOTCUDA_TUNE", "AOTCUDA_TUNING")
     file = kernel.manifest["files"].get("tuning")
