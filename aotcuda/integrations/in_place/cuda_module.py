@@ -123,7 +123,7 @@ class _DriverModule(NumbaProxy):
 class Cuda(Proxy):
     """`numba.cuda` for a source that is packaged in place.
 
-    Launches and GPU queries import_numba no Numba. Other names are proxies.
+    Launches and GPU queries need no Numba. Other names are proxies.
     """
 
     def __init__(self, package: str) -> None:
@@ -152,7 +152,7 @@ class Cuda(Proxy):
         return found
 
     def _driver_names(self) -> dict[str, Any]:
-        """Return the names of `cuda.cudadrv` that import_numba only the driver; programs use them to find a GPU."""
+        """Return the names of `cuda.cudadrv` that need only the driver; programs use them to find a GPU."""
 
         def api_error() -> type[Exception]:
             from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)

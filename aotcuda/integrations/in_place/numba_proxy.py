@@ -185,7 +185,7 @@ def resolve(value: object) -> Any:
 
 def compilable_function(function: FunctionType) -> FunctionType:
     """Return a copy of a function that Numba can compile: proxies among its names are replaced by their objects."""
-    from types import CellType, FunctionType  # noqa: PLC0415 (few programs import_numba Numba)
+    from types import CellType, FunctionType  # noqa: PLC0415 (few programs need Numba)
 
     cells = function.__closure__
     closure = None if cells is None else tuple([CellType(resolve(cell.cell_contents)) for cell in cells])
@@ -224,7 +224,7 @@ def import_numba(package: str, what: str) -> Any:
     Raises:
         DependencyError: The package is not installed.
     """
-    from contextlib import suppress  # noqa: PLC0415 (few programs import_numba Numba)
+    from contextlib import suppress  # noqa: PLC0415 (few programs need Numba)
     from importlib import import_module  # noqa: PLC0415
 
     try:
@@ -261,7 +261,7 @@ def attribute(owner: Any, name: str) -> Any:
     except AttributeError:
         if not isinstance(owner, type(sys)):
             raise
-        from importlib import import_module  # noqa: PLC0415 (as in import_numba)
+        from importlib import import_module  # noqa: PLC0415 (as in `import_numba`)
 
         try:
             return import_module(f"{owner.__name__}.{name}")
