@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 
 from aotcuda import manifest as manifests
 from aotcuda.common import triton_files, variables
 from aotcuda.errors import AotcudaError
+from aotcuda.integrations.in_place.triton import bases
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.jit.compile import warn
 
@@ -176,8 +176,7 @@ def _identity(options: dict[str, Any], constants: dict[str, Any]) -> object:
 def _constant(value: Any) -> Any:
     """Return a constexpr of a config in the form of a key; `{"dtype": "float16"}` is Triton's type float16."""
     if isinstance(value, dict) and "dtype" in value:
-        language: Any = sys.modules.get("triton.language")
-        return str(getattr(language, str(value["dtype"]), None))
+        return str(getattr(bases.triton.language, str(value["dtype"]), None))
     return value.value if type(value).__name__ == "constexpr" else value
 
 
