@@ -178,15 +178,11 @@ class MissingVariantError(ArgumentError):
     """No variant of an exact kernel is packaged for the arguments; Triton's JIT may compile one.
 
     The text is made when it is read.
-
-    Attributes:
-        grid: The result of the launch's grid function; None without such a function.
     """
 
     def __init__(self, problem: str | Callable[[], str]) -> None:
         super().__init__()
         self._problem = problem
-        self.grid: object = None
 
     def __str__(self) -> str:
         if not isinstance(self._problem, str):

@@ -48,7 +48,7 @@ class PackagedModule:
     """A packaged module.
 
     Attributes:
-        where: The path of its data folder, for messages.
+        where: The path of its data folder for messages, with escapes for characters that do not print.
         path: The data folder; None if it is in a wheel.
         manifest: Its manifest.
         files: The content of the files in the manifest, compared with it: the fatbins `kernels` and `functions`, and

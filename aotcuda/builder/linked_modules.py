@@ -132,14 +132,14 @@ def _again(name: str, asker: str, target: Target, package_root: Path, toolkit: T
 def _folder(name: str, package_root: Path) -> Path | None:
     """Return the data folder of a packaged module, of the same wheel or of another one that is installed."""
     *packages, stem = name.split(".")
-    beside = package_root.joinpath(*packages, stem + manifest.FOLDER_SUFFIX)
-    if (beside / manifest.FILE_NAME).is_file():
-        return beside
+    folder = package_root.joinpath(*packages, stem + manifest.FOLDER_SUFFIX)
+    if (folder / manifest.FILE_NAME).is_file():
+        return folder
     try:
-        where = Path(targets.find_module(name).where).resolve()
+        installed = targets.find_module(name).path
     except (TargetError, ManifestError):
         return None
-    return where if where.is_dir() else None
+    return installed.resolve() if installed is not None else None
 
 
 def _links(text: str, target: Target) -> bool:

@@ -67,8 +67,7 @@ def _written(
         change.make()
     except OSError as error:
         change.undo()
-        message = f"{change.at or folder} cannot be written ({_reason(error)}, or write to another folder"
-        raise BuildError(message) from error
+        raise _not_written(change.at or folder, error, "write to another folder") from error
     except BaseException:
         change.undo()
         raise
@@ -110,8 +109,7 @@ def replace(path: Path, content: bytes, since: int | None = None) -> None:
                 os.utime(new, ns=(since, since))
             new.replace(path)
     except OSError as error:
-        message = f"{path} cannot be written ({_reason(error)}, or name another file"
-        raise BuildError(message) from error
+        raise _not_written(path, error, "name another file") from error
     finally:
         if new is not path:
             temporary.remove(new)
@@ -232,14 +230,24 @@ class _Change:
         source.rename(target)
 
 
-def _reason(error: OSError) -> str:
-    """Return the reason of a failed write, the closing bracket and the remedy, for a message."""
-    if isinstance(error, FileExistsError | NotADirectoryError):
-        return "a file is where a folder would be); remove that"
-    if error.errno == errno.ENAMETOOLONG:
-        return f"{error.strerror}); give it a shorter name"
-    helps = "give this user write permission" if isinstance(error, PermissionError) else "free some space"
-    return f"{error.strerror}); {helps}"
+_REMEDIES = {
+    errno.EEXIST: "remove that",
+    errno.ENOTDIR: "remove that",
+    errno.EACCES: "give this user write permission",
+    errno.EPERM: "give this user write permission",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.ENAMETOOLONG: "give it a shorter name",
+}
+"""By cause, the remedy for a failed write that applies in addition to another place."""
+
+
+def _not_written(path: Path, error: OSError, otherwise: str) -> BuildError:
+    """Return the error for a failed write; `otherwise` is the last remedy."""
+    is_in_the_way = error.errno in (errno.EEXIST, errno.ENOTDIR)
+    reason = "a file is where a folder would be" if is_in_the_way else error.strerror
+    remedy = ", or ".join(filter(None, [_REMEDIES.get(error.errno or 0), otherwise]))
+    return BuildError(f"{path} cannot be written ({reason}); {remedy}")
 
 
 def _keep_time(path: Path, before: Path, data: bytes) -> None:

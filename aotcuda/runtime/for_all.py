@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import aotcuda
-from aotcuda.runtime import integer
 from aotcuda.runtime.general_path import launch_again
-from aotcuda.runtime.launch_config import dimensions
+from aotcuda.runtime.launch_config import block_of_elements, number_of_elements
 from aotcuda.runtime.launcher import ProcessLocal
 
 TYPE_CHECKING = False
@@ -19,25 +18,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.loader import Loader
 
     Kernel = Any  # an `aotcuda.runtime.kernel.Kernel`, which imports this module
-
-
-def _number_of_elements(n: object, kernel: Kernel) -> int:
-    """Return the number of elements as an int.
-
-    Raises:
-        LaunchError: It is no integer, or negative.
-    """
-    number = integer(n)
-    if number is None:
-        message = (
-            f"{kernel}.forall({aotcuda.errors.quoted(n)}): the number of elements must be an int; of an array that is "
-            "x.size"
-        )
-        raise aotcuda.errors.LaunchError(message)
-    if number < 0:
-        message = f"{kernel}.forall({aotcuda.errors.quoted(number)}): the number of elements cannot be negative"
-        raise aotcuda.errors.LaunchError(message)
-    return number
 
 
 def _handle(stream: object) -> int | None:
@@ -54,12 +34,10 @@ class ForAll(ProcessLocal):
     def __init__(
         self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
     ) -> None:
-        if type(n) is not int or n < 0:
-            n = _number_of_elements(n, kernel)
         self._kernel = kernel
         self._loader = loader
-        self._n = n
-        self._block = block if block is None else dimensions((block,), "block", str(kernel))[0]
+        self._n = n if type(n) is int and n >= 0 else number_of_elements(n, str(kernel))
+        self._block = None if block is None else block_of_elements(block, str(kernel))
         self._stream = None if stream is None else _handle(stream)
         self._owner = stream  # keeps the stream object alive
         self._shared = shared
@@ -84,11 +62,12 @@ class ForAll(ProcessLocal):
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
         loaded = loader.ready() if loader.checks_each_launch else loader.current or loader.ready()
-        best = self._known_block(loaded, args) if self._n > 0 else None
-        if best is not None:
-            self._launcher(best)(*args)
-            return
-        loader.ready()  # raises the errors that prevent a launch
+        if self._n > 0:
+            block = self._block or self._cached_block(loaded, args)
+            if block is not None:
+                self._launcher(block)(*args)
+                return
+        loaded = loader.ready()  # raises the errors that prevent a launch
         if self._n == 0:
             loaded.check(name, args, self._stream)
             return
@@ -106,22 +85,20 @@ class ForAll(ProcessLocal):
         launcher.submit(loaded, selection, args)
         launcher.settle(loaded, selection, args)
 
-    def _launcher(self, best: int) -> Launcher:
-        """Return the launcher for blocks of `best` threads, unless the user has given a block."""
-        block = self._block or best
+    def _launcher(self, block: int) -> Launcher:
         found: Launcher = self._kernel[-(-self._n // block), block, self._stream, self._shared]
         return found
 
-    def _known_block(self, loaded: KernelTable, args: tuple[object, ...]) -> int | None:
+    def _cached_block(self, loaded: KernelTable, args: tuple[object, ...]) -> int | None:
         """Return the block size of most occupancy, if it is cached and equal for all overloads that may be selected."""
         candidates = loaded.table(self._kernel.__name__).candidates(args)
         if candidates is None or loaded.library.device < 0:
             return None
-        known: set[int | None] = set()
+        blocks: set[int | None] = set()
         for overload in candidates.overloads:
             kernel = overload.kernels.get(loaded.library.device)
-            known.add(kernel.blocks.get(self._shared) if kernel is not None else None)
-        return known.pop() if len(known) == 1 else None
+            blocks.add(kernel.blocks.get(self._shared) if kernel is not None else None)
+        return blocks.pop() if len(blocks) == 1 else None
 
     def _best_block(self, loaded: KernelTable, selection: Selection) -> int:
         """Return the block size of most occupancy for the selected overload."""

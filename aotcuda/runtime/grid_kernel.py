@@ -8,7 +8,6 @@ like the others, by name or by position, but they have no bytes in the parameter
 
 from __future__ import annotations
 
-import aotcuda
 from aotcuda.runtime import config_key, grid_binding, integer
 from aotcuda.runtime.config_key import are_exact
 from aotcuda.runtime.kernel import Kernel
@@ -258,13 +257,13 @@ class GridKernel(Kernel):
 class GridLauncher(ProcessLocal):
     """A kernel with a grid; call it with the kernel's arguments, as a function with the kernel's parameters."""
 
-    __slots__ = ("_binds", "_grid", "_kernel", "_launcher", "_stream")
+    __slots__ = ("_binds", "_function", "_kernel", "_launcher", "_stream")
 
-    def __init__(self, kernel: GridKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object) -> None:
-        """Take the launcher with the grid, or the function that returns it; both are None for a grid of zero."""
+    def __init__(self, kernel: GridKernel, launcher: Any, function: Callable[..., Any] | None, stream: object) -> None:
+        """Take the launcher with the grid, or the function that returns the grid; both are None for a grid of zero."""
         self._kernel = kernel
         self._launcher = launcher
-        self._grid = grid
+        self._function = function
         self._stream = stream
         self._binds = kernel.binds
 
@@ -280,23 +279,32 @@ class GridLauncher(ProcessLocal):
 
             As in Triton, a grid of zero launches nothing; the arguments are checked.
             """
-            bind = self._binds.get((len(args), *named)) or self._kernel.bind(len(args), tuple(named))
-            full = bind(args, named)
-            if self._launcher is not None:
-                self._launcher(*full)
-            elif self._grid is not None:
-                kernel = self._kernel
-                grid = self._grid(kernel.constants(full))
-                try:
-                    if self._stream is None:
-                        kernel.run(grid, full)
-                    else:
-                        kernel.configure(grid, stream=self._stream).run(full)
-                except aotcuda.errors.MissingVariantError as miss:  # the caller must not call the grid's function again
-                    miss.grid = grid
-                    raise
-            else:
-                self._kernel.check(full)
+            full = self.arrange(args, named)
+            self.launch_on(self.compute_grid(full), full)
+
+    def arrange(self, args: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
+        """Return all arguments of a launch in order.
+
+        Raises:
+            ArgumentError: Some are unknown, repeated or missing.
+        """
+        bind = self._binds.get((len(args), *named)) or self._kernel.bind(len(args), tuple(named))
+        return bind(args, named)
+
+    def compute_grid(self, full: tuple[object, ...]) -> object:
+        """Return the result of the grid function for arguments in order; None without a function."""
+        return None if self._function is None else self._function(self._kernel.constants(full))
+
+    def launch_on(self, grid: object, full: tuple[object, ...]) -> None:
+        """Launch with arguments in order; `grid` is the result of `compute_grid`."""
+        if self._launcher is not None:
+            self._launcher(*full)
+        elif self._function is None:
+            self._kernel.check(full)
+        elif self._stream is None:
+            self._kernel.run(grid, full)
+        else:
+            self._kernel.configure(grid, stream=self._stream).run(full)  # type: ignore[arg-type]  # it checks the grid
 
     def missed(self, *args: object, **named: object) -> Any:
         """Launch after the fast path has found that no variant accepts the arguments."""
@@ -306,7 +314,7 @@ class GridLauncher(ProcessLocal):
         """Launch with arguments in order."""
         if self._launcher is not None:
             self._launcher(*args)
-        elif self._grid is None:
+        elif self._function is None:
             self._kernel.check(args)
         else:
             from aotcuda.errors import LaunchError  # noqa: PLC0415 (only errors come here)

@@ -225,3 +225,34 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
         raise aotcuda.errors.LaunchError(message)
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
+
+
+def number_of_elements(n: object, where: str) -> int:
+    """Return the number of elements of a `forall` as an int; `where` names the kernel in errors.
+
+    Raises:
+        LaunchError: `n` is no integer, or negative.
+    """
+    number = integer(n)
+    if number is None:
+        given = aotcuda.errors.quoted(n)
+        message = f"{where}.forall({given}): the number of elements must be an int; of an array that is x.size"
+        raise aotcuda.errors.LaunchError(message)
+    if number < 0:
+        message = f"{where}.forall({aotcuda.errors.quoted(number)}): the number of elements cannot be negative"
+        raise aotcuda.errors.LaunchError(message)
+    return number
+
+
+def block_of_elements(block: object, where: str) -> int:
+    """Return the threads of a block of a `forall`, which has one dimension; `where` names the kernel in errors.
+
+    Raises:
+        LaunchError: `block` is no integer, or below 1.
+    """
+    number = integer(block)
+    if number is None or number < 1:
+        given = aotcuda.errors.quoted(block)
+        message = f"{where} cannot be launched: block is {given} where forall takes an int of at least 1"
+        raise aotcuda.errors.LaunchError(message)
+    return number

@@ -12,6 +12,7 @@ from importlib import import_module
 
 from aotcuda import registry
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, SourceError, quoted
+from aotcuda.runtime.launch_config import block_of_elements, number_of_elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,10 +134,15 @@ class SimulatedKernel:
         return self._launcher((grid, block, 0, shared), "[grid, block]")
 
     def forall(self, n: int, block: int | None = None, stream: object = 0, shared: int = 0) -> Callable[..., None]:
-        """Return the kernel over `n` threads."""
-        threads = block or 1  # as in Numba's simulator, where each thread is a thread of the CPU
+        """Return the kernel over `n` threads.
+
+        Raises:
+            LaunchError: `n` is negative, or the block is not possible.
+        """
         del stream
-        return self._launcher((-(-n // threads), threads, 0, shared) if n else None, ".forall(n)")
+        threads = 1 if block is None else block_of_elements(block, str(self))  # each thread is a thread of the CPU
+        grid = -(-number_of_elements(n, str(self)) // threads)
+        return self._launcher((grid, threads, 0, shared) if grid else None, ".forall(n)")
 
     def __call__(self, *_args: object, **_named: object) -> NoReturn:
         """Raise an error that shows how a kernel is launched.
@@ -177,9 +183,9 @@ class SimulatedKernel:
         as_on_gpu = tuple([_AsDeviceArray(arg) if _is_array(arg) else arg for arg in args])
         selection = self._table.select(as_on_gpu, 0)
         if selection is None:
-            from aotcuda.runtime.jit.fallback import allowed  # noqa: PLC0415 (few launches come here)
+            from aotcuda.runtime.jit.fallback import is_allowed  # noqa: PLC0415 (few launches come here)
 
-            if not allowed(self._fallback):
+            if not is_allowed(self._fallback):
                 refusal: ArgumentError = self._table.refusal(as_on_gpu)
                 raise refusal
             return args

@@ -10,14 +10,14 @@ from __future__ import annotations
 import ctypes
 import struct
 
-from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError, quoted
+from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.arguments import parameter_kinds
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.fast import specializations
-from aotcuda.runtime.launch_config import Configuration
+from aotcuda.runtime.launch_config import Configuration, block_of_elements, number_of_elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,11 +133,8 @@ def prepare(
         kernel = _kernel(loader, loaded, selection, where)
         grid, block, shared = configuration
         if n is not None:
-            block = block if block is not None else kernel.best_block(shared)
-            grid = -(-n // block) if isinstance(block, int) else None
-            if grid is None:
-                message = f"{where}: forall is for blocks of one dimension, not {quoted(block)}"
-                raise LaunchError(message)
+            block = kernel.best_block(shared) if block is None else block_of_elements(block, where)
+            grid = -(-number_of_elements(n, where) // block)
         wanted = Configuration(grid, block, None, shared, where, None)
         wanted.allow(kernel, where)
         packed = bytes(slot.buffer.raw[: overload.size])

@@ -139,7 +139,7 @@ class Done:
     err: str
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Return the first line that aotcuda wrote, without its prefix."""
         return next((line for line in self.err.splitlines() if line.startswith("aotcuda: ")), self.err)[9:]
 

@@ -47,7 +47,7 @@ def test_source_that_ends_the_worker_gives_one_line(name: str, tmp_path: Path) -
 def test_any_exception_of_a_source_is_reported(tmp_path: Path) -> None:
     code = "class Own(BaseException):\n    pass\nraise Own"
     done = refused(write(tmp_path / "project", code + GOOD, module=KERNEL))
-    assert done.said.startswith(f"{MODULE}.source: importing pkg._k failed: ")
+    assert done.message.startswith(f"{MODULE}.source: importing pkg._k failed: ")
 
 
 PROCESSES = """

@@ -164,14 +164,14 @@ def test_setup_py_project_needs_only_the_table(flat: Path, by_hatchling: dict[st
     (flat / "setup.py").write_text(f"from setuptools import setup\n{call.format(['aotcuda'])}\n")
     assert gained(build_wheel(flat)) == by_hatchling
     (flat / "setup.py").write_text(f"from setuptools import setup\n{call.format(['aotcuda<0.1'])}\n")
-    assert projects.refused(flat).said.startswith('install_requires: "aotcuda<0.1" allows no aotcuda that can read ')
+    assert projects.refused(flat).message.startswith('install_requires: "aotcuda<0.1" allows no aotcuda that can read ')
 
 
 def test_package_in_a_folder_with_another_name_is_refused(flat: Path) -> None:
     (flat / "flat").rename(flat / "code")
     table = '[tool.setuptools]\npackages = ["flat"]\npackage-dir = { flat = "code" }\n\n[tool.aotcuda]\n'
     edit(flat, TABLE, table)
-    assert projects.refused(flat).said == (
+    assert projects.refused(flat).message == (
         "tool.setuptools.package-dir: the package flat is in the folder code; a build imports it from there, so call "
         "the folder flat"
     )
@@ -181,7 +181,7 @@ def test_source_outside_the_wheel_is_refused(flat: Path) -> None:
     edit(flat, TABLE, '[tool.setuptools]\npackages = ["flat"]\n\n[tool.aotcuda]\nhost-abi = true\n')
     (flat / "constants.py").write_text("STEP = 2\n")
     (flat / "flat" / "_kernels.py").write_text("import constants\n" + (flat / "flat" / "_kernels.py").read_text())
-    assert projects.refused(flat).said == (
+    assert projects.refused(flat).message == (
         "tool.aotcuda.fallback: constants.py is not in the wheel, and the JIT fallback would compile the kernels of "
         'flat.kernels from it; include it in the wheel, or set fallback = "error"'
     )

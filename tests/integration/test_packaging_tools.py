@@ -132,7 +132,7 @@ def test_misspelt_hook_is_reported(flat: Path) -> None:
     edit(flat, "hooks.aotcuda]", "hooks.aot-cuda]")
     done = projects.forked_run(flat, *HATCHLING)
     assert done.status != 0
-    assert done.said.endswith(
+    assert done.message.endswith(
         ": its table for a hook aot-cuda is misspelt, write [tool.hatch.build.targets.wheel.hooks.aotcuda]"
     )
 
@@ -141,7 +141,7 @@ def test_hook_for_all_targets_gives_the_same_wheel(flat: Path, reference: bytes)
     edit(flat, "tool.hatch.build.targets.wheel.hooks", "tool.hatch.build.hooks")
     assert build_wheel(flat).read_bytes() == reference
     edit(flat, "hooks.aotcuda]", 'hooks.aotcuda]\narch = ["sm_80"]')
-    said = projects.forked_run(flat, *HATCHLING).said
+    said = projects.forked_run(flat, *HATCHLING).message
     assert said.startswith("tool.hatch.build.hooks.aotcuda.arch: this table only enables the hook; ")
 
 

@@ -289,6 +289,29 @@ def test_url_without_an_answer_is_used_once(tmp_path: Path, monkeypatch: pytest.
     Silent.answer.set()
 
 
+def test_entries_that_come_too_late_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build reads the found entries while the thread may still add some."""
+    last = threading.Event()
+
+    class Slow:
+        def cat(self, places: list[str], **_: object) -> Mock:
+            def answers() -> Iterator[tuple[str, bytes]]:
+                yield places[0], b"damaged"
+                last.wait()
+                yield places[1], b"damaged"
+
+            return Mock(items=answers)
+
+    monkeypatch.setattr(remote, "_opened", lambda url: (Slow(), url))
+    monkeypatch.setattr(remote, "PATIENCE", 0.05)
+    found, problem = remote.fetch("slow://x", [NAME, OTHER])
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "aotcuda-cache")
+    last.set()
+    thread.join()
+    assert OTHER not in found
+    assert problem == "slow://x does not answer within 0 seconds"
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import faulthandler
 import os
 import pickle
@@ -90,6 +91,7 @@ def raise_error() -> None:
             lambda: os.kill(os.getpid(), signal.SIGKILL),
             "tool.aotcuda.k: a task: the compiler was killed (SIGKILL), as systems do that run out of ",
         ),
+        (lambda: os.kill(os.getpid(), 40), "tool.aotcuda.k: a task: the compiler crashed (signal 40); "),
         (lambda: os._exit(3), "tool.aotcuda.k: a task: the compiler ended without a result (exit status 3)"),
         (raise_error, "tool.aotcuda.k: a task: ZeroDivisionError: by zero (AOTCUDA_DEBUG=1 shows where)"),
     ],
@@ -100,6 +102,15 @@ def test_failed_child_is_reported_beside_other_errors(work: Callable[[], object]
     first, second = str(caught.value).splitlines()
     assert first.startswith(message)
     assert second == "another"
+
+
+def test_child_that_the_system_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fork() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no more processes")
+
+    monkeypatch.setattr(os, "fork", fork)
+    with pytest.raises(BuildError, match=r"^the build cannot start a process \(no more processes\); free some memory"):
+        run(Task("a task", int))
 
 
 def descriptors() -> set[int]:

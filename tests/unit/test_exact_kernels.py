@@ -252,9 +252,8 @@ def test_a_grid_function_is_called_once_for_each_launch(cuda, package):
     for given in ((1, 2, 3, 4), "3", (2**40,), None, lambda _meta: 1):
         with pytest.raises(LaunchError, match="grid"):
             launch(given, x, 32, 128, None)
-    with pytest.raises(MissingVariantError) as caught:
+    with pytest.raises(MissingVariantError):
         launch((3, 4), x, 32, 256, None)
-    assert caught.value.grid == (3, 4)
     assert len(calls) == 7
     with pytest.raises(KeyError, match="nothing"):
         k[lambda meta: meta["nothing"]](x, 32, 128, None)

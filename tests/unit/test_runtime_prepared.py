@@ -167,15 +167,22 @@ def test_an_argument_may_be_a_result_as_well(cuda, module):
 
 
 def test_dtypes_select_the_overload_and_a_number_of_threads_the_grid(cuda, module, axpy):
-    number, identity = prepare(axpy, *axpy_args(typestr="<f8"), configuration=(None, 64, 0), n=130)
+    number, identity = prepare(axpy, *axpy_args(typestr="<f8"), configuration=(None, np.int64(64), 0), n=np.int32(130))
     assert Xla(module).call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
     assert cuda.launches()[-1]["grid"] == [3, 1, 1]
     assert struct.pack("<d", 2.5) in cuda.parameters()
 
 
 def test_impossible_launches_are_refused_while_tracing(cuda, module, axpy):
-    with pytest.raises(LaunchError, match="4096"):
-        prepare(axpy, *axpy_args(), configuration=(1, 4096, 0))
+    for n, block, problem in (
+        (None, 4096, "4096"),
+        (10, 0, "block is 0 where forall takes an int of at least 1"),
+        (10, (8, 8), r"block is \(8, 8\) where forall takes an int of at least 1"),
+        (-1, 8, "the number of elements cannot be negative"),
+        (1.5, 8, "the number of elements must be an int"),
+    ):
+        with pytest.raises(LaunchError, match=problem):
+            prepare(axpy, *axpy_args(), configuration=(1, block, 0), n=n)
     kernel = cuda.package(manifests.kernel("f", "void(float32[::1])", cooperative=True), name="mypkg.cooperative").f
     with pytest.raises(LaunchError, match="it is a cooperative one"):
         prepare(kernel, [xla_call.Shaped(0, (4,), "<f4")], [xla_call.Place(0, is_result=True)])

@@ -263,17 +263,17 @@ class TestMisses:
         assert by_triton == [("scale", (), grid, False, given)]
         assert symbols(cuda) == []
 
-    def test_a_grid_function_is_called_once_for_a_miss(self, cuda, by_triton):
-        ops, x, calls = package(cuda), cuda.array(), []
-        with pytest.warns(FallbackWarning):
-            ops.scale[lambda meta: calls.append(dict(meta)) or (3,)](x, 0.5, 7, 256)
-        assert calls == [{"x": x, "factor": 0.5, "n": 7, "BLOCK": 256, "ACT": None}]
-        assert by_triton == [("scale", (x, 0.5, 7, 256), (3,), False, {})]
-
-    def test_triton_compiles_for_a_gpu_without_an_image(self, cuda, by_triton):
+    @pytest.mark.parametrize(
+        ("block", "grid", "targets"),
+        [(256, (3,), ("sm_90",)), (128, (3,), ("sm_100",)), (128, (-1,), ("sm_90",)), (128, (1, 70_000), ("sm_90",))],
+        ids=["no variant", "no image", "no grid", "beyond the GPU"],
+    )
+    def test_a_grid_function_is_called_once_for_a_miss(self, block, grid, targets, cuda, by_triton):
+        ops, x, calls = package(cuda, targets=targets), cuda.array(), []
         with pytest.warns(FallbackWarning, match="so Triton compiles it"):
-            package(cuda, targets=("sm_100",)).scale[(1,)](cuda.array(), 0.5, 7, BLOCK=128)
-        assert len(by_triton) == 1
+            ops.scale[lambda meta: calls.append(dict(meta)) or grid](x, 0.5, 7, block)
+        assert calls == [{"x": x, "factor": 0.5, "n": 7, "BLOCK": block, "ACT": None}]
+        assert by_triton == [("scale", (x, 0.5, 7, block), grid, False, {})]
 
     def test_a_kernel_without_variants_is_compiled_by_triton(self, cuda, by_triton):
         ops = package(cuda)

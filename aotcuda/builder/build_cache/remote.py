@@ -60,7 +60,8 @@ def fetch(url: str, names: list[str], tick: Callable[[], None] = lambda: None) -
             elif not isinstance(answer, FileNotFoundError):
                 raise answer
 
-    return found, _within_patience(url, work, tick)
+    problem = _within_patience(url, work, tick)
+    return dict(found), problem  # a copy, since a thread that is late still adds entries
 
 
 def send(url: str, packed: Mapping[str, Packed]) -> str | None:

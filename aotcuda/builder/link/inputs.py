@@ -103,7 +103,9 @@ def from_module(name: str, key: str) -> Linked:
     try:
         found = targets.find_module(name)
         described = found.manifest
-        needed = tuple((file["path"], manifest.read_file(found.where, file)) for file in described["function_links"])
+        needed = tuple(
+            (file["path"], manifest.read_file(str(found.path), file)) for file in described["function_links"]
+        )
     except (TargetError, ManifestError) as error:
         message = f"{key}: {error}; add the package to build-system.requires, or correct the name"
         raise ConfigError(message) from None

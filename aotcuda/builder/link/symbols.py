@@ -176,12 +176,14 @@ def _members(item: LinkInput) -> Iterator[tuple[str, bytes]]:
     position = 8
     while position + 60 <= len(data):
         name = data[position : position + 16].decode(errors="replace").strip().rstrip("/")
-        try:
-            size = int(data[position + 48 : position + 58])
-        except ValueError:
-            message = f"{item.name} is damaged: the size of its member {name!r} is no number"
-            raise ImageError(message) from None
-        position += 60
-        if name not in ("", "/", "/SYM64"):
-            yield name, data[position : position + size]
-        position += size + size % 2
+        digits = data[position + 48 : position + 58].strip()
+        if not digits.isdigit():
+            message = f"{item.name} is damaged: the size of its member {name!r} is no number; make it anew"
+            raise ImageError(message)
+        start, end = position + 60, position + 60 + int(digits)
+        if end > len(data):
+            message = f"{item.name} is cut short: its member {name!r} ends at byte {end} of {len(data)}; make it anew"
+            raise ImageError(message)
+        if name not in ("", "/SYM64"):
+            yield name, data[start:end]
+        position = end + end % 2

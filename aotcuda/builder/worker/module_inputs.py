@@ -71,7 +71,7 @@ class ModuleInputs:
                 if item.module is not None and item.module not in self.job.linkable:
                     module = targets.find_module(item.module)
                     # The manifest has digests of the code.
-                    found.add_question("file", str(Path(module.where, manifest.FILE_NAME)))
+                    found.add_question("file", str(Path(str(module.path), manifest.FILE_NAME)))
                     for path in inputs.editable_sources(module):
                         found.add_question("file", str(path))
         return found
@@ -92,10 +92,10 @@ class ModuleInputs:
 
     def asked_by(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
         """Return the key that makes `item` linked: an item of `link`, or the key of a unit that needs it."""
-        for given in plan.config.link:
-            name = given.module or PurePath(given.path or "").as_posix()
-            if item.name == name or item.name.startswith(f"{given.module} "):
-                return given.key
+        for listed in plan.config.link:
+            name = listed.module or PurePath(listed.path or "").as_posix()
+            if item.name == name or (listed.module and item.name.startswith(f"{name} ")):
+                return listed.key
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         users = [unit for unit, found in built.items() if item.identity in [one.identity for one in found.needed]]
         return users[0].key if users else plan.config.key

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
+from aotcuda.builder.link import inputs
 from aotcuda.builder.worker import imports
 from aotcuda.common.stamp import ALL_NAMES, Stamp
 
@@ -40,6 +41,8 @@ _STANDARD = tuple(
     for folder in dict.fromkeys([sysconfig.get_path(name), os.path.realpath(sysconfig.get_path(name))])
 )
 _HERE = __file__
+_LINKED = inputs.__file__
+"""The file of the builder that reads linked files, whose names may be in Python code."""
 
 
 class Observer:
@@ -152,6 +155,8 @@ class Observer:
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
         while frame is not None:
             file = frame.f_code.co_filename
+            if file == _LINKED:
+                return True
             if file != _HERE and file.startswith(_BUILDER):
                 return False  # frames below belong to the start of the worker
             if self._kind(file) == "project":

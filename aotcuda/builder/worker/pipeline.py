@@ -88,7 +88,7 @@ class Pipeline:
         Raises:
             AotcudaError: Something cannot be compiled or linked.
         """
-        self._find_units()
+        self._begin()
         modules = []
         for parts, packed in flows.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
             modules.append(self.packager.finish(parts, packed, self._sources_compiled))
@@ -122,7 +122,7 @@ class Pipeline:
         Raises:
             AotcudaError: Something cannot be compiled or stored.
         """
-        self._find_units()
+        self._begin()
         flows.flow(map(self._shard, self.job.plans), self.job.jobs, self._done)
         if self.units is not None:
             self.units.record()
@@ -138,8 +138,9 @@ class Pipeline:
         compiled, _ = yield from self._compile(plan)
         yield from self.linking.of_shard(plan, compiled)
 
-    def _find_units(self) -> None:
+    def _begin(self) -> None:
         """Find the entries of all units; a build from the cache alone fails if one is missing."""
+        self.tell(step="compiling", done=0, total=self.linking.total)
         if self.units is not None:
             self._have = self.units.find(unit_compiling.wanted_units(self.job.plans, self._targets_here()))
             for unit in dict.fromkeys(unit for unit, _ in self._have):

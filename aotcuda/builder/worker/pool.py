@@ -129,10 +129,14 @@ def wait_for(children: Sequence[Child]) -> None:
 
 def start(index: int, task: Task) -> Child:
     """Fork a child that does the task; `index` is the task's place among others."""
-    receiver, sender = Pipe(duplex=False)
     parent = os.getpid()
     _flush()
-    if (pid := os.fork()) == 0:
+    try:
+        receiver, sender = Pipe(duplex=False)
+        pid = os.fork()
+    except OSError as error:
+        raise process_tree.start_error(error) from error
+    if pid == 0:
         process_tree.end_with_parent(parent, signal.SIGKILL)
         receiver.close()
         _work(task, sender)
@@ -179,8 +183,8 @@ def _death(task: Task, status: int) -> BuildError:
         )
     if status < 0:
         return BuildError(
-            f"{task.where}: the compiler crashed ({signal.Signals(-status).name}); this is a defect of the compiler or "
-            "linker. Simplify that function, or report it with its source"
+            f"{task.where}: the compiler crashed ({process_tree.signal_name(-status)}); this is a defect of the "
+            "compiler or linker. Simplify that function, or report it with its source"
         )
     return BuildError(f"{task.where}: the compiler ended without a result (exit status {status})")
 

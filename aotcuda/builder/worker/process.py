@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from aotcuda import registry
 from aotcuda.builder import progress
-from aotcuda.builder.worker import ipc
+from aotcuda.builder.worker import ipc, process_tree
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -106,8 +105,7 @@ def _started(job: Job) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
                     start_new_session=True,  # the build answers Ctrl-C on a terminal
                 )
         except OSError as error:
-            message = f"the build cannot start a process ({error.strerror}); free some memory or processes"
-            raise BuildError(message) from error
+            raise process_tree.start_error(error) from error
         try:
             with suppress(BrokenPipeError), process.stdin:  # type: ignore[union-attr]  # a dead one is reported later
                 pickle.dump(job, process.stdin)  # type: ignore[arg-type]
@@ -172,6 +170,5 @@ def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit |
 def _death(step: str, status: int) -> BuildError:
     """Return the error about a worker that ended without a last message; `status` is the reaper's exit status."""
     number = -status if status < 0 else status - 128
-    names = {one.value: one.name for one in signal.Signals}
-    how = f"killed by {names.get(number, f'signal {number}')}" if number > 0 else f"exit status {status}"
+    how = f"killed by {process_tree.signal_name(number)}" if number > 0 else f"exit status {status}"
     return BuildError(f"the build ended while {step} ({how}); its output is printed above")

@@ -15,6 +15,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from aotcuda.errors import BuildError
+
 # From <linux/prctl.h>.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -56,6 +58,16 @@ def reap(wanted: int | None = None) -> int | None:
             if ended[0] == wanted:
                 status = os.waitstatus_to_exitcode(ended[1])
     return status
+
+
+def start_error(error: OSError) -> BuildError:
+    """Return the error for a process that the system did not start."""
+    return BuildError(f"the build cannot start a process ({error.strerror}); free some memory or processes")
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal; `signal 40` for one without a name."""
+    return next((item.name for item in signal.Signals if item == number), f"signal {number}")
 
 
 def _children() -> list[int]:

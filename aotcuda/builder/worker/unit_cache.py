@@ -20,7 +20,7 @@ from aotcuda.common.stamp import ALL_NAMES, Stamp
 from aotcuda.errors import BuildError, CompileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aotcuda.arch import Target
     from aotcuda.builder.build_cache.compile_cache import CompileCache, Name
@@ -76,7 +76,11 @@ class UnitCache:
             if changed is not None:
                 self._changed.append(changed)
                 continue
-            of_target = {target: _with_reads(one, seen) for targets, one in built for target in targets}
+            of_target = {
+                target: _in_folder(_with_reads(one, seen), self._absolute)
+                for targets, one in built
+                for target in targets
+            }
             if of_target.keys() == {str(target) for target in wanted[unit]}:
                 self.seconds[unit.module, unit.symbol] = seconds
                 found |= {(unit, target): of_target[str(target)] for target in wanted[unit]}
@@ -101,7 +105,8 @@ class UnitCache:
             reads = [(ask, self._relative(path), answer) for (ask, path), answer in sorted(seen.reads.items())]
             of_targets: list[tuple[list[str], Any]] = []
             for target, built in of_target.items():
-                value = (str(built.error), built.reason) if isinstance(built, LeftOut) else plain(built)
+                left_out = isinstance(built, LeftOut)
+                value = (str(built.error), built.reason) if left_out else _in_folder(plain(built), self._relative)
                 _add(of_targets, str(target), value)
             values[unit] = reads, seen.variables, seconds.get((unit.module, unit.symbol), 0.0), of_targets
         named = {unit: self._name(unit, list(of_target)) for unit, of_target in of_unit.items()}
@@ -219,6 +224,14 @@ def plain(built: Any) -> Any:
     if built.seen is None and getattr(built, "generated", None) is None:
         return built
     return replace(built, seen=None, **({"generated": None} if hasattr(built, "generated") else {}))
+
+
+def _in_folder(built: Any, convert: Callable[[str], str]) -> Any:
+    """Return a compiled unit with the converted folders of its linked files."""
+    if isinstance(built, LeftOut) or not any(item.folder for item in built.needed):
+        return built
+    needed = [replace(item, folder=convert(item.folder)) if item.folder else item for item in built.needed]
+    return replace(built, needed=tuple(needed))
 
 
 def _with_reads(built: Any, seen: Stamp) -> Any:

@@ -137,12 +137,6 @@ class PackedOverload:
             self.made.add(ref(slot, self.made.discard))
             return slot
 
-    def layout_for_fast_path(self, make: Callable[[PackedOverload], object]) -> object:
-        """Return `fast_layout`; the first call makes it with `make`."""
-        if self.fast_layout is None:
-            self.fast_layout = make(self)
-        return self.fast_layout
-
     def addresses_of(self, values: list[object]) -> list[int]:
         """Return the addresses of the arrays among a block's numbers."""
         return [value for index in self.addresses if isinstance(value := values[index], int)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     View = tuple[str, int, tuple[int, ...], tuple[int, ...] | None, bool]
 
-_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's
+MOST_DIMENSIONS = 64  # NumPy's and PyTorch's
 _BEYOND = 1 << 63
 MOST_BYTES = _BEYOND - 1
 """The most bytes of an array."""
@@ -49,7 +49,7 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
         if type(extent) is not int or extent < 0:
             return view(typestr, address, _extents(shape), strides, readonly=readonly)
         size *= extent or 1
-    if size >= _BEYOND or len(shape) > _MOST_DIMENSIONS:
+    if size >= _BEYOND or len(shape) > MOST_DIMENSIONS:
         message = f"has shape {aotcuda.errors.short_repr(shape)}, which no memory can hold"
         raise aotcuda.errors.UnreadableError(message)
     if strides is not None:
@@ -156,7 +156,7 @@ def count_items(shape: tuple[int, ...], itemsize: int) -> int | None:
             return None
         items *= extent
         size *= extent or 1
-    return items if size <= MOST_BYTES and len(shape) <= _MOST_DIMENSIONS else None
+    return items if size <= MOST_BYTES and len(shape) <= MOST_DIMENSIONS else None
 
 
 def overlap(first: View, second: View) -> bool:

@@ -168,12 +168,6 @@ def element(name: Any) -> str:
     return structured(typestr, name.descr)
 
 
-def item_bytes(typestr: str) -> int:
-    """Return the bytes of one element, as `array_view.item_bytes` does."""
-    known = PLAIN.get(typestr)
-    return known[1] if known is not None else array_view.item_bytes(typestr)
-
-
 def current_stream(args: Iterable[object], device: int | None) -> int:
     """Return the handle of the stream of a launch that names no stream.
 

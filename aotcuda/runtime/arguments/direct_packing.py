@@ -7,7 +7,7 @@ closure declines, the caller reads all arguments again through views.
 
 from __future__ import annotations
 
-from aotcuda.runtime.arguments import array_view, arrays, parameter_kinds, scalars
+from aotcuda.runtime.arguments import arrays, parameter_kinds, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,8 +92,6 @@ def _array_packing(array: Any, parameter: Parameter, *, is_torch: bool) -> Fit |
     contiguous, dtype, ndim = parameter_kinds.kind_of(parameter).contiguous(parameter), array.dtype, len(array.shape)
     if contiguous is None or parameter["dtype"] not in arrays.PLAIN or arrays.element(dtype) != parameter["dtype"]:
         return None
-    if parameter["kind"] == "array" and ndim == 1:
-        return _line_packing(dtype, parameter, is_torch=is_torch)
     append: Append = contiguous
     if parameter["kind"] != "array":  # it accepts any number of dimensions; other overloads may not
 
@@ -124,35 +122,5 @@ def _array_packing(array: Any, parameter: Parameter, *, is_torch: bool) -> Fit |
             and address >= _LEAST
             and append(address, tensor.shape, values)
         )
-
-    return pack_torch if is_torch else pack_cupy
-
-
-def _line_packing(dtype: object, parameter: Parameter, *, is_torch: bool) -> Fit:
-    """Return `_array_packing` for arrays of one dimension; its closure makes one call less for each array."""
-    pick, itemsize = parameter_kinds.picker(parameter), arrays.item_bytes(parameter["dtype"])
-    most = array_view.MOST_BYTES // itemsize
-    is_complex = parameter["dtype"][1:2] == "c"
-
-    def pack_cupy(array: Any, values: list[object]) -> bool:
-        if array.dtype is not dtype or not _is_c_contiguous(array):
-            return False
-        shape, address = array.shape, array.data.ptr
-        if type(shape) is not tuple or type(address) is not int or address <= 0:
-            return False
-        (extent,) = shape
-        if type(extent) is not int or not 0 <= extent <= most:
-            return False
-        values += pick((itemsize, address, extent, extent, itemsize, 1))
-        return True
-
-    def pack_torch(tensor: Any, values: list[object]) -> bool:
-        if tensor.dtype is not dtype or not tensor.is_cuda or not tensor.is_contiguous():
-            return False
-        (extent,), address = tensor.shape, tensor.data_ptr()
-        if type(address) is not int or address < _LEAST or type(extent) is not int or not 0 <= extent <= most:
-            return False
-        values += pick((itemsize, address, extent, extent, itemsize, 1))
-        return not (is_complex and tensor.is_conj())
 
     return pack_torch if is_torch else pack_cupy

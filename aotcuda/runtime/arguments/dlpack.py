@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from aotcuda.errors import UnreadableError, describe
-from aotcuda.runtime.arguments.array_view import view
+from aotcuda.runtime.arguments.array_view import MOST_DIMENSIONS, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,9 +68,6 @@ _address.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _address.restype = ctypes.c_void_p
 
 
-_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule with a larger number is damaged
-
-
 def read(array: Any, pending: list[object], stream: int) -> View | None:
     """Return the view of an array, as `aotcuda.runtime.arguments.arrays` describes.
 
@@ -119,7 +116,7 @@ def _open(capsule: object) -> tuple[_Array, bool]:
 
 def _numbers(pointer: Any, count: int) -> tuple[int, ...] | None:
     """Return the numbers behind a pointer; None if it is NULL."""
-    if not 0 <= count <= _MOST_DIMENSIONS:
+    if not 0 <= count <= MOST_DIMENSIONS:  # a capsule with a larger number is damaged
         message = f"gives a DLPack capsule of {count} dimensions"
         raise UnreadableError(message)
     if count == 0:

@@ -43,7 +43,7 @@ class Pointer(Kind):
         return parameter_errors.out_of_range(self, parameter, arg, read)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
-        return "p", "Q", parameter["offset"], "C", 0, 0, 0, b"", ""
+        return parameter_kinds.fast_path_record("p", parameter)
 
 
 class Datetime(Kind):
@@ -184,21 +184,8 @@ class Buffer(Address):
         return parameter_errors.too_large(self, parameter, read)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
-        dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        words, itemsize = bytes([parameter_kinds.word_code("data")]), array_view.item_bytes(dtype)
-        sizes = parameter_kinds.size_records(parameter)
-        return (
-            "a",
-            "Q",
-            parameter["offset"],
-            "C",
-            parameter_kinds.ANY_DIMENSIONS,
-            itemsize,
-            int(writable),
-            words,
-            dtype,
-            sizes,
-        )
+        writable, ndim = not parameter.get("readonly", False), parameter_kinds.ANY_DIMENSIONS
+        return parameter_kinds.fast_path_record("a", parameter, ndim=ndim, flag=writable, words=["data"])
 
 
 class Struct(Kind):
@@ -327,9 +314,8 @@ class Elements(Address):
         return None
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
-        dtype, writable = parameter["dtype"], int(not parameter.get("readonly", False))
-        plain = "e", "Q", parameter["offset"], "A", 0, array_view.item_bytes(dtype), writable, b"", dtype
-        return *plain, b"", parameter.get("divisor", 1), *parameter_kinds.NO_BOUNDS, None
+        writable = not parameter.get("readonly", False)
+        return parameter_kinds.fast_path_record("e", parameter, layout="A", flag=writable)
 
 
 class Number(Scalar):
@@ -361,8 +347,7 @@ class Number(Scalar):
         return super().problem(parameter, arg, read)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
-        plain = "s", parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
-        return *plain, b"", *_bounds(parameter), None
+        return parameter_kinds.fast_path_record("s", parameter, parameter["format"])
 
 
 class Constant(Kind):
@@ -389,8 +374,8 @@ class Constant(Kind):
         return f"is {aotcuda.errors.short_repr(arg)} where {self.wanted(parameter)}"
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
-        optional = int(bool(parameter.get("optional")))
-        return "k", "q", 0, "C", 0, 0, optional, b"", "", b"", 1, *parameter_kinds.NO_BOUNDS, parameter["value"]
+        optional = bool(parameter.get("optional"))
+        return parameter_kinds.fast_path_record("k", parameter, "q", flag=optional, value=parameter["value"])
 
 
 KINDS: dict[str, Kind] = {

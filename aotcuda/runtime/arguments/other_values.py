@@ -25,6 +25,7 @@ TENSOR_MAP = "|V128{opaque:<u8*16@0}"
 _TENSOR_MAP_BYTES = 128
 _TENSOR_MAPS = frozenset([("cuda.core._tensor_map", "TensorMapDescriptor"), ("cuda.bindings.driver", "CUtensorMap")])
 
+_POINTER_VALUE: Any = ctypes.c_void_p.value  # type: ignore[misc]  # a subclass may have another `value`
 _TYPES = {"bool": "|b1", "boolean": "|b1", "int8": "|i1", "uint8": "|u1"} | {
     f"{kind}{bits}": f"<{kind[0]}{bits // 8}"
     for kind, widths in (("int", (16, 32, 64)), ("uint", (16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
@@ -42,8 +43,7 @@ def reader(value: object, member: Callable[[object], Read | None]) -> Read | Non
         members = [member(item) for item in value]
         return None if None in members else _tuple_reader([each for each in members if each is not None])
     if is_pointer(value):
-        held = sys.modules["ctypes"].c_void_p.value  # a subclass may have another `value`
-        return lambda pointer, _pending, _stream: held.__get__(pointer) or 0
+        return lambda pointer, _pending, _stream: _POINTER_VALUE.__get__(pointer) or 0
     if is_datetime(value):
         return lambda date, _pending, _stream: (date.dtype.str, int(date.view("i8")))
     if is_record(value):
@@ -61,8 +61,7 @@ def reader(value: object, member: Callable[[object], Read | None]) -> Read | Non
 
 def is_pointer(value: object) -> bool:
     """Return True if a value is a `ctypes.c_void_p`."""
-    module = sys.modules.get("ctypes")  # such a value exists only if it is imported
-    return module is not None and isinstance(value, module.c_void_p)
+    return isinstance(value, ctypes.c_void_p)
 
 
 def is_datetime(value: object) -> bool:

@@ -18,7 +18,7 @@ from aotcuda.runtime.arguments import array_view, arrays, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from aotcuda.manifest import Parameter
@@ -77,11 +77,7 @@ class Kind:
         return True
 
     def record(self, parameter: Parameter) -> tuple[object, ...] | None:
-        """Return the parameter for the fast path in C; None if the fast path does not know its kind.
-
-        The items are kind, format, offset, layout, ndim, itemsize, writable, words, dtype; and, for some kinds, sizes,
-        divisor, least, most, value.
-        """
+        """Return the parameter for the fast path in C, from `fast_path_record`; None if C does not know its kind."""
         return None
 
 
@@ -114,7 +110,7 @@ class Scalar(Kind):
         return not large or scalars.numpy_dtype(arg) is not None
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
-        return parameter["kind"][0], parameter["format"], parameter["offset"], "C", 0, 0, 0, b"", ""
+        return fast_path_record(parameter["kind"][0], parameter, parameter["format"])
 
 
 class Array(Kind):
@@ -130,10 +126,10 @@ class Array(Kind):
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
-        writable, itemsize = not parameter.get("readonly", False), arrays.item_bytes(dtype)
+        writable, itemsize = not parameter.get("readonly", False), array_view.item_bytes(dtype)
         counts_elements = in_elements(parameter)
         append = _contiguous(parameter)
-        pick = picker(parameter)
+        pick = _picker(parameter)
         divisor, promises = parameter.get("divisor", 1), _promises(parameter)
         first = -len(parameter.get("sizes", ()))
 
@@ -194,25 +190,13 @@ class Array(Kind):
         return parameter["layout"] == "C" and not parameter.get("readonly", False)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
-        dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        words = bytes(map(word_code, parameter["words"]))
-        itemsize = arrays.item_bytes(dtype)
-        layout, ndim = parameter["layout"], parameter["ndim"]
-        divisor = parameter.get("divisor", 1)
-        return (
+        return fast_path_record(
             "a",
-            "Q",
-            parameter["offset"],
-            layout,
-            ndim,
-            itemsize,
-            int(writable),
-            words,
-            dtype,
-            size_records(parameter),
-            divisor,
-            *NO_BOUNDS,
-            None,
+            parameter,
+            layout=parameter["layout"],
+            ndim=parameter["ndim"],
+            flag=not parameter.get("readonly", False),
+            words=parameter["words"],
         )
 
 
@@ -228,7 +212,7 @@ def add_kinds(kinds: dict[str, Kind]) -> None:
 
 
 def is_known(parameter: Parameter) -> bool:
-    """Return True if `of` finds the kind of a parameter."""
+    """Return True if `kind_of` finds the kind of a parameter."""
     return parameter["kind"] in _KINDS
 
 
@@ -266,13 +250,44 @@ def size_fields(parameter: Parameter) -> Fields:
     return [(size["offset"], size["format"], False) for size in parameter.get("sizes", ())]
 
 
-def size_records(parameter: Parameter) -> bytes:
-    """Return the sizes for the fast path: word, format, offset, divisor, and whether it must not be negative."""
+def fast_path_record(
+    code: str,
+    parameter: Parameter,
+    form: str = "Q",
+    *,
+    layout: str = "C",
+    ndim: int = 0,
+    flag: bool = False,
+    words: Sequence[str] = (),
+    value: object = None,
+) -> tuple[object, ...]:
+    """Return a parameter's description for `ArgumentLayout` of the extension.
+
+    Args:
+        code: The kind, as `Parameter` in launch.h has it.
+        parameter: The parameter's entry in the manifest.
+        form: The `struct` character of a number.
+        layout: The layout of an array: `C`, `F` or `A`.
+        ndim: The number of dimensions of an array.
+        flag: Of an array True if the kernel may write to it; of a constant True if it may be omitted.
+        words: The words of an array.
+        value: The value of a constant.
+    """
+    dtype = parameter.get("dtype", "")
+    itemsize = array_view.item_bytes(dtype) if dtype else 0
+    numbers = parameter.get("divisor", 1), parameter.get("least", NO_BOUNDS[0]), parameter.get("most", NO_BOUNDS[1])
+    codes = bytes(map(_word_code, words))
+    array = layout, ndim, itemsize, int(flag), codes, dtype, _size_records(parameter)
+    return code, form, parameter["offset"], *array, *numbers, value
+
+
+def _size_records(parameter: Parameter) -> bytes:
+    """Return the sizes for the fast path: word, format, offset, divisor, and True if it must not be negative."""
     return b"".join(
         [
             struct.pack(
                 "<BciHB",
-                word_code(size["word"]),
+                _word_code(size["word"]),
                 size["format"].encode(),
                 size["offset"],
                 size.get("divisor", 1),
@@ -299,7 +314,7 @@ def _names(ndim: int) -> list[str]:
     return ["itemsize", "data", "items", *families]
 
 
-def picker(parameter: Parameter) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+def _picker(parameter: Parameter) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
     """Return the function that picks an array's words and sizes from the numbers that `_names` lists."""
     names = _names(parameter["ndim"])
     indices = [names.index(word) for word in (*parameter["words"], *sizes(parameter)) if word != "zero"]
@@ -310,7 +325,7 @@ def picker(parameter: Parameter) -> Callable[[tuple[int, ...]], tuple[int, ...]]
 
 def _contiguous(parameter: Parameter) -> Append:
     """Return the function that appends the numbers of an array that is contiguous in C order; see `Kind.contiguous`."""
-    ndim, itemsize, pick = parameter["ndim"], arrays.item_bytes(parameter["dtype"]), picker(parameter)
+    ndim, itemsize, pick = parameter["ndim"], array_view.item_bytes(parameter["dtype"]), _picker(parameter)
     most = array_view.MOST_BYTES // max(itemsize, 1)
 
     def append_line(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
@@ -333,7 +348,7 @@ def _contiguous(parameter: Parameter) -> Append:
     return append_line if ndim == 1 else append
 
 
-def word_code(name: str) -> int:
+def _word_code(name: str) -> int:
     """Return the extension's code of a word."""
     code = _WORDS.get(name)
     if code is not None:

@@ -93,7 +93,11 @@ def add(
         args: The arguments.
         shared: Bytes of dynamic shared memory that a launch has already allowed.
     """
-    layouts = [overload.layout_for_fast_path(_layout) for overload in specialization.overloads]
+    layouts = []
+    for overload in specialization.overloads:
+        if overload.fast_layout is None:
+            overload.fast_layout = _layout(overload)
+        layouts.append(overload.fast_layout)
     if False in layouts:
         return False
     return _add(

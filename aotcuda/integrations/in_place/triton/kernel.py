@@ -117,11 +117,14 @@ class _Launcher(GridLauncher):
 
     def __call__(self, *args: object, **named: object) -> Any:
         """Launch the kernel; the result is Triton's where it compiles, else None."""
+        grid = self._given
         try:
-            super().__call__(*args, **named)
+            full = self.arrange(args, named)
+            if self._function is not None:
+                grid = self.compute_grid(full)  # Triton must not call the function again
+            self.launch_on(grid, full)
         except _MISSES as error:
-            grid = getattr(error, "grid", None)  # the result of the grid function, which is not called again
-            return self._kernel.miss(error, self._given if grid is None else grid, args, named)  # type: ignore[attr-defined]
+            return self._kernel.miss(error, grid, args, named)  # type: ignore[attr-defined]
         return None
 
     def missed(self, *args: object, **named: object) -> Any:
@@ -142,7 +145,7 @@ def allow(what: str, problem: str, setting: str, error: AotcudaError) -> None:
     is_installed = sys.modules.get("triton") is not None
     if isinstance(error, NoDriverError | NoDeviceError) and not is_installed:
         raise error
-    if not is_installed or not fallback.allowed(setting):
+    if not is_installed or not fallback.is_allowed(setting):
         why = "nothing may be compiled here" if is_installed else without_triton.NEEDS
         message = f"{problem}; {why}, and {ADVICE}"
         raise type(error)(message) from None
