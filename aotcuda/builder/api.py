@@ -98,7 +98,7 @@ def build(
     installed = toolkits.installed()
     cache = build_settings.find([item.frontend for item in plans], installed, root)
     folders = [str(package_root), *map(str, roots), *build_settings.searched()]
-    inputs = [table, settings, folders, compilers.everything(), editable, sorted(extensions)]
+    inputs = [table, settings, folders, compilers.distributions(), editable, sorted(extensions)]
     entry = cached_build.open_entry(cache, project, inputs, watcher)
     built = entry.find(plans, roots, editable=editable) if entry is not None and shard is None else None
     if built is None:

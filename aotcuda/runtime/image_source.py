@@ -190,5 +190,5 @@ class Unbuilt:
         from aotcuda.errors import NoImageError  # noqa: PLC0415
 
         cause = NoImageError(f"{self.name} was never built, though {where} names it; {advice}: pip install -e .")
-        library: Library = fallback().compiled((None, None), gpu, cause)
+        library: Library = fallback().load_module(gpu, cause)
         return library
