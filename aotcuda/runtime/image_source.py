@@ -82,13 +82,13 @@ class Packaged:
         import warnings  # noqa: PLC0415 (few wheels were split)
 
         from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (as above)
-        from aotcuda.runtime.arguments.host_arrays import depth  # noqa: PLC0415 (as above)
+        from aotcuda.runtime.arguments.host_arrays import caller_depth  # noqa: PLC0415 (as above)
 
         for choice in choices:
             if choice.better in parts.faulty:
                 reason = dict(choice.rejected)[choice.better]
                 message = f"{self.name} runs with {choice.arch} on {choice.gpu}, since {choice.better} {reason}"
-                warnings.warn(message, FallbackWarning, stacklevel=depth())
+                warnings.warn(message, FallbackWarning, stacklevel=caller_depth())
 
     @property
     def setting(self) -> str:
@@ -190,5 +190,5 @@ class Unbuilt:
         from aotcuda.errors import NoImageError  # noqa: PLC0415
 
         cause = NoImageError(f"{self.name} was never built, though {where} names it; {advice}: pip install -e .")
-        library: Library = fallback().compiled((None, None), gpu, cause)
+        library: Library = fallback().load_module(gpu, cause)
         return library

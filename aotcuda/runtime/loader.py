@@ -121,7 +121,7 @@ class Loader:
             return loaded
         with self._lock:  # one thread compiles an edit, and the others wait
             loaded = self.current or self._load()
-            other = self.staleness().in_place_of(loaded.library, loaded.sources)
+            other = self.staleness().replacement_for(loaded.library, loaded.sources)
             return loaded if other is None else self._launch(*other)
 
     def enter(
@@ -164,7 +164,7 @@ class Loader:
         loaded = self.ready()
         device = self.enter(loaded, ())
         for name in loaded.kernels:
-            for overload in loaded.table(name).every():
+            for overload in loaded.table(name).all_overloads():
                 if loaded.library.has_variant(overload.record, device):
                     loaded.device_kernel(overload, device).load()
 
@@ -236,7 +236,7 @@ class Loader:
                 except (aotcuda.errors.DriverTooOldError, aotcuda.errors.NoImageError) as error:
                     if early:  # an import never compiles
                         raise
-                    compiled = self.fallback().compiled((None, None), drivers.get().devices[0], error)
+                    compiled = self.fallback().load_module(drivers.get().devices[0], error)
                     return self._launch(compiled, compiled.manifest)
                 if self.current is None:
                     return self._launch(library, manifest)

@@ -152,7 +152,7 @@ class SimulatedKernel:
         """
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise errors.unconfigured(str(self), self.__name__)
+        raise errors.configuration_error(str(self), self.__name__)
 
     def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
         """Return a function that launches with a configuration, which errors show as `how`; None launches nothing."""
@@ -183,9 +183,9 @@ class SimulatedKernel:
         as_on_gpu = tuple([_AsDeviceArray(arg) if _is_array(arg) else arg for arg in args])
         selection = self._table.select(as_on_gpu, 0)
         if selection is None:
-            from aotcuda.runtime.jit.fallback import allowed  # noqa: PLC0415 (few launches come here)
+            from aotcuda.runtime.jit.fallback import is_allowed  # noqa: PLC0415 (few launches come here)
 
-            if not allowed(self._fallback):
+            if not is_allowed(self._fallback):
                 refusal: ArgumentError = self._table.refusal(as_on_gpu)
                 raise refusal
             return args

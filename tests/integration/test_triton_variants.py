@@ -139,7 +139,7 @@ def test_changed_kernel_outside_in_place_is_refused(tmp_path: Path) -> None:
     copy = with_clusters(tmp_path, "warn")
     config = copy / "pyproject.toml"
     config.write_text(config.read_text().replace('modules."tritoninplace.norm"', 'modules."tritoninplace.k"'))
-    assert projects.refused(copy).said == OTHER_PARAMETERS.replace("tritoninplace.norm", "tritoninplace.k")
+    assert projects.refused(copy).message == OTHER_PARAMETERS.replace("tritoninplace.norm", "tritoninplace.k")
 
 
 def test_incomplete_error_ends_the_build(tmp_path: Path) -> None:

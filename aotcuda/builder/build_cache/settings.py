@@ -87,7 +87,7 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
         raise ConfigError(message)
     entries.size_cap()  # a wrong value is reported before anything is compiled
     is_url = "://" in given
-    base = default_folder() if is_url or not given else folder.named(given)
+    base = default_folder() if is_url or not given else folder.expand(given)
     if base is None and not is_url:
         return None
     return Settings(
@@ -125,7 +125,7 @@ def shown() -> str | None:
     given = _given()
     if given == "0":
         return None
-    return folder.named(given) if given and "://" not in given else default_folder()
+    return folder.expand(given) if given and "://" not in given else default_folder()
 
 
 def _given() -> str:

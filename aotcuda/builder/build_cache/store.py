@@ -129,7 +129,7 @@ class Store:
                 return None
             except (OSError, ManifestError):
                 continue
-            entries.used(self._files, name)
+            entries.mark_used(self._files, name)
             return packed
         self._spoilt(self._settings.folder)
         return None
@@ -161,7 +161,7 @@ class Store:
         if not self._usable or not self._writes:
             return
         try:
-            entries.write(self._files, name, record, contents, lasting=False)
+            entries.write(self._files, name, record, contents, durable=False)
             self._written += sum(map(len, contents.values())) + _RECORD
         except OSError as error:
             self._writes = False  # existing entries are still used

@@ -109,7 +109,7 @@ def _joint_task(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
 
     def run() -> dict[Target, Any]:
         results = {}
-        with failures.gathered() as attempt:
+        with failures.gather() as attempt:
             for target, task in tasks:
                 with attempt():
                     results[target] = task.run()

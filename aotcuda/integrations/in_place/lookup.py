@@ -124,7 +124,7 @@ def allow_numba(function: FunctionType, package: str) -> None:
     line = function.__code__.co_firstlineno
     what = f"{function.__module__}.{function.__qualname__} (line {line}) is in no image that was packaged"
     advice = f'name it in tool.aotcuda.modules."{named}".kernels, as `aotcuda record --write` does'
-    if not fallback.allowed(modules[0].manifest["fallback"] if modules else "jit"):
+    if not fallback.is_allowed(modules[0].manifest["fallback"] if modules else "jit"):
         message = f"{what}, and nothing may be compiled here; {advice}"
         raise NoImageError(message)
     try:

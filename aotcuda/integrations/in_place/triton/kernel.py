@@ -145,7 +145,7 @@ def allow(what: str, problem: str, setting: str, error: AotcudaError) -> None:
     is_installed = sys.modules.get("triton") is not None
     if isinstance(error, NoDriverError | NoDeviceError) and not is_installed:
         raise error
-    if not is_installed or not fallback.allowed(setting):
+    if not is_installed or not fallback.is_allowed(setting):
         why = "nothing may be compiled here" if is_installed else without_triton.NEEDS
         message = f"{problem}; {why}, and {ADVICE}"
         raise type(error)(message) from None

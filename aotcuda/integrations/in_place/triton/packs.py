@@ -107,7 +107,7 @@ def _warn_of_difference(packed: Packed, reason: str) -> None:
         f"{packed.source}.{packed.path}, since {reason}"
     )
     module = _module(packed)
-    if not fallback.allowed(module.manifest["fallback"] if module is not None else "jit"):
+    if not fallback.is_allowed(module.manifest["fallback"] if module is not None else "jit"):
         message = f"{what}, and nothing may be compiled here"
         raise StaleBuildError(message)
     if (packed.pack, packed.distribution) not in _warned:
