@@ -80,9 +80,9 @@ def test_source_that_imports_numba_gives_a_warning(own: bool, tmp_path: Path) ->
     for path in project.glob("src/inplace/*.py") if own else ():
         path.write_text(path.read_text().replace("aotcuda.numba", "numba"))
     said = (
-        'tool.aotcuda.modules."inplace.solver": it is packaged in place, and neither inplace.solver nor a module that it '
-        "imports has aotcuda.numba, so the compiler itself would launch its kernels; write from aotcuda.numba import "
-        "cuda"
+        'tool.aotcuda.modules."inplace.solver": it is packaged in place, and neither inplace.solver nor a module that '
+        "it imports has aotcuda.numba, so the compiler itself would launch its kernels; write from aotcuda.numba "
+        "import cuda"
     )
     assert (said in projects.aotcuda(project, "build").err) is own
 
