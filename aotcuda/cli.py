@@ -319,7 +319,7 @@ def _build(arguments: argparse.Namespace) -> None:
         arguments.usage("--rebuild-missing is for the rule of --depfile, whose target is --stamp; name both files")
     from aotcuda.builder.worker import interrupt  # noqa: PLC0415
 
-    with interrupt.raised():
+    with interrupt.raise_interrupts():
         try:
             from aotcuda.builder.build_command import build_project  # noqa: PLC0415
         except ImportError as error:
