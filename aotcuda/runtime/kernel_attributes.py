@@ -29,7 +29,7 @@ class OnThisGpu:
         self._loaded = loader.ready()
         self._device = loader.enter(self._loaded, ())
         library = self._loaded.library
-        every = self._loaded.table(name).every()
+        every = self._loaded.table(name).all_overloads()
         self._overloads = [overload for overload in every if library.has_variant(overload.record, self._device)]
 
     def attribute(self, name: str, signature: str | None) -> int | dict[str, int]:

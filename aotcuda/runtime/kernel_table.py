@@ -152,12 +152,12 @@ class KernelTable:
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
             from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-            if host_arrays.wanted(args, table.overloads):
+            if host_arrays.find_arguments_to_copy(args, table.overloads):
                 return None
         found = self._compiled().select(name, table, args, table.stream(args, given))
         if found is None:
             raise table.refusal(args)
-        table.keep(args, found[0])
+        table.add_compiled(args, found[0])
         return (*found[:5], None)  # the specialization belongs to another table
 
     def select_or_refuse(self, name: str, args: tuple[object, ...], given: int | None) -> Selection:
@@ -175,7 +175,7 @@ class KernelTable:
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
             from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-            args = host_arrays.described(args, self.table(name).overloads)
+            args = host_arrays.describe_copies(args, self.table(name).overloads)
         overload, slot, *_ = self.select_or_refuse(name, args, given)
         overload.slots.append(slot)
         return overload
