@@ -141,7 +141,7 @@ def _arguments(
     for at, result in aliases.items():
         _check_alias(where, at, result, args, results, numbers)
     if len(set(aliases.values())) < len(aliases):
-        raise xla_call.refuse(where, f"input_output_aliases names a result twice: {aliases}")
+        raise xla_call.argument_error(where, f"input_output_aliases names a result twice: {aliases}")
     own = [number for number in range(len(results)) if number not in aliases.values()]
     positions = _positions(kernel, len(args), own, outputs)
     for position, number in sorted(zip(positions, own, strict=True)):
@@ -161,10 +161,10 @@ def _positions(kernel: Kernel, given: int, own: list[int], outputs: Sequence[str
     where, known = str(kernel), _names(kernel)
     if isinstance(outputs, str) or len(outputs) != len(own):
         problem = f"outputs names {outputs!r} where {len(own)} results are no arguments as well; name one for each"
-        raise xla_call.refuse(where, problem)
+        raise xla_call.argument_error(where, problem)
     for name in outputs:
         if name not in known:
-            raise xla_call.refuse(where, f"it has no parameter {name!r}; it has {', '.join(known)}")
+            raise xla_call.argument_error(where, f"it has no parameter {name!r}; it has {', '.join(known)}")
     return [known.index(name) for name in outputs]
 
 
@@ -174,14 +174,14 @@ def _check_alias(
     if at not in numbers or not 0 <= result < len(results):
         missing = "array" if at not in numbers else "result"
         problem = f"input_output_aliases has {at}: {result}, and there is no such {missing}"
-        raise xla_call.refuse(where, problem)
+        raise xla_call.argument_error(where, problem)
     given, wanted = jnp.asarray(args[at]), results[result]
     if tuple(given.shape) != tuple(wanted.shape) or given.dtype != wanted.dtype:
         problem = (
             f"argument {at} is {given.dtype}{list(given.shape)}, and result {result}, which it is to be as well, "
             f"{wanted.dtype}{list(wanted.shape)}"
         )
-        raise xla_call.refuse(where, problem)
+        raise xla_call.argument_error(where, problem)
 
 
 def _check_numbers(kernel: Kernel, whole: list[object], places: list[xla_call.Place | None]) -> None:
@@ -202,7 +202,7 @@ def _check_numbers(kernel: Kernel, whole: list[object], places: list[xla_call.Pl
                     "while the program is traced; pass a Python number (static_argnames of "
                     "jax.jit), or make the parameter an array"
                 )
-                raise xla_call.refuse(str(kernel), problem)
+                raise xla_call.argument_error(str(kernel), problem)
 
 
 def _names(kernel: Kernel) -> list[str]:
