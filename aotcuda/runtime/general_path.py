@@ -135,7 +135,7 @@ class GeneralPath:
     def _settle_miss(self, loaded: KernelTable, args: tuple[object, ...]) -> None:
         """Record in the fast path that an exact kernel has no overload for arguments, after the second launch."""
         table: Any = loaded.table(self.name)
-        specialization = table.missing(args) if table.is_exact else None
+        specialization = table.find_miss(args) if table.is_exact else None
         if specialization is None:
             return
         specialization.launches += 1
@@ -295,7 +295,7 @@ def launch_with_copies(
     name, where = kernel
     table = loaded.table(name)
     loader.enter(loaded, (), [table.stream(args, stream)], where)
-    numbers = host_arrays.wanted(args, table.overloads)
+    numbers = host_arrays.find_arguments_to_copy(args, table.overloads)
     with host_arrays.Copies(args, numbers, loaded.library.driver, where) as copies:
         launch(copies.args)
-        copies.bring_back(table.stream(copies.args, stream))
+        copies.copy_back(table.stream(copies.args, stream))

@@ -103,7 +103,7 @@ class GridKernel(Kernel):
             """
             from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-            raise errors.unconfigured(str(self), self.__name__, "[grid]")
+            raise errors.configuration_error(str(self), self.__name__, "[grid]")
 
     def bind(self, count: int, names: tuple[str, ...]) -> Bind:
         """Return the function that puts `count` positional arguments and some named ones in order.

@@ -84,13 +84,13 @@ class Packaged:
         import warnings  # noqa: PLC0415 (few wheels were split)
 
         from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (as above)
-        from aotcuda.runtime.arguments.host_arrays import depth  # noqa: PLC0415 (as above)
+        from aotcuda.runtime.arguments.host_arrays import caller_depth  # noqa: PLC0415 (as above)
 
         for choice in choices:
             if choice.better in parts.faulty:
                 reason = dict(choice.rejected)[choice.better]
                 message = f"{self.name} runs with {choice.arch} on {choice.gpu}, since {choice.better} {reason}"
-                warnings.warn(message, FallbackWarning, stacklevel=depth())
+                warnings.warn(message, FallbackWarning, stacklevel=caller_depth())
 
     @property
     def setting(self) -> str:

@@ -292,7 +292,7 @@ class Kernel:
             """
             from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-            raise errors.unconfigured(str(self), self.__name__)
+            raise errors.configuration_error(str(self), self.__name__)
 
     def documentation(self) -> str:
         """Return `__doc__`, which `help` shows; if the manifest cannot be read, the class's docstring."""

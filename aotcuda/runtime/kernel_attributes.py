@@ -29,7 +29,7 @@ class OnThisGpu:
         self._loaded = loader.ready()
         self._device = loader.enter(self._loaded, ())
         library = self._loaded.library
-        overloads = self._loaded.table(name).every()
+        overloads = self._loaded.table(name).all_overloads()
         self._overloads = [each for each in overloads if library.has_variant(each.record, self._device)]
 
     def attribute(self, name: str, signature: str | None) -> int | dict[str, int]:

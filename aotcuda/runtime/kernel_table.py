@@ -152,12 +152,12 @@ class KernelTable:
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
             from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-            if host_arrays.wanted(args, table.overloads):
+            if host_arrays.find_arguments_to_copy(args, table.overloads):
                 return None
         selection = self._jit_overloads().select(name, table, args, table.stream(args, stream))
         if selection is None:
             raise table.refusal(args)
-        table.keep(args, selection[0])
+        table.add_compiled(args, selection[0])
         return (*selection[:5], None)  # the specialization belongs to another table
 
     def select_or_refuse(self, name: str, args: tuple[object, ...], stream: int | None) -> Selection:
@@ -175,7 +175,7 @@ class KernelTable:
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
             from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-            args = host_arrays.described(args, self.table(name).overloads)
+            args = host_arrays.describe_copies(args, self.table(name).overloads)
         overload, slot, *_ = self.select_or_refuse(name, args, stream)
         overload.slots.append(slot)
         return overload

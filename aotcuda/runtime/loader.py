@@ -164,7 +164,7 @@ class Loader:
         loaded = self.ready()
         device = self.enter(loaded, ())
         for name in loaded.kernels:
-            for overload in loaded.table(name).every():
+            for overload in loaded.table(name).all_overloads():
                 if loaded.library.has_variant(overload.record, device):
                     loaded.device_kernel(overload, device).load()
 

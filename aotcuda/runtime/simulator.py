@@ -164,7 +164,7 @@ class SimulatedKernel:
         """
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise errors.unconfigured(str(self), self.__name__)
+        raise errors.configuration_error(str(self), self.__name__)
 
     def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
         """Return a function that launches with a configuration, which errors show as `how`; None launches nothing."""

@@ -76,7 +76,7 @@ HARMLESS = {
 def test_processes_of_a_source_end_with_the_build(name: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", HARMLESS[name] + GOOD, module=KERNEL)
     with running(project) as build:
-        status, out, err = build.ended()
+        status, out, err = build.wait()
         assert (status, err) == (0, "")
         assert out.count("\n") == 5
-        assert build.is_gone()
+        assert build.has_ended()

@@ -60,7 +60,7 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Run the test without the fast path, and with it."""
     name: str = request.param
     module = request.getfixturevalue("extension_module") if name == "extension" else None
-    monkeypatch.setattr(extension, "_found", [module])
+    monkeypatch.setattr(extension, "_module", [module])
     return name
 
 

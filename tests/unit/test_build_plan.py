@@ -107,7 +107,7 @@ kernels.one = "void(int32)"
 """)
     made = plan.make(parser.parse(table, environ={}))
     assert [item.in_place for item in made] == [True, False, True]
-    assert plan.names(made) == {"pkg.other": ("one",)}
+    assert plan.exported_names(made) == {"pkg.other": ("one",)}
 
 
 OLD, NEW = "numba-cuda", "numba-cuda-mlir"
@@ -177,7 +177,15 @@ def run(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(stages.process, "run", workers)
         plans = project(**modules)
         return stages.run(
-            Job(root="/", import_roots=(), arch_key="", plans=plans, names=plan.names(plans), jobs=1, product=product)
+            Job(
+                root="/",
+                import_roots=(),
+                arch_key="",
+                plans=plans,
+                names=plan.exported_names(plans),
+                jobs=1,
+                product=product,
+            )
         )
 
     return run

@@ -181,7 +181,7 @@ def test_gathered_errors_are_raised_together() -> None:
     done = []
 
     def three_attempts() -> None:
-        with failures.gathered() as attempt:
+        with failures.gather() as attempt:
             for number, error in enumerate([SourceError("one\n  detail"), None, ConfigError("two")]):
                 with attempt():
                     if error is not None:

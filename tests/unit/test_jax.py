@@ -34,7 +34,7 @@ def registered(extension_module):
 
 @pytest.fixture
 def kernels(cuda, registered, monkeypatch):
-    monkeypatch.setattr(extension, "_found", [registered])
+    monkeypatch.setattr(extension, "_module", [registered])
     jax.clear_caches()
     return cuda.package(
         manifests.kernel("axpy", *AXPY, names="axyz"),

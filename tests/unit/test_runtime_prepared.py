@@ -121,7 +121,7 @@ def _attributes(numbers, references):
 @pytest.fixture
 def module(extension_module, monkeypatch):
     """Return the extension."""
-    monkeypatch.setattr(extension, "_found", [extension_module])
+    monkeypatch.setattr(extension, "_module", [extension_module])
     return extension_module
 
 
@@ -285,8 +285,8 @@ def test_without_a_gpu_the_arguments_are_checked(cuda, module, axpy, monkeypatch
 
 
 def test_without_the_extension_an_error_says_so(cuda, monkeypatch):
-    monkeypatch.setattr(extension, "_found", [None])
-    monkeypatch.setattr(extension, "_missing", ["AOTCUDA_EXTENSION is 0"])
+    monkeypatch.setattr(extension, "_module", [None])
+    monkeypatch.setattr(extension, "_reason", ["AOTCUDA_EXTENSION is 0"])
     kernel = cuda.package(manifests.kernel("axpy", *AXPY, names="axyz")).axpy
     with pytest.raises(DependencyError, match="there is none: AOTCUDA_EXTENSION is 0"):
         prepare(kernel, *axpy_args())

@@ -78,7 +78,7 @@ def test_launch_bounds_are_taken(bounds: object, expected: tuple[int, ...]) -> N
 @pytest.mark.parametrize("pattern", ["data/*.h5", "nothing", "/no/such/file", "**/*.csv"])
 def test_a_pattern_that_matches_nothing_is_warned_of(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "data").mkdir()
-    (error,) = stamps.unmatched(["data", pattern], tmp_path)
+    (error,) = stamps.watch_warnings(["data", pattern], tmp_path)
     assert error == f"tool.aotcuda.watch[1]: {pattern!r} matches no file in {tmp_path}; correct it, or add one"
 
 

@@ -107,7 +107,7 @@ def shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int)
 def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
     def run() -> dict[Target, Any]:
         found = {}
-        with failures.gathered() as attempt:
+        with failures.gather() as attempt:
             for target, task in tasks:
                 with attempt():
                     found[target] = task.run()

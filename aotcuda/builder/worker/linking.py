@@ -268,7 +268,7 @@ class Linking:
 
         def generate(inputs: Sequence[LinkInput], target: Target) -> list[LinkInput]:
             found: list[LinkInput] = []
-            with failures.gathered() as attempt:
+            with failures.gather() as attempt:
                 for item in inputs:
                     with attempt():
                         unit = units.get(item.name) if item.kind == "ir" else None

@@ -78,12 +78,12 @@ def _with_telemetry(result: Result, job: Job) -> Result:
     if job.product == "jit":
         _print_warnings()
     collected = telemetry.take()
-    warnings = dict.fromkeys([*result.warnings, *report.counted(collected.warnings)])
+    warnings = dict.fromkeys([*result.warnings, *report.count_repeated(collected.warnings)])
     return replace(result, warnings=tuple(warnings), steps=tuple(collected.steps))
 
 
 def _print_warnings() -> None:
-    for text in report.counted(telemetry.take().warnings):
+    for text in report.count_repeated(telemetry.take().warnings):
         print(f"aotcuda: warning: {text}", file=sys.stderr)
 
 

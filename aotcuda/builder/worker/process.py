@@ -68,10 +68,10 @@ def run(job: Job, watcher: Progress | None = None) -> Result:
                         step = title
                         watcher.show(title, done, total, slowest)
                     case ipc.Failed(error):
-                        _await_end(process, messages)
+                        _await_end(messages)
                         raise error
                     case ipc.Finished(result):
-                        _await_end(process, messages)
+                        _await_end(messages)
                         return cast("Result", result)
         except ValueError as error:
             text = f"{step}: {error}"
@@ -125,12 +125,11 @@ def _fill_standard_streams() -> None:
     os.close(descriptor)
 
 
-def _await_end(process: subprocess.Popen[bytes], messages: Connection) -> None:
+def _await_end(messages: Connection) -> None:
     """Give a worker that has sent its last message the time to end by itself."""
-    with suppress(ValueError, EOFError, subprocess.TimeoutExpired):
-        if messages.poll(_PATIENCE):  # the end of the pipe, once the worker has ended
+    with suppress(ValueError, EOFError):
+        if messages.poll(_PATIENCE):  # the pipe ends with the last process that has it open
             ipc.read(messages)
-        process.wait(_PATIENCE)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

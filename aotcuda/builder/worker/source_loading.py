@@ -84,7 +84,7 @@ def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., 
     understood: dict[tuple[str, str, str], Unit] = {}
     before, of_prelude = frozenset(sys.modules), frozenset[str]()
     warnings: list[str] = []
-    with failures.gathered() as attempt, observing as seen, ask(target) as queries:
+    with failures.gather() as attempt, observing as seen, ask(target) as queries:
         with attempt(), freeze_objects():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)

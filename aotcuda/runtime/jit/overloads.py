@@ -59,7 +59,7 @@ class JitOverloads:
         try:
             signature = signatures.from_arguments(args) if self._fallback.may_widen() else None
         except UnreadableError as error:
-            raise table.unreadable(args, error) from error.__cause__
+            raise table.read_error(args, error) from error.__cause__
         if signature is None:
             return None
         case = (name, signature)

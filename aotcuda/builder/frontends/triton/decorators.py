@@ -31,18 +31,18 @@ def layers(value: Any) -> tuple[list[Any], Any]:
     return found, value
 
 
-def tuners(around: Sequence[Any]) -> list[Any]:
-    """Return the autotuners among objects of decorators: those with `configs` that have `kwargs`."""
+def tuners(decorators: Sequence[Any]) -> list[Any]:
+    """Return the autotuners among objects of decorators: objects whose `configs` have `kwargs`."""
     return [
         item
-        for item in around
+        for item in decorators
         if isinstance(getattr(item, "configs", None), list | tuple)
         and all(isinstance(getattr(config, "kwargs", None), dict) for config in item.configs)
     ]
 
 
-def heuristics(around: Sequence[Any]) -> dict[str, Question | None]:
+def heuristics(decorators: Sequence[Any]) -> dict[str, Question | None]:
     """Return the result of `aotcuda.common.heuristics.computed_arguments` for objects of decorators."""
     from triton.runtime.autotuner import Heuristics  # noqa: PLC0415 (imported at the first use)
 
-    return computed_arguments(around, Heuristics)
+    return computed_arguments(decorators, Heuristics)
