@@ -224,9 +224,7 @@ def fill(values):
 def test_numba_compiles_kernels_that_are_not_packaged(cuda, monkeypatch):
     s = solver(cuda, SOURCE, KERNELS, fallback="jit")
     made = []
-    monkeypatch.setattr(
-        type(s.missing), "_decorate", lambda self, *args, **_: made.append(args) or {(1, 1): "Numba's"}
-    )
+    monkeypatch.setattr(type(s.missing), "_decorate", lambda self, *args, **_: made.append(args) or {(1, 1): "Numba's"})
     with pytest.warns(aotcuda.FallbackWarning, match=r"mypkg.solver.missing \(line \d+\) is in no image") as caught:
         assert s.missing[1, 1] == "Numba's"
     assert caught[0].filename == __file__
