@@ -105,7 +105,7 @@ def is_packaged(module: str) -> bool:
     Raises:
         ImportError: The module cannot be imported.
     """
-    return _why_not_packaged(module) is None
+    return _skip_reason(module) is None
 
 
 def needs_packaged(module: str) -> Any:
@@ -119,7 +119,7 @@ def needs_packaged(module: str) -> Any:
     """
     import pytest  # noqa: PLC0415 (only tests have it)
 
-    reason = _why_not_packaged(module)
+    reason = _skip_reason(module)
     return pytest.mark.skipif(reason is not None, reason=reason or "")
 
 
@@ -127,7 +127,7 @@ def needs_packaged(module: str) -> Any:
 def only_packaged() -> Iterator[None]:
     """Check that the block launches only packaged code, and no code of the JIT fallback or of Numba.
 
-    It unloads imported packaged modules first, so code that was compiled for them before counts, too.
+    It first unloads the imported packaged modules, so code that was compiled for them earlier is found, too.
 
     Raises:
         ConfigError: Kernels run in Numba's simulator, which launches no packaged code.
@@ -150,7 +150,7 @@ def only_packaged() -> Iterator[None]:
         yield
     if found:
         lines = "\n  ".join(found)
-        message = f"what was launched was not packaged alone:\n  {lines}"
+        message = f"code that is not packaged was launched:\n  {lines}"
         raise AssertionError(message)
 
 
@@ -167,7 +167,8 @@ def _watch(stack: ExitStack, owner: Any, method: str, function: Callable[[Any], 
     stack.callback(setattr, owner, method, original)
 
 
-def _why_not_packaged(module: str) -> str | None:
+def _skip_reason(module: str) -> str | None:
+    """Return the reason why a module's kernels are not packaged for this machine, or None."""
     if is_simulated():
         return "Numba's simulator launches nothing that is packaged"
     try:
@@ -185,7 +186,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(message, name=name)
     import pytest  # noqa: PLC0415 (only tests have it)
 
-    there = has_gpu() or (name == "needs_gpu_or_simulator" and is_simulated())
+    can_run = has_gpu() or (name == "needs_gpu_or_simulator" and is_simulated())
     reason = "this needs a GPU" if name == "needs_gpu" else "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
-    mark: object = pytest.mark.skipif(not there, reason=reason)
+    mark: object = pytest.mark.skipif(not can_run, reason=reason)
     return mark
