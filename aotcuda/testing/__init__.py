@@ -140,27 +140,29 @@ def only_packaged() -> Iterator[None]:
         packaged = vars(module).get("__aotcuda__") if hasattr(module, "__dict__") else None
         if isinstance(packaged, Module):
             packaged.unload()
-    found: dict[str, None] = {}
+    launches: dict[str, None] = {}
     with ExitStack() as stack:
-        fallback.observers.append(found.setdefault)
-        stack.callback(fallback.observers.remove, found.setdefault)
+        fallback.observers.append(launches.setdefault)
+        stack.callback(fallback.observers.remove, launches.setdefault)
         for name, (owner, method, function) in _LAUNCHES.items():
             if find_spec(name.partition(".")[0]) is not None:
-                _watch(stack, getattr(import_module(name), owner), method, function, found)
+                _watch(stack, getattr(import_module(name), owner), method, function, launches)
         yield
-    if found:
-        lines = "\n  ".join(found)
+    if launches:
+        lines = "\n  ".join(launches)
         message = f"code that is not packaged was launched:\n  {lines}"
         raise AssertionError(message)
 
 
-def _watch(stack: ExitStack, owner: Any, method: str, function: Callable[[Any], Any], found: dict[str, None]) -> None:
+def _watch(
+    stack: ExitStack, owner: Any, method: str, function: Callable[[Any], Any], launches: dict[str, None]
+) -> None:
     """Record the compiler's own launches until the stack is closed."""
     original = getattr(owner, method)
 
     def launch(self: Any, *args: Any, **options: Any) -> Any:
         python = function(self)
-        found.setdefault(f"{python.__module__}.{python.__qualname__} was compiled by {type(self).__module__}")
+        launches.setdefault(f"{python.__module__}.{python.__qualname__} was compiled by {type(self).__module__}")
         return original(self, *args, **options)
 
     setattr(owner, method, launch)

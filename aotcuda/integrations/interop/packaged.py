@@ -111,8 +111,8 @@ def callable_from(module: Linkable, records: Sequence[Function], compiler: str) 
     built_with = module.manifest["frontend"]
     if built_with == compiler:
         return list(records)
-    found = [record for record in records if not _differs(record["signature"])]
-    if not found:
+    alike = [record for record in records if not _differs(record["signature"])]
+    if not alike:
         names = " and ".join(f"{module.name}.{record['name']}" for record in records)
         signatures = " and ".join(record["signature"] for record in records)
         message = (
@@ -120,7 +120,7 @@ def callable_from(module: Linkable, records: Sequence[Function], compiler: str) 
             f"passes the arguments or the result of {signatures} differently; use numbers and pointers"
         )
         raise TypeError(message)
-    return found
+    return alike
 
 
 def _differs(signature: str) -> bool:
