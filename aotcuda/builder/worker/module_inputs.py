@@ -57,7 +57,7 @@ class ModuleInputs:
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
         """Return the project's files that were linked and their headers, with digests; the paths are absolute."""
-        paths = {path for plan in self.job.plans for path in self.headers(plan).own}
+        paths = {path for plan in self.job.plans for path in self.headers(plan).project_files}
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def stamp(self) -> Stamp:
@@ -80,7 +80,7 @@ class ModuleInputs:
         """Return the sources whose text does not determine the compiled code."""
         found: list[str] = []
         for plan in self.job.plans:
-            found += self.headers(plan).hidden(plan.config.options)
+            found += self.headers(plan).uncacheable(plan.config.options)
         return tuple(dict.fromkeys(found))
 
     def tools(self, targets: Iterable[Target]) -> list[tuple[str, str | None]]:
