@@ -1,7 +1,7 @@
 """Steps that all build back ends share: hatchling's hook and setuptools' plugin call them, and others may.
 
 A back end passes the parsed table, the dependencies and the package folders. It builds inside
-`aotcuda.builder.worker.interrupt.in_one_line`, after `check_single_back_end`.
+`aotcuda.builder.worker.interrupt.end_in_one_line`, after `check_single_back_end`.
 
 | step | back end that lists the files to pack | back end that packs a folder |
 |---|---|---|

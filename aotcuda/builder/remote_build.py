@@ -31,7 +31,7 @@ def main() -> None:
     os.environ.update(request["variables"])
     os.environ["AOTCUDA_CACHE_DIR"] = str(folder / "cache")
     result: dict[str, Any] = {"error": "", "refused": False}
-    with interrupt.raised():
+    with interrupt.raise_interrupts():
         try:
             difference = _difference(request["tools"], request["distributions"])
             if difference:

@@ -61,7 +61,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         except KeyboardInterrupt:
             self.app.abort("aotcuda: build interrupted; nothing was written", code=130)
             raise
-        with interrupt.in_one_line(lambda message, code: self.app.abort(message, code=code)):
+        with interrupt.end_in_one_line(lambda message, code: self.app.abort(message, code=code)):
             yield
 
     def _table(self) -> Mapping[str, object]:

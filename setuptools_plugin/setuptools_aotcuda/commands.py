@@ -143,7 +143,7 @@ class Project:
     def packing(self) -> Iterator[None]:
         """Restore the source tree if the block, which makes a wheel or an editable install, fails."""
         try:
-            with interrupt.raised(), ExitStack() as self._undo:  # a signal removes the files, too
+            with interrupt.raise_interrupts(), ExitStack() as self._undo:  # a signal removes the files, too
                 yield
         finally:
             self._undo = None
@@ -228,7 +228,7 @@ class Project:
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
-        with interrupt.in_one_line(_abort):
+        with interrupt.end_in_one_line(_abort):
             yield
 
 

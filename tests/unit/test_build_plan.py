@@ -253,7 +253,7 @@ def job(kernels: dict[str, int], costs: dict[str, float] | None = None) -> Job:
 def divided(whole: Job, count: int, *, in_groups: bool = True) -> list[set[str]]:
     functions = {unit: SimpleNamespace(python=divided) for item in whole.plans for unit in item.units}
     parts = [
-        shards.part_of(replace(whole, shard=(index, count)), functions, in_groups=in_groups)
+        shards.choose_units(replace(whole, shard=(index, count)), functions, in_groups=in_groups)
         for index in range(1, count + 1)
     ]
     return [{unit.symbol for unit in part} for part in parts]
