@@ -210,10 +210,10 @@ def test_wrong_results_fail_the_command_but_not_the_record(project: Path) -> Non
 def test_first_line_says_if_launches_are_executed(
     project: Path, options: tuple[str, ...], environ: dict[str, str], said: str
 ) -> None:
-    command = "import os; print(os.environ.get('NUMBA_ENABLE_CUDASIM'))"
-    done = record(project, *options, "--", sys.executable, "-c", command, **environ)
+    command = "import os; print(os.environ.get('NUMBA_ENABLE_CUDASIM'), os.environ['AOTCUDA_IN_PLACE'])"
+    done = record(project, *options, "--", sys.executable, "-c", command, AOTCUDA_IN_PLACE="1", **environ)
     assert said in done.err.splitlines()[0]
-    assert done.out.partition("\n")[0] == ("" if "H1000" in said else "1" if "simulator" in said else "None")
+    assert done.out.partition("\n")[0] == ("" if "H1000" in said else "1 0" if "simulator" in said else "None 0")
 
 
 CUPY = """
@@ -366,6 +366,7 @@ def test_a_dtype_is_recorded_by_its_name_in_the_table(project: Path) -> None:
     (project / "src" / "recorded" / "dtypes.py").write_text(dtypes)
     with (project / "src" / "recorded" / "_kernels.py").open("a") as file:
         file.write("\n@cuda.jit\ndef push(particles, out):\n    out[0] = particles[0].x\n")
+        file.write("class Failing:\n    def __str__(self): raise RuntimeError\nfailing = Failing()\n")
     code = "from recorded import run; from recorded.dtypes import Types; "
     code += "run.k.push[1, 1](run.np.zeros(4, Types.particle), run.np.zeros(4, 'f4'))"
     done = record(project, "--", sys.executable, "-c", code)
