@@ -29,7 +29,7 @@ def patch(module: ModuleType) -> None:
     if module.__name__.endswith(".api"):
         module.__dict__["jit"] = _wrap_jit(module.__dict__["jit"])
     elif module.__name__.endswith(".devices"):
-        _complete(module.__dict__["FakeCUDADevice"])
+        _add_properties(module.__dict__["FakeCUDADevice"])
     else:
         kernel: Any = module.__dict__["FakeCUDAKernel"]
         kernel.__call__ = _wrap_call(kernel.__call__, module)
@@ -42,11 +42,11 @@ _DEVICE = {
 }  # fmt: skip
 """Properties of a GPU that programs query and the simulator lacks, with the values of all current GPUs.
 
-The limits are those of `aotcuda.gpus.EVERYWHERE`; aotcuda may not be installed here.
+The limits repeat `aotcuda.gpus.EVERYWHERE`, because aotcuda may not be installed here.
 """
 
 
-def _complete(device: Any) -> None:
+def _add_properties(device: Any) -> None:
     for name, value in _DEVICE.items():
         if not hasattr(device, name):
             setattr(device, name, value)
@@ -57,17 +57,17 @@ class _Kernel:
 
     Attributes:
         options: The options of `@cuda.jit`.
-        eager: The types of each signature of `@cuda.jit`.
+        signatures: The types of each signature of `@cuda.jit`.
     """
 
     def __init__(self, kernel: Any, options: dict[str, Any], signatures: list[Any]) -> None:
         self.function = kernel.fn
         self.device = bool(kernel._device)
         self.options = options
-        self.eager = [_normalize(signature) for signature in signatures]
+        self.signatures = [_normalize(signature) for signature in signatures]
         self._entries: dict[Hashable, Entry] = {}
         kind = "device" if self.device else "kernel"
-        for arguments, result in self.eager:
+        for arguments, result in self.signatures:
             log.write_once({**self._entry(kind, arguments, result).facts, "declared": True})
 
     def entry(self, kind: str, args: tuple[Any, ...]) -> Entry:
@@ -85,7 +85,7 @@ class _Kernel:
 
     def _types(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
         types = tuple(map(_typeof, args))
-        return _choose(types, self.eager) if self.eager else (types, None)
+        return _choose(types, self.signatures) if self.signatures else (types, None)
 
     def _entry(self, kind: str, arguments: tuple[Any, ...], result: Any) -> Entry:
         facts = numba_cuda.function_facts(numba_cuda.FRONT_END, kind, self.function, self.options)
@@ -183,7 +183,8 @@ def _key(value: Any) -> Any:
     if kind is int:
         return kind if -(2**63) <= value < 2**63 else (kind, "wide")
     if kind is tuple:
-        return tuple(map(_key, value))
+        keys = tuple(map(_key, value))
+        return _UNIQUE if _UNIQUE in keys else keys
     array = getattr(value, "_ary", value)
     dtype = getattr(array, "dtype", None)
     if type(array).__module__ != "numpy" or dtype is None:

@@ -1,8 +1,10 @@
-"""`aotcuda record --merge` adds files of other machines to a project."""
+"""`aotcuda record` of commands that launch nothing, and `aotcuda record --merge`."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 
 from aotcuda import cli
-from aotcuda.tools.record import command, records
+from aotcuda.tools.record import command, dry, records
 from aotcuda.tools.record.records import Record, Recorded
 
 SETTINGS = """
@@ -55,6 +57,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(dry, "has_gpu", lambda: False)  # another test may have loaded the stand-in driver
+    for name in ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET"):
+        monkeypatch.delenv(name, raising=False)
     Path("pyproject.toml").write_text(SETTINGS)
     Path("ops.variants.json").write_text(json.dumps(variants_file(VARIANT)))
     Path("ops.tuning.json").write_text(json.dumps(tuning_file(CONFIGS[:1], {"H100": gpu(0, [[4096, "float32"], 0])})))
@@ -149,3 +154,87 @@ def test_records_of_other_packages_are_merged_into_a_pack(
     (file,) = [module["variants"] for module in modules.values() if module.get("pack")]
     assert json.loads((project / file).read_text())["kernels"]["scale"]["variants"] == [VARIANT]
     assert records.load(project / records.FILE_NAME).runs == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "message"),
+    [
+        ((), {"NUMBA_ENABLE_CUDASIM": "1"}, "launches are executed in Numba's simulator"),
+        (("--execute",), {}, "launches are executed in Numba's simulator"),
+        (("--dry",), {"NUMBA_ENABLE_CUDASIM": "1"}, "for NVIDIA H100 of compute capability 9.0"),
+        (("--gpu", "sm_80"), {}, "for NVIDIA A100 of compute capability 8.0"),
+        (("--gpu", "H1000"), {}, "no GPU is known by the name 'H1000'"),
+    ],
+)
+@pytest.mark.usefixtures("project")
+def test_first_line_says_if_launches_are_executed(
+    options: tuple[str, ...],
+    environ: dict[str, str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in {"AOTCUDA_IN_PLACE": "1", **environ}.items():
+        monkeypatch.setenv(name, value)
+    code = "import os; print(os.environ.get('NUMBA_ENABLE_CUDASIM'), os.environ['AOTCUDA_IN_PLACE'])"
+    cli.main(["record", *options, "--", sys.executable, "-c", code])
+    output = capfd.readouterr()
+    assert message in output.err.splitlines()[0]
+    assert output.out.strip() == ("" if "H1000" in message else "1 0" if "simulator" in message else "None 0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--check", "--", sys.executable, "-c", "pass"], 0, "no kernel was launched, so nothing was recorded"),
+        (
+            ["--check", "--", sys.executable, "-I", "-c", "pass"],
+            1,
+            "no Python process of the command could be recorded",
+        ),
+        (
+            ["--", sys.executable, "-c", "raise SystemExit(4)"],
+            4,
+            "with exit status 4, as programs may that need results",
+        ),
+        (["--", "no-such-program"], 127, "no-such-program cannot be run: No such file or directory"),
+        (["--", "./pyproject.toml"], 126, "./pyproject.toml cannot be run: Permission denied"),
+        (["--gpu", "H100", "--execute", "--", "true"], 2, "with --execute there is none"),
+        ([], 2, "name the command to record, after --"),
+    ],
+    ids=["no launch", "isolated", "exit", "no program", "no executable", "contradiction", "no command"],
+)
+@pytest.mark.usefixtures("project")
+def test_command_without_launches_is_reported(
+    arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        found = cli.main(["record", *arguments])
+    except SystemExit as end:
+        found = end.code
+    assert found == status
+    error = capfd.readouterr().err
+    assert message in error
+    assert "every signature" not in error
+
+
+def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = project / "pyproject.toml"
+    path.write_text('[project\nname = "x"\n')
+    assert cli.main(["record", "--write", "--", "touch", "ran"]) == 1
+    assert capfd.readouterr().err.startswith(f"aotcuda: {path} is not valid TOML: ")
+    assert not (project / "ran").exists()
+    assert path.read_text() == '[project\nname = "x"\n'
+    assert cli.main(["record", "--", "true"]) == 0, "nothing is merged into it"
+
+
+def test_the_environments_own_sitecustomize_still_runs(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    own = project / "sitecustomize.py"
+    own.write_text("import sys\nsys.own_was_here = __file__\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(project), str(project / "other")]))
+    code = "import sys; print(sys.own_was_here, sys.modules['sitecustomize'].__file__, "
+    code += "[path for path in sys.path if 'inject' in path])"
+    assert cli.main(["record", "--", sys.executable, "-c", code]) == 0
+    assert capfd.readouterr().out == f"{own} {own} []\n"
