@@ -1,4 +1,4 @@
-"""Run the commands of docs/ci.md, part by part, with the quickstart as the project; write each exit status.
+"""Compare docs/ci.md with a run of its commands, part by part, with the quickstart as the project.
 
     python bench/ci_pages.py [--out FILE]
 
@@ -9,8 +9,6 @@ allows it, a namespace without a network.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
 import shutil
@@ -93,9 +91,8 @@ class Part:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=machine.RESULTS / "ci_pages.json")
-    arguments = parser.parse_args()
+    arguments = machine.parser(__doc__, "ci_pages").parse_args()
+    here = {key: value for key, value in machine.describe().items() if key != "packages"}
     page = commands(PAGE.read_text())
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -103,8 +100,7 @@ def main() -> None:
         pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, ROOT]
         subprocess.run(list(map(str, pip)), check=True)
         results = [*_workflow(folder, page, wheels), *_image(folder, page, wheels), *_offline(folder, page, wheels)]
-    machine_of = {key: value for key, value in machine.describe().items() if key != "packages"}
-    arguments.out.write_text(json.dumps({"machine": machine_of, "commands": results}, indent=2) + "\n")
+    machine.write(arguments.out, here, commands=results)
 
 
 def _project(folder: Path, wheels: Path) -> Path:

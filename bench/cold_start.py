@@ -1,4 +1,4 @@
-"""Measure the time from the start of a process to its first result on the GPU, for aotcuda, C and other tools.
+"""Compare aotcuda with C and other tools: the time from the start of a process to its first result on the GPU.
 
 Each run is a fresh process. `bench/cold_programs.py` has the programs and defines the parts of the time. All programs
 need tenths of a second to start the process and the driver and to make the data, so the part `beyond` is the time

@@ -1,4 +1,4 @@
-"""Run the conformance suite, `tests/support/conformance`, with wheels of each release of the compilers.
+"""Compare kernels of each release of the compilers with right results: the suite `tests/support/conformance`.
 
     python bench/conformance.py build FOLDER                     # wheels of all cases; needs no GPU
     python bench/conformance.py run FOLDER --out DIRECTORY       # on a GPU, with CuPy; needs no compiler

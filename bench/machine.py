@@ -123,9 +123,9 @@ def write_bytecode(*trees: Path) -> None:
 
 def parser(description: str | None, name: str) -> argparse.ArgumentParser:
     """Return a command line with `--out`, the file of the result named `name`."""
-    made = argparse.ArgumentParser(description=description)
-    made.add_argument("--out", type=Path, default=RESULTS / f"{name}.json", help="the JSON file (%(default)s)")
-    return made
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=RESULTS / f"{name}.json", help="the JSON file (%(default)s)")
+    return parser
 
 
 def write(path: Path, machine: dict[str, Any], **figures: object) -> None:

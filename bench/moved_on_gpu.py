@@ -1,4 +1,4 @@
-"""Count on a GPU which launches of a moved package are not packaged.
+"""Compare the launches of a moved package on a GPU with its dry record: the share that is not packaged.
 
     python bench/moved_packages.py --work WORK                      # anywhere: projects with tables from dry records
     pip wheel --no-deps --no-build-isolation WORK/NAME/project      # anywhere with the compilers: a wheel of each
@@ -11,6 +11,7 @@ The share is the launches that a compiler on the machine served, divided by the 
 
 from __future__ import annotations
 
+import argparse
 import json
 import runpy
 import sys
@@ -28,19 +29,25 @@ _LAUNCHES = (
 
 
 def main() -> None:
-    work, program = Path(sys.argv[1]), sys.argv[2]
-    records = json.loads((work / "project" / ".aotcuda-record.json").read_text())["functions"]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", type=Path, help="the folder that moved_packages.py has made")
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="a program, or `-m` and a module, with arguments")
+    arguments = parser.parse_args()
+    is_module = arguments.command[:1] == ["-m"]
+    sys.argv = arguments.command[is_module:]
+    if not sys.argv:
+        parser.error("name a program, or -m and a module")
+    records = json.loads((arguments.work / "project" / ".aotcuda-record.json").read_text())["functions"]
     recorded = sum(sum(item["launches"].values()) for item in records if item["kind"] == "kernel")
     missed: Counter[str] = Counter()
     for module, owner, method, function in _LAUNCHES:
         if find_spec(module.partition(".")[0]) is not None:
             watch(getattr(import_module(module), owner), method, function, missed)
-    sys.argv = sys.argv[3:] if program == "-m" else sys.argv[2:]
     try:
-        if program == "-m":
+        if is_module:
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
-            runpy.run_path(program, run_name="__main__")
+            runpy.run_path(sys.argv[0], run_name="__main__")
     finally:
         for name, count in missed.most_common():
             print(f"not packaged: {name} ({count})")

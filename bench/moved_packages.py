@@ -1,11 +1,11 @@
-"""Record published packages without a GPU, with nothing edited but imports, and write the table in docs/moving.md.
+"""Compare recorded kernels of published packages with the kernels of their sources; write the table in docs/moving.md.
 
     python bench/moved_packages.py [NAME...] [--table]
 
-Each package is downloaded, unpacked into a project of its own, and recorded by `aotcuda record --dry --write` with a
-program of `moved/` or its own tests. The interpreter needs aotcuda with the extras `cu13` and `record`, and for
-speechbrain, liger-kernel and fla-core PyTorch (that for the CPU is enough) and Triton. `--path` adds folders that have
-them. Other dependencies are installed into a folder below `--work`.
+Each package is downloaded and unpacked into its own project, where only imports are edited. `aotcuda record --dry
+--write` records it without a GPU, by a program of `moved/` or by the package's tests. The interpreter needs aotcuda
+with the extras `cu13` and `record`, and for speechbrain, liger-kernel and fla-core PyTorch (its build for the CPU is
+enough) and Triton. `--path` adds folders with both. Other dependencies are installed into a folder below `--work`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Count how many small faults in a module its unit tests find: a mutation score for each of ten modules.
+"""Compare the unit tests of two states by the small faults that they find: a mutation score for each of ten modules.
 
     python bench/mutation.py before --out docs/results/mutation.json
     python bench/mutation.py after --out docs/results/mutation.json --module aotcuda/binary/fatbin.py

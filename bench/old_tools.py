@@ -1,4 +1,4 @@
-"""Check that the tools of CUDA 12.0 assemble the PTX of a wheel and read its fatbins.
+"""Compare a wheel with the tools of CUDA 12.0, which must assemble its PTX and read its fatbins.
 
     python bench/old_tools.py dist/*.whl --out docs/results/old_tools.json
 

@@ -5,6 +5,7 @@ The other pictures there are diagrams, which are edited by hand.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ RESULTS, PICTURES = DOCS / "results", DOCS / "pictures"
 
 def main() -> None:
     """Write the charts that have changed."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for name, chart in charts().items():
         path, text = PICTURES / f"{name}.svg", figures.render(chart)
         if not path.is_file() or path.read_text(encoding="utf-8") != text:

@@ -1,4 +1,4 @@
-"""Check that wheels of one project are byte-identical when they are built under different conditions.
+"""Compare wheels of one project that are built under different conditions, byte for byte.
 
 Each build differs from the first in several things at once: folder, hash seed, number of cores, umask, time zone,
 locale, home, times of files. One build is made from the sdist. Three builds use a build cache: one fills it, one takes

@@ -6,6 +6,7 @@ docs/results.
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -30,6 +31,7 @@ CASES = {
 
 def main() -> None:
     """Write the page if a table has changed."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     text = PAGE.read_text(encoding="utf-8")
     if (written := fill(text)) != text:
         PAGE.write_text(written, encoding="utf-8")

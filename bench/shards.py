@@ -14,7 +14,6 @@ On a quiet machine 500 kernels in 8 shards take about four minutes.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -162,12 +161,11 @@ def dask(project: Path, work: Path, runs: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, "shards")
     parser.add_argument("--kernels", type=int, default=500)
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--dask", type=int, default=0, metavar="RUNS")
-    parser.add_argument("--out", type=Path, default=machine.RESULTS / "shards.json")
     given = parser.parse_args()
     found = json.loads(given.out.read_text()) if given.out.exists() else {}
     machine.write_bytecode(Path(__file__).resolve().parent.parent)

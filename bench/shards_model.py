@@ -1,4 +1,4 @@
-"""Predict builds on many workers from the jobs that `bench/shards.py` has measured.
+"""Compare builds on many workers with one build, by a model of the jobs that `bench/shards.py` has measured.
 
     python bench/shards_model.py [--kernels 10000] [--bandwidth 1e8] [--schedule 0.001] [--out FILE]
 
@@ -11,7 +11,6 @@ core. Workers are as fast as the measured core, and do nothing else.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from pathlib import Path
@@ -83,12 +82,11 @@ def predicted(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, "shards_model")
     parser.add_argument("--kernels", type=int, nargs="+", default=[500, 10000])
     parser.add_argument("--bandwidth", type=float, default=1e8)
     parser.add_argument("--schedule", type=float, default=0.001)
     parser.add_argument("--measured", type=Path, default=machine.RESULTS / "shards.json")
-    parser.add_argument("--out", type=Path, default=machine.RESULTS / "shards_model.json")
     given = parser.parse_args()
     runs = json.loads(given.measured.read_bytes())["shards"]
     figures = fitted(runs)

@@ -1,4 +1,4 @@
-"""Count the system calls by which an import finds and reads its files; compare with another commit.
+"""Compare the system calls of an import and of a first launch with those of another commit.
 
     python bench/start_up.py [--kernels 50] [--before TREE] [--out FILE]
 
@@ -12,7 +12,6 @@ The driver is the tests' stand-in. TREE is a checkout of another commit; its fig
 
 from __future__ import annotations
 
-import argparse
 import compileall
 import json
 import os
@@ -54,7 +53,7 @@ def site(tree: Path, folder: Path, kernels: int) -> Path:
     return made
 
 
-def traced(code: str, folder: Path, driver: Path, load: str, log: Path) -> list[str]:
+def trace(code: str, folder: Path, driver: Path, load: str, log: Path) -> list[str]:
     """Return the traced calls of an interpreter that runs `code`."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(log.parent), "PYTHONPATH": str(folder), "AOTCUDA_LOAD": load}
     environ |= {"LD_LIBRARY_PATH": str(driver), "PYTHONHASHSEED": "0"}
@@ -65,7 +64,8 @@ def traced(code: str, folder: Path, driver: Path, load: str, log: Path) -> list[
     return log.read_text(errors="replace").splitlines()
 
 
-def counted(lines: list[str], folder: Path) -> dict[str, int]:
+def count(lines: list[str], folder: Path) -> dict[str, int]:
+    """Count calls by kind; files below `folder` are the package's and aotcuda's."""
     opened = [line for line in lines if " openat(" in line and "ENOENT" not in line]
     own = [line for line in opened if str(folder) in line]
     return {
@@ -79,35 +79,36 @@ def counted(lines: list[str], folder: Path) -> dict[str, int]:
     }
 
 
-def measured(tree: Path, folder: Path, kernels: int, driver: Path) -> dict[str, dict[str, int]]:
-    made = site(tree, folder, kernels)
-    found = {}
+def count_all(tree: Path, folder: Path, kernels: int, driver: Path) -> dict[str, dict[str, int]]:
+    """Return the calls of each statement, less those of an interpreter that does nothing."""
+    packages = site(tree, folder, kernels)
+    counts = {}
     for name, (load, code) in STATEMENTS.items():
-        for _ in range(2):  # the first run may read what no later one does
-            bare = counted(traced("pass", made, driver, load, folder / "log"), made)
-            whole = counted(traced(code, made, driver, load, folder / "log"), made)
-        found[name] = {key: whole[key] - bare[key] for key in whole}
-    return found
+        for _ in range(2):  # the first run may read files that no later run reads
+            bare = count(trace("pass", packages, driver, load, folder / "log"), packages)
+            whole = count(trace(code, packages, driver, load, folder / "log"), packages)
+        counts[name] = {key: whole[key] - bare[key] for key in whole}
+    return counts
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = machine.parser(__doc__, "start_up")
     parser.add_argument("--kernels", type=int, default=50)
-    parser.add_argument("--before", type=Path)
-    parser.add_argument("--out", type=Path, default=machine.RESULTS / "start_up.json")
-    given = parser.parse_args()
+    parser.add_argument("--before", type=Path, metavar="TREE", help="a checkout of another commit")
+    arguments = parser.parse_args()
+    here = machine.describe()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary).resolve()
         (folder / "driver").mkdir()
         library = str(folder / "driver" / "libcuda.so.1")
         source = str(ROOT / "tests" / "support" / "fake_libcuda.c")
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-lpthread"], check=True)
-        found = {"now": measured(ROOT, folder / "now", given.kernels, folder / "driver")}
-        if given.before is not None:
-            found["before"] = measured(given.before.resolve(), folder / "before", given.kernels, folder / "driver")
-    whole = {"machine": machine.describe(), "kernels": given.kernels, **found}
-    given.out.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(found, indent=1))
+        counts = {"now": count_all(ROOT, folder / "now", arguments.kernels, folder / "driver")}
+        if arguments.before is not None:
+            tree = arguments.before.resolve()
+            counts["before"] = count_all(tree, folder / "before", arguments.kernels, folder / "driver")
+    print(json.dumps(counts, indent=1))
+    machine.write(arguments.out, here, kernels=arguments.kernels, **counts)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Write the tables of docs/systems.md: runs on systems, from the files in docs/results, and the output of `check`.
 
-    python bench/systems.py            # writes the page
-    python bench/systems.py --check    # exit status 1 if the page is not what this script makes
+    python bench/systems.py
 
 A file of results names its runs: as JSON with a list `runs`, or as text whose first line is a JSON object with that
 list. A run has `system`, `python`, `what`, `passed`, `skipped`, `failed`, `date` and `commit`, and may have `gpu` and
@@ -10,9 +9,9 @@ list. A run has `system`, `python`, `what`, `passed`, `skipped`, `failed`, `date
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,11 +28,10 @@ CHECKED = ROOT / "tests" / "data" / "wheels" / "quickstart-1.0-py3-none-any.whl"
 
 
 def main() -> None:
-    """Write the page, or compare it."""
+    """Write the page."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     old = PAGE.read_text(encoding="utf-8")
     new = page(old)
-    if "--check" in sys.argv[1:]:
-        sys.exit(new != old)
     PAGE.write_text(new, encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ Both launch on the stand-in driver, which logs each call; no GPU is needed. Mach
 launch attributes and parameters of each variant must equal those of the JIT, for each form of a launch. A launch for
 which the JIT would compile other code must be a miss. The cases vary types and hints of arguments, types and values of
 constexprs, options, heuristics and autotuners. `aotcuda record`, which watches the JIT, writes the variants of
-`tests/packages/tritonmany`. Those of `tests/packages/tritoninplace` were written by hand.
+`bench/tritonmany`. Those of `tests/packages/tritoninplace` were written by hand.
 
     python bench/triton_differential.py               # about two minutes on two cores
     python bench/triton_differential.py --descriptors --out docs/results/triton_descriptors.json
@@ -69,7 +69,7 @@ KERNELS: dict[str, dict[str, list[Any]]] = {
     "tuned": {"x": ["f4", "f2"], "y": ["f4"], "n": [64, 60, 512, 1000], "launch_pdl": [None, True]},
     "both": {"x": ["f4"], "bias": [None, "f4"], "y": ["f4"], "n": [64, 60, 512, 1000]},
 }
-"""Values of each parameter and option of the kernels of `tests/packages/tritonmany`.
+"""Values of each parameter and option of the kernels of `bench/tritonmany`.
 
 The first values make a case, and each other case differs from it in one value.
 """
@@ -141,7 +141,7 @@ DESCRIPTORS: dict[str, dict[str, list[Any]]] = {
         "num_ctas": [None, 2],
     },
 }
-"""Values with tensor descriptors (dtype, shape, block shape, flags) for `tests/packages/tritonmany`."""
+"""Values with tensor descriptors (dtype, shape, block shape, flags) for `bench/tritonmany`."""
 
 _ALL_OPTIONS = {name: values[1] for name, values in _OPTIONS.items()}
 _WITHOUT_BIAS = {"bias": None, "HAS_BIAS": False, "EVEN": False, "BLOCK": 128, "DT": "tl.float32"}
@@ -184,12 +184,13 @@ def main() -> int:
     base = {name: values[0] for name, values in IN_PLACE["norm.fn.fn"].items()}
     written = [("norm.fn.fn", base | changed) for changed in IN_PLACE_VARIANTS]
     counts, problems = {}, []
-    parts = [("tritonmany.kernels", None, kernels), ("tritoninplace.norm", written, IN_PLACE)]
+    many, in_place = ROOT / "bench" / "tritonmany", ROOT / "tests" / "packages" / "tritoninplace"
+    parts = [(many, "tritonmany.kernels", None, kernels), (in_place, "tritoninplace.norm", written, IN_PLACE)]
     if arguments.descriptors:
-        parts = [("tritonmany.kernels", None, DESCRIPTORS)]
-    for source, cases, others in parts:
+        parts = [(many, "tritonmany.kernels", None, DESCRIPTORS)]
+    for project, source, cases, others in parts:
         with tempfile.TemporaryDirectory() as temporary:
-            found = _compare(Path(temporary), source, cases, others)
+            found = _compare(Path(temporary), project, source, cases, others)
         counts[source], problems = found.counts, problems + found.problems
         print(source, found.counts)
     print("\n".join(problems) or "no difference")
@@ -199,14 +200,17 @@ def main() -> int:
 
 
 def _compare(
-    folder: Path, source: str, cases: list[differential.Case] | None, kernels: dict[str, dict[str, list[Any]]]
+    folder: Path,
+    original: Path,
+    source: str,
+    cases: list[differential.Case] | None,
+    kernels: dict[str, dict[str, list[Any]]],
 ) -> differential.Differential:
-    """Build a project of the tests, and compare it; without cases its variants are recorded."""
+    """Build a copy of a project, and compare it; without cases its variants are recorded."""
     stand_in = ROOT / "tests" / "support" / "fake_libcuda_triton.c"
     library = folder / "libcuda.so.1"
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", library, stand_in, "-lpthread"], check=True)
-    name = source.partition(".")[0]
-    project = Path(shutil.copytree(ROOT / "tests" / "packages" / name, folder / "project"))
+    project = Path(shutil.copytree(original, folder / "project"))
     found = differential.Differential(library, source, project, folder)
     if cases is None:
         cases = variants(kernels)

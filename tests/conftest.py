@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# What a shell starts in the background ignores SIGINT, under nohup SIGHUP too, and so do all processes below it: builds
-# that are to be interrupted would never hear of it.
+# A background process of a shell ignores SIGINT, and under nohup SIGHUP. Its children inherit this, and tests could not
+# interrupt builds.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if sys.platform != "win32":
     import fcntl
@@ -25,20 +25,19 @@ if sys.platform != "win32":
 
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-    # Some tests crash copies of this process, which may be large by then.
+    # Some tests crash copies of this process, whose core dumps would be large.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 with suppress(ImportError):  # a machine with a GPU needs none
     from hypothesis import HealthCheck, settings
 
-    # What takes how long is the machine's affair.
     settings.register_profile("aotcuda", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("aotcuda")
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
-# Which of the two launch paths the tests go, and whether they go with a compiler that may become a tested one.
-_KEPT = ("AOTCUDA_EXTENSION", "AOTCUDA_UNTESTED")
 _NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
+_SETTINGS_OF_TESTS = ("AOTCUDA_EXTENSION", "AOTCUDA_UNTESTED")
+"""Variables that select the launch path, and allow releases of compilers that are not tested yet."""
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -49,7 +48,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what cannot run on Windows."""
+    """Skip tests that cannot run on Windows."""
     if sys.platform == "win32":
         from support import windows
 
@@ -63,7 +62,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """But for the end of the process, when compilers look for what they have lost."""
+    """Unfreeze the tests, since finalizers of compilers run at the end of the process."""
     gc.unfreeze()
 
 
@@ -76,9 +75,9 @@ def session_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def once(session_folder: Path) -> Callable[[str, Callable[[Path], object]], Path]:
-    """Return a function that has a folder filled by the first process of the session that needs it."""
+    """Return a function that returns a folder, which the first process of the session that needs it fills."""
 
-    def filled(name: str, fill: Callable[[Path], object]) -> Path:
+    def fill_once(name: str, fill: Callable[[Path], object]) -> Path:
         folder, done = session_folder / "once" / name, session_folder / "once" / f"{name}.done"
         done.parent.mkdir(parents=True, exist_ok=True)
         with done.with_suffix(".lock").open("w") as lock:
@@ -90,12 +89,12 @@ def once(session_folder: Path) -> Callable[[str, Callable[[Path], object]], Path
                 done.touch()
         return folder
 
-    return filled
+    return fill_once
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _learnt_at_once() -> Iterator[None]:
-    """Teach the fast path after the first launch, so that tests need fewer launches."""
+def _specialize_at_once() -> Iterator[None]:
+    """Specialize kernels after their first launch, so tests need fewer launches."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("aotcuda.runtime.general_path.SPECIALIZE_AT", 1)
         patch.setattr("aotcuda.runtime.arguments.overloads.DIRECT_AT", 1)
@@ -106,7 +105,7 @@ def _learnt_at_once() -> Iterator[None]:
 def _quiet_environment() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [*os.environ]:
-            if (name.startswith(_PREFIXES) or name in _NAMES) and name not in _KEPT:
+            if (name.startswith(_PREFIXES) or name in _NAMES) and name not in _SETTINGS_OF_TESTS:
                 patch.delenv(name)
-        patch.setenv("AOTCUDA_BUILD_CACHE", "0")  # tests of builds build; those that only need one ask for a cache
+        patch.setenv("AOTCUDA_BUILD_CACHE", "0")  # tests that need the result of a build use the fixture `build_cache`
         yield

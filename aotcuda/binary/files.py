@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from aotcuda.common import foreign
-from aotcuda.common.foreign import UnreadableError, shown
+from aotcuda.common.foreign import UnreadableError, escape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ class DiskFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.where = shown(str(path))
+        self.where = escape(str(path))
         self.stem = path.stem
         self.budget = None
 
@@ -113,7 +113,7 @@ class WheelFolder:
     def __init__(self, wheel: Wheel, name: str) -> None:
         self._wheel, self._name = wheel, name
         self.path = None
-        self.where = shown(f"{wheel.path}/{name}")
+        self.where = escape(f"{wheel.path}/{name}")
         self.stem = PurePosixPath(name).stem
         self.budget = wheel.budget
 

@@ -21,7 +21,7 @@ from aotcuda.binary import fatbin, files
 from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.cache.entries import ENTRY
 from aotcuda.common import foreign, uninstalled_hook
-from aotcuda.common.foreign import UnreadableError, shown
+from aotcuda.common.foreign import UnreadableError, escape
 from aotcuda.errors import ManifestError, TargetError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class PackagedModule:
     """A packaged module.
 
     Attributes:
-        where: The path of its data folder, for messages.
+        where: The path of its data folder for messages, with escapes for characters that do not print.
         path: The data folder; None if it is in a wheel.
         manifest: Its manifest.
         files: The content of the files in the manifest, compared with it: the fatbins `kernels` and `functions`, and
@@ -99,7 +99,7 @@ def find(target: str) -> Iterator[PackagedModule | BareImage]:
     try:
         yield from _in_file(path)
     except UnreadableError as error:
-        message = f"{shown(str(path))} {error}"
+        message = f"{escape(str(path))} {error}"
         raise TargetError(message) from None
 
 
@@ -110,7 +110,7 @@ def _mode(path: Path) -> int | None:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a null character
         return None
     except OSError as error:  # the path is too long, or a folder may not be entered
-        message = f"{shown(str(path)[:200])} cannot be read ({error.strerror})"
+        message = f"{escape(str(path)[:200])} cannot be read ({error.strerror})"
         raise TargetError(message) from None
 
 
@@ -137,7 +137,7 @@ def headers(target: str) -> list[str]:
     """
     found = [_header(item) for item in find(target) if isinstance(item, PackagedModule)]
     if not found:
-        message = f"{shown(target)} is an image without a manifest; only modules have headers"
+        message = f"{escape(target)} is an image without a manifest; only modules have headers"
         raise TargetError(message)
     return found
 
@@ -158,14 +158,14 @@ def _header(module: PackagedModule) -> str:
 def _check_some(folders: object, where: str, hint: str | None) -> None:
     if not folders:
         because = f"; {hint}" if hint else ""
-        message = f"{shown(where)} holds no module that aotcuda built (no *{_ENDING}){because}"
+        message = f"{escape(where)} holds no module that aotcuda built (no *{_ENDING}){because}"
         raise TargetError(message)
 
 
 def _hint(target: str) -> str | None:
     """Return the likely reason that a folder or name has no packaged module: it has wheels, or the hook is missing."""
     if Path(target).is_dir():
-        wheels = [shown(str(path)) for path in sorted(Path(target).glob("*.whl"))]
+        wheels = [escape(str(path)) for path in sorted(Path(target).glob("*.whl"))]
         if wheels:
             others = f" ({len(wheels) - 1} more in its folder)" if len(wheels) > 1 else ""
             return f"name the wheel itself: {wheels[0]}{others}"
@@ -194,7 +194,7 @@ def _data_folders(folder: Path) -> list[Path]:
     for where, folders, names in os.walk(folder):  # it follows no links, which may form circles
         seen += len(folders) + len(names)
         if seen > _MOST_ENTRIES:
-            message = f"{shown(str(folder))} holds more than {_MOST_ENTRIES:,} files; name a folder further down"
+            message = f"{escape(str(folder))} holds more than {_MOST_ENTRIES:,} files; name a folder further down"
             raise TargetError(message)
         if where.endswith(manifest.FOLDER_SUFFIX) and manifest.FILE_NAME in names:
             found.append(Path(where))
@@ -213,7 +213,7 @@ def _in_file(path: Path) -> Iterator[PackagedModule | BareImage]:
         yield from _in_wheel(path, Budget(size))
     elif magic in (fatbin.MAGIC, _ELF_MAGIC):
         data = foreign.content(path, files.LARGEST)
-        yield BareImage(where=shown(str(path)), data=data, is_fatbin=magic == fatbin.MAGIC)
+        yield BareImage(where=escape(str(path)), data=data, is_fatbin=magic == fatbin.MAGIC)
     elif magic.startswith(_GZIP_MAGIC) and path.name.endswith(".tar.gz"):
         problem = "is an sdist, in which nothing is compiled yet; build a wheel of it, and inspect that"
         raise UnreadableError(problem)
@@ -228,7 +228,7 @@ def _in_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
         _check_some(names, str(path), None if names else _wheel_hint(wheel))
         for name in names:
             if any(part in {"", ".", ".."} for part in name.split("/")):
-                problem = f"has a file whose name leads out of it: {shown(name)}"
+                problem = f"has a file whose name leads out of it: {escape(name)}"
                 raise UnreadableError(problem)
             try:
                 budget.spend("items", _MODULE_ITEMS)
@@ -242,7 +242,7 @@ def _in_importable(name: str) -> list[Path]:
     top, *rest = name.split(".")
     spec = _spec(top) if all(part.isidentifier() for part in (top, *rest)) else None
     if spec is None:
-        message = f"there is no file, folder or importable module {shown(name)}"
+        message = f"there is no file, folder or importable module {escape(name)}"
         raise TargetError(message)
     # A namespace package has several folders, and some are on the path twice.
     locations = list(dict.fromkeys(Path(location) for location in spec.submodule_search_locations or ()))
@@ -299,7 +299,7 @@ def _spec(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
     try:
         return next((spec for spec in found if spec and (spec.origin or spec.submodule_search_locations)), None)
     except ImportError as error:
-        message = f"{name} cannot be looked for: {shown(str(error))}"
+        message = f"{name} cannot be looked for: {escape(str(error))}"
         raise TargetError(message) from None
 
 
@@ -324,13 +324,13 @@ def _read_module(folder: files.Folder) -> PackagedModule:
                 file = parts.kernels
             _check_plain(file["path"], where)
             data = contents[key] = _read(folder, file["path"], files.LARGEST)
-            manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
+            manifest.check_file(data, file, f"{where}/{escape(file['path'])}")
     others = parsed.get("toolchains", [])
     for other in others:
         if file := other.get("functions"):
             _check_plain(file["path"], where)
             data = contents[file["path"]] = _read(folder, file["path"], files.LARGEST)
-            manifest.check_file(data, file, f"{where}/{shown(file['path'])}")
+            manifest.check_file(data, file, f"{where}/{escape(file['path'])}")
     for file in itertools.chain(parsed["function_links"], *(other["function_links"] for other in others)):
         _check_plain(file["path"], where)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
@@ -354,7 +354,7 @@ def _read(folder: files.Folder, name: str, most: int) -> bytes:
     try:
         return folder.read(name, most)
     except (UnreadableError, TooMuchError) as error:
-        message = f"{folder.where}/{shown(name)} {error}; install the package again"
+        message = f"{folder.where}/{escape(name)} {error}; install the package again"
         raise ManifestError(message) from None
 
 
@@ -364,7 +364,7 @@ def _generated(folder: files.Folder) -> bytes | None:
     try:
         return folder.read_sibling(name, manifest.LARGEST)
     except (UnreadableError, TooMuchError) as error:
-        message = f"{shown(name)} next to {folder.where} {error}; install the package again"
+        message = f"{escape(name)} next to {folder.where} {error}; install the package again"
         raise ManifestError(message) from None
 
 
@@ -372,7 +372,7 @@ def _check_digest(folder: files.Folder, name: str, data: bytes, generated: bytes
     """Check the manifest against the digest in the generated module."""
     if manifest.digest(data).encode() not in generated:
         message = (
-            f"{folder.where}/{name} was altered: it is not the one that {shown(f'{folder.stem}.py')} was generated "
+            f"{folder.where}/{name} was altered: it is not the one that {escape(f'{folder.stem}.py')} was generated "
             "with; install the package again"
         )
         raise ManifestError(message)
@@ -392,7 +392,7 @@ def _check_plain(name: str, where: str) -> None:
     """Refuse a name that leads out of the folder."""
     if Path(name).name != name or "\0" in name:
         message = (
-            f"{where}/{manifest.FILE_NAME} was altered: its `files` cannot be read, because {shown(name[:200])!r} "
+            f"{where}/{manifest.FILE_NAME} was altered: its `files` cannot be read, because {escape(name[:200])!r} "
             "is no file name; install the package again"
         )
         raise ManifestError(message)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.stamps import Project
     from aotcuda.builder.worker.job import Result
 
-_STORED = tuple[list[tuple[str, str, str | None]], dict[str, str | None], Output]
+_ENTRY = tuple[list[tuple[str, str, str | None]], dict[str, str | None], Output]
 """The type of an entry: the stamp's questions with their answers, its variables, and the build."""
 
 
@@ -41,26 +41,26 @@ class CachedBuild:
         NamelessError: An input cannot be hashed.
     """
 
-    def __init__(self, cache: Settings, project: Project, known: Sequence[object], watcher: Progress) -> None:
-        def fetch(url: str, wanted: list[str]) -> Fetched:
-            watcher.show(f"looking in {remote.shown(url)}", 0, 0)
+    def __init__(self, cache: Settings, project: Project, inputs: Sequence[object], watcher: Progress) -> None:
+        def fetch(url: str, names: list[str]) -> Fetched:
+            watcher.show(f"looking in {remote.without_secrets(url)}", 0, 0)
             try:
-                return remote.fetch(url, wanted, watcher.tick)
+                return remote.fetch(url, names, watcher.tick)
             finally:
                 watcher.clear()
 
         self._cache = cache
         self._project = project
-        self._name = hashing.digest("build", cache.facts, str(project.root), known)
+        self._name = hashing.digest("build", cache.facts, str(project.root), inputs)
         self._store = Store(cache, fetch, remote.send)
 
     def find(self, plans: Sequence[ModulePlan], roots: Sequence[Path], *, editable: bool) -> Output | None:
         """Return the build if its stamp holds and its files are those that the build would write, else None."""
-        found = self._store.get({self._name: _STORED}).get(self._name)
-        if found is None:
+        entry = self._store.get({self._name: _ENTRY}).get(self._name)
+        if entry is None:
             return None
         built: Output
-        reads, variables, built = found
+        reads, variables, built = entry
         stamp = Stamp({(question, path): answer for question, path, answer in reads}, variables)
         if stamp.changed() is not None:
             return None
@@ -68,7 +68,7 @@ class CachedBuild:
         try:
             cached_files.check(built.files, plans, (project.root, *roots), project.package_root, editable=editable)
         except ManifestError:
-            self._store.spoilt()
+            self._store.report_damage()
             return None
         depends = tuple(stamps.files(stamp, project))
         return replace(built, package_root=project.relative_package_root, depends=depends)
@@ -80,7 +80,7 @@ class CachedBuild:
     def store(self, built: Output, stamp: Stamp, results: Sequence[Result]) -> Output:
         """Store a build, and return it with the problems of the cache as warnings and the reuse in its summary."""
         if any(result.unanswered for result in results):
-            self._store.ask_no_more()
+            self._store.stop_using_url()
         # An input that has changed since it was read makes the stamp worthless.
         if not any(result.unseen for result in results) and stamp.changed() is None:
             reads = [(question, path, answer) for (question, path), answer in sorted(stamp.reads.items())]
@@ -99,10 +99,10 @@ class CachedBuild:
 
 
 def open_entry(
-    cache: Settings | None, project: Project, known: Sequence[object], watcher: Progress
+    cache: Settings | None, project: Project, inputs: Sequence[object], watcher: Progress
 ) -> CachedBuild | None:
     """Return the entry of a build; None without a cache, or if an input cannot be hashed."""
     try:
-        return CachedBuild(cache, project, known, watcher) if cache is not None else None
+        return CachedBuild(cache, project, inputs, watcher) if cache is not None else None
     except hashing.NamelessError:
         return None

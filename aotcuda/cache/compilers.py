@@ -13,20 +13,20 @@ _TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm", "nvidi
 _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")
 
 
-def installed(distributions: tuple[str, ...] = ()) -> dict[str, str]:
+def installed(outside: tuple[str, ...] = ()) -> dict[str, str]:
     """Return the versions of installed compilers and their libraries, by the names of their folders.
 
     Args:
-        distributions: Prefixes of the names of distributions of a front end outside aotcuda.
+        outside: Prefixes of the names of distributions that a front end outside aotcuda needs.
     """
-    own = [name for item in registry.BUILT_IN.values() for name in item.all_distributions]
-    prefixes = (*_TOOLCHAIN, *own, *distributions)
-    return {name: version for name, version in everything().items() if name.startswith(prefixes)}
+    built_in = [name for item in registry.BUILT_IN.values() for name in item.all_distributions]
+    prefixes = (*_TOOLCHAIN, *built_in, *outside)
+    return {name: version for name, version in distributions().items() if name.startswith(prefixes)}
 
 
-def everything() -> dict[str, str]:
-    """Return the versions of all installed distributions, since a project's code may have constants from any."""
-    found: dict[str, str] = {}
+def distributions() -> dict[str, str]:
+    """Return the versions of all installed distributions by name; a project's code may use constants of any."""
+    versions: dict[str, str] = {}
     for entry in sys.path:
         try:
             names = os.listdir(entry or ".")
@@ -35,12 +35,12 @@ def everything() -> dict[str, str]:
         for name in names:
             if name.endswith(".dist-info"):
                 package, _, version = name.removesuffix(".dist-info").partition("-")
-                found.setdefault(package.lower(), version)
-    return found
+                versions.setdefault(package.lower(), version)
+    return versions
 
 
 def toolkit() -> list[object]:
-    """Return folders and version digests of toolkits that are no Python packages."""
+    """Return the folders of toolkits that are no Python packages, each with the digest of its version file."""
     return [[path, digest(os.path.join(path, "version.json")) if path else None] for path in _toolkit_folders()]
 
 
@@ -50,7 +50,7 @@ def machine_toolkits() -> list[str]:
 
 
 def _toolkit_folders() -> list[str]:
-    """Return the possible folders of toolkits that are no Python packages; an empty text for an unset variable."""
+    """Return the folders where toolkits that are no Python packages may be; an empty text for an unset variable."""
     folders = (*(os.environ.get(name, "") for name in _TOOLKITS), "/usr/local/cuda")
     return [os.path.realpath(folder) if folder else "" for folder in folders]
 

@@ -94,9 +94,9 @@ class Entry:
     """The properties of an entry that `aotcuda cache list` shows.
 
     Attributes:
-        key: Its name.
-        bytes: Its size on disk.
-        used: The time of its last use, in seconds since the epoch.
+        key: The key, which names the entry.
+        bytes: The size on disk.
+        used: The time of the last use, in seconds since the epoch.
         record: The content of `entry.json`; None if it is damaged.
     """
 
@@ -130,14 +130,14 @@ def check_contents(record: Mapping[str, Any], contents: Mapping[str, bytes], whe
         raise ManifestError(message)
 
 
-def used(files: Files, key: str) -> None:
+def mark_used(files: Files, key: str) -> None:
     """Mark an entry as used; `trim` removes the least recently used entries."""
     with contextlib.suppress(OSError):  # a cache may be shared, and read-only
         os.utime(os.path.join(files.path(key), ENTRY))
 
 
 def write(
-    files: Files, key: str, record: Mapping[str, Any], contents: Mapping[str, bytes], *, lasting: bool = True
+    files: Files, key: str, record: Mapping[str, Any], contents: Mapping[str, bytes], *, durable: bool = True
 ) -> dict[str, Any]:
     """Write an entry and return its record; an intact entry of another process with the same content stays.
 
@@ -146,8 +146,8 @@ def write(
         key: The entry's name.
         record: Its properties.
         contents: Its files.
-        lasting: Flush it to the disk, which takes a few milliseconds. Without that, an entry may be damaged after a
-            crash of the machine, and then counts as missing.
+        durable: Flush the entry to the disk, which takes a few milliseconds. Without the flush, a crash of the machine
+            may damage the entry, which then counts as missing.
 
     Raises:
         OSError: The entry cannot be written.
@@ -158,12 +158,12 @@ def write(
         raise ValueError(message)
     final = files.path(key)
     digests = {name: manifests.digest(data) for name, data in contents.items()}
-    whole = {**record, "key": key, "files": digests}
+    complete = {**record, "key": key, "files": digests}
     with _temporary(files, key) as partial:
         for name, data in contents.items():
-            _write(os.path.join(partial, name), data, lasting=lasting)
-        _write(os.path.join(partial, ENTRY), entry_bytes(whole), lasting=lasting)
-        if lasting:
+            _write(os.path.join(partial, name), data, durable=durable)
+        _write(os.path.join(partial, ENTRY), entry_bytes(complete), durable=durable)
+        if durable:
             _flush(partial)
         files.make(key[:2])
         try:
@@ -172,28 +172,28 @@ def write(
             if not os.path.lexists(final):
                 raise
             if _holds(files, key, digests):
-                return whole
+                return complete
             remove(files, key)
             os.rename(partial, final)
-        if lasting:
+        if durable:
             _flush(os.path.dirname(final))
-    return whole
+    return complete
 
 
 def remove(files: Files, key: str) -> None:
-    """Remove an entry from its place, then its files; files that cannot be removed stay in `tmp`."""
-    with contextlib.suppress(OSError), _temporary(files, key) as aside:
-        os.rename(files.path(key), os.path.join(aside, "removed"))
+    """Move an entry to `tmp`, and delete its files there; files that cannot be deleted stay in `tmp`."""
+    with contextlib.suppress(OSError), _temporary(files, key) as folder:
+        os.rename(files.path(key), os.path.join(folder, "removed"))
 
 
 def trim(files: Files, cap: int, spare: str = "") -> int:
-    """Remove the least recently used entries until all have at most `cap` bytes, and return these bytes.
+    """Remove the least recently used entries until the cache has at most `cap` bytes; return the bytes that remain.
 
     The entry `spare` stays.
     """
-    found = sorted(_sizes(files), key=lambda entry: (entry.key == spare, entry.used))
-    total = sum(entry.bytes for entry in found)
-    for entry in found:
+    by_age = sorted(_sizes(files), key=lambda entry: (entry.key == spare, entry.used))
+    total = sum(entry.bytes for entry in by_age)
+    for entry in by_age:
         if total <= cap or entry.key == spare:
             break
         remove(files, entry.key)
@@ -222,7 +222,7 @@ def _make(folder: str) -> None:
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
-        if not is_folder(folder):  # another process has not just created it
+        if not is_folder(folder):  # a file; another process may have just created the folder
             raise
 
 
@@ -232,7 +232,8 @@ def _sizes(files: Files) -> list[Entry]:
     for key in files.stored():
         folder = files.path(key)
         try:
-            size = sum(item.stat(follow_symlinks=False).st_size for item in os.scandir(folder) if is_folder(folder))
+            with os.scandir(folder) as items:
+                size = sum(item.stat(follow_symlinks=False).st_size for item in items) if is_folder(folder) else 0
             used = os.lstat(os.path.join(folder, ENTRY)).st_mtime
         except OSError:  # another process removes it, or a file is missing
             size, used = 0, 0.0
@@ -255,17 +256,17 @@ def size_cap() -> int:
     Raises:
         ConfigError: The value is no size.
     """
-    given = os.environ.get("AOTCUDA_CACHE_SIZE", "").strip()
-    if not given:
+    value = os.environ.get("AOTCUDA_CACHE_SIZE", "").strip()
+    if not value:
         return DEFAULT_SIZE
-    text = given.upper().removesuffix("B").removesuffix("I")
+    text = value.upper().removesuffix("B").removesuffix("I")
     number, unit = (text[:-1], text[-1]) if text[-1:] in _UNITS else (text, "")
     try:
         size = float(number) * _UNITS[unit]
     except ValueError:
         size = -1
-    if not 0 <= size < 1 << 63:  # this refuses "inf" and "nan", too
-        message = f"AOTCUDA_CACHE_SIZE is {given!r}; write a number of bytes, or one with K, M, G or T, such as 500M"
+    if not 0 <= size < 1 << 63:  # refuses "inf" and "nan" too
+        message = f"AOTCUDA_CACHE_SIZE is {value!r}; write a number of bytes, or one with K, M, G or T, such as 500M"
         raise ConfigError(message)
     return int(size)
 
@@ -338,7 +339,7 @@ def _holds(files: Files, key: str, digests: dict[str, str]) -> bool:
 
 @contextlib.contextmanager
 def _temporary(files: Files, key: str) -> Iterator[str]:
-    """Create a folder in `tmp`, and remove it with its content at the end."""
+    """Create a folder in `tmp` for a block of code, and delete it with its content afterwards."""
     folder = os.path.join(files.make("tmp"), f"{key[:16]}.{os.getpid()}.{time.monotonic_ns()}")
     os.mkdir(folder, 0o700)
     try:
@@ -352,23 +353,23 @@ def _sweep(files: Files) -> None:
     for name in ("tmp", "locks"):
         base = os.path.join(files.root or "", VERSION, name)
         with contextlib.suppress(OSError):
-            for item in list(os.scandir(base)) if is_folder(base) else ():
+            for item in [*os.scandir(base)] if is_folder(base) else ():
                 with contextlib.suppress(OSError):
                     if time.time() - item.stat(follow_symlinks=False).st_mtime > _LEFT_OVER:
                         _delete(item.path)
 
 
-def _write(path: str, data: bytes, *, lasting: bool) -> None:
+def _write(path: str, data: bytes, *, durable: bool) -> None:
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with open(descriptor, "wb") as file:
         file.write(data)
-        if lasting:
+        if durable:
             file.flush()
             os.fsync(descriptor)
 
 
 def _flush(folder: str) -> None:
-    """Flush a folder's list of names to the disk, if the file system supports it."""
+    """Flush a folder's list of names to the disk, where the file system supports that."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with contextlib.suppress(OSError):

@@ -13,18 +13,18 @@ def folder() -> str | None:
 
     The user's folder is `platformdirs.user_cache_dir("aotcuda")` on Linux, without the 20 ms of that import.
     """
-    given = os.environ.get("AOTCUDA_CACHE_DIR", "")
-    if given.strip():
-        return named(given)
+    setting = os.environ.get("AOTCUDA_CACHE_DIR", "")
+    if setting.strip():
+        return expand(setting)
     base = os.environ.get("XDG_CACHE_HOME", "")
     if not base.strip():
         base = os.path.expanduser(os.path.join("~", ".cache"))
     return os.path.join(base, "aotcuda") if os.path.isabs(base) else None
 
 
-def named(given: str) -> str:
-    """Return the folder that an environment variable names, with ~ expanded, which a Dockerfile does not do."""
-    return os.path.abspath(os.path.expanduser(given) if given.startswith("~") else given)
+def expand(path: str) -> str:
+    """Return the absolute path of a folder, with ~ expanded: values from a Dockerfile have it."""
+    return os.path.abspath(os.path.expanduser(path) if path.startswith("~") else path)
 
 
 def distrust_reason(folder: str) -> str | None:
@@ -43,11 +43,11 @@ def problem(*folders: str) -> str | None:
     """Return the reason not to trust one of the existing folders, or None."""
     for path in folders:
         try:
-            found = distrust_reason(path)
+            reason = distrust_reason(path)
         except FileNotFoundError:
             continue
         except OSError as error:
-            found = f"cannot be read ({error.strerror})"
-        if found is not None:
-            return f"{path} {found}"
+            reason = f"cannot be read ({error.strerror})"
+        if reason is not None:
+            return f"{path} {reason}"
     return None

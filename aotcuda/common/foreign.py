@@ -60,7 +60,7 @@ def read(
     try:
         return content(path, limit, follow=follow)
     except UnreadableError as problem:
-        message = f"{where or shown(os.fspath(path))}: {problem}; {remedy}"
+        message = f"{where or escape(os.fspath(path))}: {problem}; {remedy}"
         raise error(message) from None
 
 
@@ -126,10 +126,10 @@ def show(text: str, stream: TextIO | None = None) -> None:
 
 def lines(text: str) -> str:
     """Apply `shown` to each line of a text, with spaces in place of tabs."""
-    return "\n".join(shown(line.expandtabs()) for line in text.split("\n"))
+    return "\n".join(escape(line.expandtabs()) for line in text.split("\n"))
 
 
-def shown(text: object) -> str:
+def escape(text: object) -> str:
     r"""Return text in one line, with escapes such as `\x1b` in place of characters that do not print.
 
     It escapes control characters, line breaks, half surrogates and marks that change the direction of writing. So no
@@ -141,8 +141,8 @@ def shown(text: object) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in plain)
 
 
-def brief(text: str) -> str:
+def excerpt(text: str) -> str:
     """Return `shown` of a text, and only the beginning of a long text."""
     if len(text) <= _LONGEST:
-        return shown(text)
-    return f"{shown(text[:_LONGEST])}... ({len(text) - _LONGEST:,} more characters)"
+        return escape(text)
+    return f"{escape(text[:_LONGEST])}... ({len(text) - _LONGEST:,} more characters)"

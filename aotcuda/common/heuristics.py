@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-Asked = tuple[str, bool]
+Question = tuple[str, bool]
 """The question of a heuristic of the form `args["x"] is None`: the argument, and False for `is not None`."""
 
 
-def question(function: object) -> Asked | None:
+def question(function: object) -> Question | None:
     """Return the question of a function of the literal form `lambda args: args["x"] is None`, else None.
 
     The function's code is compared with a lambda and a `def` of that form that are compiled here. So this works with
@@ -31,7 +31,7 @@ def question(function: object) -> Asked | None:
     return None
 
 
-def computed(around: Iterable[Any], kind: type) -> dict[str, Asked | None]:
+def computed_arguments(around: Iterable[Any], kind: type) -> dict[str, Question | None]:
     """Return the arguments that heuristics compute, in Triton's order, each with the question of its function.
 
     The question is None if the function has another form.
@@ -40,7 +40,7 @@ def computed(around: Iterable[Any], kind: type) -> dict[str, Asked | None]:
         around: The objects that decorators made around a kernel, the outermost first.
         kind: Triton's class of heuristics.
     """
-    found: dict[str, Asked | None] = {}
+    found: dict[str, Question | None] = {}
     for item in around:
         if isinstance(item, kind):
             values: dict[str, object] = vars(item)["values"]

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from aotcuda.common.heuristics import Asked
+    from aotcuda.common.heuristics import Question
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 
-def digest(function: Any, computed: Mapping[str, Asked | None]) -> str:
+def digest(function: Any, computed: Mapping[str, Question | None]) -> str:
     """Return the SHA-256 that identifies a kernel.
 
     Args:
         function: The object that `@triton.jit` made.
-        computed: The arguments that heuristics around it compute: the result of `heuristics.computed`.
+        computed: The arguments that heuristics around it compute: the result of `heuristics.computed_arguments`.
     """
     asked = [[name, *(question or ())] for name, question in computed.items()]
     whole = [_Reader(_top(function.fn)).function(function), asked]

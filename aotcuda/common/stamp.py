@@ -64,12 +64,12 @@ class Stamp:
     def __bool__(self) -> bool:
         return bool(self.reads or self.variables)
 
-    def ask(self, question: str, path: str) -> None:
+    def add_question(self, question: str, path: str) -> None:
         """Add a question with its current answer, unless the stamp has it."""
         if (question, path) not in self.reads:
             self.reads[question, path] = answer(question, path)
 
-    def ask_variable(self, name: str) -> None:
+    def add_variable(self, name: str) -> None:
         """Add the current value of an environment variable, or of all that match a pattern."""
         if name not in self.variables:
             self.variables[name] = variable(name)

@@ -24,7 +24,7 @@ def mismatch(whole: Any, form: str, sources: Sequence[str]) -> str | None:
         return f"it is no file of {form}"
     version = whole.get("version")
     if version != VERSION or isinstance(version, bool):
-        return f"its version is {foreign.shown(repr(version))}, and this aotcuda reads version {VERSION}"
+        return f"its version is {foreign.escape(repr(version))}, and this aotcuda reads version {VERSION}"
     if whole.get("source") not in sources:
-        return f"it is for {foreign.shown(repr(whole.get('source')))}, and not for {' or '.join(sources)}"
+        return f"it is for {foreign.escape(repr(whole.get('source')))}, and not for {' or '.join(sources)}"
     return None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import aotcuda
-from aotcuda.runtime import integer
-from aotcuda.runtime.general_path import launch_again
-from aotcuda.runtime.launch_config import dimensions
+from aotcuda.runtime.general_path import launch_with_retries
+from aotcuda.runtime.launch_config import block_of_elements, number_of_elements
 from aotcuda.runtime.launcher import ProcessLocal
 
 TYPE_CHECKING = False
@@ -19,25 +18,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.loader import Loader
 
     Kernel = Any  # an `aotcuda.runtime.kernel.Kernel`, which imports this module
-
-
-def _number_of_elements(n: object, kernel: Kernel) -> int:
-    """Return the number of elements as an int.
-
-    Raises:
-        LaunchError: It is no integer, or negative.
-    """
-    number = integer(n)
-    if number is None:
-        message = (
-            f"{kernel}.forall({aotcuda.errors.quoted(n)}): the number of elements must be an int; of an array that is "
-            "x.size"
-        )
-        raise aotcuda.errors.LaunchError(message)
-    if number < 0:
-        message = f"{kernel}.forall({aotcuda.errors.quoted(number)}): the number of elements cannot be negative"
-        raise aotcuda.errors.LaunchError(message)
-    return number
 
 
 def _handle(stream: object) -> int | None:
@@ -54,12 +34,10 @@ class ForAll(ProcessLocal):
     def __init__(
         self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
     ) -> None:
-        if type(n) is not int or n < 0:
-            n = _number_of_elements(n, kernel)
         self._kernel = kernel
         self._loader = loader
-        self._n = n
-        self._block = block if block is None else dimensions((block,), "block", str(kernel))[0]
+        self._n = n if type(n) is int and n >= 0 else number_of_elements(n, str(kernel))
+        self._block = None if block is None else block_of_elements(block, str(kernel))
         self._stream = None if stream is None else _handle(stream)
         self._owner = stream  # keeps the stream object alive
         self._shared = shared
@@ -79,24 +57,25 @@ class ForAll(ProcessLocal):
                 name = self._kernel.__name__
                 record = self._loader.kernels.get(name)
                 raise errors.keyword_error(str(self._kernel), f"{name}.forall(n)", record, named)
-            launch_again(self._launch, args)
+            launch_with_retries(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
         loaded = loader.ready() if loader.checks_each_launch else loader.current or loader.ready()
-        best = self._known_block(loaded, args) if self._n > 0 else None
-        if best is not None:
-            self._launcher(best)(*args)
-            return
-        loader.ready()  # raises the errors that prevent a launch
+        if self._n > 0:
+            block = self._block or self._cached_block(loaded, args)
+            if block is not None:
+                self._launcher(block)(*args)
+                return
+        loaded = loader.ready()  # raises the errors that prevent a launch
         if self._n == 0:
             loaded.check(name, args, self._stream)
             return
         selection = loaded.select(name, args, self._stream)
         if selection is None:
-            from aotcuda.runtime.general_path import launch_copies  # noqa: PLC0415 (few programs copy host arrays)
+            from aotcuda.runtime.general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
 
-            launch_copies(loader, loaded, (name, str(self._kernel)), self._stream, args, self._launch)
+            launch_with_copies(loader, loaded, (name, str(self._kernel)), self._stream, args, self._launch)
             return
         try:
             launcher = self._launcher(self._best_block(loaded, selection))
@@ -106,36 +85,34 @@ class ForAll(ProcessLocal):
         launcher.submit(loaded, selection, args)
         launcher.settle(loaded, selection, args)
 
-    def _launcher(self, best: int) -> Launcher:
-        """Return the launcher for blocks of `best` threads, unless the user has given a block."""
-        block = self._block or best
+    def _launcher(self, block: int) -> Launcher:
         found: Launcher = self._kernel[-(-self._n // block), block, self._stream, self._shared]
         return found
 
-    def _known_block(self, loaded: KernelTable, args: tuple[object, ...]) -> int | None:
+    def _cached_block(self, loaded: KernelTable, args: tuple[object, ...]) -> int | None:
         """Return the block size of most occupancy, if it is cached and equal for all overloads that may be selected."""
         candidates = loaded.table(self._kernel.__name__).candidates(args)
         if candidates is None or loaded.library.device < 0:
             return None
-        known: set[int | None] = set()
+        blocks: set[int | None] = set()
         for overload in candidates.overloads:
             kernel = overload.kernels.get(loaded.library.device)
-            known.add(kernel.blocks.get(self._shared) if kernel is not None else None)
-        return known.pop() if len(known) == 1 else None
+            blocks.add(kernel.best_blocks.get(self._shared) if kernel is not None else None)
+        return blocks.pop() if len(blocks) == 1 else None
 
     def _best_block(self, loaded: KernelTable, selection: Selection) -> int:
         """Return the block size of most occupancy for the selected overload."""
         overload, _, values, pending, stream, _ = selection
         kernel: DeviceKernel | None = overload.kernels.get(loaded.library.device)
-        if kernel is None or self._shared not in kernel.blocks:
+        if kernel is None or self._shared not in kernel.best_blocks:
             concerned, where = (stream, *pending), str(self._kernel)
             device = self._loader.enter(loaded, overload.addresses_of(values), concerned, where)
             kernel = loaded.device_kernel(overload, device, concerned, where)
         return kernel.best_block(self._shared)
 
-    def _written(self) -> tuple[str, str]:
-        """Implement ProcessLocal._written."""
+    def _describe(self) -> tuple[str, str]:
+        """Implement ProcessLocal._describe."""
         return f"{self._kernel} for a number of elements", "kernel.forall(n)"
 
     def __repr__(self) -> str:
-        return f"<{self._kernel} for {aotcuda.errors.shown(self._n)} elements>"
+        return f"<{self._kernel} for {aotcuda.errors.short_repr(self._n)} elements>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 
-from aotcuda.errors import LaunchError, quoted, shown
+from aotcuda.errors import LaunchError, quoted, short_repr
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from aotcuda.runtime.driver import Device
 
     Dimensions = tuple[int, int, int]
+
+OPTIONS = ("stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout")
+"""The options of `Kernel.configure`."""
 
 _COOPERATIVE, _CLUSTER, _SCHEDULING, _DEPENDENT, _PRIORITY, _CARVEOUT = 2, 4, 5, 6, 8, 14
 _SPREAD = 1
@@ -30,24 +33,25 @@ _CARVEOUT_DRIVER = (12, 5)
 def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
     """Return the error text for a configuration beyond the limits of the GPU or the kernel, else None."""
     device = kernel.device
-    on = f"on {device}"
-    for what, extents in (("grid", grid), ("block", block)):
+    for key, extents in (("grid", grid), ("block", block)):
         for axis, extent in zip("xyz", extents, strict=True):
-            most = device.limit(f"{what}_{axis}")
+            most = device.limit(f"{key}_{axis}")
             if extent > most:
-                return f"{what} {shown(extents)} has {shown(extent)} in {axis}, where at most {most} are possible {on}"
+                fact = f"{key} {short_repr(extents)} has {short_repr(extent)} in {axis}"
+                return f"{fact}, where at most {most} are possible on {device}"
     threads = block[0] * block[1] * block[2]
-    of_block = f"block {block} has {threads} threads"
+    fact = f"block {block} has {threads} threads"
     if threads > device.limit("threads"):
-        return f"{of_block}, where at most {device.limit('threads')} are possible {on}"
-    if 0 < kernel.most_threads < threads:
-        return f"{of_block}, more than the kernel's launch bounds, {kernel.most_threads}"
+        return f"{fact}, where at most {device.limit('threads')} are possible on {device}"
+    if 0 < kernel.bound_threads < threads:
+        return f"{fact}, more than the kernel's launch bounds, {kernel.bound_threads}"
     if threads > kernel.threads:
-        return f"{of_block}, where the kernel's registers allow {kernel.threads} {on}"
+        return f"{fact}, where the kernel's registers allow {kernel.threads} on {device}"
     most = device.limit("shared_optin") - kernel.static_shared
     if shared > most:
-        own = f" in addition to the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
-        return f"{shown(shared)} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
+        static = f" in addition to the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
+        fact = f"{short_repr(shared)} bytes of dynamic shared memory"
+        return f"{fact}, where at most {most} are possible{static} on {device}"
     return None
 
 
@@ -117,29 +121,29 @@ class LaunchAttributes:
         return self.cluster, self.spread, self.cooperative, self.dependent, self.priority, self.carveout
 
     def __str__(self) -> str:
-        parts = [f"clusters of {shown(self.cluster)} blocks"] if self.cluster else []
+        parts = [f"clusters of {short_repr(self.cluster)} blocks"] if self.cluster else []
         parts += ["a cooperative grid"] if self.cooperative else []
         parts += ["programmatic dependence"] if self.dependent else []
-        parts += [f"priority {shown(self.priority)}"] if self.priority is not None else []
+        parts += [f"priority {short_repr(self.priority)}"] if self.priority is not None else []
         parts += [f"carveout {self.carveout} %"] if self.carveout is not None else []
         return ", ".join(parts)
 
     def encoded(self, *, cooperative: bool = False) -> list[Attribute]:
         """Return the attributes in the driver's form; `cooperative` adds that attribute for a cooperative kernel."""
-        found: list[tuple[int, tuple[int, ...]]] = []
+        pairs: list[tuple[int, tuple[int, ...]]] = []
         if self.cooperative or cooperative:
-            found.append((_COOPERATIVE, (1,)))
+            pairs.append((_COOPERATIVE, (1,)))
         if self.cluster is not None:
-            found.append((_CLUSTER, self.cluster))
+            pairs.append((_CLUSTER, self.cluster))
         if self.spread:
-            found.append((_SCHEDULING, (_SPREAD,)))
+            pairs.append((_SCHEDULING, (_SPREAD,)))
         if self.dependent:
-            found.append((_DEPENDENT, (1,)))
+            pairs.append((_DEPENDENT, (1,)))
         if self.priority is not None:
-            found.append((_PRIORITY, (self.priority,)))
+            pairs.append((_PRIORITY, (self.priority,)))
         if self.carveout is not None:
-            found.append((_CARVEOUT, (self.carveout,)))
-        return [Attribute(id=number, value=value) for number, value in found]
+            pairs.append((_CARVEOUT, (self.carveout,)))
+        return [Attribute(id=number, value=value) for number, value in pairs]
 
     def problem(
         self,
@@ -149,9 +153,9 @@ class LaunchAttributes:
         shared: int,
         config: ctypes.Array[ctypes.c_uint64],
     ) -> str | None:
-        """Return the error text for attributes that are not possible for a kernel; None if they are. Needs a context.
+        """Return the error text for attributes that are not possible for a kernel; None if they are.
 
-        `config` is the `CUlaunchConfig` of the launch.
+        A context must be current. `config` is the `CUlaunchConfig` of the launch.
         """
         device = kernel.device
         if self.dependent and device.capability < (9, 0):
@@ -160,16 +164,16 @@ class LaunchAttributes:
             least, greatest = _priorities(device)
             if not greatest <= self.priority <= least:
                 possible = f"{greatest} (first) to {least} (last) are possible on {device}"
-                return f"priority is {shown(self.priority)}, where {possible}"
+                return f"priority is {short_repr(self.priority)}, where {possible}"
         if self.carveout is not None and device.driver_version < _CARVEOUT_DRIVER:
             return (
-                "a carveout for one launch needs a driver for CUDA 12.5 or newer; the kernel's own key, carveout, "
-                "does without"
+                "a carveout for one launch needs a driver for CUDA 12.5 or newer; any driver accepts the kernel's own "
+                "key, carveout"
             )
         if self.cluster is not None:
-            found = self._cluster_problem(kernel, self.cluster, grid, config)
-            if found is not None:
-                return found
+            problem = self._cluster_problem(kernel, self.cluster, grid, config)
+            if problem is not None:
+                return problem
         if self.cooperative:
             return _cooperative_problem(kernel, grid, block, shared)
         return None
@@ -182,8 +186,10 @@ class LaunchAttributes:
             return f"clusters need compute capability 9.0 or later, and it is launched on {device}"
         for axis, extent, part in zip("xyz", grid, cluster, strict=True):
             if extent % part:
-                clusters = f"clusters of {shown(cluster)}"
-                return f"grid {shown(grid)} has {shown(extent)} blocks in {axis}, which {clusters} do not divide"
+                clusters = f"clusters of {short_repr(cluster)}"
+                return (
+                    f"grid {short_repr(grid)} has {short_repr(extent)} blocks in {axis}, which {clusters} do not divide"
+                )
         if size > _PORTABLE_CLUSTER:
             kernel.allow_large_clusters()
         most = kernel.largest_cluster(config)
@@ -221,7 +227,6 @@ def unknown_text(name: str) -> str:
     """Return the error text for an unknown argument of `Kernel.configure`."""
     from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
 
-    names = ["stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout"]
-    near = get_close_matches(name, names, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+    near = get_close_matches(name, OPTIONS, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(OPTIONS)}"
     return f"configure() has no option {name!r}{hint}"

@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 
 class Staleness:
-    """Compare the images of one module with its sources; callers of `in_place_of` hold the loader's lock."""
+    """Compare the images of one module with its sources; callers of `replacement_for` hold the loader's lock."""
 
     def __init__(self, source: ImageSource, fallback: Callable[[], Fallback]) -> None:
         """Take the source of the images, and a function that returns the module's JIT fallback."""
         self._source = source
         self._fallback = fallback
         self._built: Stamp | None = None
-        self._aside: Library | None = None  # the images of the build, while images of edited sources replace them
+        self._original: Library | None = None  # the images of the build, while images of edited sources replace them
 
     def changed(self) -> str | None:
-        """Return a text for the edit since the build, such as "/src/k.py was edited"; None if there was none."""
-        found = self._built
-        if found is None:
-            found = self._built = self._stamp_of(self._manifest())
-        return found.changed()
+        """Return a text for the edit since the build, such as "/src/k.py was edited"; None without an edit."""
+        built = self._built
+        if built is None:
+            built = self._built = self._stamp_of(self._manifest())
+        return built.changed()
 
-    def in_place_of(
+    def replacement_for(
         self, loaded: Library, compiled_from: Stamp | None
     ) -> tuple[Library, Manifest, Stamp | None] | None:
         """Return the images that replace `loaded`, their manifest and their stamp; None if `loaded` is up to date.
@@ -55,12 +55,12 @@ class Staleness:
         if changed is None:
             if compiled_from is None:
                 return None
-            library = self._aside or self._source.load(self._fallback)  # the user has undone the edit
+            library = self._original or self._source.load(self._fallback)  # the user has undone the edit
             self._fallback().forget()
-            self._aside = None
+            self._original = None
             return library, self._manifest(), None
         if compiled_from is None:
-            self._aside = loaded
+            self._original = loaded
         elif compiled_from.changed() is None:
             return None
         message = f"{self._source.name} was built before {changed}; build it again: pip install -e ."
@@ -68,14 +68,14 @@ class Staleness:
         gpu = driver.devices[driver.current_device() or 0]
         fallback = self._fallback()
         fallback.forget()
-        compiled = fallback.compiled((None, None), gpu, aotcuda.errors.StaleBuildError(message))
-        return compiled, compiled.manifest, self._stamp_of(compiled.manifest)
+        images = fallback.load_module(gpu, aotcuda.errors.StaleBuildError(message))
+        return images, images.manifest, self._stamp_of(images.manifest)
 
     def retire(self, going: list[Library]) -> None:
-        """Forget everything, and add the images of the build to `going` if they were replaced; makes no calls."""
-        if self._aside is not None:
-            going += [self._aside]
-        self._aside = self._built = None
+        """Forget the build, and add its images to `going` if others replace them. This makes no calls."""
+        if self._original is not None:
+            going += [self._original]
+        self._original = self._built = None
 
     def _manifest(self) -> Manifest:
         return self._source.manifest(self._fallback)

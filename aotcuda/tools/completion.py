@@ -10,21 +10,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_FILES = ("TARGET", "OLD", "NEW", "FILE")
+_FILES = ("TARGET", "OLD", "NEW", "FILE", "WHEEL")
 _FOLDERS = ("PROJECT", "DIR")
-"""The kinds of arguments that shells complete, by their names in the help."""
+"""The arguments for which shells complete files or folders, by their names in the help."""
 
 
 def script(parser: argparse.ArgumentParser, shell: str) -> str:
     """Return the script for a shell.
 
     Raises:
-        ToolchainError: shtab, which writes it, is not installed (the extra `completion`).
+        ToolchainError: shtab, which writes the script, is not installed (the extra `completion`).
     """
     try:
         import shtab  # noqa: PLC0415 (an extra)
     except ImportError as error:
-        message = "completion is written by shtab, which is not installed; run: pip install 'aotcuda[completion]'"
+        message = "shtab, which writes the script, is not installed; run: pip install 'aotcuda[completion]'"
         raise ToolchainError(message) from error
     for action in _actions(parser):
         if action.metavar in _FILES:

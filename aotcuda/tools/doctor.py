@@ -8,14 +8,13 @@ import platform
 import re
 from importlib import metadata
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import aotcuda
 from aotcuda import registry
 from aotcuda.builder import toolkits
 from aotcuda.cache import compilers, folder
 from aotcuda.common import gpu_facts, variables
-from aotcuda.common.foreign import brief
+from aotcuda.common.foreign import excerpt
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import fast as extension
@@ -27,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.tools.installed_modules import Installed
+    from aotcuda.tools.installed_modules import InstalledModule
 
 VERSION = 1
 """The version of the JSON object. It grows when a key is removed or changes its meaning; new keys may come."""
@@ -49,25 +48,9 @@ _VARIABLES = (
 """Variables that change builds or launches, in addition to `AOTCUDA_*` and the compilers' own."""
 
 OWN = (
-    *("AOTCUDA_ARCH", "AOTCUDA_BUILDING", "AOTCUDA_LOAD", "AOTCUDA_FALLBACK", "AOTCUDA_CACHE_DIR"),
-    *(
-        "AOTCUDA_CACHE_SIZE",
-        "AOTCUDA_BUILD_CACHE",
-        "AOTCUDA_BUILD_CACHE_ACCESS",
-        "AOTCUDA_CACHE_KEY",
-        "AOTCUDA_EXECUTOR",
-        "AOTCUDA_EXTENSION",
-        "AOTCUDA_FROM_CACHE_ONLY",
-    ),
-    *(
-        "AOTCUDA_RUNTIME",
-        "AOTCUDA_SYNCHRONIZE",
-        "AOTCUDA_HOST_ARRAYS",
-        "AOTCUDA_IN_PLACE",
-        "AOTCUDA_UNTESTED",
-        "AOTCUDA_PROGRESS",
-    ),
-    *("AOTCUDA_VERBOSE", "AOTCUDA_DEBUG", "AOTCUDA_TUNE", "AOTCUDA_TUNING", "AOTCUDA_PACKS"),
+    *variables.VALUES,
+    *("AOTCUDA_ARCH", "AOTCUDA_BUILDING", "AOTCUDA_BUILD_CACHE", "AOTCUDA_CACHE_DIR", "AOTCUDA_CACHE_KEY"),
+    *("AOTCUDA_CACHE_SIZE", "AOTCUDA_EXECUTOR", "AOTCUDA_PACKS"),
 )
 """aotcuda's own variables, to find misspelt ones."""
 
@@ -91,9 +74,9 @@ def examine() -> dict[str, Any]:
             "why_not_c": problem,
         },
         "driver": driver,
-        "front_ends": {name: _installed(found.package) for name, found in registry.BUILT_IN.items()},
-        "tested": {name: list(found.tested) for name, found in registry.BUILT_IN.items() if found.tested},
-        "toolkits": [_toolkit(found) for found in toolkits.installed()],
+        "front_ends": {name: _installed(front_end.package) for name, front_end in registry.BUILT_IN.items()},
+        "tested": {name: list(item.tested) for name, item in registry.BUILT_IN.items() if item.tested},
+        "toolkits": [_toolkit(toolkit) for toolkit in toolkits.installed()],
         "machine_toolkits": compilers.machine_toolkits(),
         "packages": {name: version for name in _PACKAGES if (version := _installed(name))},
         "cache": folder.folder(),
@@ -117,24 +100,24 @@ def render(found: dict[str, Any]) -> str:
         ("fast path", f"in C: {fast['path']}" if fast["path"] else f"none: {fast['why_not_c']}"),
         ("driver", driver["problem"] or f"for CUDA {driver['cuda']}{release}"),
         *((f"GPU {gpu['index']}", f"{gpu['name']}, compute capability {gpu['capability']}") for gpu in driver["gpus"]),
-        *(("toolkit", _shown_toolkit(toolkit)) for toolkit in found["toolkits"]),
-        *(("toolkit", f"the machine's own in {path}") for path in found["machine_toolkits"]),
+        *(("toolkit", _toolkit_text(toolkit)) for toolkit in found["toolkits"]),
+        *(("toolkit", f"of this machine, in {path}") for path in found["machine_toolkits"]),
     ]
     if not (found["toolkits"] or found["machine_toolkits"]):
-        rows.append(("toolkit", "none is installed: packaged kernels are launched, and nothing can be compiled here"))
+        rows.append(("toolkit", "none is installed: packaged kernels can be launched, and nothing can be compiled"))
     rows += [
-        (name, _shown_front_end(registry.BUILT_IN[name], version, found["tested"].get(name, []), cuda))
+        (name, _front_end_text(registry.BUILT_IN[name], version, found["tested"].get(name, []), cuda))
         for name, version in found["front_ends"].items()
     ]
-    others = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
-    rows += [("packages", others)] if others else []
+    packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
+    rows += [("packages", packages)] if packages else []
     no_cache = "none: there is no home folder, and AOTCUDA_CACHE_DIR names none"
-    rows.append(("cache", _shown_cache(found["caches"]["fallback"]) if found["cache"] else no_cache))
+    rows.append(("cache", _cache_text(found["caches"]["fallback"]) if found["cache"] else no_cache))
     builds = found["caches"]["builds"]
-    rows.append(("build cache", _shown_cache(builds) if builds["folder"] else "none"))
+    rows.append(("build cache", _cache_text(builds) if builds["folder"] else "none"))
     rows += [("environment", f"{name}={value}{_remark(name, value)}") for name, value in found["environment"].items()]
-    rows += [("module", text) for module in found["modules"] for text in _shown_module(module, driver)]
-    rows += [("pack", brief(line)) for pack in found["packs"] for line in packs.render(pack)]
+    rows += [("module", text) for module in found["modules"] for text in _module_lines(module, driver)]
+    rows += [("pack", excerpt(line)) for pack in found["packs"] for line in packs.render(pack)]
     if not found["modules"]:
         rows.append(("module", "none that aotcuda built is installed"))
     width = max(len(name) for name, _ in rows)
@@ -146,46 +129,50 @@ def _without_home(text: str) -> str:
     return re.sub(rf"{re.escape(home)}(?=[/\\\s:,;]|$)", "~", text) if len(home) > 1 else text
 
 
-def _shown_front_end(front_end: registry.Registration, version: str | None, tested: list[str], cuda: int) -> str:
+def _front_end_text(front_end: registry.Registration, version: str | None, tested: list[str], cuda: int) -> str:
     if version is None:
         return f"not installed: pip install {front_end.requirement(cuda=cuda)!r}"
     package = front_end.package.replace("_", "-")
     text = version if package == front_end.name else f"{package} {version}"
     if not tested:
         return text
-    known = f"tested: {tested[0]} to {tested[-1]}"
-    return f"{text} ({known})" if version in tested else f"{text}, which was not tested: builds refuse it ({known})"
+    releases = f"tested: {tested[0]} to {tested[-1]}"
+    return (
+        f"{text} ({releases})" if version in tested else f"{text}, which was not tested: builds refuse it ({releases})"
+    )
 
 
-def _shown_toolkit(toolkit: dict[str, Any]) -> str:
+def _toolkit_text(toolkit: dict[str, Any]) -> str:
     linker = f", linker {toolkit['linker']}" if toolkit["linker"] != toolkit["cuda"] else ""
     return (
         f"CUDA {toolkit['cuda']}{linker}, for {toolkit['targets'][0]} to {toolkit['targets'][-1]}, in {toolkit['path']}"
     )
 
 
-def _shown_cache(cache: dict[str, Any]) -> str:
+def _cache_text(cache: dict[str, Any]) -> str:
     if cache["problem"]:
         return str(cache["problem"])
     return f"{cache['folder']}, {listing.entry_count(cache['entries'])}, {listing.size_text(cache['bytes'])}"
 
 
-def _shown_module(module: dict[str, Any], driver: dict[str, Any]) -> list[str]:
+def _module_lines(module: dict[str, Any], driver: dict[str, Any]) -> list[str]:
     editable = ", editable" if module["editable"] else ""
-    head = f"{brief(module['name'])} ({brief(module['distribution'])}{editable})"
+    head = f"{excerpt(module['name'])} ({excerpt(module['distribution'])}{editable})"
     if module["problem"]:
-        return [f"{head}: {brief(module['problem'])}"]
+        return [f"{head}: {excerpt(module['problem'])}"]
     if not module["images"]:
         return [f"{head}: has only device functions, which other modules link"]
     takes = module["takes"]
     if not takes:
         missing = "driver" if driver["problem"] else "GPU"
         return [f"{head}: has images for {', '.join(module['images'])}; this machine has no {missing}"]
-    return [f"{head}: GPU {each['gpu']} takes {each['image'] or each['takes']}: {brief(each['why'])}" for each in takes]
+    return [
+        f"{head}: GPU {each['gpu']} takes {each['image'] or each['takes']}: {excerpt(each['why'])}" for each in takes
+    ]
 
 
-def _module(module: Installed, driver: dict[str, Any]) -> dict[str, Any]:
-    described: dict[str, Any] = {
+def _module(module: InstalledModule, driver: dict[str, Any]) -> dict[str, Any]:
+    description: dict[str, Any] = {
         "name": module.name,
         "distribution": module.distribution,
         "editable": module.editable,
@@ -194,20 +181,20 @@ def _module(module: Installed, driver: dict[str, Any]) -> dict[str, Any]:
         "takes": [],
     }
     if module.packaged is None:
-        return described
+        return description
     manifest = module.packaged.manifest
-    described["images"] = [image["arch"] for image in manifest["images"] if "absent" not in image]
+    description["images"] = [image["arch"] for image in manifest["images"] if "absent" not in image]
     for gpu in driver["gpus"] if manifest["kernels"] else ():
         cuda = gpus.Driver(driver["cuda"], gpu_facts.pair(driver["cuda"]))
         cell = predict.predict(manifest, gpus.Gpu(gpu["name"], gpu_facts.pair(gpu["capability"])), cuda)
-        described["takes"].append({"gpu": gpu["index"], "takes": cell.takes, "image": cell.image, "why": cell.why})
-    return described
+        description["takes"].append({"gpu": gpu["index"], "takes": cell.takes, "image": cell.image, "why": cell.why})
+    return description
 
 
-def _toolkit(found: toolkits.Toolkit) -> dict[str, Any]:
-    targets = [f"sm_{major}{minor}" for major, minor in toolkits.capabilities([found])]
-    cuda, linker = gpu_facts.dotted(found.cuda), gpu_facts.dotted(found.linker)
-    return {"cuda": cuda, "linker": linker, "path": found.home, "targets": targets}
+def _toolkit(toolkit: toolkits.Toolkit) -> dict[str, Any]:
+    targets = [f"sm_{major}{minor}" for major, minor in toolkits.capabilities([toolkit])]
+    cuda, linker = gpu_facts.dotted(toolkit.cuda), gpu_facts.dotted(toolkit.linker)
+    return {"cuda": cuda, "linker": linker, "path": toolkit.home, "targets": targets}
 
 
 def _driver() -> dict[str, Any]:
@@ -215,11 +202,11 @@ def _driver() -> dict[str, Any]:
         driver = drivers.get()
     except AotcudaError as error:
         return {"cuda": None, "release": _release(), "gpus": [], "problem": str(error)}
-    described = [
-        {"index": device.index, "name": device.name, "capability": "{}.{}".format(*device.capability)}
+    devices = [
+        {"index": device.index, "name": device.name, "capability": gpu_facts.dotted(device.capability)}
         for device in driver.devices
     ]
-    return {"cuda": "{}.{}".format(*driver.version), "release": _release(), "gpus": described, "problem": None}
+    return {"cuda": gpu_facts.dotted(driver.version), "release": _release(), "gpus": devices, "problem": None}
 
 
 def _release() -> str | None:
@@ -228,19 +215,19 @@ def _release() -> str | None:
         text = Path(_RELEASE).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(r"Kernel Module\b.*?\s(\d{3,}(?:\.\d+)+)\s", text)
-    return found[1] if found else None
+    match = re.search(r"Kernel Module\b.*?\s(\d{3,}(?:\.\d+)+)\s", text)
+    return match[1] if match else None
 
 
 def _remark(name: str, value: str) -> str:
-    """Return a remark on a variable with a wrong value, or on an unknown one that begins with AOTCUDA_; else ""."""
+    """Return a remark on a wrong value, or on an unknown variable that begins with AOTCUDA_; else an empty text."""
     if (problem := variables.problem(name, value)) is not None:
         return f" ({problem})"
     if not name.startswith("AOTCUDA_") or name in OWN:
         return ""
-    rest = {own.removeprefix("AOTCUDA_"): own for own in OWN}
-    near = difflib.get_close_matches(name.removeprefix("AOTCUDA_"), rest, n=1)
-    return f" (nothing reads this{f'; did you mean {rest[near[0]]}?' if near else ''})"
+    stems = [own.removeprefix("AOTCUDA_") for own in OWN]
+    near = difflib.get_close_matches(name.removeprefix("AOTCUDA_"), stems, n=1)
+    return f" (nothing reads this{f'; did you mean AOTCUDA_{near[0]}?' if near else ''})"
 
 
 def _is_listed(name: str) -> bool:
@@ -249,11 +236,10 @@ def _is_listed(name: str) -> bool:
 
 
 def _public(value: str) -> str:
-    """Return a variable's value. User and query of a URL are removed, because they may be secrets."""
+    """Return a variable's value. User, query and fragment of a URL are removed, because they may be secrets."""
     if "://" not in value:
         return value
-    parts = urlsplit(value)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    return re.sub("://[^/]*@", "://", re.split("[?#]", value)[0])
 
 
 def _installed(distribution: str) -> str | None:

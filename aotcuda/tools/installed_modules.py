@@ -1,7 +1,7 @@
 """Find the packaged modules that are installed in this environment without importing any.
 
-A distribution lists its files. An editable install lists a link alone, so the table of its project gives the names of
-the modules, and the import system finds them.
+A distribution lists its files. An editable install lists only a link, so its modules are those in the table of its
+project, which the import system finds.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LISTED = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
+_MANIFEST = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
+"""The end of the path of each manifest."""
 
 
 @dataclass(frozen=True)
-class Installed:
-    """An installed module, or one that cannot be read.
+class InstalledModule:
+    """A packaged module of an installed distribution.
 
     Attributes:
         name: `mypkg.kernels`; from the name of its folder if the manifest cannot be read.
@@ -43,35 +44,35 @@ class Installed:
     problem: str = ""
 
 
-def find() -> list[Installed]:
-    """Return all packaged modules, by name."""
-    found = [module for distribution in metadata.distributions() for module in _modules_of(distribution)]
-    return sorted(found, key=lambda module: module.name)
+def find() -> list[InstalledModule]:
+    """Return all packaged modules, sorted by name."""
+    modules = [module for distribution in metadata.distributions() for module in _modules_of(distribution)]
+    return sorted(modules, key=lambda module: module.name)
 
 
-def _modules_of(distribution: metadata.Distribution) -> Iterator[Installed]:
+def _modules_of(distribution: metadata.Distribution) -> Iterator[InstalledModule]:
     title = f"{distribution.name} {distribution.version}"
     for line in (distribution.read_text("RECORD") or "").splitlines():
         path = line.rsplit(",", 2)[0].strip('"')
-        if path.endswith(_LISTED):
+        if path.endswith(_MANIFEST):
             folder = Path(str(distribution.locate_file(path))).parent
             name = Path(path).parent.as_posix().removesuffix(manifest.FOLDER_SUFFIX).replace("/", ".")
             yield _read(name, title, str(folder), editable=False)
-    for name in _editable(distribution):
+    for name in _editable_modules(distribution):
         yield _read(name, title, name, editable=True)
 
 
-def _read(name: str, title: str, target: str, *, editable: bool) -> Installed:
+def _read(name: str, title: str, target: str, *, editable: bool) -> InstalledModule:
     try:
         for found in targets.find(target):
             if isinstance(found, targets.PackagedModule):
-                return Installed(found.manifest["module"], title, editable=editable, packaged=found)
+                return InstalledModule(found.manifest["module"], title, editable=editable, packaged=found)
     except AotcudaError as error:
-        return Installed(name, title, editable=editable, problem=str(error))
-    return Installed(name, title, editable=editable, problem="it holds no module that aotcuda built")
+        return InstalledModule(name, title, editable=editable, problem=str(error))
+    return InstalledModule(name, title, editable=editable, problem="it holds no module that aotcuda built")
 
 
-def _editable(distribution: metadata.Distribution) -> list[str]:
+def _editable_modules(distribution: metadata.Distribution) -> list[str]:
     """Return the modules in the table of an editable install's project; none for other installs."""
     try:
         origin = json.loads(distribution.read_text("direct_url.json") or "{}")

@@ -26,13 +26,13 @@ class LeftOut(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        several = f" {self.variants} variants" if self.variants > 1 else ""
-        return f"{self.kernel} for {self.target}{several and ','}{several}: {self.reason}"
+        variants = f", {self.variants} variants" if self.variants > 1 else ""
+        return f"{self.kernel} for {self.target}{variants}: {self.reason}"
 
 
-def left_out(notes: Iterable[manifest.LeftOut]) -> tuple[LeftOut, ...]:
-    """Group a manifest's notes by kernel and target."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for note in notes:
-        found.setdefault((note["kernel"], note["target"]), []).append(note["reason"])
-    return tuple(LeftOut(kernel, target, len(reasons), reasons[0]) for (kernel, target), reasons in found.items())
+def left_out(entries: Iterable[manifest.LeftOut]) -> tuple[LeftOut, ...]:
+    """Group a manifest's entries by kernel and target."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for entry in entries:
+        groups.setdefault((entry["kernel"], entry["target"]), []).append(entry["reason"])
+    return tuple(LeftOut(kernel, target, len(reasons), reasons[0]) for (kernel, target), reasons in groups.items())

@@ -1,6 +1,6 @@
-"""List the kernels that packs serve in this environment, and reasons against the others, for `check` and `doctor`.
+"""List the kernels that a pack serves in this environment, and reasons against the others, for `check` and `doctor`.
 
-This module, run as a script, imports the packages of a pack in a separate process.
+A separate process imports the pack and its packages; this module is also the script of that process.
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ if TYPE_CHECKING:
     from aotcuda.integrations.in_place.triton.pack_index import Packed
 
 _SECONDS = 600
-_MOST_SHOWN = 8
+"""The most seconds for the imports of a pack's packages."""
+
+_MOST_NAMES = 8
+"""The most names of kernels in a line."""
 
 
 def status(name: str) -> dict[str, Any]:
     """Return the status of a pack as `--json` prints it: `problem`, and `kernels`, each with a reason if not served."""
-    off = ("AOTCUDA_IN_PLACE", "AOTCUDA_BUILDING", "AOTCUDA_PACKS", "TRITON_INTERPRET")
-    environ = {key: value for key, value in os.environ.items() if key not in off}
+    disabling = ("AOTCUDA_IN_PLACE", "AOTCUDA_BUILDING", "AOTCUDA_PACKS", "TRITON_INTERPRET")
+    environ = {key: value for key, value in os.environ.items() if key not in disabling}
     with tempfile.TemporaryDirectory(prefix="aotcuda-packs-") as folder:
         out = Path(folder, "status.json")
         command = [sys.executable, "-W", "ignore", "-m", __name__, name, str(out)]
+        options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": _SECONDS}
         try:
-            done = subprocess.run(
-                command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
-            )
-            found = json.loads(out.read_text(encoding="utf-8"))
+            done = subprocess.run(command, env=environ, check=False, **options)
         except subprocess.TimeoutExpired:
-            found = {"problem": f"importing what it is for took more than {_SECONDS} s", "kernels": []}
-        except (OSError, ValueError):
-            text = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-            found = {"problem": f"it cannot be looked at: {text or f'exit status {done.returncode}'}", "kernels": []}
-    return {"pack": name, **found}
+            problem = f"the imports of its packages took more than {_SECONDS} s"
+            return {"pack": name, "problem": problem, "kernels": []}
+        if out.exists():
+            return {"pack": name, **json.loads(out.read_text(encoding="utf-8"))}
+        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or f"exit status {done.returncode}"
+        return {"pack": name, "problem": f"the process that imports its packages failed: {reason}", "kernels": []}
 
 
 def render(found: dict[str, Any]) -> Iterator[str]:
@@ -54,18 +56,18 @@ def render(found: dict[str, Any]) -> Iterator[str]:
         packages.setdefault(key, []).append(kernel)
     for (distribution, version, triton, installed), kernels in packages.items():
         served = sum(kernel["reason"] is None for kernel in kernels)
-        here = f"{distribution} {installed} is installed" if installed != "None" else f"{distribution} is not installed"
+        version_here = "is not installed" if installed == "None" else f"{installed} is installed"
         yield (
-            f"{found['pack']}: made from {distribution} {version} by Triton {triton}, and {here}: serves {served} of "
-            f"{len(kernels)} kernels"
+            f"{found['pack']}: made from {distribution} {version} by Triton {triton}, and {distribution} "
+            f"{version_here}: serves {served} of {len(kernels)} kernels"
         )
         reasons: dict[str, list[str]] = {}
         for kernel in kernels:
             if kernel["reason"] is not None:
                 reasons.setdefault(kernel["reason"], []).append(f"{kernel['source']}.{kernel['path']}")
         for reason, names in reasons.items():
-            more = f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else ""
-            yield f"  not served: {', '.join(names[:_MOST_SHOWN])}{more}: {reason}"
+            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+            yield f"  not served: {', '.join(names[:_MOST_NAMES])}{more}: {reason}"
 
 
 def names(manifests: Iterable[Any]) -> list[str]:
@@ -81,35 +83,38 @@ def _examine(name: str) -> dict[str, Any]:
         importlib.import_module(name)
     except Exception as error:  # noqa: BLE001 (the status reports it)
         return {"problem": f"it cannot be imported ({error})", "kernels": []}
-    found = [
-        packed for by_path in adoption.packaged_kernels().values() for items in by_path.values() for packed in items
+    kernels = [
+        _kernel(packed)
+        for by_path in adoption.packaged_kernels().values()
+        for items in by_path.values()
+        for packed in items
+        if packed.pack == name
     ]
-    own = [packed for packed in found if packed.pack == name]
-    problem = None if own else "its index is missing or damaged, or it has no kernels"
-    return {"problem": problem, "kernels": [_kernel(packed) for packed in own]}
+    problem = None if kernels else "its index is missing or damaged, or it has no kernels"
+    return {"problem": problem, "kernels": kernels}
 
 
 def _kernel(packed: Packed) -> dict[str, Any]:
-    wanted = ("source", "path", "distribution", "version", "triton")
-    described = {key: getattr(packed, key) for key in wanted}
+    """Return the facts of a packaged kernel as `--json` prints them."""
+    description = {key: getattr(packed, key) for key in ("source", "path", "distribution", "version", "triton")}
     try:
         from aotcuda.integrations.in_place.triton import packs  # noqa: PLC0415 (it imports Triton)
 
-        return {**described, "installed": packs.installed_version(packed), "reason": _reason(packed)}
-    except Exception as error:  # noqa: BLE001 (of a foreign package)
-        return {**described, "installed": None, "reason": f"{type(error).__name__}: {error}"}
+        return {**description, "installed": packs.installed_version(packed), "reason": _reason(packed)}
+    except Exception as error:  # noqa: BLE001 (code of another package)
+        return {**description, "installed": None, "reason": f"{type(error).__name__}: {error}"}
 
 
 def _reason(packed: Packed) -> str | None:
-    """Return the reason for which a kernel is not served, or None."""
-    from aotcuda.integrations.in_place.triton import bases, packs  # noqa: PLC0415 (as above)
+    """Return the reason that a kernel is not served, or None."""
+    from aotcuda.integrations.in_place.triton import bases, packs  # noqa: PLC0415 (they import Triton)
 
     if not bases.is_installed:
         return "Triton is not installed"
     top = packed.source.partition(".")[0]
     try:
         value: Any = importlib.import_module(packed.source)
-    except Exception as error:  # noqa: BLE001 (of a foreign package)
+    except Exception as error:  # noqa: BLE001 (code of another package)
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == top
         return f"{top} is not installed" if is_missing else f"{packed.source} cannot be imported ({error})"
     for attribute in packed.path.split("."):

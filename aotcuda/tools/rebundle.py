@@ -21,7 +21,7 @@ def run(wheel: Path) -> list[str]:
     """Replace each run time in a wheel by this version; return a line for each.
 
     Raises:
-        TargetError: The file is not a wheel, or the wheel holds no run time, or a later version of the run time.
+        TargetError: The file is no wheel, or the wheel has no run time, or a later version of the run time.
         BuildError: The wheel cannot be written. The old wheel is unchanged.
     """
     archive = wheel_archive.read(wheel)

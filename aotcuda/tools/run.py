@@ -17,7 +17,7 @@ _NOT_FOUND = 127
 
 
 def run(command: Sequence[str], names: Sequence[str]) -> int:
-    """Run a command that uses the packs as soon as it imports Triton, and return its exit status.
+    """Run a command with packs in each of its Python processes that imports Triton, and return the exit status.
 
     Args:
         command: The program and its arguments.

@@ -28,7 +28,7 @@ class Wheel:
     Attributes:
         path: Its path.
         files: The content of its files, by name.
-        infos: Their ZIP entries.
+        infos: Their ZIP entries, by name.
         metadata: The folder of its metadata, `mypkg-1.0.dist-info`.
     """
 
@@ -61,22 +61,22 @@ def read(path: Path) -> Wheel:
 def write(path: Path, files: Mapping[str, bytes], like: Wheel, metadata: str | None = None) -> None:
     """Write a wheel of these files with a RECORD in its metadata folder. After an error an old wheel is unchanged.
 
-    Times and modes come from the wheel `like`. Files that it lacks get the time of its RECORD.
+    Times and modes come from the wheel `like`. Files that `like` does not have get the time of its RECORD.
 
     Raises:
         BuildError: It cannot be written.
     """
-    record, of_record = f"{metadata or like.metadata}/RECORD", like.infos[f"{like.metadata}/RECORD"]
+    record, record_info = f"{metadata or like.metadata}/RECORD", like.infos[f"{like.metadata}/RECORD"]
     content = {**files, record: _record(files, record)}
     try:
         with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
             for name in sorted(content, key=lambda name: (name == record, ".dist-info/" in name, name)):
-                known = like.infos.get(name, of_record)
-                info = zipfile.ZipInfo(name, known.date_time)
-                info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, known.external_attr or 0o644 << 16
+                old = like.infos.get(name, record_info)
+                info = zipfile.ZipInfo(name, old.date_time)
+                info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, old.external_attr or 0o644 << 16
                 archive.writestr(info, content[name])
     except OSError as error:
-        message = f"{path} cannot be written ({error.strerror}); the old file is unchanged"
+        message = f"{path} cannot be written ({error.strerror}); check the space and the permissions of its folder"
         raise BuildError(message) from error
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Call every function of xarray-spatial that launches a kernel, on CuPy's arrays, or on what stands in for them.
+"""Call every function of xarray-spatial that launches a kernel, on CuPy's arrays or on a stand-in's.
 
-`aotcuda record` records it; `verify.py` makes the same calls of what was built.
+`aotcuda record` records this program. `verify.py` makes the same calls with the wheel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def raster(shape: tuple[int, int], dtype: str = "float32", seed: int = 0) -> Any
 
 
 def surface(shape: tuple[int, int]) -> None:
-    """Slopes and such, and noise."""
+    """Compute slope, aspect, curvature, hillshade and noise."""
     for dtype in ("float32", "float64", "int32"):
         for function in (xs.slope, xs.aspect, xs.curvature, xs.hillshade):
             function(raster(shape, dtype))
@@ -40,7 +40,7 @@ def surface(shape: tuple[int, int]) -> None:
 
 
 def classes(shape: tuple[int, int]) -> None:
-    """Classification."""
+    """Classify cells."""
     classify.binary(raster(shape, "int32"), [200, 201, 202])
     classify.reclassify(raster(shape), [100, 200, 300], [1, 2, 3])
     classify.reclassify(raster(shape, "float64"), [100.0, 200.0, 300.0], [1, 2, 3])
@@ -48,7 +48,7 @@ def classes(shape: tuple[int, int]) -> None:
 
 
 def neighbours(shape: tuple[int, int]) -> None:
-    """Return what looks at the cells around one."""
+    """Compute each cell from the cells around it."""
     kernel = circle_kernel(1, 1, 2)
     convolution_2d(raster(shape), kernel)
     focal.mean(raster(shape))
@@ -57,7 +57,7 @@ def neighbours(shape: tuple[int, int]) -> None:
 
 
 def bands(shape: tuple[int, int]) -> None:
-    """Indices of bands of a satellite's picture."""
+    """Compute indices from the bands of a satellite's picture."""
     one, two, three = (raster(shape, seed=seed) for seed in (1, 2, 3))
     for function in (multispectral.arvi, multispectral.evi, multispectral.sipi, multispectral.ebbi):
         function(one, two, three)
@@ -66,7 +66,7 @@ def bands(shape: tuple[int, int]) -> None:
 
 
 def tracing(shape: tuple[int, int]) -> None:
-    """Return the kernels before and after rays are traced; the tracing itself is a stand-in's."""
+    """Launch the kernels before and after rays are traced; a stand-in traces them."""
     hillshade_rtx(raster(shape), 225, 25, shadows=True)
     viewshed_gpu(raster(shape), x=7.5, y=44.5, observer_elev=5, target_elev=0)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Move xarray-spatial 0.5.3 to packaged kernels: download it, change it as docs/moving.md says, record, build, look.
+"""Move xarray-spatial 0.5.3 to packaged kernels: download it, change it as docs/moving.md says, record, build, check.
 
 No GPU is needed, and nothing but Python 3.11 and pip: it makes its own environment. `verify.py` then needs a GPU.
 """
@@ -31,11 +31,11 @@ WORK = HERE / "work"
 PROJECT = WORK / NAME
 SOURCES = PROJECT / "xrspatial"
 
-BUILD = ("build", "wheel", "setuptools>=77", "setuptools-scm", "pyct", "param")  # what its setup.py needs
-USE = ("datashader>=0.15", "numba", "xarray", "numpy<2.5", "scipy")  # what it imports
+BUILD = ("build", "wheel", "setuptools>=77", "setuptools-scm", "pyct", "param")  # for its setup.py
+USE = ("datashader>=0.15", "numba", "xarray", "numpy<2.5", "scipy")  # its imports
 TEST = ("pytest", "dask")
 
-PRELUDE = '''"""What the sources import and a build machine lacks; imported first, and in builds alone."""
+PRELUDE = '''"""Stand-ins for imports that a build machine lacks; builds import this module first."""
 import sys
 from unittest.mock import MagicMock
 
@@ -47,19 +47,19 @@ sys.modules["rtxpy"] = MagicMock()
 
 
 def main() -> None:
-    """Run the steps; the first that fails ends the script with an exit status that is not 0."""
+    """Run the steps; exit with a non-zero status after the first step that fails."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tests", action="store_true", help="record the package's own tests too (minutes)")
     arguments = parser.parse_args()
 
-    say("1. An environment: the build side, and what the package imports")
+    say("1. An environment with the compilers and the package's dependencies")
     python = make("xarray-spatial", f"aotcuda[cu13,record] @ {ROOT.as_uri()}", *BUILD, *USE, *TEST)
 
     say(f"2. {NAME} from the package index")
     download(python)
 
-    say("3. What a maintainer writes: imports, and what a build needs to import the sources")
+    say("3. The maintainer's edits: imports, and settings with which a build can import the sources")
     before = texts()
     length = len(before[PROJECT / "pyproject.toml"].splitlines())
     change_imports()
@@ -92,12 +92,12 @@ def main() -> None:
 
     with zipfile.ZipFile(wheel) as archive:
         packaged = sum(item.compress_size for item in archive.infolist() if ".aotcuda/" in item.filename)
-    print(f"{wheel.name}: {wheel.stat().st_size} bytes, {packaged} of them what aotcuda has added")
+    print(f"{wheel.name}: {wheel.stat().st_size} bytes, of which aotcuda added {packaged}")
 
-    say(f"6. What an H100 takes of it: aotcuda check {wheel.relative_to(ROOT)} --gpu H100")
+    say(f"6. The images for an H100: aotcuda check {wheel.relative_to(ROOT)} --gpu H100")
     run(python, "-m", "aotcuda", "check", wheel, "--gpu", "H100", folder=WORK)
 
-    say("7. Its own tests of what needs no GPU, on the installed wheel, whose CPU functions still are Numba's")
+    say("7. The package's tests that need no GPU, on the installed wheel; Numba compiles its CPU functions")
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall", wheel, folder=WORK)
     chosen = ("-k", "slope or aspect or curvature or perlin or focal or multispectral", "-p", "no:cacheprovider")
     run(python, "-m", "pytest", "-q", *chosen, "--pyargs", "xrspatial", folder=WORK)
@@ -105,7 +105,7 @@ def main() -> None:
 
 
 def download(python: Path) -> None:
-    """Return the sdist, unpacked afresh."""
+    """Download the sdist, and unpack it into an empty folder."""
     WORK.mkdir(exist_ok=True)
     archive = WORK / f"{NAME}.tar.gz"
     if not archive.is_file():
@@ -119,24 +119,24 @@ def download(python: Path) -> None:
 
 
 def change_imports() -> None:
-    """`numba` becomes `aotcuda.numba` in the modules that name `cuda`."""
+    """Replace `numba` by `aotcuda.numba` in the modules that use `cuda`; add the run time to the dependencies."""
     for path in SOURCES.rglob("*.py"):
         text = path.read_text()
         if "tests" not in path.parts and re.search(r"^from numba import cuda|\bnb\.cuda\b", text, re.MULTILINE):
             text = re.sub(r"^from numba import cuda", "from aotcuda.numba import cuda", text, flags=re.MULTILINE)
             text = re.sub(r"^import numba as nb$", "import aotcuda.numba as nb", text, flags=re.MULTILINE)
             path.write_text(text)
-    cfg = PROJECT / "setup.cfg"  # the run time among the dependencies
+    cfg = PROJECT / "setup.cfg"
     cfg.write_text(cfg.read_text().replace("install_requires = \n", "install_requires = \n\taotcuda\n"))
 
 
 def settings() -> int:
-    """Return what is written by hand in pyproject.toml, and the module that it names; returns the number of lines."""
+    """Write the lines of pyproject.toml that no command writes, and the prelude; return the number of lines."""
     path = PROJECT / "pyproject.toml"
     text = path.read_text()
     lines = {
         "[tool.aotcuda]\n": '[tool.aotcuda]\nprelude = "_stand_ins"\n',
-        '    "aotcuda[cu13]",\n': '    "aotcuda[cu13]",\n    "datashader >= 0.15.0",\n',  # what the sources import
+        '    "aotcuda[cu13]",\n': '    "aotcuda[cu13]",\n    "datashader >= 0.15.0",\n',  # the sources import it
     }
     for old, new in lines.items():
         if text.count(old) != 1:
@@ -154,7 +154,7 @@ def texts() -> dict[Path, str]:
 
 
 def changed(before: dict[Path, str], paths: list[Path]) -> dict[Path, int]:
-    """Return how many lines are new or other than they were, of each file that has changed."""
+    """Return the number of new and changed lines of each changed file."""
     found = {}
     for path in paths:
         lines = difflib.unified_diff(before[path].splitlines(), path.read_text().splitlines(), lineterm="", n=0)
@@ -165,14 +165,14 @@ def changed(before: dict[Path, str], paths: list[Path]) -> dict[Path, int]:
 
 
 def record(python: Path, *command: str | Path, fails: bool = False) -> None:
-    """Record a command without executing launches, with what stands in for rtxpy."""
+    """Record a command without executing launches, with a stand-in for rtxpy."""
     environ = {
         **environment(),
         "PYTHONPATH": os.pathsep.join([str(HERE / "stand_ins"), str(PROJECT)]),
     }
     whole = [str(part) for part in (python, "-m", "aotcuda", "record", "--dry", "--write", "--", *command)]
     done = subprocess.run(whole, cwd=PROJECT, env=environ, check=False)
-    if done.returncode and not fails:  # of its tests, some compare with what only a GPU computes
+    if done.returncode and not fails:  # some of the tests compare results that only a GPU computes
         sys.exit(f"\nThis failed with exit status {done.returncode}: {' '.join(whole)}")
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Launch every kernel of the moved xarray-spatial, packaged and by Numba's JIT, and hold one against the other.
+"""Compare every kernel of the moved xarray-spatial with Numba's JIT: bits, first calls and launches.
 
 It needs a GPU, CuPy, Numba-CUDA and the wheel that `move.py` has built, and no network. Two processes make the same
 calls: in one the wheel's kernels are launched, in the other, with `AOTCUDA_IN_PLACE=0`, Numba compiles them from the
-same files. After each launch the bytes of all arrays that the kernel was given are hashed.
+same files. After each launch the bytes of all array arguments are hashed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LAUNCHES = 500
 
 
 def main() -> None:
-    """Run both, compare, and write what was found; exit status 1 if a kernel is missing or has other bits."""
+    """Run both processes, and write the comparison; exit with status 1 if a kernel is missing or has other bits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="a file for the result, as JSON")
     parser.add_argument("--way", choices=["packaged", "jit"], help=argparse.SUPPRESS)
@@ -35,8 +35,8 @@ def main() -> None:
     if arguments.way:
         print(json.dumps(calls()))
         return
-    found = {way: child(way) for way in ("jit", "packaged")}
-    result = compare(found["packaged"], found["jit"])
+    runs = {way: run(way) for way in ("jit", "packaged")}
+    result = compare(runs["packaged"], runs["jit"])
     text = json.dumps(result, indent=1)
     print(text)
     if arguments.out:
@@ -46,8 +46,8 @@ def main() -> None:
     sys.exit(1 if any(wrong) else 0)
 
 
-def child(way: str) -> dict[str, Any]:
-    """Return what one process found. Numba keeps nothing on disk; nor does aotcuda, which has nothing to compile."""
+def run(way: str) -> dict[str, Any]:
+    """Run a process, and return its results. Neither Numba nor aotcuda uses a cache on disk."""
     environ = {**os.environ, "AOTCUDA_FALLBACK": "error"}
     if way == "jit":
         environ["AOTCUDA_IN_PLACE"] = "0"
@@ -60,17 +60,17 @@ def child(way: str) -> dict[str, Any]:
 
 
 def compare(packaged: dict[str, Any], jit: dict[str, Any]) -> dict[str, Any]:
-    """Per kernel: whether the bits are the same, the first call and the launch, packaged and by the JIT."""
-    every = sorted(packaged["kernels"])
-    other = [name for name in every if packaged["digests"].get(name) != jit["digests"].get(name)]
+    """Return the kernels with equal and other bits, the times of first calls and launches, and the errors."""
+    names = sorted(packaged["kernels"])
+    differing = [name for name in names if packaged["digests"].get(name) != jit["digests"].get(name)]
     return {
-        "kernels": len(every),
+        "kernels": len(names),
         "launched": len(packaged["digests"]),
-        "not_launched": [name for name in every if name not in packaged["digests"]],
+        "not_launched": [name for name in names if name not in packaged["digests"]],
         "not_packaged": packaged["by_numba"],
         "launches_compared": sum(map(len, packaged["digests"].values())),
-        "equal_bit_for_bit": len(every) - len(other),
-        "other_bits": other,
+        "equal_bit_for_bit": len(names) - len(differing),
+        "other_bits": differing,
         "first_call_ms": {
             "packaged": total(packaged["first_ms"]),
             "jit": total(jit["first_ms"]),
@@ -89,12 +89,12 @@ def compare(packaged: dict[str, Any], jit: dict[str, Any]) -> dict[str, Any]:
 
 
 def total(times: dict[str, float]) -> float:
-    """Return the sum, to a tenth."""
+    """Return the sum, rounded to a tenth."""
     return round(sum(times.values()), 1)
 
 
 class Watched:
-    """A kernel that hashes what its launches leave in their arrays, and can be launched again."""
+    """A kernel that hashes its arrays after each launch, and can repeat its last launch."""
 
     def __init__(self, kernel: Any, name: str) -> None:
         self.kernel = kernel
@@ -112,7 +112,7 @@ class Watched:
             started = time.perf_counter()
             try:
                 self.kernel[configuration](*args)
-            except Exception as error:  # noqa: BLE001 (likewise)
+            except Exception as error:  # noqa: BLE001 (the error is a result)
                 self.errors.append(f"{type(error).__name__}: {error}")
                 return
             cupy.cuda.runtime.deviceSynchronize()
@@ -125,7 +125,7 @@ class Watched:
         return launch
 
     def launch_us(self) -> float:
-        """Host time of one launch, the median of many."""
+        """Return the microseconds of host time for a launch, the median of many."""
         import cupy  # noqa: PLC0415
 
         configuration, args = self.last or ((1, 1), ())
@@ -141,19 +141,19 @@ class Watched:
 
 def calls() -> dict[str, Any]:
     """Call all functions of the package that launch kernels, on CuPy's arrays."""
-    import cupy  # noqa: PLC0415 (before the path has what stands in for it)
+    import cupy  # noqa: PLC0415 (before the stand-ins are on the path)
 
     pool = cupy.get_default_memory_pool()
 
     def zeroed(size: int) -> Any:
-        """Memory that a kernel leaves alone is to be the same in both processes."""
+        """Return zeroed memory, so memory that no kernel writes is equal in both processes."""
         memory = pool.malloc(size)
         if size:
             memory.memset(0, size)
         return memory
 
     cupy.cuda.set_allocator(zeroed)
-    sys.path.append(str(HERE / "stand_ins"))  # its rtxpy: the true one needs a GPU that traces rays
+    sys.path.append(str(HERE / "stand_ins"))  # rtxpy itself needs a GPU that traces rays
     started = time.perf_counter()
     import xrspatial  # noqa: PLC0415
 
@@ -164,7 +164,7 @@ def calls() -> dict[str, Any]:
     for function in module.EVERY:
         try:
             function(module.SHAPE)
-        except Exception:  # noqa: BLE001 (what the others do is to be known all the same)
+        except Exception:  # noqa: BLE001 (the other functions run all the same)
             errors[function.__name__] = traceback.format_exc()
     launched = {name: item for name, item in watched.items() if item.digests}
     return {
@@ -180,20 +180,20 @@ def calls() -> dict[str, Any]:
 
 
 def watch(package: Path) -> dict[str, Watched]:
-    """Put a watched kernel in the place of each one that the wheel's manifests name."""
-    found = {}
+    """Replace each kernel of the wheel's manifests by a watched one."""
+    kernels = {}
     for path in sorted(package.rglob("manifest.json")):
-        described = json.loads(path.read_text())
-        module = importlib.import_module(described["module"])
-        for kernel in described["kernels"]:
-            name = kernel["origin"].rpartition(":")[2]
-            item = Watched(getattr(module, name), f"{described['module']}.{name}")
-            found[item.name] = item
-            for other in [other for key, other in sys.modules.items() if key.startswith("xrspatial")]:
-                for key, value in list(vars(other).items()):
-                    if value is item.kernel:
-                        setattr(other, key, item)
-    return found
+        manifest = json.loads(path.read_text())
+        module = importlib.import_module(manifest["module"])
+        for entry in manifest["kernels"]:
+            name = entry["origin"].rpartition(":")[2]
+            kernel = Watched(getattr(module, name), f"{manifest['module']}.{name}")
+            kernels[kernel.name] = kernel
+            for importer in [loaded for key, loaded in sys.modules.items() if key.startswith("xrspatial")]:
+                for key, value in list(vars(importer).items()):
+                    if value is kernel.kernel:
+                        setattr(importer, key, kernel)
+    return kernels
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     Once = Callable[[str, Callable[[Path], object]], Path]
 
 __all__ = [
-    "anew",
     "back_end",
     "build_cache",
     "cuda",
@@ -31,6 +30,7 @@ __all__ = [
     "features",
     "from_checkout",
     "front_end",
+    "no_build_cache",
     "setuptools",
     "stand_in_library",
     "wheelhouse",
@@ -39,16 +39,16 @@ __all__ = [
 
 @pytest.fixture(scope="session", autouse=True)
 def _workers(session_folder: Path) -> Iterator[None]:
-    """Have workers forked from servers; see `forked`."""
+    """Fork workers from servers; see `forked`."""
     owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     forked.install(session_folder / "servers", owner)
     command = process._command
 
-    def forked_command(*given: str) -> list[str]:
-        return [forked.Session.python, *command(*given)[1:]]
+    def forked_command(*arguments: str) -> list[str]:
+        return [forked.Session.python, *command(*arguments)[1:]]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(process, "_command", forked_command)  # of builds in this process
+        patch.setattr(process, "_command", forked_command)  # for builds in this process
         yield
 
 
@@ -69,8 +69,8 @@ def build_cache(_build_cache_folder: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use no build cache, because the test is about building."""
+def no_build_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use no build cache in a test of how builds run."""
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
 
 
@@ -92,7 +92,7 @@ def cuda12() -> str:
 
 @pytest.fixture
 def from_checkout(wheelhouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have installers find this checkout's aotcuda, and everything else in the index."""
+    """Let installers find this checkout's aotcuda, and all other packages in the index."""
     monkeypatch.setenv("PIP_FIND_LINKS", f"{os.environ.get('PIP_FIND_LINKS', '')} {wheelhouse}".strip())
     monkeypatch.setenv("UV_FIND_LINKS", str(wheelhouse))
 
@@ -106,7 +106,7 @@ def environment(tmp_path: Path) -> Path:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test with the front ends, or back ends, that its mark names; by default CI runs it with the first alone."""
+    """Run a test with the front ends or back ends of its mark; without a mark CI runs it with the first one alone."""
     is_marked = metafunc.definition.get_closest_marker("front_end") is not None
     front_ends.parametrize(metafunc, front_ends.ALL, {} if is_marked else {front_ends.MLIR: pytest.mark.matrix})
     if "back_end" in metafunc.fixturenames:
@@ -121,11 +121,11 @@ def setuptools(once: Once, wheelhouse: Path) -> Callable[[str], Path]:
 
     def install(version: str) -> Path:
         (archive,) = wheelhouse.glob("*.whl")
-        wanted = (f"setuptools{version}", "wheel", archive)  # of setuptools before 70.1, `bdist_wheel` is in wheel
+        packages = (f"setuptools{version}", "wheel", archive)  # setuptools before 70.1 has no `bdist_wheel`
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
 
         def fill(folder: Path) -> None:
-            projects.succeed(folder, *pip, "--no-deps", "--target", folder, *wanted)
+            projects.succeed(folder, *pip, "--no-deps", "--target", folder, *packages)
 
         return once(f"setuptools{version}", fill)
 
@@ -134,7 +134,7 @@ def setuptools(once: Once, wheelhouse: Path) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="module")
 def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Return the back end that projects are made for."""
+    """Return the back end of new projects."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projects.BackEnd, "name", request.param)
         if request.param == "setuptools":
@@ -144,9 +144,9 @@ def back_end(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Return the front end that projects are made for.
+    """Return the front end of new projects.
 
-    A fixture that builds something for a module uses this fixture, so it builds for each front end.
+    A module's fixture that builds uses this fixture, so it builds for each front end.
     """
     if request.param == front_ends.MLIR and not front_ends.is_mlir_installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
@@ -157,7 +157,7 @@ def front_end(request: pytest.FixtureRequest) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def wheel_of(once: Once) -> Callable[..., Path]:
-    """Return a function that gives a wheel of a project under `tests/packages`, for the front end of the test."""
+    """Return a function that returns the wheel of a project under `tests/packages`, for the front end of the test."""
 
     def build(name: str, **environ: str) -> Path:
         def fill(folder: Path) -> None:

@@ -1,12 +1,12 @@
-"""Run the processes of a build as forks of servers, which have imported a back end or a compiler before.
+"""Run the processes of a build as forks of servers, which have imported a back end or a compiler already.
 
 The start of Python and these imports take more than half of a small build. `run` runs a back end's command. The program
-that `install` writes starts a worker; it stands in for Python. Both send a server the arguments, the environment, the
-working folder and the open files of the process that they want. The server forks the process and returns its status.
+that `install` writes replaces Python and starts a worker. Both send a server the arguments, the environment, the
+working folder and the open files of the new process. The server forks the process and returns its exit status.
 
-A server declines if the process could find other modules on its path than the server has imported; then Python is
-started. Tests of how builds start use `projects.run` and name a command. A server ends with the session of tests, or
-after two minutes without requests.
+A server declines a request if the process could find other modules on its path than the server has imported. The client
+then starts Python. Tests of how builds start use `projects.run` and name a command. A server ends with the session of
+tests, or after two minutes without requests.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _IDLE = 120
 """Seconds without a request after which a server ends."""
 
 _SEARCHED_FIRST = {"nvidia", "sitecustomize", "usercustomize"}
-"""Modules that a process looks for on its own path before it imports a compiler."""
+"""Modules that a process looks for on its path before it imports a compiler."""
 
-_BY_ALL = ("aotcuda.builder.backend", "aotcuda.builder.worker.interrupt", "packaging.requirements", "zipfile")
+_ALWAYS = ("aotcuda.builder.backend", "aotcuda.builder.worker.interrupt", "packaging.requirements", "zipfile")
 _BACK_ENDS = {
     "-m": (
-        *_BY_ALL,
+        *_ALWAYS,
         "hatchling.cli",
         "hatchling.builders.wheel",
         "hatchling.builders.plugin.hooks",
@@ -45,7 +45,7 @@ _BACK_ENDS = {
         "hatch_aotcuda.plugin",
         "scikit_build_core.hatch.plugin",  # hatchling imports it wherever it is installed
     ),
-    "-c": (*_BY_ALL, "setuptools.build_meta", "setuptools.dist", "setuptools_aotcuda.commands"),
+    "-c": (*_ALWAYS, "setuptools.build_meta", "setuptools.dist", "setuptools_aotcuda.commands"),
 }
 """The imports of a server, by the option of the commands that it runs."""
 
@@ -67,7 +67,7 @@ class Session:
 
 
 def install(folder: Path, owner: int) -> None:
-    """Have `folder` contain the sockets of servers, which end with the process `owner`."""
+    """Use `folder` for the sockets of servers, which end with the process `owner`."""
     from aotcuda import registry
     from aotcuda.builder.worker import process
 
@@ -81,25 +81,25 @@ def install(folder: Path, owner: int) -> None:
         folder.mkdir(mode=0o700)
     arguments = (str(folder), owner, sys.executable, process._START, kinds)
     text = f"#!{sys.executable} -IS\nimport runpy\nrunpy.run_path({__file__!r})['_start_worker'](*{arguments!r})\n"
-    own = folder / f"{os.getpid()}.tmp"
-    own.write_text(text)
-    own.chmod(0o700)
-    own.replace(folder / "python")  # another process of the session may do the same now
+    temporary = folder / f"{os.getpid()}.tmp"
+    temporary.write_text(text)
+    temporary.chmod(0o700)
+    temporary.replace(folder / "python")  # other processes of the session write it too
     Session.folder, Session.owner, Session.python = str(folder), owner, str(folder / "python")
 
 
 def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, str, str] | None:
-    """Run `command`, a Python with `-m` or `-c`, in `folder`; return its exit status and what it writes.
+    """Run `command`, a Python with `-m` or `-c`, in `folder`; return its exit status, output and error output.
 
-    Returns None if Python has to be started.
+    Return None if the caller has to start Python.
     """
     import tempfile
 
-    place = next(place for place, word in enumerate(command) if word in _BACK_ENDS)
-    request = {"folder": str(folder), "arguments": command[place + 1 :], "environ": {**environ}, "path": []}
-    of_server = {**environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    at = next(at for at, word in enumerate(command) if word in _BACK_ENDS)
+    request = {"folder": str(folder), "arguments": command[at + 1 :], "environ": {**environ}, "path": []}
+    server_environ = {**environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     with open(os.devnull, "rb") as none, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        connection = _connection(Session.folder, Session.owner, command[:place], command[place], of_server)
+        connection = _connection(Session.folder, Session.owner, command[:at], command[at], server_environ)
         with connection:
             _send(connection, request, [none.fileno(), out.fileno(), err.fileno()])
             if not int.from_bytes(connection.recv(8), "big"):
@@ -113,18 +113,18 @@ def run(folder: Path, command: Sequence[str], environ: Mapping[str, str]) -> tup
 
 
 def _start_worker(folder: str, owner: int, python: str, start: str, kinds: dict[str, str]) -> NoReturn:
-    """Be the process that the arguments of Python name: for a worker the stand-in of a fork, else Python."""
+    """Wait for a forked worker in its place, or become Python if no server can fork the process."""
     arguments = sys.argv[1:]
     if arguments[:3] == ["-P", "-c", start] and arguments[6] in kinds:
         (path, _), messages = json.loads(arguments[3]), int(arguments[5])
         request = {"arguments": arguments[6], "path": path, "environ": {**os.environ}, "folder": os.getcwd()}
-        of_server = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
-        connection = _connection(folder, owner, [python, "-P"], kinds[arguments[6]], of_server)
+        server_environ = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+        connection = _connection(folder, owner, [python, "-P"], kinds[arguments[6]], server_environ)
         descriptors = [0, 1, 2, messages]
         _send(connection, request, descriptors)
         if int.from_bytes(connection.recv(8), "big"):
             for descriptor in descriptors:
-                os.close(descriptor)  # their readers see the end when the worker has ended
+                os.close(descriptor)  # the worker alone has them open, so readers see its end
             status = int.from_bytes(connection.recv(8), "big", signed=True)
             if status < 0:
                 with suppress(OSError):  # some signals have no other handler
@@ -149,33 +149,35 @@ def _connection(folder: str, owner: int, python: Sequence[str], kind: str, envir
     name = hashlib.sha256(json.dumps([*python, kind, read]).encode()).hexdigest()[:16]
     with open(os.path.join(folder, f"{name}.lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = _connected(folder, name)
-        if found is None:
+        connection = _connect(folder, name)
+        if connection is None:
             with suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, name))  # of a server that has ended
+                os.unlink(os.path.join(folder, name))  # the socket of a server that has ended
             command = [*python, "-c", _SERVE, __file__, folder, name, str(owner), kind]
             nothing = subprocess.DEVNULL
             subprocess.run(command, cwd="/", env=environ, stdin=nothing, stdout=nothing, stderr=nothing, check=True)
-            found = _connected(folder, name)
-    assert found is not None
-    return found
+            connection = _connect(folder, name)
+    assert connection is not None
+    return connection
 
 
-def _connected(folder: str, name: str) -> socket.socket | None:
-    found = socket.socket(socket.AF_UNIX)
-    where = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+def _connect(folder: str, name: str) -> socket.socket | None:
+    """Connect to a server; return None if there is none."""
+    connection = socket.socket(socket.AF_UNIX)
+    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
     try:
-        found.connect(f"/proc/self/fd/{where}/{name}")  # short, however long the folder's path is
+        connection.connect(f"/proc/self/fd/{descriptor}/{name}")  # the folder's path may be too long for a socket
     except OSError:
-        found.close()
+        connection.close()
         return None
     finally:
-        os.close(where)
-    return found
+        os.close(descriptor)
+    return connection
 
 
 def _serve(folder: str, name: str, owner: str, kind: str) -> None:
-    """Import what processes of a kind import first, and fork them until the session ends."""
+    """Import the modules of a kind of process, and fork such processes until the session ends."""
+    import fcntl
     import select
 
     sys.path[:] = [path for path in sys.path if path]
@@ -192,7 +194,14 @@ def _serve(folder: str, name: str, owner: str, kind: str) -> None:
     poll = select.poll()
     poll.register(ended, select.POLLIN)
     poll.register(listener, select.POLLIN)
-    while (events := poll.poll(_IDLE * 1000)) and ended not in dict(events):
+    lock = os.open(f"{name}.lock", os.O_RDWR)
+    while ended not in (events := dict(poll.poll(_IDLE * 1000))):
+        if not events:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # clients connect under this lock
+            if not poll.poll(0):
+                break
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            continue
         connection, _ = listener.accept()
         if os.fork() == 0:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -225,7 +234,7 @@ def _import(kind: str) -> None:
 
 
 def _answer(connection: socket.socket, kind: str, python: str) -> NoReturn:
-    """Fork the process of a request, send its number (0 if Python has to be started), then its exit status."""
+    """Fork the process of a request, and send its number, then its exit status; send 0 if the client starts Python."""
     import select
 
     head, descriptors, _, _ = socket.recv_fds(connection, 8, 4)
@@ -233,9 +242,9 @@ def _answer(connection: socket.socket, kind: str, python: str) -> NoReturn:
     while len(data) < size:
         data += connection.recv(size - len(data))
     request, parent, pid = json.loads(data), os.getpid(), 0
-    known = {name.partition(".")[0] for name in sys.modules} | _SEARCHED_FIRST
+    imported = {name.partition(".")[0] for name in sys.modules} | _SEARCHED_FIRST
     path = request["path"] or _path(request["environ"])
-    if {*sys.path} <= {*path} and not any(_has(folder, known) for folder in path if folder not in sys.path):
+    if {*sys.path} <= {*path} and not any(_may_have(folder, imported) for folder in path if folder not in sys.path):
         sys.path[:] = path
         if (pid := os.fork()) == 0:
             _become(request, descriptors)
@@ -248,7 +257,7 @@ def _answer(connection: socket.socket, kind: str, python: str) -> NoReturn:
         poll = select.poll()
         poll.register(ended, select.POLLIN)
         poll.register(connection, select.POLLIN)
-        if ended not in dict(poll.poll()):  # the client has ended
+        if ended not in dict(poll.poll()):  # the client has gone away
             os.kill(pid, signal.SIGTERM)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         with suppress(OSError):
@@ -258,15 +267,15 @@ def _answer(connection: socket.socket, kind: str, python: str) -> NoReturn:
 
 def _path(environ: Mapping[str, str]) -> list[str]:
     """Return the path of a back end: the folders of its PYTHONPATH, and the rest of the server's path."""
-    own, others = (
+    first, replaced = (
         [os.path.abspath(path) for path in variables.get("PYTHONPATH", "").split(os.pathsep) if path]
         for variables in (environ, os.environ)
     )
-    return [*own, *(path for path in sys.path if path not in others)]
+    return [*first, *(path for path in sys.path if path not in replaced)]
 
 
-def _has(folder: str, names: set[str]) -> bool:
-    """Return True if one of the modules could be found in a folder, or if it is an archive."""
+def _may_have(folder: str, names: set[str]) -> bool:
+    """Return True if a folder may have one of the modules, or if it is an archive."""
     try:
         return not names.isdisjoint(name.partition(".")[0] for name in os.listdir(folder))
     except FileNotFoundError:
@@ -276,8 +285,9 @@ def _has(folder: str, names: set[str]) -> bool:
 
 
 def _become(request: dict[str, Any], descriptors: list[int]) -> None:
+    """Take over the folder, the environment and the open files of a request."""
     os.setsid()
-    for number, descriptor in enumerate(descriptors):  # all of these are larger
+    for number, descriptor in enumerate(descriptors):  # each descriptor is larger than its new number
         os.dup2(descriptor, number)
     os.closerange(len(descriptors), 1 << 16)
     os.chdir(request["folder"])
@@ -288,7 +298,7 @@ def _become(request: dict[str, Any], descriptors: list[int]) -> None:
 
 
 def _run_worker(request: dict[str, Any], parent: int) -> NoReturn:
-    """Be the reaper above a worker, or, forked from it, the worker."""
+    """Run the reaper, which forks the worker."""
     main = vars(sys.modules["__main__"])
     del main["_file"], main["_names"]
     sys.argv = ["-c", str(parent), "3", request["arguments"]]
@@ -303,7 +313,7 @@ def _run_worker(request: dict[str, Any], parent: int) -> NoReturn:
 
 
 def _run_back_end(request: dict[str, Any], kind: str, python: str) -> NoReturn:
-    """Do what Python does with the option of a kind, with another program for workers."""
+    """Run code or a module as Python does, with the session's program for workers."""
     import runpy
 
     sys.executable = python
@@ -321,7 +331,7 @@ def _run_back_end(request: dict[str, Any], kind: str, python: str) -> NoReturn:
 
 
 def _end(run: Callable[[], object]) -> NoReturn:
-    """Run what Python would, and end as it does."""
+    """Run a function, and end the process as Python ends."""
     import atexit
     import threading
     import traceback

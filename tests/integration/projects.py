@@ -35,13 +35,13 @@ ARCH_OF_FEATURES = {"AOTCUDA_ARCH": "sm_75;sm_90a;sm_100f;compute_75;compute_90a
 
 
 class FrontEnd:
-    """The front end of new projects; tests of another one set it."""
+    """The front end of new projects, which the fixture `front_end` sets."""
 
     name = "numba-cuda"
 
 
 class BackEnd:
-    """The back end of new projects; tests of another one set it."""
+    """The back end of new projects, which the fixture `back_end` sets."""
 
     name = "hatchling"
 
@@ -87,15 +87,15 @@ MODULE = 'tool.aotcuda.modules."pkg.k"'
 
 
 def write(folder: Path, source: str, *, aotcuda: str = "", module: str = "", hook: str = "", rest: str = "") -> Path:
-    """Return a project in `folder`: package `pkg`, whose `_k.py` is `source` and whose wheel is to gain `pkg.k`.
+    """Return a project in `folder`: the package `pkg`, whose `_k.py` is `source` and whose wheel gets `pkg.k`.
 
     Args:
-        folder: Where to write it.
-        source: The functions.
-        aotcuda: Keys of `[tool.aotcuda]` beside `arch`.
-        module: Keys of the module's table beside `source`; inline tables, one a line.
-        hook: Keys of the hook's own table.
-        rest: Anything else at the end of pyproject.toml.
+        folder: The project's folder, which must not exist.
+        source: The text of `_k.py`.
+        aotcuda: Keys of `[tool.aotcuda]` besides `arch`.
+        module: Keys of the module's table besides `source`.
+        hook: Keys of the hook's table.
+        rest: Further text at the end of pyproject.toml.
     """
     (folder / "pkg").mkdir(parents=True)
     (folder / "pkg" / "__init__.py").write_text("")
@@ -139,7 +139,7 @@ class Done:
     err: str
 
     @property
-    def said(self) -> str:
+    def message(self) -> str:
         """Return the first line that aotcuda wrote, without its prefix."""
         return next((line for line in self.err.splitlines() if line.startswith("aotcuda: ")), self.err)[9:]
 
@@ -170,51 +170,51 @@ def environment(environ: dict[str, str]) -> dict[str, str]:
     return os.environ | {"AOTCUDA_PROGRESS": "0"} | environ
 
 
-def _built(project: Path, given: tuple[str | Path, ...], environ: dict[str, str], *, editable: bool = False) -> Done:
-    """Run a command, or a forked back end if no command is given."""
-    return run(project, *given, **environ) if given else forked_run(project, *command(editable=editable), **environ)
+def _build(project: Path, words: tuple[str | Path, ...], environ: dict[str, str], *, editable: bool = False) -> Done:
+    """Run a command, or without one a forked back end."""
+    return run(project, *words, **environ) if words else forked_run(project, *command(editable=editable), **environ)
 
 
 def succeed(project: Path, *command: str | Path, **environ: str) -> Done:
-    """Run a command that has to succeed."""
-    return _succeeded(run(project, *command, **environ), command)
+    """Run a command, which must succeed."""
+    return _check(run(project, *command, **environ), command)
 
 
 def back_end(project: Path, *, editable: bool = False, **environ: str) -> Done:
-    """Have a forked back end make a wheel, which has to succeed."""
-    made = command(editable=editable)
-    return _succeeded(forked_run(project, *made, **environ), made)
+    """Make a wheel by a forked back end, which must succeed."""
+    words = command(editable=editable)
+    return _check(forked_run(project, *words, **environ), words)
 
 
 def aotcuda(project: Path, *arguments: str | Path, **environ: str) -> Done:
-    """Run `aotcuda` in a forked Python; the command has to succeed."""
-    made = (sys.executable, "-m", "aotcuda", *map(str, arguments))
-    return _succeeded(forked_run(project, *made, **environ), made)
+    """Run `aotcuda` in a forked Python; the command must succeed."""
+    words = (sys.executable, "-m", "aotcuda", *map(str, arguments))
+    return _check(forked_run(project, *words, **environ), words)
 
 
 def forked_run(project: Path, *command: str, **environ: str) -> Done:
-    """Run a command by a forked Python, for tests that are not about its start."""
-    served = forked.run(project, command, environment(environ))
-    return Done(*served) if served else run(project, *command, **environ)
+    """Run a command by a forked Python, in tests that do not depend on Python's start."""
+    result = forked.run(project, command, environment(environ))
+    return Done(*result) if result else run(project, *command, **environ)
 
 
-def _succeeded(done: Done, command: tuple[str | Path, ...]) -> Done:
+def _check(done: Done, command: tuple[str | Path, ...]) -> Done:
     assert done.status == 0, f"{' '.join(map(str, command))}\n{done.out}\n{done.err}"
     return done
 
 
-def build_wheel(project: Path, *given: str | Path, **environ: str) -> Path:
-    """Build a wheel into the project's `dist`, by the back end unless a command is given; return its path."""
+def build_wheel(project: Path, *words: str | Path, **environ: str) -> Path:
+    """Build a wheel into the project's `dist`, by a command or else by the back end; return its path."""
     shutil.rmtree(project / "dist", ignore_errors=True)
-    _succeeded(_built(project, given, environ), given or command())
+    _check(_build(project, words, environ), words or command())
     (wheel,) = (project / "dist").glob("*.whl")
     return wheel
 
 
-def refused(project: Path, *given: str | Path, editable: bool = False, **environ: str) -> Done:
+def refused(project: Path, *words: str | Path, editable: bool = False, **environ: str) -> Done:
     """Build `project`, which must fail without a traceback and without writing a file."""
     before = project_files(project)
-    done = _built(project, given, environ, editable=editable)
+    done = _build(project, words, environ, editable=editable)
     assert done.status != 0, done.err
     assert "Traceback" not in done.out + done.err, done.err
     assert project_files(project) == before
@@ -222,7 +222,7 @@ def refused(project: Path, *given: str | Path, editable: bool = False, **environ
 
 
 def project_files(project: Path) -> dict[str, bytes]:
-    """Return the files of a project, without those that setuptools writes into every project."""
+    """Return the files of a project with their content, without files that setuptools writes into every project."""
     return {
         name: content
         for name, content in tree(project).items()
@@ -237,7 +237,7 @@ def lines_of(err: str) -> list[str]:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Return every file below `folder` with its content, without bytecode."""
+    """Return the files below `folder` with their content, without bytecode."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))
@@ -246,7 +246,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def content(wheel: Path) -> dict[str, bytes]:
-    """Return the files in a wheel; each must be unique."""
+    """Return the files of a wheel with their content; a name must be unique."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         assert len(names) == len(set(names)), f"{wheel.name} holds a file twice"
@@ -261,14 +261,14 @@ def unpacked(wheel: Path, folder: Path) -> Path:
 
 
 def manifest_of(files: dict[str, bytes], module: str) -> dict:
-    """Return the manifest of `module` among the files of a wheel or a build."""
-    found = json.loads(files[f"{module.replace('.', '/')}.aotcuda/manifest.json"])
-    shared.expand(found)
-    return found
+    """Return the manifest of `module` from the files of a wheel or a build."""
+    manifest = json.loads(files[f"{module.replace('.', '/')}.aotcuda/manifest.json"])
+    shared.expand(manifest)
+    return manifest
 
 
 def put(root: Path, files: Mapping[str, str]) -> Path:
-    """Return a project of these files, by their paths."""
+    """Write text files below `root`, by their paths; return `root`."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)

@@ -1,4 +1,4 @@
-"""Run builds in the background: wait for a point, list their processes, and stop them."""
+"""Run builds in the background: wait until they reach a point, list their processes, and stop them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 COMMAND = (sys.executable, "-m", "aotcuda", "build")
+
+
+SECONDS = 120
+"""The time after which a wait fails, so a hanging build does not hang the tests."""
 
 
 class Running:
@@ -38,42 +42,42 @@ class Running:
             text=True,
         )
 
-    def ended(self) -> tuple[int, str, str]:
+    def wait(self) -> tuple[int, str, str]:
         """Wait for the end; return the exit code and the output."""
-        out, err = self.process.communicate(timeout=120)
+        out, err = self.process.communicate(timeout=SECONDS)
         return self.process.returncode, out, err
 
-    def stopped(self, number: signal.Signals) -> tuple[int, str]:
+    def stop(self, number: signal.Signals) -> tuple[int, str]:
         """Send a signal to the first process alone; return its exit code and error output."""
         self.process.send_signal(number)
-        status, _, err = self.ended()
+        status, _, err = self.wait()
         return status, err
 
-    def is_gone(self) -> bool:
-        """Wait for the processes of the build; return True if all have ended."""
+    def has_ended(self) -> bool:
+        """Wait for the processes of the build; return True if all of them end."""
         for pid in self.processes():
             try:
                 descriptor = os.pidfd_open(pid)
             except ProcessLookupError:
                 continue
-            came = readable(descriptor, 20)
+            has_ended = is_readable(descriptor)
             os.close(descriptor)
-            if not came:
+            if not has_ended:
                 return False
         return not self.processes()
 
     def processes(self) -> dict[int, int]:
         """Return the processes whose environment has the build's mark, each with its parent."""
-        found = {}
+        parents = {}
         for folder in Path("/proc").iterdir():
             try:
                 if folder.name.isdecimal() and self._mark.encode() in (folder / "environ").read_bytes():
-                    found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+                    parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
             except OSError:
                 continue
-        return found
+        return parents
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill all processes of the build."""
         for pid in self.processes():
             os.kill(pid, signal.SIGKILL)
@@ -87,22 +91,23 @@ def running(project: Path, command: tuple[str, ...] = COMMAND, **environ: str) -
     try:
         yield build
     finally:
-        build.end()
+        build.kill()
 
 
 @contextmanager
 def waiting(project: Path, command: tuple[str, ...], fifo: Path, **environ: str) -> Iterator[Running]:
-    """Run a build in the background; enter the block when the project opens the file `$REACHED` for writing."""
+    """Run a build in the background; enter the block when the project's code opens the file `$REACHED` for writing."""
     os.mkfifo(fifo)
     with running(project, command, REACHED=str(fifo), **environ) as build:
         descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
-        assert readable(descriptor, 120), "the build does not come to its point"
+        assert is_readable(descriptor), "the build does not open the file"
         os.close(descriptor)
         fifo.unlink()
         yield build
 
 
-def readable(descriptor: int, seconds: int) -> bool:
+def is_readable(descriptor: int) -> bool:
+    """Wait until a descriptor is readable; return False after `SECONDS`."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
+    return bool(poll.poll(SECONDS * 1000))

@@ -157,4 +157,4 @@ def test_impossible_link_is_refused(name: str, tmp_path: Path) -> None:
     text = config.read_text()
     assert text.count(before) == 1
     config.write_text(text.replace(before, after))
-    assert projects.refused(project).said == f'tool.aotcuda.modules."all_front_ends.{" ".join(said.split())}'
+    assert projects.refused(project).message == f'tool.aotcuda.modules."all_front_ends.{" ".join(said.split())}'

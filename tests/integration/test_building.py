@@ -212,12 +212,12 @@ def test_failing_prelude_is_refused(front_end: str, tmp_path: Path) -> None:
     project = with_prelude(tmp_path / "project")
     (project / "_aot_prelude.py").write_text("import sys\nraise ValueError('no')\n")
     said = "importing _aot_prelude failed: ValueError: no (_aot_prelude.py:2: raise ValueError('no'))"
-    assert refused(project).said == f"tool.aotcuda.prelude: {said}"
+    assert refused(project).message == f"tool.aotcuda.prelude: {said}"
     (project / "_aot_prelude.py").unlink()
-    assert refused(project).said.startswith("tool.aotcuda.prelude: there is no module _aot_prelude in ")
+    assert refused(project).message.startswith("tool.aotcuda.prelude: there is no module _aot_prelude in ")
     text = (project / "pyproject.toml").read_text()
     (project / "pyproject.toml").write_text(text.replace('"_aot_prelude"', '"hatchling"'))
-    assert "is none of the project's files, and the JIT fallback needs it wherever" in refused(project).said
+    assert "is not a file of the project, and the JIT fallback needs it where" in refused(project).message
 
 
 def two_modules(folder: Path) -> Path:
@@ -247,7 +247,7 @@ def test_source_that_is_not_in_the_wheel_is_refused(front_end: str, tmp_path: Pa
         '[tool.hatch.build.targets.wheel]\nexclude = ["_helper.py"]\n[tool.hatch.build.targets.wheel.hooks.aotcuda]',
     )
     path.write_text(text)
-    assert refused(project).said == (
+    assert refused(project).message == (
         "tool.aotcuda.fallback: pkg/_helper.py is not in the wheel, and the JIT fallback would compile the kernels of "
         'pkg.k from it; include it in the wheel, or set fallback = "error"'
     )

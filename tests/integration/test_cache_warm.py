@@ -60,7 +60,7 @@ def test_fallback_finds_warmed_entry(warmed, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["flat", "--arch", "sm_90a"], "--arch sm_90a: the fallback compiles for a GPU as it is; write sm_90"),
+        (["flat", "--arch", "sm_90a"], "--arch sm_90a: the JIT fallback compiles for one GPU; write sm_90"),
         (["flat", "--arch", "compute_75"], "write sm_75"),
         (["flat", "--arch", "fast"], "--arch fast: "),
         (["nothing_of_the_kind"], "nothing_of_the_kind"),

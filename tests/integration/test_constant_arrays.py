@@ -92,7 +92,7 @@ def test_overloads_share_a_constant_array(front_end: str, tmp_path: Path) -> Non
 
 def test_too_large_constant_arrays_are_listed_with_sizes(front_end: str, tmp_path: Path) -> None:
     done = projects.refused(project(tmp_path, source((8000, 0, "f4"), (9000, 1, "f4"), (10, 0, "f4")), 3))
-    assert done.said == (
+    assert done.message == (
         f"{projects.MODULE}: the constant arrays of its kernels have 68,040 bytes, and an image has 65,536 for all of "
         "them (k1: void(float32[::1]) 36,000, k0: void(float32[::1]) 32,000, k2: void(float32[::1]) 40); pass large "
         "arrays as arguments, or make the kernels two modules"

@@ -229,7 +229,7 @@ def test_the_configuration_can_link_a_packaged_module(library: Path, tmp_path: P
 def test_module_without_device_functions_cannot_be_linked(library: Path, tmp_path: Path) -> None:
     module = 'kernels.declared = "void(float32[::1])"\nlink = [{ module = "devicefunctions.launched" }]'
     done = projects.refused(user(tmp_path, module), PYTHONPATH=str(library))
-    assert done.said.startswith(
+    assert done.message.startswith(
         f"{projects.MODULE}.link[0]: devicefunctions.launched exports no device functions, so there is nothing to link"
     )
 
@@ -238,5 +238,5 @@ def test_module_without_device_functions_cannot_be_linked(library: Path, tmp_pat
 def test_target_older_than_packaged_code_is_refused(library: Path, tmp_path: Path) -> None:
     project = user(tmp_path, 'kernels.outer = "void(float32[::1])"', 'arch = ["sm_75"]')
     done = projects.refused(project, PYTHONPATH=str(library))
-    assert "devicefunctions" in done.said
-    assert "sm_75" in done.said
+    assert "devicefunctions" in done.message
+    assert "sm_75" in done.message

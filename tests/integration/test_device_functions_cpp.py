@@ -149,10 +149,10 @@ def test_config_names_what_is_missing(site: Path, wheel: Path) -> None:
     command = (sys.executable, "-m", "aotcuda", "config")
     done = projects.forked_run(site, *command, "--libs", "devicefunctions.launched", PYTHONPATH=str(site))
     assert (done.status, done.out) == (1, "")
-    assert done.said == "devicefunctions.launched exports no device functions, so there is nothing to link"
+    assert done.message == "devicefunctions.launched exports no device functions, so there is nothing to link"
     done = projects.forked_run(site, *command, "--includes", str(wheel))
     assert done.status == 1
-    assert "install it" in done.said
+    assert "install it" in done.message
     assert projects.forked_run(site, *command, "devicefunctions.plain").status == 2
 
 

@@ -440,14 +440,14 @@ def test_a_cubin_is_linked_for_the_same_major_version(tmp_path, arch, target, er
     if error is None:
         projects.build_wheel(project)
     else:
-        assert error in refused(project).said
+        assert error in refused(project).message
 
 
 def test_ltoir_newer_than_the_linker_is_named(tmp_path):
     code = cuda_cpp.compile_source(CU, "LTOIR", "--gpu-architecture=compute_80", "-dlto", "-rdc=true")
     newer = code[:6] + b"\x63" + code[7:]  # the version of the format
     done = refused(build(tmp_path, files={"f.ltoir": newer}, module=KERNEL + 'link = ["f.ltoir"]'))
-    assert re.search(r"newer.*f\.ltoir", done.said)
+    assert re.search(r"newer.*f\.ltoir", done.message)
 
 
 def test_equal_files_use_their_own_headers(tmp_path: Path) -> None:

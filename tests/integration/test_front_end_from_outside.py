@@ -133,12 +133,12 @@ class TestErrors:
         assert old in text
         (project / file).write_text(text.replace(old, new, 1))
         done = projects.refused(project, PYTHONPATH=str(site))
-        assert re.match(said, done.said.removeprefix(KEY))
+        assert re.match(said, done.message.removeprefix(KEY))
 
     def test_without_its_distribution_the_name_is_unknown(self, project: Path) -> None:
         known = " or ".join(f'"{name}"' for name in registry.BUILT_IN)
         done = projects.refused(project)
-        assert done.said.startswith(f"{KEY}.frontend: expected {known}, found the string")
+        assert done.message.startswith(f"{KEY}.frontend: expected {known}, found the string")
 
     @pytest.mark.parametrize(
         ("content", "said"),

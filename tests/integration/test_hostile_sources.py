@@ -47,7 +47,7 @@ def test_source_that_ends_the_worker_gives_one_line(name: str, tmp_path: Path) -
 def test_any_exception_of_a_source_is_reported(tmp_path: Path) -> None:
     code = "class Own(BaseException):\n    pass\nraise Own"
     done = refused(write(tmp_path / "project", code + GOOD, module=KERNEL))
-    assert done.said.startswith(f"{MODULE}.source: importing pkg._k failed: ")
+    assert done.message.startswith(f"{MODULE}.source: importing pkg._k failed: ")
 
 
 PROCESSES = """
@@ -76,7 +76,7 @@ HARMLESS = {
 def test_processes_of_a_source_end_with_the_build(name: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", HARMLESS[name] + GOOD, module=KERNEL)
     with running(project) as build:
-        status, out, err = build.ended()
+        status, out, err = build.wait()
         assert (status, err) == (0, "")
         assert out.count("\n") == 5
-        assert build.is_gone()
+        assert build.has_ended()

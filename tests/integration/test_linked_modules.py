@@ -127,7 +127,7 @@ def test_stale_editable_dependency_is_refused(tmp_path: Path) -> None:
     build_wheel(own, PYTHONPATH=str(library))
     source = library / "neighbour" / "_k.py"
     source.write_text("# edited\n")
-    assert refused(own, PYTHONPATH=str(library)).said == (
+    assert refused(own, PYTHONPATH=str(library)).message == (
         f'tool.aotcuda.modules."pkg.user".link[0]: neighbour.k was built before {source} was edited; '
         "install that project again: pip install -e ..."
     )
@@ -143,7 +143,7 @@ def test_unlinked_module_of_a_called_function_is_named(tmp_path: Path, is_foreig
     links = 'link = ["other.ltoir"]' if is_foreign else ""
     config.write_text(config.read_text().replace('link = [{ module = "pkg.k" }]', links))
     remedy = 'which is a function of pkg.k, a module of this wheel that is not linked; add { module = "pkg.k" } to link'
-    assert refused(project).said.endswith(remedy)
+    assert refused(project).message.endswith(remedy)
 
 
 def test_failing_function_is_reported_once(tmp_path: Path) -> None:

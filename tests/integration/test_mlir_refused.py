@@ -101,7 +101,7 @@ def test_compilation_at_import_is_refused(tmp_path: Path) -> None:
     line = "PTX = cuda.compile_ptx(f, 'void(float32[:])')"
     source = f"from numba import cuda\ndef f(x):\n    x[0] = 1\n{line}\n"
     done = refused(write(tmp_path / "project", source, module='kernels.f = "void(float32[:])"'))
-    assert done.said == (
+    assert done.message == (
         f"{MODULE}.source: importing pkg._k failed: RuntimeError: this needs a GPU, and a build has none; do it in a "
         f"function that is called later (pkg/_k.py:4: {line})"
     )

@@ -37,6 +37,7 @@ SUMMARY = re.compile(
 
 
 def generated(project: Path) -> list[str]:
+    """Return the generated files of the project's module."""
     return [name for name in projects.project_files(project) if name.startswith("flat/kernels")]
 
 
@@ -69,7 +70,7 @@ def test_host_abi_makes_a_wheel_for_this_system(back_end: str, tmp_path: Path) -
     wheel = build_wheel(project)
     *_, tag = parse_wheel_filename(wheel.name)
     assert {(each.interpreter, each.abi) for each in tag} == {("py3", "none")}
-    assert tag <= {*sys_tags()}  # pip would install it here
+    assert tag <= {*sys_tags()}  # pip would install it on this machine
     assert {each.platform for each in tag} != {"any"}
     assert b"Root-Is-Purelib: false" in content(wheel)["flat-1.0.dist-info/WHEEL"]
 
@@ -87,8 +88,9 @@ def test_single_module_project_gets_a_module_beside_it(back_end: str, tmp_path: 
     assert {"solo_kernels.py", "solo_kernels.aotcuda/manifest.json"} <= projects.project_files(project).keys()
 
 
-def test_wheel_has_no_files_of_an_earlier_build(back_end: str, tmp_path: Path) -> None:
-    built = []
+def test_wheel_has_the_projects_files_and_none_of_an_earlier_build(back_end: str, tmp_path: Path) -> None:
+    names = ["flat/editable.py", "flat/data.aotcuda/table.bin", "flat/built.aotcuda/manifest.json", "flat/kernels.txt"]
+    wheels = []
     for name in ("fresh", "used"):
         project = projects.copy("flat", tmp_path / name / "flat")
         edit(project, TABLE, f'[tool.setuptools.package-data]\nflat = ["**/*"]\n\n{TABLE}')
@@ -97,17 +99,10 @@ def test_wheel_has_no_files_of_an_earlier_build(back_end: str, tmp_path: Path) -
             editable(project)
             assert generated(project) == GENERATED
         edit(project, "flat.kernels", "flat.other")
-        built.append(content(build_wheel(project, SOURCE_DATE_EPOCH="1700000000")))
-    assert built[0] == built[1]
-
-
-def test_files_with_generated_names_are_packaged(back_end: str, tmp_path: Path) -> None:
-    project = projects.copy("flat", tmp_path / "flat")
-    edit(project, TABLE, f'[tool.setuptools.package-data]\nflat = ["**/*"]\n\n{TABLE}')
-    editable(project)
-    names = ["flat/editable.py", "flat/data.aotcuda/table.bin", "flat/built.aotcuda/manifest.json", "flat/kernels.txt"]
-    projects.put(project, dict.fromkeys(names, "editable=True\n"))
-    assert {*names} <= content(build_wheel(project)).keys()
+        projects.put(project, dict.fromkeys(names, "editable=True\n"))
+        wheels.append(content(build_wheel(project, SOURCE_DATE_EPOCH="1700000000")))
+    assert wheels[0] == wheels[1]
+    assert {*names} <= wheels[0].keys()
 
 
 def test_editable_build_and_clean_remove_a_renamed_module(back_end: str, tmp_path: Path) -> None:
@@ -116,7 +111,7 @@ def test_editable_build_and_clean_remove_a_renamed_module(back_end: str, tmp_pat
     source = projects.project_files(project).keys()
     shutil.copytree(project, tmp_path / "inner")
     editable(tmp_path / "inner")
-    shutil.move(tmp_path / "inner", project / "inner")  # another project, which stays as it is
+    shutil.move(tmp_path / "inner", project / "inner")  # another project, which must not change
     inner = projects.tree(project / "inner")
     editable(project)
     before = projects.tree(project / "flat")
@@ -132,12 +127,12 @@ def test_editable_build_and_clean_remove_a_renamed_module(back_end: str, tmp_pat
     assert sorted(path.name for path in (project / "flat").glob("*.*")) == names
     setup = ("-c", "import setuptools; setuptools.setup()", "clean")
     succeed(project, *((*HATCHLING, "--clean-only") if back_end == "hatchling" else (sys.executable, *setup)))
-    kept = {name for name in projects.project_files(project) if not name.startswith(("dist/", "inner/"))}
-    assert kept == source
+    remaining = {name for name in projects.project_files(project) if not name.startswith(("dist/", "inner/"))}
+    assert remaining == source
     assert projects.tree(project / "inner") == inner
 
 
-@pytest.mark.usefixtures("anew")
+@pytest.mark.usefixtures("no_build_cache")
 def test_build_ends_with_summary_and_slowest_steps(back_end: str, tmp_path: Path) -> None:
     flat = projects.copy("flat", tmp_path / "flat")
     done = projects.forked_run(flat, *projects.command(), **projects.SHOWN, AOTCUDA_VERBOSE="1")

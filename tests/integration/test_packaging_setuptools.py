@@ -1,4 +1,4 @@
-"""Test that projects of setuptools gain the same files, byte for byte, as those of hatchling.
+"""Test that builds by setuptools and by hatchling generate the same files, byte for byte.
 
 `test_packaging_back_ends` has the tests for both back ends.
 """
@@ -23,12 +23,12 @@ from integration.test_packaging_tools import PROOF
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.usefixtures("build_cache")  # tests of how builds run are `anew`
+pytestmark = pytest.mark.usefixtures("build_cache")  # tests of how builds run use `no_build_cache`
 
-OLDEST = "==64.0.0" if sys.version_info < (3, 12) else "==66.1.0"  # which is the first that Python 3.12 runs
+OLDEST = "==64.0.0" if sys.version_info < (3, 12) else "==66.1.0"  # the first one that works with Python 3.12
 VERSIONS = {"oldest": OLDEST, "before 70.1": "==69.5.1", "newest": ""}
 NEWEST = VERSIONS["newest"]
-THEN = {"SOURCE_DATE_EPOCH": "1700000000"}  # without it the wheel has the times of the build
+THEN = {"SOURCE_DATE_EPOCH": "1700000000"}  # otherwise the wheel has the time of the build
 
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file(),
@@ -37,11 +37,10 @@ needs_compiler = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _made_for_setuptools(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Make projects for setuptools, and build them with the newest one where a test names no other."""
+def _use_setuptools(monkeypatch: pytest.MonkeyPatch, setuptools: Callable[[str], Path]) -> None:
+    """Make projects for setuptools, and build them with its newest version unless a test names another one."""
     monkeypatch.setattr(projects.BackEnd, "name", "setuptools")
-    if "from_checkout" not in request.fixturenames:
-        monkeypatch.setenv("PYTHONPATH", str(request.getfixturevalue("setuptools")(NEWEST)))
+    monkeypatch.setenv("PYTHONPATH", str(setuptools(NEWEST)))
 
 
 @pytest.fixture
@@ -54,14 +53,15 @@ SBOM = "flat-1.0.dist-info/sboms/aotcuda.cdx.json"
 
 @pytest.fixture(scope="module")
 def by_hatchling(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Return the files that hatchling's wheel of `tests/packages/flat` gains."""
+    """Return the generated files of hatchling's wheel of `tests/packages/flat`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(projects.BackEnd, "name", "hatchling")
         files = content(build_wheel(projects.copy("flat", tmp_path_factory.mktemp("hatchling") / "flat")))
     return {name: files[name] for name in (*GENERATED, SBOM)}
 
 
-def gained(wheel: Path) -> dict[str, bytes]:
+def generated(wheel: Path) -> dict[str, bytes]:
+    """Return the generated files of a wheel of `flat`."""
     return {name: data for name, data in content(wheel).items() if name.startswith("flat/kernels") or name == SBOM}
 
 
@@ -72,7 +72,7 @@ def test_checkout_and_sdist_give_the_same_wheel(version, flat, setuptools, by_ha
     environ = {"PYTHONPATH": str(setuptools(VERSIONS[version])), **THEN}
     wheel = build_wheel(flat, **environ)
     assert wheel.name == "flat-1.0-py3-none-any.whl"
-    assert gained(wheel) == by_hatchling
+    assert generated(wheel) == by_hatchling
     assert b"Root-Is-Purelib: true" in content(wheel)["flat-1.0.dist-info/WHEEL"]
     first = wheel.read_bytes()
     assert build_wheel(flat, **environ).read_bytes() == first  # in the same `build` folder
@@ -106,7 +106,7 @@ def native(tmp_path: Path) -> Path:
     return projects.copy("native", tmp_path / "native")
 
 
-@pytest.mark.usefixtures("anew")
+@pytest.mark.usefixtures("no_build_cache")
 @needs_compiler
 def test_package_with_extension_module_builds_from_sdist(native: Path) -> None:
     """Build `native`: sources import the extension, `build` has other steps, and the version is computed."""
@@ -162,16 +162,16 @@ def test_setup_py_project_needs_only_the_table(flat: Path, by_hatchling: dict[st
     config.write_text(head + table[table.index("[tool.aotcuda]") :])
     call = 'setup(name="flat", version="1.0", packages=["flat"], install_requires={})'
     (flat / "setup.py").write_text(f"from setuptools import setup\n{call.format(['aotcuda'])}\n")
-    assert gained(build_wheel(flat)) == by_hatchling
+    assert generated(build_wheel(flat)) == by_hatchling
     (flat / "setup.py").write_text(f"from setuptools import setup\n{call.format(['aotcuda<0.1'])}\n")
-    assert projects.refused(flat).said.startswith('install_requires: "aotcuda<0.1" allows no aotcuda that can read ')
+    assert projects.refused(flat).message.startswith('install_requires: "aotcuda<0.1" allows no aotcuda that can read ')
 
 
 def test_package_in_a_folder_with_another_name_is_refused(flat: Path) -> None:
     (flat / "flat").rename(flat / "code")
     table = '[tool.setuptools]\npackages = ["flat"]\npackage-dir = { flat = "code" }\n\n[tool.aotcuda]\n'
     edit(flat, TABLE, table)
-    assert projects.refused(flat).said == (
+    assert projects.refused(flat).message == (
         "tool.setuptools.package-dir: the package flat is in the folder code; a build imports it from there, so call "
         "the folder flat"
     )
@@ -181,7 +181,7 @@ def test_source_outside_the_wheel_is_refused(flat: Path) -> None:
     edit(flat, TABLE, '[tool.setuptools]\npackages = ["flat"]\n\n[tool.aotcuda]\nhost-abi = true\n')
     (flat / "constants.py").write_text("STEP = 2\n")
     (flat / "flat" / "_kernels.py").write_text("import constants\n" + (flat / "flat" / "_kernels.py").read_text())
-    assert projects.refused(flat).said == (
+    assert projects.refused(flat).message == (
         "tool.aotcuda.fallback: constants.py is not in the wheel, and the JIT fallback would compile the kernels of "
         'flat.kernels from it; include it in the wheel, or set fallback = "error"'
     )
@@ -195,7 +195,7 @@ import setuptools
 from distutils.command.install_headers import install_headers
 
 
-class Later(install_headers):  # runs after all that is built
+class Later(install_headers):  # a build runs it last
     def run(self):
         raise ValueError("it fails")
 

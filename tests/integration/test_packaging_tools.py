@@ -1,4 +1,4 @@
-"""Test that every usual way to build or install a project of hatchling gives the same working package."""
+"""Test that build tools and installers give the same package of a hatchling project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from integration import projects
 from integration.projects import BUILD, HATCHLING, build_wheel, content, run, succeed
 from integration.test_packaging_back_ends import GENERATED, SUMMARY, edit, editable, generated
 
-pytestmark = pytest.mark.usefixtures("build_cache")  # tests of how builds run are `anew`
+pytestmark = pytest.mark.usefixtures("build_cache")  # tests of how builds run use `no_build_cache`
 
 PROOF = """\
 import sys
@@ -46,7 +46,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 @pytest.mark.matrix  # the next test builds in isolation
-@pytest.mark.usefixtures("anew", "from_checkout")
+@pytest.mark.usefixtures("no_build_cache", "from_checkout")
 @pytest.mark.parametrize(
     "command",
     [
@@ -66,17 +66,17 @@ def test_each_build_tool_gives_the_same_wheel_in_isolation(command, flat, refere
     assert SUMMARY.search(done.out + done.err)
 
 
-@pytest.mark.usefixtures("anew", "from_checkout")
+@pytest.mark.usefixtures("no_build_cache", "from_checkout")
 def test_installed_package_needs_the_run_time_alone(flat: Path, environment: Path) -> None:
     succeed(flat, sys.executable, "-m", "uv", "pip", "install", "--quiet", "--python", environment, ".")
     assert generated(flat) == []
     (flat / "flat").rename(flat / "moved")
     assert "axpy" in succeed(flat, environment, "-c", PROOF).out
-    found = succeed(flat, sys.executable, "-m", "pip", "--python", environment, "list", "--format=freeze").out
-    assert sorted(line.partition("==")[0] for line in found.split()) == ["aotcuda", "flat"]
+    listing = succeed(flat, sys.executable, "-m", "pip", "--python", environment, "list", "--format=freeze").out
+    assert sorted(line.partition("==")[0] for line in listing.split()) == ["aotcuda", "flat"]
 
 
-@pytest.mark.usefixtures("anew")
+@pytest.mark.usefixtures("no_build_cache")
 def test_editable_install_works_without_isolation(flat: Path, environment: Path) -> None:
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     folder = succeed(environment.parent, environment, "-c", code).out
@@ -91,9 +91,9 @@ def test_editable_install_works_without_isolation(flat: Path, environment: Path)
 @pytest.mark.parametrize("extra", ["cu13", "mlir-cu13"])
 def test_each_extra_requires_editables(extra: str) -> None:
     project = tomllib.loads((projects.CHECKOUT / "pyproject.toml").read_text())["project"]
-    named = [Requirement(text) for text in project["optional-dependencies"][extra]]
-    wanted = Requirement(EDITABLES_REQUIREMENT)
-    assert [item.specifier for item in named if item.name == wanted.name] == [wanted.specifier]
+    requirements = [Requirement(text) for text in project["optional-dependencies"][extra]]
+    editables = Requirement(EDITABLES_REQUIREMENT)
+    assert [item.specifier for item in requirements if item.name == editables.name] == [editables.specifier]
 
 
 # hatchling
@@ -104,7 +104,7 @@ def test_wheel_from_sdist_is_equal_after_editable_build(flat: Path, reference: b
     assert build_wheel(flat, *BUILD).read_bytes() == reference  # an sdist, then a wheel from it
 
 
-@pytest.mark.usefixtures("anew")
+@pytest.mark.usefixtures("no_build_cache")
 def test_build_leaves_no_files_and_no_paths(flat: Path, tmp_path: Path) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -132,7 +132,7 @@ def test_misspelt_hook_is_reported(flat: Path) -> None:
     edit(flat, "hooks.aotcuda]", "hooks.aot-cuda]")
     done = projects.forked_run(flat, *HATCHLING)
     assert done.status != 0
-    assert done.said.endswith(
+    assert done.message.endswith(
         ": its table for a hook aot-cuda is misspelt, write [tool.hatch.build.targets.wheel.hooks.aotcuda]"
     )
 
@@ -141,8 +141,8 @@ def test_hook_for_all_targets_gives_the_same_wheel(flat: Path, reference: bytes)
     edit(flat, "tool.hatch.build.targets.wheel.hooks", "tool.hatch.build.hooks")
     assert build_wheel(flat).read_bytes() == reference
     edit(flat, "hooks.aotcuda]", 'hooks.aotcuda]\narch = ["sm_80"]')
-    said = projects.forked_run(flat, *HATCHLING).said
-    assert said.startswith("tool.hatch.build.hooks.aotcuda.arch: this table only enables the hook; ")
+    message = projects.forked_run(flat, *HATCHLING).message
+    assert message.startswith("tool.hatch.build.hooks.aotcuda.arch: this table only enables the hook; ")
 
 
 def test_editable_build_lists_files_that_git_should_ignore(flat: Path) -> None:
@@ -186,7 +186,7 @@ def on_terminal(project: Path, *command: str | Path) -> str:
     return shown.decode()
 
 
-@pytest.mark.usefixtures("anew")
+@pytest.mark.usefixtures("no_build_cache")
 def test_progress_is_removed_from_a_terminal_at_the_end(flat: Path) -> None:
     progress, begin, last = on_terminal(flat, *HATCHLING).rpartition("aotcuda: built ")
     assert re.search(r"━.* 1/\d+ ", progress)
@@ -196,12 +196,12 @@ def test_progress_is_removed_from_a_terminal_at_the_end(flat: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "output"),
     [
         ({"AOTCUDA_PROGRESS": "0"}, "dist/flat-1.0-py3-none-any.whl\n"),
         ({"AOTCUDA_PROGRESS": "", "HATCH_QUIET": "1"}, ""),
     ],
 )
-def test_quiet_build_prints_nothing(flat: Path, environ: dict[str, str], said: str) -> None:
+def test_quiet_build_prints_nothing(flat: Path, environ: dict[str, str], output: str) -> None:
     done = run(flat, *HATCHLING, **environ)
-    assert (done.status, done.out + done.err) == (0, said)
+    assert (done.status, done.out + done.err) == (0, output)

@@ -242,7 +242,7 @@ def test_missing_compilers_are_named_with_their_extra(tmp_path: Path) -> None:
     project = write(tmp_path / "project", GOOD, module=KERNEL)
     program = "import sys; sys.path.insert(0, sys.argv.pop(1)); from aotcuda.cli import main; sys.exit(main())"
     done = refused(project, sys.executable, "-S", "-c", program, str(projects.CHECKOUT), "build")
-    assert done.said == (
+    assert done.message == (
         "building needs compilers, which are not installed (No module named 'cuda'); run: pip install 'aotcuda[cu13]'"
     )
 
@@ -266,7 +266,7 @@ def test_unwritable_output_folder_is_named(tmp_path: Path) -> None:
 
 def test_invalid_environment_variable_is_named(tmp_path: Path) -> None:
     done = refused(write(tmp_path / "project", GOOD, module=KERNEL), AOTCUDA_ARCH="sm_80;compute_200")
-    assert done.said.startswith(
+    assert done.message.startswith(
         "AOTCUDA_ARCH: compute_200 is not known to the CUDA 13.0 toolchain, which builds for compute_75, "
     )
 
@@ -292,7 +292,7 @@ def calls(x):
     return helper(x)
 """
     done = projects.back_end(write(tmp_path / "project", source, module='functions.calls = "int32(int32)"'))
-    assert done.said == (
+    assert done.message == (
         f"warning: {MODULE}.functions.calls: a helper that it calls raises ValueError (pkg/_k.py:4); the C ABI has no "
         "way to report it, so callers get an undefined value there"
     )
@@ -304,7 +304,7 @@ def test_project_for_two_back_ends_is_refused(back_end: str, tmp_path: Path) -> 
     config = project / "pyproject.toml"
     text = config.read_text().replace("hatchling.build", "setuptools.build_meta")
     config.write_text(text if back_end == "hatchling" else f"{text}\n{table}\n")
-    assert refused(project).said == (
+    assert refused(project).message == (
         f"pyproject.toml has {table}, which is for hatchling, and setuptools is to build [tool.aotcuda] too; drop that "
         'table, or write build-backend = "hatchling.build"'
     )
@@ -341,4 +341,4 @@ def test_refused_editable_install_keeps_earlier_files(misspelt_project: Path) ->
     assert (misspelt_project / "pkg" / "k.py").is_file()
     config.write_text(text)
     done = refused(misspelt_project, editable=True)
-    assert done.said == f"{MODULE}.kernels.g: pkg._k has no function g; it has f"
+    assert done.message == f"{MODULE}.kernels.g: pkg._k has no function g; it has f"

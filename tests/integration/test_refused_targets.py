@@ -51,7 +51,7 @@ def message(folder: Path, source: str, arch: str, module: str, linked: dict[str,
     project = projects.write(folder / "project", projects.source(source), aotcuda=f'arch = ["{arch}"]', module=module)
     for name, data in linked.items():
         (project / name).write_bytes(data)
-    return projects.refused(project).said
+    return projects.refused(project).message
 
 
 def test_debug_kernel_beside_ptx_is_refused(front_end: str, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.builder import api
+from aotcuda.builder.progress import Progress
 from aotcuda.errors import AotcudaError
 from integration import projects
 
@@ -46,12 +47,14 @@ USER = """\
 from numba import cuda
 
 pkg_doubled = cuda.declare_device("pkg_doubled", "float32(float32)", abi="c")
+halved = cuda.declare_device("halved", "float32(float32)", abi="c", link="pkg/halved.cu")
 
 
 @cuda.jit
 def use(x):
-    x[cuda.grid(1)] = pkg_doubled(x[0])
+    x[cuda.grid(1)] = halved(pkg_doubled(x[0]))
 """
+LINKED = 'extern "C" __device__ float halved(float x) { return 0.5f * x; }\n'
 TABLE = """\
 [tool.aotcuda]
 arch = ["sm_80", "sm_90"]
@@ -69,14 +72,30 @@ functions = { pkg_doubled = { python = "doubled", signature = "float32(float32)"
 """ + "".join(f'{name} = "void(float32[::1])"\n' for name in KERNELS)
 
 
+class Steps(Progress):
+    """A display of progress that collects the steps."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, int, int]] = []
+
+    def show(self, step: str, done: int, total: int, slowest: str = "") -> None:
+        del slowest
+        self.shown.append((step, done, total))
+
+
 def build(
-    root: Path, cache: Path | str, *, shard: tuple[int, int] | None = None, from_cache_only: bool = False
+    root: Path,
+    cache: Path | str,
+    *,
+    shard: tuple[int, int] | None = None,
+    from_cache_only: bool = False,
+    watcher: Progress | None = None,
 ) -> Output:
     """Build a project in this process."""
     table = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["aotcuda"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AOTCUDA_BUILD_CACHE", str(cache))
-        return api.build(table, root, shard=shard, from_cache_only=from_cache_only)
+        return api.build(table, root, shard=shard, from_cache_only=from_cache_only, watcher=watcher)
 
 
 def results(built: Output) -> tuple[object, ...]:
@@ -87,7 +106,7 @@ def results(built: Output) -> tuple[object, ...]:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("shards").resolve() / "project"
-    files = {"__init__.py": "", "_kernels.py": SOURCE, "_user.py": USER, "factor.txt": "3"}
+    files = {"__init__.py": "", "_kernels.py": SOURCE, "_user.py": USER, "halved.cu": LINKED, "factor.txt": "3"}
     return projects.put(root, {"pyproject.toml": TABLE, **{f"pkg/{name}": text for name, text in files.items()}})
 
 
@@ -101,7 +120,9 @@ def filled_cache(project: Path) -> Path:
 
 
 def test_merged_shards_have_the_files_of_one_build(project: Path, filled_cache: Path, tmp_path: Path) -> None:
-    whole = build(project, "0")
+    steps = Steps()
+    whole = build(project, "0", watcher=steps)
+    assert {title for title, done, total in steps.shown if total and not done} == {"compiling"}
     copy = shutil.copytree(project, tmp_path.resolve() / "elsewhere")
     merged = build(copy, shutil.copytree(filled_cache, tmp_path / "cache"), from_cache_only=True)
     assert results(merged) == results(whole)
@@ -147,6 +168,10 @@ FAULTS = {
     ),
     "damaged entries": (damage, "lacks 6 of 6"),
     "edited file of a source": (edit("pkg/factor.txt", "3", "4"), r"another state \(pkg/factor\.txt\)"),
+    "edited file that Python links": (
+        edit("pkg/halved.cu", "0.5", "0.25"),
+        r"lacks 1 of 1 .*\(pkg\.user\.use\): .*/halved\.cu was edited after they were compiled; build all shards",
+    ),
     "edited table": (edit("pyproject.toml", "sm_80", "sm_86"), r"another state \(\[tool\.aotcuda\]\)"),
     "changed variable": (lambda *_: os.environ.update(PKG_FACTOR="5"), r"another state \(\$PKG_FACTOR\)"),
 }

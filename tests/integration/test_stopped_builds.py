@@ -101,8 +101,8 @@ def test_signal_to_the_first_process_ends_all(
     made = project(tmp_path, point)
     before = projects.tree(made)
     with waiting(made, command, tmp_path / "fifo", TMPDIR=str(temporary)) as build:
-        found = build.stopped(number)
-        assert build.is_gone()
+        found = build.stop(number)
+        assert build.has_ended()
     assert projects.tree(made) == before
     if number == signal.SIGKILL:
         assert found == (-number, "")
@@ -116,14 +116,14 @@ def test_ctrl_c_gives_one_line(tmp_path: Path) -> None:
     code = f"import os; os.setpgid(0, 0); os.execv({sys.executable!r}, {list(COMMAND)})"
     with waiting(made, (sys.executable, "-c", code), tmp_path / "fifo") as build:
         os.killpg(build.process.pid, signal.SIGINT)
-        assert build.ended() == (130, "", LINE)
-        assert build.is_gone()
+        assert build.wait() == (130, "", LINE)
+        assert build.has_ended()
 
 
 def test_next_build_removes_files_of_a_killed_build(tmp_path: Path, temporary: Path) -> None:
     made = project(tmp_path, "hatchling")
     with waiting(made, HATCHLING, tmp_path / "fifo", TMPDIR=str(temporary)) as build:
-        build.stopped(signal.SIGKILL)
+        build.stop(signal.SIGKILL)
     assert len(list(temporary.iterdir())) == 1
     projects.build_wheel(made, TMPDIR=str(temporary))
     assert list(temporary.iterdir()) == []
@@ -134,5 +134,5 @@ def test_killed_worker_ends_the_whole_build(tmp_path: Path) -> None:
         child_of = {parent: pid for pid, parent in build.processes().items()}
         os.kill(child_of[child_of[build.process.pid]], signal.SIGKILL)
         line = "aotcuda: the build ended while importing pkg._k (killed by SIGKILL); its output is printed above\n"
-        assert build.ended() == (1, "", line)
-        assert build.is_gone()
+        assert build.wait() == (1, "", line)
+        assert build.has_ended()

@@ -113,8 +113,10 @@ def test_missing_compiler_names_key_module_and_extra(
 ) -> None:
     project = projects.copy("mixed", tmp_path / "mixed")
     done = projects.refused(project, PYTHONPATH=str(no_compiler(tmp_path / "path", package)))
-    assert done.said.startswith(f"{key}: the front end of mixed.{module}, {FRONT_ENDS[module]}, cannot be imported (")
-    assert done.said.endswith(f"; install it with: pip install 'aotcuda[{extra}]'")
+    assert done.message.startswith(
+        f"{key}: the front end of mixed.{module}, {FRONT_ENDS[module]}, cannot be imported ("
+    )
+    assert done.message.endswith(f"; install it with: pip install 'aotcuda[{extra}]'")
 
 
 WRONG = {

@@ -98,7 +98,7 @@ def test_dtype_parameter_is_accepted_or_refused(front_end: str, tmp_path: Path) 
     signature = 'kernels.by_type = "void(float32[::1], int8, DType(float32), float32)"'
     project = write(tmp_path / "project", BY_TYPE.replace("t(after)", "after"), module=signature)
     if front_end == front_ends.MLIR:
-        assert refused(project).said.endswith(
+        assert refused(project).message.endswith(
             "argument 't' is of type DType(float32), which numba-cuda-mlir cannot pass (pkg/_k.py:3); write "
             "NumberClass(...) of a number's type, to which dtypes can be passed too"
         )

@@ -1,4 +1,4 @@
-"""nvcc with all that it needs to link, from the packages that the extra `test` installs."""
+"""A toolkit with nvcc and its device linker, from the packages of the extra `test`."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cuda.pathfinder import find_nvidia_binary_utility
 
 
 def make(folder: Path) -> Path:
-    """A toolkit in `folder`, as nvcc expects one: the packages put libraries where its device linker does not look."""
-    found = find_nvidia_binary_utility("nvcc")
-    if found is None or shutil.which("g++") is None:
+    """Make a toolkit in `folder`: the device linker does not find the libraries where the packages have them."""
+    nvcc = find_nvidia_binary_utility("nvcc")
+    if nvcc is None or shutil.which("g++") is None:
         pytest.skip("nvcc or g++ is not installed")
-    home = Path(found).parents[1]
+    home = Path(nvcc).parents[1]
     if (home / "nvvm" / "lib64").is_dir():
         return home
     (folder / "bin").mkdir(parents=True)
@@ -24,7 +24,7 @@ def make(folder: Path) -> Path:
     for path in (home / "bin").iterdir():
         (folder / "bin" / path.name).symlink_to(path)
     (folder / "bin" / "nvcc").unlink()
-    shutil.copy(found, folder / "bin" / "nvcc")  # it looks for the rest beside itself, not beside what links to it
+    shutil.copy(nvcc, folder / "bin" / "nvcc")  # it finds its toolkit by its own path, with links resolved
     for name in ("bin", "libdevice"):
         (folder / "nvvm" / name).symlink_to(home / "nvvm" / name)
     (library,) = (home / "lib").glob("libnvvm.so.*")
@@ -36,7 +36,7 @@ def make(folder: Path) -> Path:
 
 
 def run(toolkit: Path, *command: str | Path) -> str:
-    """Run a program of the toolkit, or one that needs it; returns what it prints."""
+    """Run a program with the toolkit on its path, and return its output."""
     environment = {
         **os.environ,
         "PATH": f"{toolkit / 'bin'}{os.pathsep}{os.environ['PATH']}",

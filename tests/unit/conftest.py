@@ -9,7 +9,7 @@ import pytest
 
 from aotcuda.builder import jit
 from support import jit_builds, libraries
-from support.quick import extension_module, general, path, quick
+from support.launch_paths import both_paths, extension_module, general, path
 from support.stand_in import cuda, stand_in_library
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _older_objects_are_not_collected_again(request: pytest.FixtureRequest) -> None:
-    """Modules whose tests collect garbage look at their own objects alone; a large process takes a second for all."""
+def _freeze_older_objects(request: pytest.FixtureRequest) -> None:
+    """Freeze the objects of other modules if tests collect garbage: a collection of all objects takes a second."""
     if "gc" in vars(request.module):
         gc.collect()
         gc.freeze()
@@ -27,7 +27,7 @@ def _older_objects_are_not_collected_again(request: pytest.FixtureRequest) -> No
 
 @pytest.fixture
 def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> jit_builds.Builder:
-    """Replace the builder of the JIT fallback, and its cache by an empty one in `tmp_path / "cache"`."""
+    """Replace the builder of the JIT fallback, and its cache by an empty cache in `tmp_path / "cache"`."""
     builder = jit_builds.Builder()
     monkeypatch.setattr(jit, "build", builder)
     jit_builds.forget_cache(monkeypatch)
@@ -37,9 +37,9 @@ def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> jit_builds.Build
 
 @pytest.fixture
 def current() -> Iterator[dict[str, int]]:
-    """Install stand-ins for CuPy and PyTorch, and give their current streams."""
+    """Install stand-ins for CuPy and PyTorch, and yield their current streams."""
     with libraries.installed() as streams:
         yield streams
 
 
-__all__ = ["cuda", "extension_module", "general", "path", "quick", "stand_in_library"]
+__all__ = ["both_paths", "cuda", "extension_module", "general", "path", "stand_in_library"]

@@ -280,13 +280,36 @@ class Silent(MemoryFileSystem):  # type: ignore[misc]
 
 def test_url_without_an_answer_is_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsspec.register_implementation("silent", Silent, clobber=True)
-    monkeypatch.setattr(remote, "PATIENCE", 0.05)
+    monkeypatch.setattr(remote, "TIME_LIMIT", 0.05)
     store = opened(where(tmp_path / "cache", "silent://bucket"))
     assert store.get(any_of(NAME)) == {}
     assert store.get(any_of(OTHER)) == {}
     assert len(store.problems) == 1
     assert "silent://bucket does not answer within" in store.problems[0]
     Silent.answer.set()
+
+
+def test_entries_that_come_too_late_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build reads the found entries while the thread may still add some."""
+    last = threading.Event()
+
+    class Slow:
+        def cat(self, places: list[str], **_: object) -> Mock:
+            def answers() -> Iterator[tuple[str, bytes]]:
+                yield places[0], b"damaged"
+                last.wait()
+                yield places[1], b"damaged"
+
+            return Mock(items=answers)
+
+    monkeypatch.setattr(remote, "_open", lambda url: (Slow(), url))
+    monkeypatch.setattr(remote, "TIME_LIMIT", 0.05)
+    found, problem = remote.fetch("slow://x", [NAME, OTHER])
+    (thread,) = (thread for thread in threading.enumerate() if thread.name == "aotcuda-cache")
+    last.set()
+    thread.join()
+    assert OTHER not in found
+    assert problem == "slow://x does not answer within 0 seconds"
 
 
 @pytest.mark.parametrize(
@@ -404,7 +427,7 @@ def test_another_release_of_a_compiler_has_other_entries(
 )
 def test_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     error = OSError(f"400, message:\n  cannot connect to url='{url}'")
-    monkeypatch.setattr(remote, "_opened", Mock(side_effect=error))
+    monkeypatch.setattr(remote, "_open", Mock(side_effect=error))
     _, problem = remote.fetch(url, ["ab"])
     assert problem is not None
     assert "secret" not in problem
@@ -423,5 +446,5 @@ def test_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, error: ImportError, problem: str) -> None:
-    monkeypatch.setattr(remote, "_opened", Mock(side_effect=error))
+    monkeypatch.setattr(remote, "_open", Mock(side_effect=error))
     assert remote.send("s3://x", {}) == problem

@@ -11,6 +11,7 @@ import threading
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
@@ -331,3 +332,21 @@ def test_file_in_place_of_a_folder_is_refused(tmp_path: Path) -> None:
         output.replace(tmp_path / "there" / "k.d", b"")
     with pytest.raises(BuildError, match=message):
         output.write(FILES, tmp_path / "there")
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "free some space, or name another file"),
+        (errno.EACCES, "give this user write permission, or name another file"),
+        (errno.EROFS, "name another file"),
+        (errno.EISDIR, "name another file"),
+    ],
+)
+def test_failed_write_names_its_cause_and_remedy(
+    number: int, remedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "write_bytes", Mock(side_effect=OSError(number, os.strerror(number))))
+    with pytest.raises(BuildError) as caught:
+        output.replace(tmp_path / "k.d", b"")
+    assert str(caught.value) == f"{tmp_path}/k.d cannot be written ({os.strerror(number)}); {remedy}"

@@ -1,19 +1,22 @@
-"""Check the symbols of host objects."""
+"""Check the symbols of host objects and libraries, and the functions of packaged modules that are linked."""
 
 from __future__ import annotations
 
+import itertools
 import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aotcuda import manifest
 from aotcuda.arch import parse
 from aotcuda.binary import fatbin
+from aotcuda.builder import linked_modules
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link import preconditions, symbols
+from aotcuda.builder.link import inputs, preconditions, symbols
 from aotcuda.errors import ImageError, LinkError
-from support import manifests
+from support import manifests, modules
 
 # An ELF header of x86-64 without sections.
 ELF = b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + struct.pack("<HI", 62, 1) + bytes(40)
@@ -37,6 +40,41 @@ def test_a_target_of_several_images_is_named_once():
 def test_container_of_size_zero_is_refused():
     with pytest.raises(ImageError, match=r"^f\.o "):
         symbols._in_object(ELF + fatbin.MAGIC + bytes(40), "f.o")
+
+
+def archive(size: str) -> bytes:
+    """Return a static library whose one member, of 64 bytes, has `size` as its size."""
+    return b"!<arch>\n" + b"m.o/".ljust(48) + size.encode().ljust(10) + b"`\n" + ELF
+
+
+@pytest.mark.parametrize(
+    ("size", "problem"),
+    [
+        ("x", "is damaged: the size of its member 'm.o' is no number"),
+        ("-60", "is damaged: the size of its member 'm.o' is no number"),
+        ("65", "is cut short: its member 'm.o' ends at byte 133 of 132"),
+    ],
+)
+def test_library_with_a_wrong_size_is_refused(size: str, problem: str) -> None:
+    """A negative size must not lead back to the same member."""
+    assert [*symbols._members(LinkInput(kind="library", name="f.a", data=archive("64")))] == [("m.o", ELF)]
+    with pytest.raises(ImageError) as caught:
+        [*itertools.islice(symbols._members(LinkInput(kind="library", name="f.a", data=archive(size))), 9)]
+    assert str(caught.value) == f"f.a {problem}; make it anew"
+
+
+def test_packaged_module_is_linked_from_a_folder_of_any_name(tmp_path, monkeypatch):
+    """A no-break space does not print, so messages have an escape in its place."""
+    whole, fatbins = modules.contents()
+    content = b"linked"
+    whole["function_links"] = [{"path": "link0_a.cubin", "bytes": len(content), "sha256": manifest.digest(content)}]
+    site = tmp_path / "site\u00a0packages"
+    folder = modules.write(site, whole, {**fatbins, "link0_a.cubin": content})
+    (site / "mypkg" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(site))
+    found = inputs.from_module("mypkg.kernels", "KEY")
+    assert [item.data for item in found.inputs] == [fatbins["functions.fatbin"], content]
+    assert linked_modules._folder("mypkg.kernels", tmp_path) == folder.resolve()
 
 
 @given(st.lists(st.tuples(*[st.integers(0, 2**16 - 1) | st.sampled_from([0, 1, 16])] * 2, st.integers(0, 2**64 - 1))))

@@ -82,10 +82,10 @@ def test_a_folder_that_cannot_be_read_is_an_error(cache, capsys, action):
 @pytest.mark.parametrize(
     ("cuda", "message"),
     [
-        ("11", "--cuda 11: write 12 or 13"),
+        ("11", "--cuda 11: write 12 or 13\n"),
         (
             "12",
-            "--cuda 12: such drivers load nothing of the compilers that are installed, CUDA 13's; install those of ",
+            "--cuda 12: drivers for CUDA 12 load no code of the installed compilers of CUDA 13; install the compilers",
         ),
     ],
 )

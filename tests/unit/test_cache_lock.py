@@ -1,11 +1,14 @@
-"""One process compiles, the others wait; no lock outlives its holder for long."""
+"""The lock of the JIT cache: one process compiles, the others wait, and no lock remains long after its holder."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
+import time
+from unittest.mock import Mock
 
 import pytest
 
@@ -26,47 +29,47 @@ def clock(monkeypatch):
 
     class Clock:
         at = 0.0
-        slept = 0
+        sleeps = 0
+        monotonic_ns = staticmethod(time.monotonic_ns)
 
         def monotonic(self):
             return self.at
 
         def sleep(self, seconds):
             self.at += max(seconds, 0.001)
-            self.slept += 1
+            self.sleeps += 1
             self.then()
 
         def then(self):
             pass
 
-    found = Clock()
-    monkeypatch.setattr(cache_lock.time, "monotonic", found.monotonic)
-    monkeypatch.setattr(cache_lock.time, "sleep", found.sleep)
-    return found
+    clock = Clock()
+    monkeypatch.setattr(cache_lock, "time", clock)
+    return clock
 
 
 def never():
     return False
 
 
-def held_by(path, content):
+def write_lock(path, content):
     with open(path, "wb") as file:
         file.write(content)
 
 
-def test_a_waiter_gets_it_when_the_holder_gives_it_back(path, clock):
+def test_a_waiter_gets_the_lock_after_its_release(path, clock):
     held = cache_lock.acquire(path, never, 0)
-    clock.then = lambda: held.release() if clock.slept == 3 else None
+    clock.then = lambda: held.release() if clock.sleeps == 3 else None
     second = cache_lock.acquire(path, never, 100)
     assert second is not None
-    assert clock.slept == 3
+    assert clock.sleeps == 3
     second.release()
 
 
-def test_a_waiter_stops_when_the_result_is_there(path, clock):
+def test_a_waiter_stops_once_the_result_exists(path, clock):
     held = cache_lock.acquire(path, never, 0)
-    assert cache_lock.acquire(path, lambda: clock.slept == 2, 100) is None
-    assert clock.slept == 2
+    assert cache_lock.acquire(path, lambda: clock.sleeps == 2, 100) is None
+    assert clock.sleeps == 2
     held.release()
 
 
@@ -77,42 +80,42 @@ def test_a_killed_process_loses_its_lock_at_once(path, clock):
     assert os.path.exists(path)
     held = cache_lock.acquire(path, never, 100)
     assert held is not None
-    assert clock.slept == 0
+    assert clock.sleeps == 0
     held.release()
 
 
-def test_a_later_process_with_the_holders_number_does_not_count(path, clock):
-    held_by(path, f"{system.machine()}\n{os.getpid()}\n12345\n".encode())
+def test_a_new_process_with_the_number_of_the_holder_is_not_the_holder(path, clock):
+    write_lock(path, f"{system.machine()}\n{os.getpid()}\n12345\n".encode())
     held = cache_lock.acquire(path, never, 100)
     assert held is not None
-    assert clock.slept == 0
+    assert clock.sleeps == 0
     held.release()
 
 
 @pytest.mark.parametrize("content", [FOREIGN, b"", b"garbage"])
-def test_only_a_lock_that_nobody_renews_is_taken_over(path, clock, content):
-    held_by(path, content)
-    clock.then = lambda: os.utime(path, (clock.slept, clock.slept))
+def test_only_a_lock_that_is_not_renewed_is_taken_over(path, clock, content):
+    write_lock(path, content)
+    clock.then = lambda: os.utime(path, (clock.sleeps, clock.sleeps))
     assert cache_lock.acquire(path, never, 200) is None
     clock.then = lambda: None
     begin = clock.at
     held = cache_lock.acquire(path, never, 1000)
     assert held is not None
     assert cache_lock.STALE_AFTER < clock.at - begin < cache_lock.STALE_AFTER + 1
-    held_by(path, FOREIGN)
+    write_lock(path, FOREIGN)
     held.release()
     assert os.path.exists(path), "the lock of a new holder stays"
 
 
 @pytest.mark.parametrize(("place", "name"), [(cache_lock, "open"), (cache_lock.Lock, "renew"), (os, "unlink")])
-def test_an_interrupt_of_who_takes_it_leaves_no_file(path, monkeypatch, place, name):
-    """It is raised when a call returns, which has done its work."""
-    function, came = getattr(place, name, open), []
+def test_an_interrupt_leaves_no_file(path, monkeypatch, place, name):
+    """The interrupt is raised after a call has done its work."""
+    function, calls = getattr(place, name, open), []
 
     def interrupted(*args):
-        came.append(args)
+        calls.append(args)
         result = function(*args)
-        if len(came) > 1:
+        if len(calls) > 1:
             return result
         if name == "open":
             result.close()
@@ -122,9 +125,19 @@ def test_an_interrupt_of_who_takes_it_leaves_no_file(path, monkeypatch, place, n
         patch.setattr(place, name, interrupted, raising=name != "open")
         with contextlib.suppress(KeyboardInterrupt):
             cache_lock.acquire(path, never, 0).release()
-    assert came
+    assert calls
     assert os.listdir(os.path.dirname(path)) == []
 
 
-def test_where_no_file_can_be_made_there_is_no_lock(tmp_path):
+def test_without_a_file_there_is_no_lock(tmp_path):
     assert cache_lock.acquire(str(tmp_path / "missing" / "some.lock"), never, 0) is None
+
+
+@pytest.mark.parametrize("content", [FOREIGN, f"{system.machine()}\n1\n12345\n0".encode()], ids=["stale", "dead"])
+def test_a_lock_that_cannot_be_removed_is_not_waited_for(path, clock, monkeypatch, content):
+    """A read-only disk may have the lock of a process that has ended."""
+    write_lock(path, content)
+    monkeypatch.setattr(os, "unlink", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
+    checks = Mock(side_effect=[False] * 1000)  # afterwards it raises
+    assert cache_lock.acquire(path, checks, 100) is None
+    assert clock.at < cache_lock.STALE_AFTER + 1

@@ -49,7 +49,28 @@ def test_table_has_a_row_per_gpu_and_joins_equal_drivers(package, capsys):
     driver, cuda = (line for line in out.splitlines() if line.strip().startswith(("driver  ", "CUDA  ")))
     assert driver.split()[1:4] == ["525", "to", "565"]
     assert cuda.split()[1:4] == ["12.0", "to", "12.7"]
-    assert "no image: the images need CUDA 12.9; update the driver" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("targets", "changes", "notes"),
+    [
+        (WIDE[:2], {}, ['-: fallback = "error" compiles nothing']),
+        (WIDE[:2], {"fallback": "jit"}, ["-: the package has no recipe for the JIT fallback"]),
+        (
+            WIDE[:2],
+            {"fallback": "jit", "rebuild": RECIPE},
+            ["JIT: compiled where aotcuda[jit-cu12] or aotcuda[jit-cu13] is installed"],
+        ),
+    ],
+)
+def test_table_has_one_note_for_each_reason(package, capsys, targets, changes, notes):
+    _, out, _ = run(capsys, package(*targets, **changes))
+    (block,) = [block for block in out.split("\n\n") if "no image: " in block]
+    assert block.splitlines() == [
+        "  no image: none of the packaged images runs on the GPU",
+        "  no image: the images need CUDA 13.0, which driver 580.65 or newer has; update the driver",
+        *(f"  {note}" for note in notes),
+    ]
 
 
 def test_each_module_of_a_wheel_is_checked(tmp_path, capsys):
@@ -92,7 +113,7 @@ def test_one_pair_is_described_in_words(package, capsys, gpu, driver, takes):
     ("changes", "arguments", "says"),
     [
         ({}, ("--gpu", "A100", "--driver", "535"), "the driver supports CUDA 12.2, and the images need CUDA 13.0"),
-        ({}, ("--gpu", "A100", "--driver", "470"), "the run time needs a driver for CUDA 12.0, which 525.60 or newer"),
+        ({}, ("--gpu", "A100", "--driver", "470"), "the run time needs a driver for CUDA 12.0: 525.60 or newer"),
         ({}, ("--gpu", "RTX 5090", "--driver", "525"), "the first that has is driver 570.26 (CUDA 12.8)"),
         ({}, ("--gpu", "V100", "--driver", "590"), "the driver has no support for this GPU; the last that has is of"),
         ({"fallback": "jit"}, ("--gpu", "A100", "--driver", "535"), "the package has no recipe for the JIT fallback"),
@@ -143,11 +164,11 @@ def test_unmet_requirements_are_reported_in_one_line(package, capsys):
     ("arguments", "says"),
     [
         (("--gpu", "RTX 509O"), "the nearest names are RTX 5090"),
-        (("--gpu", "sm_52"), "'sm_52' is older than the GPUs that are known; write a compute capability, one of sm_60"),
+        (("--gpu", "sm_52"), "'sm_52' is older than all known GPUs; write a compute capability, one of sm_60"),
         (("--gpu", "M40"), "no GPU is known by the name 'M40', from Pascal on; the nearest names are "),
-        (("--driver", "58O"), "'58O' is no driver version that is known; write a branch such as 525 or 615"),
+        (("--driver", "58O"), "'58O' is no known driver version; write a branch such as 525 or 615"),
         (("--require", "A100,H10O"), "no GPU is known by the name 'H10O'"),
-        (("--require", "A100@"), "'A100@' in --require has no driver behind its @; write one, as in 'A100@535'"),
+        (("--require", "A100@"), "'A100@' in --require has no driver after its @; write one, as in 'A100@535'"),
         (("--require", " , "), "--require names no GPU; write a list such as 'A100,H100,RTX 5090@525'"),
     ],
 )

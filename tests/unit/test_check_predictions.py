@@ -82,7 +82,7 @@ def test_jit_fallback_is_predicted_where_the_run_time_uses_it(cuda, wheel, chang
     kernel = manifests.kernel("axpy", "void(float32)")
     folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain, **changes)
     module = cuda.package(kernel, targets=tuple(targets.split()), toolchain=toolchain, **changes).__aotcuda__
-    asked, written = module._loader.fallback().can_compile(), read(folder)
+    asked, written = module._loader.fallback().build_inputs() is not None, read(folder)
     for capability in GPUS:
         for version in DRIVERS[1:]:
             cell = predict(written, Gpu("", capability), Driver("", version))

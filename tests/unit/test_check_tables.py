@@ -114,7 +114,7 @@ def test_toolkits_of_a_target(target, builders):
         ("CUDA 13.0", (13, 0), ""),
         ("R580", (13, 0), ""),
         ("585", (13, 0), "no known branch"),
-        ("550.40", (12, 4), "older than 550.54.14"),
+        ("550.40", (12, 4), "older than 550.54.14, the first driver that is known to support CUDA 12.4"),
         ("470.57", (11, 8), "older than 525.60"),
         ("620.10", (13, 4), "newer than 615"),
     ],

@@ -12,6 +12,7 @@ from aotcuda.tools.diff import kernel_changes, module_changes
 from support import manifests, modules
 
 AXPY = "void(float32, float32[::1])"
+LEFT_OUT = {"kernel": "axpy", "signature": AXPY, "target": "sm_80", "reason": "too large"}
 RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "files": []}
 
 
@@ -36,15 +37,15 @@ def whole(tmp_path):
     return json.loads((folder / "manifest.json").read_bytes())
 
 
-def found(old, new):
-    """Return the changes between two manifests; tests of the command cover those between images."""
-    of_module = ("functions", "gpu_support", "images", "settings", "sizes")
-    rules = (kernel_changes.kernels, *(getattr(module_changes, name) for name in of_module))
+def changes_of(old, new):
+    """Return the changes between two manifests; tests of the command cover changes between images."""
+    names = ("functions", "gpu_support", "images", "settings", "sizes")
+    rules = (kernel_changes.kernels, *(getattr(module_changes, name) for name in names))
     return [change for rule in rules for change in rule(old, new)]
 
 
 def leaves(value, path=()):
-    """Return the path to each value that holds no others."""
+    """Yield the path to each value without inner values."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         if isinstance(inner, dict | list) and inner:
@@ -64,7 +65,7 @@ OTHERS = {"C": "A", "jit": "error", "ptx": "ltoir", "ltoir": "ptx"}
 OTHERS |= {"sm_80": "sm_86", "sm_90": "sm_90a", "compute_75": "compute_80"}
 
 
-def changed(value):
+def change_of(value):
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -75,7 +76,7 @@ def changed(value):
 
 
 def test_each_change_of_a_manifest_is_reported(whole):
-    assert found(whole, whole) == []
+    assert changes_of(whole, whole) == []
     count = 0
     for path in leaves(whole):
         if UNREPORTED & set(path) or (path[0], path[-1]) in UNREPORTED_PAIRS:
@@ -84,9 +85,9 @@ def test_each_change_of_a_manifest_is_reported(whole):
         holder = new
         for key in path[:-1]:
             holder = holder[key]
-        holder[path[-1]] = changed(holder[path[-1]])
-        assert found(whole, new), path
-        assert found(new, whole), path
+        holder[path[-1]] = change_of(holder[path[-1]])
+        assert changes_of(whole, new), path
+        assert changes_of(new, whole), path
         count += 1
     assert count > 80
 
@@ -96,12 +97,17 @@ def test_removals_break_and_additions_do_not(whole):
         for index in range(len(whole[key])):
             fewer = copy.deepcopy(whole)
             del fewer[key][index]
-            assert [change.text for change in found(whole, fewer) if change.breaks] == ["removed"]
-            assert not [change for change in found(fewer, whole) if change.breaks]
+            assert [change.text for change in changes_of(whole, fewer) if change.breaks] == ["removed"]
+            assert not [change for change in changes_of(fewer, whole) if change.breaks]
     fewer = copy.deepcopy(whole)
     del fewer["kernels"][0]["overloads"][1]
-    assert [change.breaks for change in found(whole, fewer)] == [True]
-    assert [change.breaks for change in found(fewer, whole)] == [False]
+    assert [change.breaks for change in changes_of(whole, fewer)] == [True]
+    assert [change.breaks for change in changes_of(fewer, whole)] == [False]
+    fewer = {**whole, "left_out": [LEFT_OUT]}
+    assert [(change.text, change.breaks) for change in changes_of(fewer, whole)] == [
+        ("the image for sm_80 has gained it", False)
+    ]
+    assert changes_of(whole, {**whole, "left_out": [{**LEFT_OUT, "target": "sm_86"}]}) == []  # OLD had no such image
 
 
 def axpy(manifest):
@@ -119,6 +125,9 @@ def axpy(manifest):
         (lambda m: m["functions"][0].update(prototype="double add(int a)"), True, "its prototype was int32_t add"),
         (lambda m: m["images"].pop(0), False, "with driver 580.65 to 615, sm_80 was loaded and compute_75 is"),
         (lambda m: m["images"].pop(2), True, "with driver 580.65 to 615, compute_75 ran and nothing does"),
+        (lambda m: m["images"][0].update(absent="is elsewhere"), False, "image sm_80: removed"),
+        (lambda m: m["images"][2].update(absent="is elsewhere"), True, "compute_75 ran and nothing does"),
+        (lambda m: m.update(left_out=[LEFT_OUT]), True, f"axpy {AXPY}: the image for sm_80 has lost it: too large;"),
         (lambda m: m["ltoir"].pop(0), True, "links for compute capability 8.0 found code, and find none"),
         (lambda m: m.update(toolchain={"cuda": "13.2"}), True, "linkers of CUDA 13.0 refuse LTOIR of CUDA 13.2"),
         (lambda m: m.update(min_driver="595.45"), True, "the lowest was 580.65 and is 595.45"),
@@ -131,10 +140,10 @@ def axpy(manifest):
 def test_breaking_changes_are_marked(whole, change, breaks, says):
     new = copy.deepcopy(whole)
     change(new)
-    told = found(whole, new)
-    (line,) = [one for one in told if says in f"{one.kind} {one.name}: {one.text}"][:1]
+    changes = changes_of(whole, new)
+    (line,) = [change for change in changes if says in f"{change.kind} {change.name}: {change.text}"][:1]
     assert line.breaks is breaks
-    assert any(one.breaks for one in told) is breaks
+    assert any(change.breaks for change in changes) is breaks
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aotcuda.manifest.dtypes import NAMED, structured
-from aotcuda.runtime.arguments import arrays, dlpack
+from aotcuda.runtime.arguments import array_view, arrays, dlpack
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ class FakeDtype:
 @pytest.mark.parametrize("name", CODES)
 def test_small_floats_have_one_name_in_every_library(name):
     size = CODES[name][1] // 8
-    assert NAMED[name] == size == arrays.item_bytes(name)
+    assert NAMED[name] == size == array_view.item_bytes(name)
     assert arrays.element(name) == arrays._torch_typestr(FakeDtype(name)) == dlpack.typestr(*CODES[name]) == name
     for typestr in (f"<V{size}", f"|V{size}", *(["<f1"] if name == "float8_e5m2" else [])):
         dtype = FakeDtype(name, str=typestr, descr=[("", typestr)])
@@ -80,4 +80,4 @@ def test_small_floats_have_one_name_in_every_library(name):
 @pytest.mark.parametrize("name", CODES)
 def test_dtypes_of_ml_dtypes_are_known_by_their_names(name):
     dtype = np.dtype(getattr(pytest.importorskip("ml_dtypes"), name))
-    assert (arrays.element(dtype), arrays.item_bytes(arrays.element(dtype))) == (name, dtype.itemsize)
+    assert (arrays.element(dtype), array_view.item_bytes(arrays.element(dtype))) == (name, dtype.itemsize)

@@ -124,7 +124,7 @@ def test_a_command_refuses_special_files_in_one_line(root: Path, tmp_path: Path,
 def test_a_file_that_an_sdist_lacks_is_named(tmp_path: Path) -> None:
     name = "csrc/missing.cu"
     paths = "paths are relative to the folder of pyproject.toml"
-    assert inputs.unread(tmp_path / name, tmp_path) == paths
+    assert inputs.remedy_for(tmp_path / name, tmp_path) == paths
     (tmp_path / "PKG-INFO").write_text("")
     with pytest.raises(ConfigError, match=rf"^link: .*{name} cannot be read .*; the sdist lacks it: enable the hook"):
         inputs.from_file(tmp_path / name, tmp_path, "link")
@@ -175,7 +175,7 @@ def test_control_characters_of_a_manifest_never_reach_a_terminal(
 
 def test_control_characters_are_escaped() -> None:
     for character in HOSTILE:
-        assert foreign.shown(f"a{character}b").isprintable()
+        assert foreign.escape(f"a{character}b").isprintable()
         assert foreign.lines(f"a{character}b").replace("\n", "").isprintable()
 
 

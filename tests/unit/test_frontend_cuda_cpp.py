@@ -11,7 +11,7 @@ import pytest
 from aotcuda.arch import Target
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.cuda_cpp import config, parameters
-from aotcuda.builder.frontends.cuda_cpp.compiler import FrontEnd, _kernel
+from aotcuda.builder.frontends.cuda_cpp.compiler import CudaCppFrontEnd, _kernel
 from aotcuda.errors import AotcudaError
 from support.errors import MODULE as KEY
 from support.errors import assert_message, cases
@@ -42,7 +42,7 @@ def _settle(folder, keys, code=CODE, **others):
     source = "" if re.search("^source", keys) else 'source = "raw.cu"'
     text = f'arch = ["sm_80"]\nfrontend = "cuda-cpp"\n[modules."pkg.k"]\n{source}\n{keys}'
     (module,) = parse(tomllib.loads(text), environ={}).modules
-    front = FrontEnd()
+    front = CudaCppFrontEnd()
     front.prepare(str(folder))
     found = []
     with front.importing(TARGET):
@@ -97,6 +97,7 @@ DECLARED = {
     "WithPointer": ("struct", "|V16{data:<u8@0,size:<u8@8}"),
     "Either": ("struct", "|V4"),
     "Bits": ("struct", "|V4"),
+    "MoreThanBits": ("struct", "|V8"),
     "Empty": ("struct", "|V1"),
     "Anonymous": ("struct", "|V4{q:<i4@0}"),
     "Outer": ("struct", "|V24{inner:{x:<f4@0,n:<i4@4}*2@0,grid:|i1*2*3@16}"),
@@ -116,6 +117,7 @@ template <class T> struct Box { T lo, hi; };
 struct WithPointer { float *data; unsigned long size; };
 union Either { int i; float f; };
 struct Bits { int a : 3; int b : 5; };
+struct MoreThanBits : Bits { int c; };
 struct Empty {};
 typedef struct { int q; } Anonymous;
 struct Outer { Point inner[2]; char grid[2][3]; };

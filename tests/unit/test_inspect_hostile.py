@@ -14,7 +14,7 @@ import pytest
 from aotcuda.binary import cubin, fatbin, ptx
 from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.cli import main
-from aotcuda.common.foreign import brief, shown
+from aotcuda.common.foreign import escape, excerpt
 from aotcuda.errors import ImageError
 from aotcuda.tools.inspect import mangling
 from support import damage, hostile
@@ -159,8 +159,8 @@ def test_name_that_is_too_costly_to_demangle_stays_mangled() -> None:
     ],
 )
 def test_unprintable_text_is_escaped(text: str, expected: str) -> None:
-    assert shown(text) == brief(text) == expected
+    assert escape(text) == excerpt(text) == expected
 
 
 def test_long_text_is_shortened_in_errors() -> None:
-    assert brief("x" * 5000) == "x" * 1000 + "... (4,000 more characters)"
+    assert excerpt("x" * 5000) == "x" * 1000 + "... (4,000 more characters)"

@@ -71,7 +71,7 @@ def test_spills_and_dynamic_shared_memory_come_from_the_manifest(tmp_path: Path)
     assert (found["tiled", "sm_90"].spills, found["tiled", "sm_90"].dynamic) == (24, 90124)
     assert found["tiled", "sm_90"].registers != 1  # the image's own number
     text = render(report)
-    assert " dynamic: shared memory that launches give" in " ".join(text.split())
+    assert " dynamic: dynamic shared memory, per block; the compiler fixed its size." in " ".join(text.split())
     assert re.search(r"compute_75 +ptx +- +- +- +- +64 +- +-\n", text)
     lines = [line.split() for line in summary.render(report, sort="dynamic").splitlines()]
     assert (lines[0][5], lines[1][5], lines[2][5]) == ("dynamic", "90124", "-")
@@ -127,10 +127,9 @@ mypkg.kernels
     sm_90       sass    768        12      16!    1408      ?       648
     compute_75  ptx       -         -       -        -      -         -
 
-Sizes are in bytes; a kernel's size is its machine code. spills: stored and loaded because registers
-ran out; ? if the build has no figure. shared: static, per block. local: stack, per thread; ? if
-unknown, as with recursion. -: known when the image is compiled. !: registers spilled, or all 255 in
-use."""
+Sizes are in bytes; a kernel's size is its machine code. spills: stored and loaded for lack of
+registers. shared: static, per block. local: stack, per thread. ?: unknown; for local, because of
+recursion. -: not compiled yet. !: registers spilled, or all 255 in use."""
 
 
 def report() -> Report:

@@ -160,7 +160,7 @@ def digests() -> dict[str, str]:
         layers = [getattr(ops, name)]
         while not isinstance(layers[-1], triton.JITFunction):
             layers.append(layers[-1].fn)
-        around = heuristics.computed(layers, triton.runtime.autotuner.Heuristics)
+        around = heuristics.computed_arguments(layers, triton.runtime.autotuner.Heuristics)
         found[name] = kernel_digest.digest(layers[-1], around)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,13 @@ def bench() -> Iterator[Callable[[str], Any]]:
     for name in {*sys.modules} - before:
         if (ROOT / "bench" / f"{name.partition('.')[0]}.py").exists():
             del sys.modules[name]
+
+
+def test_all_commands_of_the_ci_page_have_run(bench: Callable[[str], Any]) -> None:
+    page = bench("ci_pages").commands((ROOT / "docs" / "ci.md").read_text(encoding="utf-8"))
+    runs = json.loads((RESULTS / "ci_pages.json").read_text(encoding="utf-8"))["commands"]
+    commands = [(part, command) for part, commands in page.items() for command in commands]
+    assert [(run["part"], run["command"]) for run in runs if run["status"] == 0] == commands, "run bench/ci_pages.py"
 
 
 def test_tables_of_pages_have_the_results(bench: Callable[[str], Any]) -> None:

@@ -199,7 +199,7 @@ def test_first_line_says_if_launches_are_executed(
         ),
         (["--", "no-such-program"], 127, "no-such-program cannot be run: No such file or directory"),
         (["--", "./pyproject.toml"], 126, "./pyproject.toml cannot be run: Permission denied"),
-        (["--gpu", "H100", "--execute", "--", "true"], 2, "with --execute there is none"),
+        (["--gpu", "H100", "--execute", "--", "true"], 2, "remove --gpu or --execute"),
         ([], 2, "name the command to record, after --"),
     ],
     ids=["no launch", "isolated", "exit", "no program", "no executable", "contradiction", "no command"],

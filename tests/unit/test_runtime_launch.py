@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError, NoImageError
+from aotcuda.runtime.simulator import SimulatedKernel
 from support import threads
 from support.manifests import kernel, overload
 
@@ -234,13 +235,16 @@ class TestForall:
         [
             (np.int32(-1), None, r"forall\(-1\): the number of elements cannot be negative"),
             ("x", None, "the number of elements must be an int"),
-            (10, 0, r"block is \(0,\), and each"),
-            (10, "x", r"block is \('x',\) where an int or a tuple"),
+            (10, 0, "block is 0 where forall takes an int of at least 1"),
+            (10, "x", "block is 'x' where forall takes an int of at least 1"),
+            (10, (8, 8), r"block is \(8, 8\) where forall takes an int of at least 1"),
         ],
     )
     def test_impossible_numbers_are_refused(self, k, n, block, problem):
         with pytest.raises(LaunchError, match=problem):
             k.forall(n, block=block)
+        with pytest.raises(LaunchError, match=problem):
+            SimulatedKernel("mypkg.kernels", "k", None, None, "jit").forall(n, block)
 
 
 class TestContexts:

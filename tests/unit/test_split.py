@@ -6,6 +6,7 @@ import importlib
 import io
 import json
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 
 from aotcuda import arch, manifest
 from aotcuda.cli import main
-from aotcuda.errors import FallbackWarning, ManifestError, TargetError
+from aotcuda.errors import BuildError, FallbackWarning, ManifestError, TargetError
 from aotcuda.gpus import CAPABILITIES
 from aotcuda.runtime.images.choice import choose
 from aotcuda.tools import wheel_archive
@@ -274,9 +275,9 @@ def _wheel(folder: Path, *names: str) -> None:
             made.writestr(f"a-1.dist-info/{name}", b"")
 
 
-def _occupied(folder: Path) -> None:
+def _occupy(folder: Path, name: str) -> None:
     shutil.copy(QUICKSTART, folder / "a.whl")
-    (folder / "variants" / "kept").mkdir(parents=True)
+    (folder / name / "file").mkdir(parents=True)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +287,14 @@ def _occupied(folder: Path) -> None:
         (lambda folder: _wheel(folder, "RECORD"), "it has no METADATA; name a .whl file"),
         (lambda folder: _wheel(folder, "RECORD", "METADATA"), "a.whl has no machine code to split by architecture"),
         (lambda folder: shutil.copy(folder / "part", folder / "a.whl"), "a.whl is a part of a wheel that was split"),
-        (_occupied, "variants is not empty; empty it, or name another folder: --out DIR"),
+        (
+            lambda folder: _occupy(folder, "variants"),
+            "variants is not empty; empty it, or name another folder: --out DIR",
+        ),
+        (
+            lambda folder: _occupy(folder, "providers"),
+            "providers is not empty; empty it, or name another folder: --out",
+        ),
     ],
 )
 def test_wheels_that_cannot_be_split_get_one_line(prepare, said, parts, tmp_path, capsys):
@@ -295,3 +303,23 @@ def test_wheels_that_cannot_be_split_get_one_line(prepare, said, parts, tmp_path
     assert main(["split", str(tmp_path / "a.whl")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+    assert not [*tmp_path.glob("*/*.whl")]
+
+
+def test_failed_split_leaves_no_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(split, "_with_extras", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        split.run(QUICKSTART, tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
+def test_failed_join_leaves_no_file(parts, tmp_path):
+    """A part of a wheel would look like a wheel, and be refused by the next join."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(BuildError, match=r"cannot be written \(File too large\); name another folder: --out DIR"):
+            join.run([parts[f"variants/{label}"] for label in LABELS], tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not [*tmp_path.iterdir()]

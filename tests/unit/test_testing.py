@@ -111,21 +111,79 @@ def test_launches_by_a_compiler_fail_the_check(cuda, monkeypatch, name, owner, m
     assert getattr(kernel, method) is original
 
 
-def test_a_stand_in_has_the_name_of_its_library(monkeypatch):
-    for name in [name for name in sys.modules if name.partition(".")[0] in ("cupy", "cupyx")]:
+@pytest.fixture
+def cupy(monkeypatch):
+    """Return the stand-in for CuPy, which has CuPy's name during the test."""
+    libraries = ("cupy", "cupyx")
+    for name in [name for name in sys.modules if name.partition(".")[0] in libraries]:
         monkeypatch.delitem(sys.modules, name)
-    names = {name: sys.modules.get(name) for name in ("cupy", "cupyx")}
-    try:
-        cupy = testing.stand_in("cupy")
-        cupyx = testing.stand_in("cupyx")
-        assert importlib.import_module("cupy") is cupy
-        assert importlib.import_module("cupy.cuda.memory").OutOfMemoryError is cupy.cuda.OutOfMemoryError
-        x = cupy.zeros(3)
-        cupyx.scatter_add(x, 0, 2)
-        assert isinstance(importlib.import_module("cupyx.scipy.ndimage"), type(cupy.fft))
-        assert (x.get().tolist(), cupyx.scipy.get_array_module(x)) == ([2, 0, 0], cupy)
-    finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] in names]:
-            del sys.modules[name]
+    yield testing.stand_in("cupy")
+    for name in [name for name in sys.modules if name.partition(".")[0] in libraries]:
+        del sys.modules[name]
+
+
+def test_a_stand_in_has_the_name_of_its_library(cupy):
+    cupyx = testing.stand_in("cupyx")
+    assert importlib.import_module("cupy") is cupy
+    assert importlib.import_module("cupy.cuda.memory").OutOfMemoryError is cupy.cuda.OutOfMemoryError
+    x = cupy.zeros(3)
+    cupyx.scatter_add(x, 0, 2)
+    assert isinstance(importlib.import_module("cupyx.scipy.ndimage"), type(cupy.fft))
+    assert (x.get().tolist(), cupyx.scipy.get_array_module(x)) == ([2, 0, 0], cupy)
     with pytest.raises(ConfigError, match="torch: there is no stand-in for this library; there are cupy and cupyx"):
         testing.stand_in("torch")
+
+
+def test_arrays_share_memory_that_another_object_owns(cupy):
+    owner = np.arange(4, dtype="<f4")
+    memory = cupy.cuda.UnownedMemory(owner.ctypes.data, owner.nbytes, owner)
+    x = cupy.ndarray((2,), "<f4", cupy.cuda.MemoryPointer(memory, 8))
+    x[0] = 7
+    assert (owner.tolist(), x.get().tolist()) == ([0, 1, 7, 3], [7, 3])
+
+
+class Results(list):
+    """Stand in for the recorder: a list of the ranges that launches could have written, and the host's reads."""
+
+    def __init__(self):
+        self.reads = []
+
+    def launched(self, start, size, owner):
+        self.append((start, start + size, owner))
+
+    def written(self, start, size):
+        return any(begin < start + size and start < end for begin, end, _ in self)
+
+    def read(self, start, size, call):
+        self.reads += [call] * self.written(start, size)
+
+
+DERIVED = {
+    "item": lambda cupy, x: x[0],
+    "items of a list": lambda cupy, x: x[[0, 2]],
+    "iteration": lambda cupy, x: next(iter(x)),
+    "copy": lambda cupy, x: x.copy(),
+    "another dtype": lambda cupy, x: x.astype("<f8"),
+    "cupy.array": lambda cupy, x: cupy.array(x),
+    "contiguous copy": lambda cupy, x: cupy.ascontiguousarray(x[::2]),
+    "selection by a result": lambda cupy, x: cupy.arange(9)[x.astype(int)],
+    "operator": lambda cupy, x: x + 1,
+    "reduction": lambda cupy, x: x.sum(),
+    "assignment": lambda cupy, x: (out := cupy.zeros(4)).__setitem__(slice(1, None), x[1:]) or out,
+    "fill": lambda cupy, x: (out := cupy.zeros(4)).fill(x[0]) or out,
+    "copyto": lambda cupy, x: cupy.copyto(out := cupy.zeros(4), x) or out,
+    "scatter_add": lambda cupy, x: (out := cupy.zeros(4)).scatter_add(slice(None), x) or out,
+}
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_reads_of_values_from_a_skipped_launch_are_noticed(cupy, name):
+    results = cupy._Hooks.results = Results()
+    x = cupy.ones(4, "<f4")
+    results.launched(x.data.ptr, x.nbytes, x)
+    found = DERIVED[name](cupy, x)
+    results.reads.clear()
+    found.get()
+    assert results.reads == ["get of an array of CuPy's"]
+    cupy.zeros(4).get()
+    assert len(results.reads) == 1

@@ -92,7 +92,7 @@ def test_a_kernel_in_the_table_replaces_that_of_the_file(tmp_path: Path) -> None
         (content(parameters=[1]), "kernels.add.parameters is not a list of names"),
         (content([]), "kernels.add.variants[0].types is not a list"),
         (content({**VARIANT, "constexprs": {"z": 1}}), "variants[0].constexprs has a name that the kernel's param"),
-        (content({**VARIANT, "num_warps": 3}), "kernels.add.variants[0].num_warps is not an option, or has"),
+        (content({**VARIANT, "num_warps": 3}), "variants[0].num_warps is not an option with a possible value"),
         (content({**VARIANT, "arch": ["sm90"]}), "kernels.add.variants[0].arch is not a list of targets"),
     ],
 )
@@ -131,7 +131,7 @@ def test_choices_of_autotuners_come_along_unless_they_are_damaged(tmp_path: Path
     made = planned(tmp_path, content())
     assert (made.tuning, made.warnings) == (tuning.read_bytes(), ())
     table = {"modules": {"pkg.ops": {"source": "pkg.ops", "variants": "pkg/ops.variants.json"}}}
-    assert backend.named_files(table, tmp_path) == ["pkg/ops.tuning.json", "pkg/ops.variants.json"], "for sdists"
+    assert backend.sdist_files(table, tmp_path) == ["pkg/ops.tuning.json", "pkg/ops.variants.json"], "for sdists"
     for damaged, fact in (({}, "it is no file of aotcuda tuning"), ({**whole, "source": "other"}, "other")):
         tuning.write_text(json.dumps(damaged))
         made = planned(tmp_path, content())

@@ -1,6 +1,6 @@
 """Read arrays through DLPack; ctypes reads the structure in the capsule.
 
-The capsule is never marked as used. It stays in `pending` until the launch is made. Its destructor then releases the
+The capsule is never marked as used. It stays in `pending` until the launch was made. Then its destructor releases the
 array, as DLPack demands for a capsule that was not consumed.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from aotcuda.errors import UnreadableError, describe
-from aotcuda.runtime.arguments.array_view import view
+from aotcuda.runtime.arguments.array_view import MOST_DIMENSIONS, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class _Array(ctypes.Structure):
 
 
 class _Versioned(ctypes.Structure):
-    """`DLManagedTensorVersioned`, which begins `dltensor_versioned` capsules; `dltensor` ones begin with the array."""
+    """`DLManagedTensorVersioned`, the content of `dltensor_versioned` capsules; `dltensor` capsules hold the array."""
 
     _fields_ = (
         ("major", ctypes.c_uint32),
@@ -66,9 +66,6 @@ _is_capsule.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _address = ctypes.pythonapi.PyCapsule_GetPointer
 _address.argtypes = (ctypes.py_object, ctypes.c_char_p)
 _address.restype = ctypes.c_void_p
-
-
-_MOST_DIMENSIONS = 64  # NumPy's and PyTorch's; a capsule with a larger number is damaged
 
 
 def read(array: Any, pending: list[object], stream: int) -> View | None:
@@ -99,7 +96,7 @@ def read(array: Any, pending: list[object], stream: int) -> View | None:
 def _export(array: Any, stream: int) -> object:
     try:
         return array.__dlpack__(stream=stream, max_version=(1, 0))
-    except TypeError:  # a library from before DLPack 1.0, without max_version
+    except TypeError:  # a library without DLPack 1.0 does not know `max_version`
         return array.__dlpack__(stream=stream)
 
 
@@ -119,7 +116,7 @@ def _open(capsule: object) -> tuple[_Array, bool]:
 
 def _numbers(pointer: Any, count: int) -> tuple[int, ...] | None:
     """Return the numbers behind a pointer; None if it is NULL."""
-    if not 0 <= count <= _MOST_DIMENSIONS:
+    if not 0 <= count <= MOST_DIMENSIONS:  # a capsule with a larger number is damaged
         message = f"gives a DLPack capsule of {count} dimensions"
         raise UnreadableError(message)
     if count == 0:

@@ -149,11 +149,11 @@ static int compare_parameters(const void *one, const void *other) {
 /* Read Python's description of a parameter; 0 and an error if the fast path does not support it. */
 static int read_parameter(Parameter *parameter, PyObject *described, int size) {
     int kind, format, layout, ndim, writable;
-    const char *words, *sizes = "";
-    Py_ssize_t words_count, sizes_bytes = 0;
-    PyObject *dtype, *value = Py_None;
-    long long divisor = 1, least = INT64_MIN, most = INT64_MAX;
-    if (!PyArg_ParseTuple(described, "CCiCiiiy#U|y#LLLO;a parameter", &kind, &format, &parameter->offset, &layout, &ndim,
+    const char *words, *sizes;
+    Py_ssize_t words_count, sizes_bytes;
+    PyObject *dtype, *value;
+    long long divisor, least, most;
+    if (!PyArg_ParseTuple(described, "CCiCiiiy#Uy#LLLO;a parameter", &kind, &format, &parameter->offset, &layout, &ndim,
                           &parameter->itemsize, &writable, &words, &words_count, &dtype, &sizes, &sizes_bytes, &divisor, &least,
                           &most, &value))
         return 0;
@@ -250,8 +250,8 @@ static void layout_dealloc(ArgumentLayout *self) {
 
 static PyType_Slot layout_slots[] = {
     {Py_tp_doc, "ArgumentLayout(size, parameters, starts, apart): where the arguments of one overload go in its parameter block.\n\n"
-                "A parameter is a tuple (kind, format, offset, layout, ndim, itemsize, writable, words, dtype[, sizes, divisor, least,\n"
-                "most, value]). `starts` has 32-bit offsets, `apart` the numbers of arrays in pairs."},
+                "A parameter is a tuple (kind, format, offset, layout, ndim, itemsize, writable, words, dtype, sizes, divisor, least,\n"
+                "most, value). `starts` has 32-bit offsets, `apart` the numbers of arrays in pairs."},
     {Py_tp_new, layout_new},
     {Py_tp_dealloc, layout_dealloc},
     {0, NULL},

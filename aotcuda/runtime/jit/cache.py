@@ -26,7 +26,7 @@ NAMES = (manifests.FILE_NAME, CUBIN)
 """The files of an entry."""
 
 PATIENCE = 300.0
-"""How many seconds one process waits for another's compilation before it compiles for itself."""
+"""The seconds that a process waits for another process's compilation; afterwards it compiles itself."""
 
 
 class Cache(Files):
@@ -54,7 +54,7 @@ class Cache(Files):
             result = _read(self, key)
         except (OSError, ManifestError):
             return None
-        entries.used(self, key)
+        entries.mark_used(self, key)
         return result
 
     def put(self, key: str, result: Result, record: Mapping[str, object]) -> Result:
@@ -82,13 +82,13 @@ class Cache(Files):
         except OSError:
             return None
         entry = os.path.join(self.path(key), ENTRY)
-        before = _content(entry)
+        old_content = _content(entry)
 
-        def ready() -> bool:
-            now = _content(entry)
-            return now is not None and now != before
+        def is_replaced() -> bool:
+            content = _content(entry)
+            return content is not None and content != old_content
 
-        return cache_lock.acquire(os.path.join(locks, f"{key}.lock"), ready, PATIENCE)
+        return cache_lock.acquire(os.path.join(locks, f"{key}.lock"), is_replaced, PATIENCE)
 
     def _is_trusted(self) -> bool:
         """Return True unless the folder belongs to another user or others can write it."""
@@ -116,8 +116,8 @@ def _read(files: entries.Files, key: str) -> Result:
     _, contents = entries.read(files, key)
     manifest = manifests.parse(contents[manifests.FILE_NAME], folder)
     image = contents[CUBIN]
-    listed = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifests.digest(image)}}
-    if manifest["files"] != listed or len(manifest["images"]) != 1 or manifest["function_links"]:
+    expected = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifests.digest(image)}}
+    if manifest["files"] != expected or len(manifest["images"]) != 1 or manifest["function_links"]:
         message = f"{folder} is not an entry of the JIT fallback's cache"
         raise ManifestError(message)
     return Result(manifest, image, folder)

@@ -1,8 +1,8 @@
 """Name the cache's entry of a request, and decide whether an entry is current.
 
-The key has the digests of the sources, and the versions of installed packages from their folders' names. It needs no
-compiler and no import of the user's modules. Inputs that only the build finds (helpers in other files, other packages,
-data files and variables that the import read) are in the entry's manifest.
+The key depends on the digests of the sources, and on the versions of installed packages, read from the names of their
+folders. Making it needs no compiler and no import of the user's modules. The entry's manifest lists the inputs that
+only the build finds: helpers in other files, other packages, data files and variables that the import has read.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ FORMAT = 3
 def key(request: Request) -> str:
     """Return the hexadecimal key of a request; it is equal in all processes with the same result."""
     front_end = registry.find(request.frontend)
-    found = compilers.installed(front_end.all_distributions if front_end is not None else ())
+    versions = compilers.installed(front_end.all_distributions if front_end is not None else ())
     package = front_end.package if front_end is not None else ""
     variables = registry.variables([request.frontend])
     parts = {
         "format": FORMAT,
         "aotcuda": __version__,
         "python": [sys.implementation.cache_tag, sys.prefix],
-        "frontend": [request.frontend, found.get(package)],
-        "compilers": found,
+        "frontend": [request.frontend, versions.get(package)],
+        "compilers": versions,
         "toolkit": compilers.toolkit(),
         "module": request.module,
         "kernel": request.kernel,
@@ -52,7 +52,7 @@ def key(request: Request) -> str:
 def is_current(result: Result, request: Request) -> bool:
     """Return True if the request would build the cached result now, and the driver loads it.
 
-    The inputs may have changed, and a process with a newer driver may have made the result.
+    It would not if inputs have changed. The driver may be too old for a result that a machine with a newer driver made.
     """
     general = result.manifest["toolchain"].get("cuda", "0.0")
     newest = max(int(image.get("cuda", general).partition(".")[0]) for image in result.manifest["images"])

@@ -1,14 +1,13 @@
 """A lock file: one process compiles, the others wait, on any file system.
 
 O_CREAT | O_EXCL creates the file, which is atomic on NFS, too. The file names its holder, and the holder renews the
-file's time. A waiter takes the lock over if the holder is known to be dead, or if it has not renewed the lock for some
+file's time. A waiter takes the lock over if the holder has ended, or if the holder has not renewed the file for some
 time by the waiter's clock; clocks of different machines need not agree. If two processes hold the lock nevertheless,
 both compile, and one result is discarded.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import time
@@ -48,16 +47,17 @@ class Lock:
         _remove(self._path, self._content)
 
 
-def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | None:
+def acquire(path: str, is_obsolete: Callable[[], bool], patience: float) -> Lock | None:
     """Take the lock at `path`.
 
     Args:
         path: The file; its folder exists.
-        ready: Returns True if the holder's result exists and the wait can end.
+        is_obsolete: Returns True if the holder's result exists, so that nobody needs the lock any more.
         patience: Seconds to wait.
 
     Returns:
-        The lock; None if `ready` returned True, if the time is over, or if the file cannot be created.
+        The lock; None if `is_obsolete` returned True, if the time is over, or if the file can be neither created nor
+        taken over.
     """
     content = _new_content()
     pause, deadline = _FIRST_PAUSE, time.monotonic() + patience
@@ -70,16 +70,17 @@ def acquire(path: str, ready: Callable[[], bool], patience: float) -> Lock | Non
             pass
         except OSError:
             return None
-        if ready():
+        if is_obsolete():
             return None
         now = time.monotonic()
         state = _state(path)
         if state is None:
-            continue  # released just now
+            continue  # the holder has just released it
         if state != watched:
             watched, since = state, now
         if _is_dead(state[0]) or now - since > STALE_AFTER:
-            _remove(path, state[0])
+            if not _remove(path, state[0]):
+                return None
             continue
         if now > deadline:
             return None
@@ -121,11 +122,19 @@ def _renew(path: str, stop: Event) -> None:
     Thread(target=renew, name="aotcuda-lock", daemon=True).start()
 
 
-def _remove(path: str, content: bytes) -> None:
-    """Remove a lock with this content; another content belongs to a process that has taken it over."""
-    with contextlib.suppress(OSError):
+def _remove(path: str, content: bytes) -> bool:
+    """Remove a lock with this content; another content belongs to a process that has taken the lock over.
+
+    Return False if the file cannot be removed, as on a read-only disk.
+    """
+    try:
         if _read(path) == content:
             os.unlink(path)
+    except FileNotFoundError:  # another process has removed it
+        pass
+    except OSError:
+        return False
+    return True
 
 
 def _state(path: str) -> tuple[bytes, int] | None:
@@ -153,10 +162,10 @@ def _is_dead(content: bytes) -> bool:
         machine, pid, started, _ = content.decode().split("\n")
         number = int(pid)
     except ValueError:
-        return False  # not written yet
+        return False  # the holder has not written it yet
     if machine != system.machine():
         return False
     if system.is_gone(number):
         return True
-    now = system.started(number)
-    return bool(started and now and started != now)
+    actual = system.started(number)
+    return bool(started and actual and started != actual)

@@ -13,7 +13,7 @@ from aotcuda.common import system
 from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.gpus import FIRST_CURRENT
-from aotcuda.runtime.arguments.host_arrays import depth
+from aotcuda.runtime.arguments.host_arrays import caller_depth
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
 
@@ -53,18 +53,18 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
     results = cache()
     size_cap()  # report a wrong value before the compilation
     key = cache_key.key(request)
-    found = results.get(key)
-    if found is not None and cache_key.is_current(found, request):
-        return found
+    result = results.get(key)
+    if result is not None and cache_key.is_current(result, request):
+        return result
     is_older = request.capability is not None and request.capability < FIRST_CURRENT
     _check_installed(request, what, 12 if is_older else request.driver[0])
-    because = str(cause).partition("\n")[0]
-    warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {because}")
+    reason = str(cause).partition("\n")[0]
+    warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {reason}")
     lock = results.lock(key)
     try:
-        found = results.get(key)
-        if found is not None and cache_key.is_current(found, request):
-            return found
+        result = results.get(key)
+        if result is not None and cache_key.is_current(result, request):
+            return result
         if lock is not None:
             results.discard(key)
         return results.put(key, _build(request), request.record)
@@ -73,26 +73,26 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
             lock.release()
 
 
-def with_reason(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:
-    """Return `cause` with the reason why the fallback failed, too."""
+def add_reason(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:
+    """Return an error like `cause` that also has the reason why the fallback failed."""
     first, newline, rest = str(cause).partition("\n")
     detail = str(reason) if not isinstance(cause, ArgumentError) else str(reason).partition("\n")[0]
     try:
         return type(cause)(f"{first}; and the JIT fallback failed: {detail}{newline}{rest}")
-    except TypeError:  # a class whose constructor has other arguments
+    except TypeError:  # the constructor of this class takes other arguments
         return cause
 
 
 def warn(text: str) -> None:
-    """Warn once for each text, with the line of the user's program."""
+    """Warn once for each text; the warning shows the line of the user's program."""
     if text in _warned:
         return
     _warned.add(text)
-    warnings.warn(text, FallbackWarning, stacklevel=depth())
+    warnings.warn(text, FallbackWarning, stacklevel=caller_depth())
 
 
 def _check_installed(request: Request, what: str, cuda: int) -> None:
-    front_end = registry.find(request.frontend)  # the check of the configuration refuses an unknown one
+    front_end = registry.find(request.frontend)  # None for an unknown one, which the build refuses
     if front_end is not None and not _is_installed(front_end):
         message = (
             f"{what}: compiling it here needs {front_end.name}, which is not installed: "
@@ -110,27 +110,21 @@ def _is_installed(front_end: registry.Registration) -> bool:
 
 
 def _is_importable(package: str) -> bool:
-    import importlib.util  # noqa: PLC0415 (few come here)
+    import importlib.util  # noqa: PLC0415 (few programs compile)
 
     return importlib.util.find_spec(package) is not None
 
 
 def _build(request: Request) -> Result:
-    # The one place where the run time imports the builder.
     try:
-        from aotcuda.builder import jit  # noqa: PLC0415
+        from aotcuda.builder import jit  # noqa: PLC0415 (the only import of the builder by the run time)
     except ImportError as error:
-        raise _lacking(error) from error
+        message = f"{error.name} is not installed, which compiling on this machine needs; install aotcuda again"
+        raise DependencyError(message) from error
     try:
         built = jit.build(request)
     except OSError as error:  # no space for temporary files, no more processes, ...
         message = f"the build could not run: {error}"
         raise BuildError(message) from error
-    # An entry that is read from the disk has lists in place of tuples.
+    # Lists replace tuples, as in a result that is read from the disk.
     return Result(manifests.parse(manifests.dump(built.manifest), request.module), built.image)
-
-
-def _lacking(error: ImportError) -> DependencyError:
-    return DependencyError(
-        f"{error.name} is not installed, which compiling on this machine needs; install aotcuda again"
-    )

@@ -1,13 +1,13 @@
 """The JIT fallback: build images for a GPU, for argument types or for edited sources that the wheel does not serve.
 
-The same build as of a wheel runs on the user's machine, and its images are loaded like those of a wheel. It builds:
+The build of a wheel runs on the user's machine, and its images are loaded as a wheel's images are. It builds:
 
 - The whole module for one GPU, if no packaged image runs on the GPU, or if the sources of an editable install have
   changed. It builds all kernels, because the kernels of a module share device globals.
 - One kernel for one signature and one GPU, if no packaged overload accepts the arguments. This kernel has its own
   globals, like each of Numba's own compilations, and its own setup callbacks.
 
-Images are searched in this process, then in the cache, and compiled if they are in neither. Callers launch the images.
+It searches images in this process, then in the cache, and compiles them if they are in neither. Callers launch them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from aotcuda.errors import AotcudaError, ConfigError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.images.choice import survey
-from aotcuda.runtime.jit.compile import obtain, with_reason
+from aotcuda.runtime.jit.compile import add_reason, obtain
 from aotcuda.runtime.library import Library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.common.jit_build import Result
+    from aotcuda.common.jit_build import Request, Result
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.image_source import ImageSource
 
-    Case = tuple[str | None, str | None]  # kernel and signature; both are None for a whole module
+    Case = tuple[str | None, str | None]
+    """A kernel and a signature; both are None for a whole module."""
 
 
 WHOLE: Case = (None, None)
@@ -39,17 +40,17 @@ observers: list[Callable[[str], None]] = []
 """Functions that each launch of JIT-compiled code calls; `aotcuda.testing` adds one during its check."""
 
 
-def allowed(setting: str) -> bool:
+def is_allowed(setting: str) -> bool:
     """Return True if the fallback may compile; `AOTCUDA_FALLBACK` overrides the module's `setting`.
 
     Raises:
         ConfigError: `AOTCUDA_FALLBACK` has an unknown value.
     """
-    given = os.environ.get("AOTCUDA_FALLBACK")
-    if given and given not in ("jit", "error"):
-        message = f"AOTCUDA_FALLBACK is {given!r}; write 'jit' or 'error'"
+    variable = os.environ.get("AOTCUDA_FALLBACK")
+    if variable and variable not in ("jit", "error"):
+        message = f"AOTCUDA_FALLBACK is {variable!r}; write 'jit' or 'error'"
         raise ConfigError(message)
-    return (given or setting) == "jit"
+    return (variable or setting) == "jit"
 
 
 class Fallback:
@@ -66,19 +67,23 @@ class Fallback:
         self._forgotten: list[Library] = []
         self._lock = new_lock()
 
-    def can_compile(self) -> bool:
-        """Return True if it may compile for the module, and has sources."""
-        return allowed(self._module.setting) and self._module.build_inputs() is not None
+    def build_inputs(self) -> Request | None:
+        """Return the inputs of its builds; None if it may not compile for the module, or has no sources."""
+        return self._module.build_inputs() if is_allowed(self._module.setting) else None
 
     def may_widen(self) -> bool:
         """Return True if it may compile kernels for more types; some front ends fix the types of their kernels."""
-        if not self.can_compile():
+        inputs = self.build_inputs()
+        if inputs is None:
             return False
-        inputs = self._module.build_inputs()
-        front_end = registry.find(inputs.frontend) if inputs is not None else None
+        front_end = registry.find(inputs.frontend)
         return front_end is None or front_end.widens
 
-    def compiled(self, case: Case, gpu: Device, cause: AotcudaError) -> Library:
+    def load_module(self, gpu: Device, cause: AotcudaError) -> Library:
+        """Return the images of the whole module for a GPU; see `load`."""
+        return self.load(WHOLE, gpu, cause)
+
+    def load(self, case: Case, gpu: Device, cause: AotcudaError) -> Library:
         """Return the images of a case for a GPU; compile and load them at the first call.
 
         Args:
@@ -89,32 +94,31 @@ class Fallback:
         Raises:
             AotcudaError: `cause`, if the fallback may not or cannot compile it.
         """
-        if not self.can_compile():
-            raise cause
-        for tell in observers:
-            tell(_first_line(cause))
         with self._lock:
+            inputs = self.build_inputs()
+            if inputs is None:
+                raise cause
+            for observe in observers:
+                observe(_first_line(cause))
             key = (case, gpu.capability)
-            found = self.loaded.get(key)
-            if found is None:
+            images = self.loaded.get(key)
+            if images is None:
                 if key in self._failed:
-                    raise with_reason(cause, self._failed[key])
-                inputs = self._module.build_inputs()
-                assert inputs is not None  # noqa: S101 (`may` has checked)
+                    raise add_reason(cause, self._failed[key])
                 try:
                     result = obtain(inputs.case(*case, gpu.capability, gpu.driver_version), gpu, cause)
                 except AotcudaError as error:
                     self._failed[key] = error
-                    raise with_reason(cause, error) from error
-                found = self.loaded[key] = self._load(result, gpu, cause)
-                found.keep()
-            return found
+                    raise add_reason(cause, error) from error
+                images = self.loaded[key] = self._load(result, gpu, cause)
+                images.hand_over()
+            return images
 
     def drop(self, library: Library) -> None:
         """Load images again at their next request; the old images stay loaded, as with `forget`."""
         with self._lock:
-            for key, compiled in list(self.loaded.items()):
-                if compiled is library:
+            for key, images in list(self.loaded.items()):
+                if images is library:
                     self._forgotten.append(library)
                     del self.loaded[key]
 
@@ -137,9 +141,9 @@ class Fallback:
         driver = drivers.get()
         choices = survey(result.manifest, driver)
         packaged = self._module.packaged_choice(gpu)
-        why = _first_line(cause) if packaged is None or packaged.arch is not None else packaged.why
+        reason = _first_line(cause) if packaged is None or packaged.arch is not None else packaged.why
         target = result.manifest["images"][0]["arch"]
-        choice = (packaged or choices[gpu.index]).compiled(target, f"compiled on this machine: {why}")
+        choice = (packaged or choices[gpu.index]).compiled(target, f"compiled on this machine: {reason}")
         choices |= {item.index: choice for item in driver.devices if item.capability == gpu.capability}
         return Library(result.manifest, result.folder, result.image, choices)
 

@@ -6,6 +6,7 @@ from aotcuda.errors import ArgumentError, NoImageError, UnreadableError
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.arguments import signature as signatures
 from aotcuda.runtime.arguments.overloads import OverloadTable
+from aotcuda.runtime.jit.fallback import WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.driver import ValidityFlag
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Case, Fallback
     from aotcuda.runtime.library import Library
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 class JitOverloads:
     """Overloads for signatures that are not packaged, and kernels for GPUs without a packaged image."""
 
-    def __init__(self, module: str, library: Library, fallback: Fallback, live: Mark) -> None:
+    def __init__(self, module: str, library: Library, fallback: Fallback, live: ValidityFlag) -> None:
         """Store the module's name, its packaged images, and the validity flag of the overloads."""
         self._module = module
         self._library = library
         self._fallback = fallback
         self._live = live
         self._lock = new_lock()
-        self._wider: dict[Case, OverloadTable] = {}
+        self._tables: dict[Case, OverloadTable] = {}
         self._cases: dict[PackedOverload, Case] = {}
-        self._guests: dict[tuple[PackedOverload, int], tuple[Library, DeviceKernel]] = {}
+        self._with_callbacks: dict[tuple[PackedOverload, int], tuple[Library, DeviceKernel]] = {}
 
     def holds(self, overload: PackedOverload) -> bool:
         """Return True if the JIT fallback compiled an overload's signature."""
@@ -42,7 +43,7 @@ class JitOverloads:
 
     def is_idle(self) -> bool:
         """Return True if no launch of these overloads is in progress."""
-        return all(table.is_idle() for table in self._wider.copy().values())
+        return all(table.is_idle() for table in self._tables.copy().values())
 
     def select(self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int) -> Selection | None:
         """Select an overload for arguments that no packaged overload in `table` accepts, and compile it if necessary.
@@ -58,17 +59,17 @@ class JitOverloads:
         try:
             signature = signatures.from_arguments(args) if self._fallback.may_widen() else None
         except UnreadableError as error:
-            raise table.unreadable(args, error) from error.__cause__
+            raise table.read_error(args, error) from error.__cause__
         if signature is None:
             return None
         case = (name, signature)
-        wider = self._wider.get(case)
-        if wider is None:
+        jit_table = self._tables.get(case)
+        if jit_table is None:
             with self._lock:
-                wider = self._wider.get(case) or self._widen(case, table.refusal(args))
-        selection = wider.select(args, stream)
+                jit_table = self._tables.get(case) or self._add_table(case, table.refusal(args))
+        selection = jit_table.select(args, stream)
         if selection is None:
-            raise wider.refusal(args)
+            raise jit_table.refusal(args)
         return selection
 
     def kernel(
@@ -89,21 +90,21 @@ class JitOverloads:
             LaunchError: As for `Loader.enter`.
             AotcudaError: The compilation failed, or the argument layout differs from the packaged one.
         """
-        guest = self._guests.get((overload, device))
-        if guest is None:
+        entry = self._with_callbacks.get((overload, device))
+        if entry is None:
             gpu = self._library.driver.devices[device]
             case = self._cases.get(overload)
-            compiled = self._fallback.compiled(case or (None, None), gpu, self._missing(case, choice))
-            _check_same(overload, compiled.manifest, str(gpu))
-            guest = compiled, compiled.device_kernel(overload, device)
-            if compiled.callbacks is None:
-                return guest[1], True
-            self._guests[overload, device] = guest
-        library, kernel = guest
+            images = self._fallback.load(case or WHOLE, gpu, self._missing(case, choice))
+            _check_layout(overload, images.manifest, str(gpu))
+            entry = images, images.device_kernel(overload, device)
+            if images.callbacks is None:
+                return entry[1], True
+            self._with_callbacks[overload, device] = entry
+        library, kernel = entry
         if library.callbacks is not None and concerned:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
 
-            whose = "what was compiled for it on this machine"
+            whose = "the code that was compiled for it on this machine"
             launch_problems.check_capture(where, library.callbacks, library.driver, concerned, whose, "launch it once")
         try:
             library.set_up()
@@ -116,18 +117,18 @@ class JitOverloads:
     def _drop(self, library: Library) -> None:
         """Discard images whose setup has failed: the next launch that needs them loads new ones."""
         self._fallback.drop(library)
-        for key, (other, _) in list(self._guests.items()):
-            if other is library:
-                self._guests.pop(key, None)
+        for key, (images, _) in list(self._with_callbacks.items()):
+            if images is library:
+                self._with_callbacks.pop(key, None)
 
-    def _widen(self, case: Case, cause: ArgumentError) -> OverloadTable:
+    def _add_table(self, case: Case, cause: ArgumentError) -> OverloadTable:
         driver = self._library.driver
         device = self._library.device if self._library.device >= 0 else driver.current_device() or 0
-        compiled = self._fallback.compiled(case, driver.devices[device], cause)
-        (record,) = compiled.manifest["kernels"]
+        images = self._fallback.load(case, driver.devices[device], cause)
+        (record,) = images.manifest["kernels"]
         table = OverloadTable(record, f"{self._module}.{case[0]}", self._live)
         self._cases.update(dict.fromkeys(table.overloads, case))
-        self._wider[case] = table
+        self._tables[case] = table
         return table
 
     def _missing(self, case: Case | None, choice: Choice) -> AotcudaError:
@@ -135,11 +136,11 @@ class JitOverloads:
         if case is None:
             return choice.error(self._module)
         kernel, signature = case
-        what = f"{self._module}.{kernel} for {signature}"
-        return NoImageError(f"{what} is not packaged, and was compiled for other GPUs than {choice.gpu}")
+        message = f"{self._module}.{kernel} for {signature} is not packaged, and was compiled for other GPUs"
+        return NoImageError(f"{message} than {choice.gpu}")
 
 
-def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
+def _check_layout(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
     """Raise ArgumentError unless the overload's argument layout equals the packaged one."""
     symbol = overload.record["symbol"]
     for kernel in manifest["kernels"]:
@@ -148,10 +149,9 @@ def _check_same(overload: PackedOverload, manifest: Manifest, gpu: str) -> None:
                 if other["parameters"] == overload.parameters:
                     return
                 message = (
-                    f"{manifest['module']}.{kernel['name']}: what was compiled for {gpu} has another argument "
-                    "layout than the packaged images, because the installed compiler has another version; "
-                    "install the versions "
-                    f"that the wheel was built with: {manifest['toolchain']}"
+                    f"{manifest['module']}.{kernel['name']}: the code that was compiled for {gpu} has another argument "
+                    "layout than the packaged images, because the installed compiler has another version; install the "
+                    f"versions that the wheel was built with: {manifest['toolchain']}"
                 )
                 raise ArgumentError(message)
     name = manifest["module"]

@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 
 from . import cuda
-from .arrays import Hooks, Wrapped, exchanged, into, ndarray, shared
+from .arrays import Hooks, WrappedModule, ndarray, share, to_numpy, wrap
 
 _Hooks = Hooks
 
 __version__ = "13.6.0"
 
-random = Wrapped(f"{__name__}.random", "numpy.random")
-fft = Wrapped(f"{__name__}.fft", "numpy.fft")
-linalg = Wrapped(f"{__name__}.linalg", "numpy.linalg")
-testing = Wrapped(f"{__name__}.testing", "numpy.testing")
+random = WrappedModule(f"{__name__}.random", "numpy.random")
+fft = WrappedModule(f"{__name__}.fft", "numpy.fft")
+linalg = WrappedModule(f"{__name__}.linalg", "numpy.linalg")
+testing = WrappedModule(f"{__name__}.testing", "numpy.testing")
 sys.modules[f"{__name__}._core"] = sys.modules[f"{__name__}.core"] = _core = core = sys.modules[__name__]
 
 float_ = np.float64
@@ -44,23 +44,23 @@ def is_available() -> bool:
 
 
 def array(obj: Any, dtype: Any = None, copy: bool = True, order: str = "K", **options: Any) -> ndarray:
-    value = shared(obj)
+    value = share(obj)
     options = {"subok": False, "ndmin": options.get("ndmin", 0)}
-    made: Any = np.array
-    return ndarray(made(into(value), dtype, copy=copy or None, order=_order(value, order), **options))
+    found: ndarray = wrap(np.array)(value, dtype, copy=copy or None, order=_order(value, order), **options)
+    return found
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, **_: Any) -> ndarray:
     if isinstance(a, ndarray) and dtype in (None, a.dtype) and order is None:
         return a
-    value = shared(a)
-    if isinstance(value, np.ndarray) and value is a:  # from the host: a copy
-        return ndarray(np.array(value, dtype, order=_order(value, order)))
-    return ndarray(np.asarray(into(value), dtype, order))
+    if isinstance(a, np.ndarray):  # host memory is copied
+        return array(a, dtype, order=order)
+    found: ndarray = wrap(np.asarray)(share(a), dtype, order)
+    return found
 
 
 def _order(value: Any, order: Any) -> Any:
-    return order if order in ("C", "F", "A", "K") else "K" if isinstance(value, np.ndarray) else "C"
+    return order if order in ("C", "F", "A", "K") else "K" if isinstance(value, ndarray | np.ndarray) else "C"
 
 
 asanyarray = asarray
@@ -85,7 +85,7 @@ def empty(shape: Any, dtype: Any = float, order: str = "C") -> ndarray:
 
 def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: Any = None, shape: Any = None) -> ndarray:
     del subok
-    return ndarray(np.zeros_like(into(prototype), dtype, order, shape=shape))
+    return ndarray(np.zeros_like(to_numpy(prototype), dtype, order, shape=shape))
 
 
 def from_dlpack(array: Any) -> ndarray:
@@ -144,4 +144,4 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     found = getattr(np, name)
-    return found if isinstance(found, type) or not callable(found) else exchanged(found)
+    return found if isinstance(found, type) or not callable(found) else wrap(found)

@@ -30,7 +30,10 @@ class Hooks:
 
 
 class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array that is no NumPy array, so code that distinguishes the two libraries takes its branch for CuPy."""
+    """An array that is no NumPy array, so code that distinguishes the two libraries takes its branch for CuPy.
+
+    Methods without a definition here are those of NumPy's array.
+    """
 
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 100
@@ -39,18 +42,18 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __init__(
         self, shape: Any, dtype: Any = float, memptr: Any = None, strides: Any = None, order: str = "C"
     ) -> None:
-        if isinstance(shape, np.ndarray) and memptr is None:  # made by this package
+        if isinstance(shape, np.ndarray) and memptr is None:  # this package passes the array itself
             self._array = shape
             return
         buffer, offset = (None, 0) if memptr is None else (memptr.mem.block, memptr.offset)
-        made: Any = np.ndarray
-        self._array = made(shape, dtype, buffer, offset, strides, "F" if order == "F" else "C")
+        make: Any = np.ndarray
+        self._array = make(shape, dtype, buffer, offset, strides, "F" if order == "F" else "C")
         if buffer is None:
             self._array[...] = np.zeros((), self._array.dtype)
 
     def get(self, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True) -> Any:
         del stream, blocking
-        self._note("get")
+        self._record_read("get")
         if out is None:
             return np.array(self._array, order="F" if order == "F" else "C" if order == "C" else "A")
         out[...] = self._array
@@ -61,31 +64,19 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         self._array[...] = np.reshape(arr, self._array.shape)
 
     def item(self, *index: Any) -> Any:
-        self._note("item")
+        self._record_read("item")
         return self._array.item(*index)
 
     def tolist(self) -> Any:
-        self._note("tolist")
+        self._record_read("tolist")
         return self._array.tolist()
 
     def scatter_add(self, slices: Any, value: Any) -> None:
-        np.add.at(self._array, into(slices), into(value))
+        wrap(np.add.at)(self, slices, value)
 
-    def view(self, *args: Any, **options: Any) -> ndarray:
-        return ndarray(self._array.view(*args, **options))
-
-    def astype(
-        self, dtype: Any, order: str = "K", casting: Any = None, subok: Any = None, copy: bool = True
-    ) -> ndarray:
-        del casting, subok
-        made = self._array.astype(dtype, order=order, copy=copy)
-        return self if made is self._array else ndarray(made)
-
-    def copy(self, order: str = "C") -> ndarray:
-        return ndarray(self._array.copy(order))
-
-    def fill(self, value: Any) -> None:
-        self._array.fill(into(value))
+    def astype(self, *args: Any, **options: Any) -> ndarray:
+        found: ndarray = wrap(self._array.astype, self)(*args, **options)
+        return self if found._array is self._array else found
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -132,50 +123,49 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         if name == "_array" or name in ("__array_interface__", "__array_struct__", "_numba_type_"):
             raise AttributeError(name)
         found = getattr(self._array, name)
-        return exchanged(found, self) if callable(found) else from_numpy(found)
+        return wrap(found, self) if callable(found) else from_numpy(found)
 
-    def __getitem__(self, index: Any) -> ndarray:
-        found = self._array[into(index)]
-        return ndarray(np.asarray(found)) if not isinstance(found, np.ndarray) else ndarray(found)
+    def __getitem__(self, index: Any) -> Any:
+        return wrap(self._array.__getitem__, self)(index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._array[into(index)] = into(value)
+        wrap(self._array.__setitem__, self)(index, value)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **options: Any) -> Any:
-        return exchanged(getattr(ufunc, method))(*args, **options)
+        return wrap(getattr(ufunc, method))(*args, **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
         del types
-        return exchanged(function)(*args, **options)
+        return wrap(function)(*args, **options)
 
     def __array__(self, *args: Any, **options: Any) -> Any:
         message = "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array."
         raise TypeError(message)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(from_numpy, self._array)
+        return (self[index] for index in range(len(self)))
 
     def __len__(self) -> int:
         return len(self._array)
 
     def __bool__(self) -> bool:
-        self._note("bool()")
+        self._record_read("bool()")
         return bool(self._array)
 
     def __int__(self) -> int:
-        self._note("int()")
+        self._record_read("int()")
         return int(self._array.item())
 
     def __float__(self) -> float:
-        self._note("float()")
+        self._record_read("float()")
         return float(self._array.item())
 
     def __complex__(self) -> complex:
-        self._note("complex()")
+        self._record_read("complex()")
         return complex(self._array.item())
 
     def __index__(self) -> int:
-        self._note("int()")
+        self._record_read("int()")
         return int(self._array.__index__())
 
     def __repr__(self) -> str:
@@ -190,7 +180,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __reduce__(self) -> Any:
         return type(self), (self._array,)
 
-    def _note(self, call: str) -> None:
+    def _record_read(self, call: str) -> None:
         if Hooks.results is not None:
             Hooks.results.read(*_memory(self._array), f"{call} of an array of CuPy's")
 
@@ -206,48 +196,43 @@ def _is_result(value: Any) -> bool:
     return isinstance(value, ndarray) and bool(Hooks.results.written(*_memory(value._array)))
 
 
-def _derive(value: Any) -> None:
-    """Record that arrays were computed from a result."""
+def _add_result(value: Any) -> None:
+    """Record that arrays were computed from memory that launches could have written."""
     if isinstance(value, tuple | list):
         for item in value:
-            _derive(item)
+            _add_result(item)
     elif isinstance(value, ndarray):
         Hooks.results.launched(*_memory(value._array), value._array)
 
 
-class _Described:
-    """An object whose memory NumPy shares."""
+class Described:
+    """An object whose memory NumPy shares, with the array interface `described`; it keeps the owner alive."""
 
     def __init__(self, described: dict[str, Any], owner: object) -> None:
         self.__array_interface__ = {**described, "version": 3}
         self._owner = owner
 
 
-def shared(value: Any) -> Any:
-    """Return a NumPy array with the memory of an object that CuPy could share; another object unchanged."""
-    if isinstance(value, ndarray):
-        return value._array
+def share(value: Any) -> Any:
+    """Return an array with the memory of an object that CuPy could share; another object unchanged."""
     described = getattr(value, "__cuda_array_interface__", None)
-    if described is not None:
-        return np.asarray(_Described({key: described[key] for key in described if key != "stream"}, value))
-    return value
+    if described is None or isinstance(value, ndarray):
+        return value
+    return ndarray(np.asarray(Described({key: described[key] for key in described if key != "stream"}, value)))
 
 
-def into(value: Any) -> Any:
+def to_numpy(value: Any) -> Any:
     """Convert arrays of the stand-in to NumPy's, at any depth of tuples, lists and dicts."""
     if isinstance(value, ndarray):
         return value._array
     if isinstance(value, slice):
-        return slice(*(item._array.item() if isinstance(item, ndarray) else item for item in _parts(value)))
+        parts = (value.start, value.stop, value.step)
+        return slice(*(item._array.item() if isinstance(item, ndarray) else item for item in parts))
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(into, value))
+        return type(value)(*map(to_numpy, value))
     if isinstance(value, tuple | list):
-        return type(value)(map(into, value))
-    return {key: into(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def _parts(value: slice) -> tuple[Any, Any, Any]:
-    return value.start, value.stop, value.step
+        return type(value)(map(to_numpy, value))
+    return {key: to_numpy(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def from_numpy(value: Any) -> Any:
@@ -259,19 +244,23 @@ def from_numpy(value: Any) -> Any:
     return type(value)(map(from_numpy, value)) if isinstance(value, tuple | list) else value
 
 
-def exchanged(function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
-    """Wrap a function of NumPy or SciPy, or a method of its owner, to take and return arrays of the stand-in."""
+def wrap(function: Callable[..., Any], *owner: Any) -> Callable[..., Any]:
+    """Wrap a function of NumPy or SciPy, or a method of its owner, to take and return arrays of the stand-in.
+
+    If an argument could be written by a launch, the result could be, too. A function without a result changes its
+    owner or its first argument.
+    """
 
     @functools.wraps(function, assigned=("__name__", "__doc__"), updated=())
     def call(*args: Any, **options: Any) -> Any:
-        given = options.get("out")
-        found = function(*into(args), **into(options))
-        if isinstance(given, tuple) and len(given) == 1:
-            given = given[0]
-        made = given if isinstance(given, ndarray) else from_numpy(found)
+        out = options.get("out")
+        result = function(*to_numpy(args), **to_numpy(options))
+        if isinstance(out, tuple) and len(out) == 1:
+            out = out[0]
+        result = out if isinstance(out, ndarray) else from_numpy(result)
         if Hooks.results is not None and _is_result([*args, *options.values(), *owner]):
-            _derive(made)
-        return made
+            _add_result((*owner, *args)[:1] if result is None else result)
+        return result
 
     return call
 
@@ -289,18 +278,18 @@ class Generator:
             return lambda *args, **_: Generator(getattr(self._source, name)(*args))
         if name == "get_random_state":
             return lambda: self
-        function = exchanged(getattr(self._source, name))
+        function = wrap(getattr(self._source, name))
         if name in ("randint", "integers", "bytes"):
             return function
 
         def call(*args: Any, dtype: Any = None, **options: Any) -> Any:
             found = function(*args, **options)
-            return found if dtype is None else ndarray(np.asarray(into(found), dtype))
+            return found if dtype is None else ndarray(np.asarray(to_numpy(found), dtype))
 
         return call
 
 
-class Wrapped(ModuleType):
+class WrappedModule(ModuleType):
     """A module with the functions of a module of NumPy or SciPy, which the first use imports."""
 
     def __init__(self, name: str, source: str, **own: Any) -> None:
@@ -317,4 +306,4 @@ class Wrapped(ModuleType):
         if self._source == "numpy.random":
             return getattr(Generator(source), name)
         found = getattr(source, name)
-        return exchanged(found) if callable(found) and not isinstance(found, type) else found
+        return wrap(found) if callable(found) and not isinstance(found, type) else found

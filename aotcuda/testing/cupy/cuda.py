@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Hooks
+from .arrays import Described, Hooks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -164,6 +164,14 @@ class Memory:
         self.size = size
         self.ptr = int(self.block.ctypes.data)
         self.device_id = 0
+
+
+class UnownedMemory(Memory):
+    """A block of the host's memory that belongs to another object."""
+
+    def __init__(self, ptr: int, size: int, owner: object, device_id: int = 0) -> None:
+        del device_id
+        super().__init__(size, np.asarray(Described({"shape": (size,), "typestr": "|u1", "data": (ptr, False)}, owner)))
 
 
 class MemoryPointer:
@@ -347,7 +355,7 @@ memory = _submodule(
     MemoryPointer=MemoryPointer,
     Memory=Memory,
     MemoryPool=MemoryPool,
-    UnownedMemory=lambda ptr, size, owner, device_id=0: Memory(size, owner),
+    UnownedMemory=UnownedMemory,
     alloc=alloc,
     set_allocator=set_allocator,
 )

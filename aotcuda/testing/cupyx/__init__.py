@@ -12,11 +12,11 @@ cupy: Any = importlib.import_module(f"{__name__.removesuffix('cupyx')}cupy")
 _arrays: Any = importlib.import_module(f"{cupy.__name__}.arrays")
 _numpy: Any = importlib.import_module("numpy")
 
-scipy = _arrays.Wrapped(f"{__name__}.scipy", "scipy", get_array_module=cupy.get_array_module)
+scipy = _arrays.WrappedModule(f"{__name__}.scipy", "scipy", get_array_module=cupy.get_array_module)
 for _name in ("fft", "fftpack", "interpolate", "linalg", "ndimage", "signal", "sparse", "sparse.linalg", "spatial",
               "special", "stats"):  # fmt: skip
     _holder, _, _last = _name.rpartition(".")
-    _module = _arrays.Wrapped(f"{__name__}.scipy.{_name}", f"scipy.{_name}")
+    _module = _arrays.WrappedModule(f"{__name__}.scipy.{_name}", f"scipy.{_name}")
     setattr(getattr(scipy, _holder) if _holder else scipy, _last, _module)
 
 
@@ -39,7 +39,7 @@ zeros_pinned = empty_pinned
 
 
 def zeros_like_pinned(a: Any, *_: Any, **__: Any) -> Any:
-    return _numpy.zeros_like(_arrays.into(a))
+    return _numpy.zeros_like(_arrays.to_numpy(a))
 
 
 empty_like_pinned = zeros_like_pinned

@@ -8,7 +8,7 @@ from collections import Counter
 from aotcuda.builder.build_cache import remote, settings
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
-from aotcuda.common.foreign import brief
+from aotcuda.common.foreign import excerpt
 from aotcuda.errors import AotcudaError, TargetError
 from aotcuda.runtime.jit import cache
 
@@ -22,82 +22,85 @@ if TYPE_CHECKING:
 _KINDS = {
     "build": "whole builds",
     "code": "results of code generators",
-    "declarations": "lists of what files of CUDA C++ declare",
+    "declarations": "declarations of CUDA C++ files",
     "damaged": "damaged, to be replaced",
 }
-"""Names for the kinds of build cache entries."""
+"""The kinds of build cache entries in words."""
 
 _RECORD_KEYS = ("module", "kernel", "signature", "target")
-"""The keys of an entry's record in the JIT cache."""
+"""The keys of an entry's record in the JIT cache that the list has."""
 
 
 def cache_dir() -> Iterator[str]:
     """Yield the folder of the JIT cache, which may not exist; by default it contains the build cache too.
 
     Raises:
-        TargetError: There is no home folder.
+        TargetError: There is no folder, because there is no home folder.
     """
     yield _root()
 
 
 def cache_list() -> Iterator[str]:
-    """Yield a line for each entry of the JIT cache, the most recent first; then totals of both caches.
+    """Yield a line for each entry of the JIT cache, the last used first; then totals of both caches.
 
     Raises:
-        TargetError: There is no folder.
+        TargetError: There is no folder, or it cannot be used.
         ConfigError: `AOTCUDA_CACHE_SIZE` is no size, or `AOTCUDA_BUILD_CACHE` no place.
     """
-    found = sorted(entries.entries(_cache()), key=lambda entry: -entry.used)
-    rows = [("SIZE", "USED", "TARGET", "KERNEL", "ENTRY"), *map(_row, found)]
+    jit_entries = sorted(entries.entries(_jit_cache()), key=lambda entry: -entry.used)
+    rows = [("SIZE", "USED", "TARGET", "KERNEL", "ENTRY"), *map(_row, jit_entries)]
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
-    for size, used, target, kernel, key in rows if found else ():
+    for size, used, target, kernel, key in rows if jit_entries else ():
         columns = (size.rjust(widths[0]), used.rjust(widths[1]), target.ljust(widths[2]), kernel.ljust(widths[3]), key)
         yield "  ".join(columns)
     cap = size_text(entries.size_cap())
-    total = sum(entry.bytes for entry in found)
-    yield f"{entry_count(len(found))}, {size_text(total)} of at most {cap}, in {_root()}"
-    builds = settings.shown()
+    total = sum(entry.bytes for entry in jit_entries)
+    yield f"{entry_count(len(jit_entries))}, {size_text(total)} of at most {cap}, in {_root()}"
+    builds = settings.configured_folder()
     if builds is None:
         return
-    listed = entries.entries(_files(builds, remote.NAMES))
-    kinds = Counter(str(entry.record.get("kind")) if entry.record is not None else "damaged" for entry in listed)
-    total = sum(entry.bytes for entry in listed)
+    build_entries = entries.entries(_files(builds, remote.NAMES))
+    kinds = Counter("damaged" if entry.record is None else str(entry.record.get("kind")) for entry in build_entries)
+    total = sum(entry.bytes for entry in build_entries)
     counts = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
     details = f" ({counts})" if counts else ""
-    yield f"{entry_count(len(listed))} of builds{details}, {size_text(total)} of at most {cap}, in {builds}"
+    yield f"{entry_count(len(build_entries))} of builds{details}, {size_text(total)} of at most {cap}, in {builds}"
 
 
 def cache_clear() -> Iterator[str]:
     """Remove all entries of both caches, and yield a line with their number.
 
     Raises:
-        TargetError: There is no folder, or one of the two cannot be used.
+        TargetError: There is no folder, or one of the two cannot be used; nothing is removed.
         ConfigError: `AOTCUDA_BUILD_CACHE` is no place.
     """
-    builds = settings.shown()
-    build_entries = _files(builds, remote.NAMES) if builds is not None else None
-    count, size = entries.clear(_cache())
+    builds = settings.configured_folder()
+    build_cache = _files(builds, remote.NAMES) if builds is not None else None
+    count, size = entries.clear(_jit_cache())
     yield f"{entry_count(count)}, {size_text(size)}, removed from {_root()}"
-    if build_entries is not None:
-        count, size = entries.clear(build_entries)
+    if build_cache is not None:
+        count, size = entries.clear(build_cache)
         yield f"{entry_count(count)} of builds, {size_text(size)}, removed from {builds}"
 
 
 def totals() -> dict[str, dict[str, Any]]:
     """Return folder, number of entries, bytes and problem of the JIT cache and the build cache."""
-    return {"fallback": _totals(folder.folder, cache.NAMES), "builds": _totals(settings.shown, remote.NAMES)}
+    return {
+        "fallback": _totals(folder.folder, cache.NAMES),
+        "builds": _totals(settings.configured_folder, remote.NAMES),
+    }
 
 
-def _totals(where: Callable[[], str | None], names: Iterable[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {"folder": None, "entries": None, "bytes": None, "problem": None}
+def _totals(find_folder: Callable[[], str | None], names: Iterable[str]) -> dict[str, Any]:
+    totals: dict[str, Any] = {"folder": None, "entries": None, "bytes": None, "problem": None}
     try:
-        root = found["folder"] = where()
+        root = totals["folder"] = find_folder()
         if root is not None:
             listed = entries.entries(_files(root, names))
-            found |= {"entries": len(listed), "bytes": sum(entry.bytes for entry in listed)}
+            totals |= {"entries": len(listed), "bytes": sum(entry.bytes for entry in listed)}
     except AotcudaError as error:
-        found["problem"] = str(error)
-    return found
+        totals["problem"] = str(error)
+    return totals
 
 
 def _root() -> str:
@@ -108,7 +111,7 @@ def _root() -> str:
     return root
 
 
-def _cache() -> Files:
+def _jit_cache() -> Files:
     return _files(_root(), cache.NAMES)
 
 
@@ -123,16 +126,11 @@ def _files(root: str, names: Iterable[str]) -> Files:
 def _row(entry: Entry) -> tuple[str, str, str, str, str]:
     record = entry.record
     if record is None or not all(isinstance(record.get(name, ""), str | None) for name in _RECORD_KEYS):
-        return (
-            size_text(entry.bytes),
-            _age(entry.used),
-            "?",
-            "damaged, to be replaced when it is next needed",
-            entry.key,
-        )
+        kernel = "damaged, to be replaced when it is next needed"
+        return size_text(entry.bytes), _age(entry.used), "?", kernel, entry.key
     module, kernel, signature, target = (record.get(name) or "" for name in _RECORD_KEYS)
-    what = f"{module}.{kernel} {signature}" if kernel else f"{module}, all kernels"
-    return size_text(entry.bytes), _age(entry.used), brief(target), brief(what), entry.key
+    name = f"{module}.{kernel} {signature}" if kernel else f"{module}, all kernels"
+    return size_text(entry.bytes), _age(entry.used), excerpt(target), excerpt(name), entry.key
 
 
 def entry_count(count: int) -> str:

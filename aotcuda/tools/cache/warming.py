@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class _Gpu:
-    """The properties of a GPU that the JIT fallback reads."""
+    """The properties of a GPU that the JIT fallback needs."""
 
     def __init__(self, capability: tuple[int, int], driver_version: tuple[int, int]) -> None:
         self.capability = capability
@@ -36,18 +36,18 @@ class _Gpu:
         return f"GPUs of compute capability {'.'.join(map(str, self.capability))}"
 
 
-def warm(name: str, wanted: Sequence[str] | None, cuda: int | None) -> Iterator[str]:
+def warm(name: str, gpus: Sequence[str] | None, cuda: int | None) -> Iterator[str]:
     """Compile the packaged modules in `name` for GPUs without an image, and yield a line for each.
 
     Args:
         name: An importable module or package.
-        wanted: The GPUs, `sm_XY`; None for all GPUs without an image that the installed compilers support.
-        cuda: The major version of CUDA of their drivers; None for that of the newest installed compilers.
+        gpus: The GPUs, `sm_XY`; None for all GPUs without an image that the installed compilers support.
+        cuda: The major version of CUDA of their drivers; None for the version of the newest installed compilers.
 
     Raises:
         TargetError: There is no such module, it has no sources, or nothing can be stored.
-        ConfigError: `wanted` names no GPU, or no installed compilers make code for drivers of `cuda`.
-        AotcudaError: It cannot be compiled.
+        ConfigError: `gpus` has no GPU's name, or no installed compilers make code for drivers of `cuda`.
+        AotcudaError: A module cannot be compiled.
     """
     root = folder.folder()
     problem = folder.problem(root) if root is not None else "there is no home folder; AOTCUDA_CACHE_DIR can name one"
@@ -58,7 +58,7 @@ def warm(name: str, wanted: Sequence[str] | None, cuda: int | None) -> Iterator[
     if cuda is not None:
         _check_cuda(cuda, installed)
     driver = (cuda, 99) if cuda is not None else installed[-1].linker if installed else (13, 0)
-    chosen = [_capability(text) for text in wanted] if wanted is not None else None
+    chosen = [_capability(text) for text in gpus] if gpus is not None else None
     for module in targets.find(name):
         if isinstance(module, PackagedModule):
             yield from _warm(module, chosen, driver, toolkits.capabilities(installed))
@@ -68,37 +68,38 @@ def _warm(
     module: PackagedModule,
     chosen: Sequence[tuple[int, int]] | None,
     driver: tuple[int, int],
-    known: Sequence[tuple[int, int]],
+    supported: Sequence[tuple[int, int]],
 ) -> Iterator[str]:
+    """Compile a module for chosen GPUs, or for all supported ones, and yield a line for each."""
     manifest = module.manifest
     name = manifest["module"]
     if not manifest["kernels"]:
         yield f"{name}: has no kernels"
         return
-    source = _inputs(manifest, module.path)
-    for capability in known if chosen is None else chosen:
-        served = choose(manifest, capability, driver=None).arch
-        if served is None:
-            yield f"{name} for sm_{_number(capability)}: {_compiled(source, _Gpu(capability, driver))}"
+    inputs = _inputs(manifest, module.path)
+    images = {capability: choose(manifest, capability).arch for capability in (supported if chosen is None else chosen)}
+    for capability, image in images.items():
+        if image is None:
+            yield f"{name} for sm_{_number(capability)}: {_compile(inputs, _Gpu(capability, driver))}"
         elif chosen is not None:
-            yield f"{name} for sm_{_number(capability)}: packaged, as {served}"
-    if chosen is None and all(choose(manifest, capability, driver=None).arch is not None for capability in known):
-        yield f"{name}: has an image for every GPU that the installed compilers know"
+            yield f"{name} for sm_{_number(capability)}: packaged, as {image}"
+    if chosen is None and None not in images.values():
+        yield f"{name}: has an image for every GPU that the installed compilers support"
 
 
-def _compiled(source: Request, gpu: _Gpu) -> str:
-    """Compile for a GPU unless the cache has the result, and return what happened."""
-    request = source.case(None, None, gpu.capability, gpu.driver_version)
-    before = jit.cache().get(cache_key.key(request))
-    if before is not None and cache_key.is_current(before, request):
+def _compile(inputs: Request, gpu: _Gpu) -> str:
+    """Compile for a GPU unless the cache has the result; return the outcome in words."""
+    request = inputs.case(None, None, gpu.capability, gpu.driver_version)
+    entry = jit.cache().get(cache_key.key(request))
+    if entry is not None and cache_key.is_current(entry, request):
         return "was compiled before"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FallbackWarning)
-        made = jit.obtain(request, gpu, NoImageError("aotcuda cache warm needs it"))
-    if not made.folder:
-        message = f"{source.module}: nothing was stored, because {folder.folder()} cannot be written"
+        result = jit.obtain(request, gpu, NoImageError("aotcuda cache warm needs it"))
+    if not result.folder:
+        message = f"{inputs.module}: nothing was stored, because {folder.folder()} cannot be written"
         raise TargetError(message)
-    return f"compiled, {len(made.image):,} bytes"
+    return f"compiled, {len(result.image):,} bytes"
 
 
 def _inputs(manifest: Manifest, where: Path | None) -> Request:
@@ -113,32 +114,29 @@ def _inputs(manifest: Manifest, where: Path | None) -> Request:
         raise TargetError(message)
     editable = "reads" in manifest
     root = str((where.resolve() if editable else where.absolute()).parents[name.count(".")])
-    found = build_inputs.packaged(manifest, root)
-    if found is not None and editable:  # built from the project
-        found = build_inputs.project(name, root, found.files)
-    if found is None:
-        message = (
-            f'{name} carries no sources to compile (it was built with fallback = "error"), so its fallback has no use '
-            "for a cache"
-        )
+    inputs = build_inputs.packaged(manifest, root)
+    if inputs is not None and editable:  # built from the project
+        inputs = build_inputs.project(name, root, inputs.files)
+    if inputs is None:
+        message = f'{name} has no sources to compile, because it was built with fallback = "error"'
         raise TargetError(message)
-    return found
+    return inputs
 
 
 def _check_cuda(cuda: int, installed: Sequence[Toolkit]) -> None:
-    """Refuse a major version of CUDA that aotcuda does not know, or whose drivers load nothing that is made here.
+    """Check a major version of CUDA.
 
     Raises:
-        ConfigError: It is refused.
+        ConfigError: aotcuda does not know it, or its drivers load no code of the installed compilers.
     """
-    majors = sorted({known[0] for versions in registry.TOOLKITS.values() for known in versions})
+    majors = sorted({version[0] for versions in registry.TOOLKITS.values() for version in versions})
     if cuda not in majors:
         message = f"--cuda {cuda}: write {' or '.join(map(str, majors))}"
         raise ConfigError(message)
     if installed and not toolkits.supported_by_driver((cuda, 0), installed):
         message = (
-            f"--cuda {cuda}: such drivers load nothing of the compilers that are installed, CUDA "
-            f"{installed[0].linker[0]}'s; install those of CUDA {cuda} in their place"
+            f"--cuda {cuda}: drivers for CUDA {cuda} load no code of the installed compilers of CUDA "
+            f"{installed[0].linker[0]}; install the compilers of CUDA {cuda} in their place"
         )
         raise ConfigError(message)
 
@@ -147,7 +145,7 @@ def _capability(text: str) -> tuple[int, int]:
     """Return the compute capability of `sm_XY`.
 
     Raises:
-        ConfigError: It is no target of machine code for one GPU.
+        ConfigError: It is no target for machine code without a suffix.
     """
     try:
         target = archs.parse(text)
@@ -155,7 +153,7 @@ def _capability(text: str) -> tuple[int, int]:
         message = f"--arch {text}: {error}"
         raise ConfigError(message) from None
     if target.kind != "sass" or target.suffix:
-        message = f"--arch {text}: the fallback compiles for a GPU as it is; write sm_{target.major}{target.minor}"
+        message = f"--arch {text}: the JIT fallback compiles for one GPU; write sm_{target.major}{target.minor}"
         raise ConfigError(message)
     return target.capability
 

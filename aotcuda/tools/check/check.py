@@ -36,8 +36,8 @@ class Image:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
-    """One module.
+class ModuleReport:
+    """The facts and predictions of a module.
 
     Attributes:
         name: `mypkg.kernels`.
@@ -47,6 +47,7 @@ class Checked:
         min_driver: The lowest driver that loads any image.
         fallback: `jit` or `error`.
         recipe: True if it has the inputs of the JIT fallback.
+        runtime: `installed` or `bundled`.
         images: Its images.
         cells: The image for each requested pair.
         left_out: The kernels that its images for some targets lack.
@@ -68,8 +69,8 @@ class Checked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unmet:
-    """An unmet item of `--require`."""
+class UnmetRequirement:
+    """An item of `--require` that a module does not serve, and the reason."""
 
     item: str
     why: str
@@ -79,9 +80,9 @@ class Unmet:
 class Report:
     """All modules of a target, and the unmet requirements."""
 
-    modules: tuple[Checked, ...]
-    unmet: tuple[Unmet, ...]
-    single: bool
+    modules: tuple[ModuleReport, ...]
+    unmet: tuple[UnmetRequirement, ...]
+    single: bool  # a GPU or a driver was named, so a module without code for it is a problem
     packs: tuple[dict[str, Any], ...] = ()
 
     def problem(self) -> str | None:
@@ -94,8 +95,8 @@ class Report:
             return None
         for module in self.modules:
             cells = [cell for cell in module.cells if cell.exists]
-            cell = (cells or module.cells)[0]
-            if not any(one.runs for one in cells):
+            if not any(cell.runs for cell in cells):
+                cell = (cells or module.cells)[0]
                 return f"{module.name}: nothing runs on {_pair(cell)}: {cell.why}"
         return None
 
@@ -127,19 +128,18 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
     chosen_gpus = [gpus.gpu(gpu)] if gpu is not None else _all_gpus()
     chosen_drivers = [gpus.driver(driver)] if driver is not None else _all_drivers()
     requirements = [_requirement(item, driver) for item in _items(require)] if require is not None else []
-    found = [_kernels(module) for module in targets.find(target)]
-    modules = [module for module in found if module is not None]
+    modules = list(_modules_with_kernels(target))
     if not modules:
         message = f"{target} has no kernels; device functions run where the code that links them runs"
         raise TargetError(message)
     unmet = [
-        Unmet(item=item, why=why)
-        for item, wanted, drivers in requirements
+        UnmetRequirement(item=item, why=why)
+        for item, required_gpu, drivers in requirements
         for module in modules
-        if (why := _unmet(module, wanted, drivers))
+        if (why := _why_unmet(module, required_gpu, drivers))
     ]
     return Report(
-        modules=tuple(_checked(module, chosen_gpus, chosen_drivers) for module in modules),
+        modules=tuple(_report(module, chosen_gpus, chosen_drivers) for module in modules),
         unmet=tuple(unmet),
         single=(gpu is not None or driver is not None) and require is None,
         packs=()
@@ -148,13 +148,16 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
     )
 
 
-def _kernels(found: PackagedModule | targets.BareImage) -> PackagedModule | None:
-    if not isinstance(found, PackagedModule):
-        message = (
-            f"{found.where} is an image without a manifest, so its toolchain is unknown; name a wheel, module or folder"
-        )
-        raise TargetError(message)
-    return found if found.manifest["kernels"] else None
+def _modules_with_kernels(target: str) -> Iterator[PackagedModule]:
+    for found in targets.find(target):
+        if not isinstance(found, PackagedModule):
+            message = (
+                f"{found.where} is an image without a manifest, so its toolchain is unknown; name a wheel, module or "
+                "folder"
+            )
+            raise TargetError(message)
+        if found.manifest["kernels"]:
+            yield found
 
 
 def _all_gpus() -> list[Gpu]:
@@ -178,34 +181,35 @@ def _items(require: str) -> Iterator[str]:
 
 
 def _requirement(item: str, default: str | None) -> tuple[str, Gpu, list[Driver]]:
-    """Return an item of `--require`: the GPU, and the drivers."""
+    """Return an item of `--require` with its GPU, and the drivers with which images must serve the GPU."""
     name, _, version = item.partition("@")
-    wanted = gpus.gpu(name)
+    gpu = gpus.gpu(name)
     if "@" in item and not version.strip():
-        message = f"{item!r} in --require has no driver behind its @; write one, as in '{name.strip()}@535'"
+        message = f"{item!r} in --require has no driver after its @; write one, as in '{name.strip()}@535'"
         raise TargetError(message)
-    given = version or default
-    if not given:
-        return item, wanted, _all_drivers()
-    first = gpus.driver(given)
-    return item, wanted, [first, *(one for one in _all_drivers() if one.cuda > first.cuda)]
+    oldest = version or default
+    if not oldest:
+        return item, gpu, _all_drivers()
+    first = gpus.driver(oldest)
+    return item, gpu, [first, *(driver for driver in _all_drivers() if driver.cuda > first.cuda)]
 
 
-def _unmet(module: PackagedModule, wanted: Gpu, drivers: Sequence[Driver]) -> str:
+def _why_unmet(module: PackagedModule, gpu: Gpu, drivers: Sequence[Driver]) -> str:
     """Return the reason that a module does not serve a GPU with each driver that supports it, or an empty text."""
-    cells = [cell for cell in (predict(module.manifest, wanted, driver) for driver in drivers) if cell.exists]
+    cells = [cell for cell in (predict(module.manifest, gpu, driver) for driver in drivers) if cell.exists]
     if not cells:
-        return "no driver that is known supports this GPU"
-    bad = [cell for cell in cells if not cell.packaged]
-    if not bad:
+        return "no known driver supports this GPU"
+    missing = [cell for cell in cells if not cell.packaged]
+    if not missing:
         return ""
-    names = bad[0].driver.name if len(bad) == 1 else f"{bad[0].driver.name} to {bad[-1].driver.name}"
-    return f"{module.manifest['module']} has no image for it with driver {names}: {bad[0].why}"
+    first, last = missing[0].driver.name, missing[-1].driver.name
+    names = first if len(missing) == 1 else f"{first} to {last}"
+    return f"{module.manifest['module']} has no image for it with driver {names}: {missing[0].why}"
 
 
-def _checked(module: PackagedModule, chosen_gpus: Sequence[Gpu], chosen_drivers: Sequence[Driver]) -> Checked:
+def _report(module: PackagedModule, chosen_gpus: Sequence[Gpu], chosen_drivers: Sequence[Driver]) -> ModuleReport:
     manifest = module.manifest
-    return Checked(
+    return ModuleReport(
         name=manifest["module"],
         where=module.where,
         toolkit=manifest["toolchain"].get("cuda", ""),
@@ -217,18 +221,18 @@ def _checked(module: PackagedModule, chosen_gpus: Sequence[Gpu], chosen_drivers:
         images=tuple(_images(manifest)),
         cells=tuple(predict(manifest, gpu, driver) for gpu in chosen_gpus for driver in chosen_drivers),
         left_out=left_out(manifest.get("left_out", [])),
-        pack=_made_from(manifest),
+        pack=_pack_source(manifest),
     )
 
 
-def _made_from(manifest: Manifest) -> str:
+def _pack_source(manifest: Manifest) -> str:
     pack = manifest.get("pack")
     return "" if pack is None else f"{pack['source']} of {pack['distribution']} {pack['version']}"
 
 
 def _images(manifest: Manifest) -> Iterator[Image]:
     for image in manifest["images"]:
-        if "absent" in image:  # the wheel was split
+        if "absent" in image:  # the wheel was split, and another part has the image
             continue
         lowest = image.get("min_driver")
         toolkit = image.get("cuda", manifest["toolchain"].get("cuda", ""))
@@ -245,7 +249,7 @@ def _pair(cell: Cell) -> str:
     return f"{name} (compute capability {capability}) with driver {cell.driver.name}{note}"
 
 
-def _module(module: Checked) -> dict[str, object]:
+def _module(module: ModuleReport) -> dict[str, object]:
     return {
         "name": module.name,
         "where": module.where,

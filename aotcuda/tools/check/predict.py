@@ -17,7 +17,6 @@ from aotcuda.runtime.images.choice import Tier, choose
 
 if TYPE_CHECKING:
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.images.choice import Choice
     from aotcuda.tools.check.gpus import Driver, Gpu
 
 
@@ -31,8 +30,10 @@ class Cell:
         exists: True if the driver supports GPUs of this compute capability.
         takes: `exact` and `same-major` for machine code, `ptx`, `jit` for the JIT fallback, or `nothing`.
         image: The image's target; None without a packaged image.
-        why: The reason for this choice.
+        reason: The reason for this choice of an image, or for none.
         rejected: The other images, each with the reason against it.
+        compiler: The requirement for the compiler of the JIT fallback; empty if `takes` is not `jit`.
+        refusal: The reason that the JIT fallback compiles no image; empty if one is packaged or compiled.
     """
 
     gpu: Gpu
@@ -40,8 +41,16 @@ class Cell:
     exists: bool
     takes: str
     image: str | None
-    why: str
+    reason: str
     rejected: tuple[tuple[str, str], ...]
+    compiler: str = ""
+    refusal: str = ""
+
+    @property
+    def why(self) -> str:
+        """Return the reason for this choice, and the result of the JIT fallback if no image is packaged."""
+        fallback = f"the JIT fallback compiles it where {self.compiler} is installed" if self.compiler else self.refusal
+        return f"{self.reason}; {fallback}" if fallback else self.reason
 
     @property
     def packaged(self) -> bool:
@@ -56,18 +65,18 @@ class Cell:
 
 def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
     """Predict the image that `gpu` loads from the module with `driver`."""
-    words = f"a GPU of compute capability {gpu_facts.dotted(gpu.capability)}"
-    choice = choose(manifest, gpu.capability, driver=driver.cuda, gpu=words)
+    choice = choose(manifest, gpu.capability, driver=driver.cuda)
     tier = Tier("", choice).tier or "nothing"
-    image, why = choice.arch, choice.why
+    image, reason, compiler, refusal = choice.arch, choice.why, "", ""
     if image is not None and choice.better is not None:  # the wheel was split
-        why = f"{why}; {choice.better} {dict(choice.rejected)[choice.better]}"
+        reason = f"{reason}; {choice.better} {dict(choice.rejected)[choice.better]}"
     if driver.cuda < LOWEST:
         tier, image = "nothing", None
         first = gpu_facts.branches()[0]
-        why = f"the run time needs a driver for CUDA {gpu_facts.dotted(LOWEST)}, which {first} or newer is"
+        reason = f"the run time needs a driver for CUDA {gpu_facts.dotted(LOWEST)}: {first} or newer"
     elif image is None and manifest["kernels"]:
-        tier, why = _fallback(manifest, gpu, driver, choice)
+        compiler, refusal = _fallback(manifest, gpu, driver)
+        tier = "jit" if compiler else "nothing"
     row = BY_NUMBER.get(gpu.capability)
     exists = row is None or gpu_facts.knows_gpu(driver.cuda, row)
     if row is not None and not exists:
@@ -76,21 +85,31 @@ def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
         support = f"the first that has is {since}"
         if driver.cuda > row.first_cuda:
             support = f"the last that has is of branch {row.last_driver}"
-        why = f"the driver has no support for this GPU; {support}"
-    return Cell(gpu=gpu, driver=driver, exists=exists, takes=tier, image=image, why=why, rejected=choice.rejected)
+        reason, compiler, refusal = f"the driver has no support for this GPU; {support}", "", ""
+    return Cell(
+        gpu=gpu,
+        driver=driver,
+        exists=exists,
+        takes=tier,
+        image=image,
+        reason=reason,
+        rejected=choice.rejected,
+        compiler=compiler,
+        refusal=refusal,
+    )
 
 
-def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver, choice: Choice) -> tuple[str, str]:
-    """Return the result of the JIT fallback for a pair without a packaged image."""
+def _fallback(manifest: Manifest, gpu: Gpu, driver: Driver) -> tuple[str, str]:
+    """Return the compiler of the JIT fallback for a pair without a packaged image, or the reason for none."""
     if manifest["fallback"] != "jit":
-        return "nothing", f'{choice.why}; fallback = "{manifest["fallback"]}" compiles nothing'
+        return "", f'fallback = "{manifest["fallback"]}" compiles nothing'
     if "rebuild" not in manifest:
-        return "nothing", f"{choice.why}; the package has no recipe for the JIT fallback"
+        return "", "the package has no recipe for the JIT fallback"
     row = BY_NUMBER.get(gpu.capability)
     if row is not None and row.renamed is not None:
-        return "nothing", f"{choice.why}; the JIT fallback has no compiler for it either"
+        return "", "the JIT fallback has no compiler for it either"
     last = row.last_cuda if row is not None else None
-    cuda = (last or driver.cuda)[0]
-    known = registry.BUILT_IN.get(manifest["frontend"])
-    compiler = known.requirement(jit=True, cuda=cuda) if known else f"the compiler of {manifest['frontend']}"
-    return "jit", f"{choice.why}; the JIT fallback compiles it where {compiler} is installed"
+    front_end = registry.BUILT_IN.get(manifest["frontend"])
+    if front_end is None:
+        return f"the compiler of {manifest['frontend']}", ""
+    return front_end.requirement(jit=True, cuda=(last or driver.cuda)[0]), ""

@@ -8,13 +8,13 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from aotcuda.common import gpu_facts
-from aotcuda.common.foreign import shown
+from aotcuda.common.foreign import escape
 from aotcuda.tools import packs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aotcuda.tools.check.check import Checked, Report
+    from aotcuda.tools.check.check import ModuleReport, Report
     from aotcuda.tools.check.predict import Cell
 
 _WIDTH = 100
@@ -22,9 +22,9 @@ _LABEL = 11
 _DRIVER = re.compile(r"^the driver supports CUDA [0-9.]+, and ")
 _NOTE = (
     "sm_XY: machine code, for exactly this GPU or for a lower one of its major version. compute_XY: PTX that the "
-    "driver compiles. JIT: compiled on that machine, where the compiler is installed. -: nothing runs. Empty: no such "
-    "driver for that GPU. Drivers are those for Linux; Jetson's are numbered otherwise, so go by the CUDA version "
-    "there. As known on {date}; drivers older than 580 were never run; NVIDIA's tables describe them."
+    "driver compiles. JIT: compiled on the user's machine, if it has the compiler. -: nothing runs. Empty: the driver "
+    "does not support the GPU. The drivers are for Linux. Jetson has other driver numbers; use the CUDA version. The "
+    "facts are of {date}. Drivers older than 580 were not tested; their facts come from NVIDIA's tables."
 )
 
 
@@ -34,14 +34,14 @@ def render(report: Report) -> str:
     blocks = [list(_single(module) if single else _module(module)) for module in report.modules]
     if not single:
         blocks.append(textwrap.wrap(_NOTE.format(date=gpu_facts.data()["date"]), _WIDTH))
-    blocks += [[shown(line) for line in packs.render(pack)] for pack in report.packs]
+    blocks += [[escape(line) for line in packs.render(pack)] for pack in report.packs]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def _single(module: Checked) -> Iterator[str]:
-    """Render a single pair in sentences."""
+def _single(module: ModuleReport) -> Iterator[str]:
+    """Yield the prediction for the only pair, in sentences."""
     (cell,) = module.cells
-    yield shown(module.name)
+    yield escape(module.name)
     yield from _field("GPU", f"{cell.gpu.name} (compute capability {gpu_facts.dotted(cell.gpu.capability)})")
     note = f"; {cell.driver.note}" if cell.driver.note else ""
     yield from _field("driver", f"{cell.driver.name} (CUDA {gpu_facts.dotted(cell.driver.cuda)}{note})")
@@ -50,20 +50,21 @@ def _single(module: Checked) -> Iterator[str]:
         yield from _field("not", f"{image}: {why}")
 
 
-def _module(module: Checked) -> Iterator[str]:
-    yield shown(module.name)
+def _module(module: ModuleReport) -> Iterator[str]:
+    """Yield the facts of a module, and its table of GPUs and drivers."""
+    yield escape(module.name)
     yield from _field("in", module.where)
     yield from _field("made from", module.pack)
     yield from _field("toolkit", " and ".join(f"CUDA {cuda}" for cuda in (module.toolkit, *module.others) if cuda))
     yield from _field("min driver", module.min_driver or "")
-    images = (f"{image.arch} from {image.min_driver or 'a driver that is not known'}" for image in module.images)
+    images = (f"{image.arch} from {image.min_driver or 'an unknown driver'}" for image in module.images)
     yield from _field("images", ", ".join(images))
     recipe = "with" if module.recipe else "without"
     yield from _field("fallback", f"{module.fallback}, {recipe} a recipe to build from")
     if module.runtime == "bundled":
         yield from _field("run time", "in the wheel")
     for item in module.left_out:
-        yield from _field("left out", shown(str(item)))
+        yield from _field("left out", escape(str(item)))
     yield ""
     rows = [list(row) for _, row in itertools.groupby(module.cells, key=lambda cell: cell.gpu)]
     groups = _groups(rows)
@@ -77,13 +78,20 @@ def _module(module: Checked) -> Iterator[str]:
             ),
         ]
     )
-    # The table has the driver, so the reasons omit it.
-    without = (cell for row in rows for cell in row if cell.exists and not cell.packaged)
-    reasons = dict.fromkeys(_DRIVER.sub("", cell.why) for cell in without)
-    if reasons:
-        yield ""
-    for why in reasons:
-        yield from textwrap.wrap(f"no image: {why}", _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    notes = list(_notes([cell for cell in module.cells if cell.exists and not cell.packaged]))
+    yield from ["", *notes] if notes else ()
+
+
+def _notes(cells: Sequence[Cell]) -> Iterator[str]:
+    """Yield the reasons for cells without an image, and the results of the JIT fallback there, each once."""
+    # The table has the driver and the GPU, so the reasons omit them.
+    reasons = dict.fromkeys(_DRIVER.sub("", cell.reason).replace(" on it", " on the GPU") for cell in cells)
+    notes = [f"no image: {reason}" for reason in reasons]
+    if compilers := list(dict.fromkeys(cell.compiler for cell in cells if cell.compiler)):
+        notes.append(f"JIT: compiled where {' or '.join(compilers)} is installed")
+    notes += [f"-: {refusal}" for refusal in dict.fromkeys(cell.refusal for cell in cells) if refusal]
+    for note in notes:
+        yield from textwrap.wrap(note, _WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
 def _groups(rows: Sequence[Sequence[Cell]]) -> list[list[int]]:
@@ -107,8 +115,10 @@ def _span(names: Sequence[str]) -> str:
 
 
 def _field(label: str, value: str) -> list[str]:
+    """Return the wrapped lines of a label and its value, none for an empty value."""
     first = f"  {label:<{_LABEL}} "
-    return textwrap.wrap(value, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first)) if value else []
+    rest = " " * len(first)
+    return textwrap.wrap(value, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_LONG = 40
-"""Characters of a value. Longer values are in the JSON output only."""
+_LONGEST = 40
+"""The most characters of a value in the text output. Longer values are in the JSON output only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +54,11 @@ def changed_keys(
 
 def describe(old: object, new: object) -> str:
     """Describe the change of a value, without long values."""
-    texts = (shown(old), shown(new))
-    return "changed" if max(map(len, texts)) > _LONG else f"was {texts[0]} and is {texts[1]}"
+    texts = (value_text(old), value_text(new))
+    return "changed" if max(map(len, texts)) > _LONGEST else f"was {texts[0]} and is {texts[1]}"
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value as text: strings unchanged, a missing value as `none`, others as JSON."""
     if value is None:
         return "none"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.binary import targets
 from aotcuda.binary.targets import PackagedModule
-from aotcuda.common.foreign import shown
+from aotcuda.common.foreign import escape
 from aotcuda.errors import TargetError
 from aotcuda.tools.diff import kernel_changes, module_changes
 from aotcuda.tools.diff.change import Change
@@ -35,11 +35,11 @@ class Difference:
 
     def problem(self) -> str | None:
         """Return the breaking changes in one line; None if there are none."""
-        found = [(name, change) for name, changes in self.modules.items() for change in changes if change.breaks]
-        if not found:
+        breaking = [(name, change) for name, changes in self.modules.items() for change in changes if change.breaks]
+        if not breaking:
             return None
-        name, first = found[0]
-        more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+        name, first = breaking[0]
+        more = f", and {len(breaking) - 1} more" if len(breaking) > 1 else ""
         return f"users of the old build would break: {name}: {_line(first)}{more}"
 
     def json(self) -> dict[str, object]:
@@ -71,11 +71,11 @@ class Difference:
         """Return the text output, with breaking changes first, marked by `!`."""
         blocks = []
         for name, changes in self.modules.items():
-            lines = [shown(name)]
+            lines = [escape(name)]
             for change in sorted(changes, key=lambda change: not change.breaks):
                 mark = "!" if change.breaks else " "
                 lines += textwrap.wrap(
-                    shown(_line(change)),
+                    escape(_line(change)),
                     _WIDTH,
                     initial_indent=f"  {mark} ",
                     subsequent_indent=" " * 8,
@@ -98,15 +98,15 @@ def compare(old: str, new: str) -> Difference:
         ImageError: An image cannot be read.
     """
     before, after = _read(old), _read(new)
-    found: dict[str, list[Change]] = {}
+    modules: dict[str, list[Change]] = {}
     for name in sorted(before.keys() | after.keys()):
         if name not in after:
-            found[name] = [Change(kind="module", name=name, text="removed", breaks=True)]
+            modules[name] = [Change(kind="module", name=name, text="removed", breaks=True)]
         elif name not in before:
-            found[name] = [Change(kind="module", name=name, text="added")]
+            modules[name] = [Change(kind="module", name=name, text="added")]
         else:
-            found[name] = _changes(before[name], after[name])
-    return Difference(modules=found)
+            modules[name] = _changes(before[name], after[name])
+    return Difference(modules=modules)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
-from aotcuda.tools.diff.change import Change, added_and_removed, changed_keys, describe, shown
+from aotcuda.tools.diff.change import Change, added_and_removed, changed_keys, describe, value_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _SKIPPED = frozenset(
     ["signature", "symbol", "parameters", "parameter_bytes", "cooperative", "launch_bounds", "resources"]
 )
-"""Keys with own rules, and keys that the images show. Other keys are compared for equality."""
+"""Keys with rules of their own, and keys that repeat facts of the images. Other keys are compared for equality."""
 
 
 def kernels(before: Manifest, after: Manifest) -> Iterator[Change]:
@@ -25,19 +25,47 @@ def kernels(before: Manifest, after: Manifest) -> Iterator[Change]:
     yield from added_and_removed("kernel", old, new)
     for name in sorted(old.keys() & new.keys()):
         yield from _overloads(old[name], new[name], _result_of_removal(after))
+    yield from _left_out(before, after)
+
+
+def _left_out(before: Manifest, after: Manifest) -> Iterator[Change]:
+    """Yield kernels that the image for a target has lost or gained, because it cannot have them (`left_out`)."""
+    old, new = _reasons(before), _reasons(after)
+    for kernel, signature, target in sorted(new.keys() & _compiled(before)):
+        reason = new[kernel, signature, target]
+        text = f"the image for {target} has lost it: {reason}; such calls {_result_of_removal(after)}"
+        yield Change(kind="kernel", name=f"{kernel} {signature}", text=text, breaks=True, new=reason)
+    for kernel, signature, target in sorted(old.keys() & _compiled(after)):
+        text = f"the image for {target} has gained it"
+        yield Change(kind="kernel", name=f"{kernel} {signature}", text=text, old=old[kernel, signature, target])
+
+
+def _reasons(manifest: Manifest) -> dict[tuple[str, str, str], str]:
+    """Return the reasons in `left_out` by kernel, signature and target."""
+    return {
+        (item["kernel"], item["signature"], item["target"]): item["reason"] for item in manifest.get("left_out", ())
+    }
+
+
+def _compiled(manifest: Manifest) -> set[tuple[str, str, str]]:
+    """Return kernel, signature and target of all code in the images."""
+    overloads = [(kernel["name"], item["signature"]) for kernel in manifest["kernels"] for item in kernel["overloads"]]
+    return {(*overload, image["arch"]) for overload in overloads for image in manifest["images"]} - {
+        *_reasons(manifest)
+    }
 
 
 def _result_of_removal(after: Manifest) -> str:
-    """Describe the result of calls with a signature that was removed."""
+    """Describe the result of launches with a signature that was removed."""
     front_end = registry.find(after["frontend"])
     return "are compiled by the JIT fallback, or fail" if front_end is None or front_end.widens else "fail"
 
 
-def _overloads(before: Kernel, after: Kernel, calls: str) -> Iterator[Change]:
+def _overloads(before: Kernel, after: Kernel, result_of_removal: str) -> Iterator[Change]:
     name = before["name"]
     old, new = ({item["signature"]: item for item in side["overloads"]} for side in (before, after))
     for signature in (item for item in old if item not in new):
-        text = f"the signature is no longer packaged; such calls {calls}"
+        text = f"the signature is no longer packaged; such calls {result_of_removal}"
         yield Change(kind="kernel", name=f"{name} {signature}", text=text, breaks=True, old=signature)
     for signature in (item for item in new if item not in old):
         yield Change(kind="kernel", name=f"{name} {signature}", text="the signature is added", new=signature)
@@ -81,11 +109,11 @@ def _names(parameters: Sequence[Any]) -> Iterator[str]:
 
 
 def _layout(parameter: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a parameter without names, since neither arguments nor memory depend on them."""
-    kept = {key: value for key, value in parameter.items() if key not in {"name", "members"}}
+    """Return a parameter without names, since neither arguments nor memory depend on names."""
+    layout = {key: value for key, value in parameter.items() if key not in {"name", "members"}}
     if "members" in parameter:
-        kept["members"] = [_layout(member) for member in parameter["members"]]
-    return kept
+        layout["members"] = [_layout(member) for member in parameter["members"]]
+    return layout
 
 
 def _first_difference(old: Overload, new: Overload) -> str:
@@ -96,7 +124,7 @@ def _first_difference(old: Overload, new: Overload) -> str:
                 continue
             was, now = first.get(key), second.get(key)
             if was != now:
-                return f"{key} of {second['name']} was {shown(was)} and is {shown(now)}"
+                return f"{key} of {second['name']} was {value_text(was)} and is {value_text(now)}"
     return f"the block had {old['parameter_bytes']} bytes and has {new['parameter_bytes']}"
 
 

@@ -28,13 +28,12 @@ _SKIPPED = frozenset(
     [
         *("format", "floor", "generator", "module", "toolchain", "toolchains", "min_driver", "fallback", "options"),
         *("files", "images"),
-        *("ltoir", "kernels", "functions", "callbacks", "sources", "rebuild"),
+        *("ltoir", "kernels", "functions", "callbacks", "sources", "rebuild", "left_out"),
     ]
 )
-"""Keys with own rules, and keys on which users do not depend. Other keys are compared for equality."""
+"""Keys with rules of their own, and keys on which users do not depend. Other keys are compared for equality."""
 
-
-_KNOWN = [row for row in CAPABILITIES if row.renamed is None]
+_CAPABILITIES = [row for row in CAPABILITIES if row.renamed is None]
 
 
 def functions(before: Manifest, after: Manifest) -> Iterator[Change]:
@@ -58,15 +57,15 @@ def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield lost code for linkers of device functions. Code for a capability links for every later one."""
     for kind in ("ltoir", "ptx"):
         old, new = ([_code(image) for image in side["ltoir"] if image["kind"] == kind] for side in (before, after))
-        for row in _KNOWN:
+        for row in _CAPABILITIES:
             if any(code.runs_on(row.number) for code in old) and not any(code.runs_on(row.number) for code in new):
                 name = f"functions as {kind.upper()}"
                 text = f"links for compute capability {gpu_facts.dotted(row.number)} found code, and find none"
                 yield Change(kind="link", name=name, text=text, breaks=True, old=gpu_facts.dotted(row.number))
-    written = _ltoir(after)
-    for was in _ltoir(before):
-        if written and not any(now[0] == was[0] and now <= was for now in written):
-            now = next((one for one in written if one[0] == was[0]), written[0])
+    versions = _ltoir_versions(after)
+    for was in _ltoir_versions(before):
+        if versions and not any(now[0] == was[0] and now <= was for now in versions):
+            now = next((version for version in versions if version[0] == was[0]), versions[0])
             text = f"linkers of CUDA {gpu_facts.dotted(was)} refuse LTOIR of CUDA {gpu_facts.dotted(now)}"
             name = "functions as LTOIR"
             yield Change(
@@ -75,21 +74,17 @@ def _linkable(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 
 def _code(image: Image) -> Target:
-    """Return the PTX target for all GPUs for which an image of functions can be linked."""
+    """Return an image of functions as a PTX target: both serve the same capabilities."""
     target = arch.parse(image["arch"])
     return Target("ptx", target.major, target.minor, target.suffix)
 
 
 def gpu_support(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield GPUs and drivers that load another image, or none."""
-    decides = [
-        ([(image["arch"], image.get("cuda")) for image in side["images"]], side["toolchain"])
-        for side in (before, after)
-    ]
-    if not (before["kernels"] and after["kernels"]) or decides[0] == decides[1]:
+    if not (before["kernels"] and after["kernels"]) or _choice_inputs(before) == _choice_inputs(after):
         return
     drivers = [Driver(str(branch), branch.cuda) for branch in gpu_facts.branches()]
-    for row in _KNOWN:
+    for row in _CAPABILITIES:
         gpu = Gpu(", ".join(row.examples), row.number)
         pairs = []
         for driver in drivers:
@@ -98,6 +93,12 @@ def gpu_support(before: Manifest, after: Manifest) -> Iterator[Change]:
                 pairs.append((driver, was.image, now.image))
         for (old, new), group in itertools.groupby(pairs, key=lambda pair: pair[1:]):
             yield _support_change(gpu, [driver.name for driver, *_ in group], old, new)
+
+
+def _choice_inputs(manifest: Manifest) -> tuple[object, ...]:
+    """Return the parts of a manifest that the choice of an image depends on."""
+    images = [(image["arch"], image.get("cuda"), "absent" in image) for image in manifest["images"]]
+    return images, manifest["toolchain"]
 
 
 def _support_change(gpu: Gpu, drivers: Sequence[str], old: str | None, new: str | None) -> Change:
@@ -116,8 +117,8 @@ def _support_change(gpu: Gpu, drivers: Sequence[str], old: str | None, new: str 
 
 def images(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield added and removed images; `gpu_support` finds the users that this breaks."""
-    for kind, listed in (("image", "images"), ("function image", "ltoir")):
-        old, new = (_sizes_of(side[listed]) for side in (before, after))  # type: ignore[literal-required]
+    for kind, key in (("image", "images"), ("function image", "ltoir")):
+        old, new = (_sizes_by_target(side[key]) for side in (before, after))  # type: ignore[literal-required]
         removed = {target: size for target, size in old.items() if target not in new}
         added = {target: size for target, size in new.items() if target not in old}
         if removed:
@@ -127,13 +128,17 @@ def images(before: Manifest, after: Manifest) -> Iterator[Change]:
     if before["min_driver"] != after["min_driver"]:
         was, now = before["min_driver"], after["min_driver"]
         raised = bool(was and now and gpu_facts.version(now) > gpu_facts.version(was))
-        text = f"the lowest was {was or 'not known'} and is {now or 'not known'}"
+        text = f"the lowest was {was or 'unknown'} and is {now or 'unknown'}"
         yield Change(kind="driver", name="", text=text, breaks=raised, old=was, new=now)
 
 
-def _sizes_of(images: Sequence[Image]) -> dict[str, int]:
-    """Return bytes by target; LTOIR has the targets of machine code and is marked."""
-    return {image["arch"] + (" LTOIR" if image["kind"] == "ltoir" else ""): image["bytes"] for image in images}
+def _sizes_by_target(images: Sequence[Image]) -> dict[str, int]:
+    """Return the bytes of the images that are present; LTOIR is marked, since it has the targets of machine code."""
+    return {
+        image["arch"] + (" LTOIR" if image["kind"] == "ltoir" else ""): image["bytes"]
+        for image in images
+        if "absent" not in image
+    }
 
 
 def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
@@ -188,23 +193,25 @@ def resources(before: Module, after: Module, manifest: Manifest) -> Iterator[Cha
     old, new = (_kernel_images(side) for side in (before, after))
     for key in (key for key in old if key in new):
         name, target = key
-        pairs = {what: (getattr(old[key], what), getattr(new[key], what)) for what in _RESOURCES}
-        pairs = {what: pair for what, pair in pairs.items() if pair[0] != pair[1]}
+        pairs = {resource: (getattr(old[key], resource), getattr(new[key], resource)) for resource in _RESOURCES}
+        pairs = {resource: pair for resource, pair in pairs.items() if pair[0] != pair[1]}
         if not pairs:
             continue
         text = ", ".join(
-            f"{_LABELS.get(what, what)} {_number(was)} -> {_number(now)}" for what, (was, now) in pairs.items()
+            f"{_LABELS.get(resource, resource)} {_number(was)} -> {_number(now)}"
+            for resource, (was, now) in pairs.items()
         )
-        fits = [min(bounds.get(name, 1024), _fitting(side[key].registers or 0)) for side in (old, new)]
-        if fits[1] < fits[0]:
-            text += f"; blocks of {fits[0]} threads fitted, and {fits[1]} do now"
-        sides = [{what: pair[side] for what, pair in pairs.items()} for side in (0, 1)]
+        threads = [min(bounds.get(name, 1024), _most_threads(side[key].registers or 0)) for side in (old, new)]
+        breaks = threads[1] < threads[0]
+        if breaks:
+            text += f"; blocks of {threads[0]} threads fitted, and {threads[1]} do now"
+        sides = [{resource: pair[side] for resource, pair in pairs.items()} for side in (0, 1)]
         title = f"of {name} on {target}"
-        yield Change(kind="resources", name=title, text=text, breaks=fits[1] < fits[0], old=sides[0], new=sides[1])
+        yield Change(kind="resources", name=title, text=text, breaks=breaks, old=sides[0], new=sides[1])
 
 
-def _fitting(registers: int) -> int:
-    """Return the maximum of threads in a block for which a GPU has registers.
+def _most_threads(registers: int) -> int:
+    """Return the maximum of threads in a block if each thread has this number of registers.
 
     A block has 64 K registers (Programming Guide, table 31). A thread gets a multiple of 8, and warps come in fours
     (the occupancy calculator's "register allocation unit size" and "warp allocation granularity").
@@ -236,7 +243,7 @@ def sizes(before: Manifest, after: Manifest) -> Iterator[Change]:
             yield Change(kind="size", name=name, text=f"{was} -> {now} bytes", old=was, new=now)
 
 
-def _ltoir(manifest: Manifest) -> list[tuple[int, int]]:
+def _ltoir_versions(manifest: Manifest) -> list[tuple[int, int]]:
     """Return the CUDA versions of the functions' LTOIR. Linkers of this version or a later minor version accept it."""
-    versions = [manifest["toolchain"], *(one["versions"] for one in manifest.get("toolchains", ()) if one["ltoir"])]
-    return [gpu_facts.pair(one["cuda"]) for one in versions if "cuda" in one]
+    further = [other["versions"] for other in manifest.get("toolchains", ()) if other["ltoir"]]
+    return [gpu_facts.pair(versions["cuda"]) for versions in (manifest["toolchain"], *further) if "cuda" in versions]

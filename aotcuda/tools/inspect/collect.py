@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aotcuda import registry
 from aotcuda.binary import cubin, fatbin, targets
 from aotcuda.binary.budget import Budget, TooMuchError
-from aotcuda.common.foreign import shown
+from aotcuda.common.foreign import escape
 from aotcuda.errors import ImageError, ManifestError, ToolchainError
 from aotcuda.manifest import FILE_NAME, digest
 from aotcuda.tools.inspect import images, mangling
@@ -28,7 +28,7 @@ _SYMBOL_ITEMS, _ROW_ITEMS = 30, 12
 """The cost of a symbol and of each of its images in the budget, in items."""
 
 _LTOIR_PADDING = 8
-"""An uncompressed LTOIR entry is padded to a multiple of this many bytes, and its true size is lost."""
+"""An uncompressed LTOIR entry is padded to a multiple of this number of bytes, and does not have its true size."""
 
 
 def collect(target: str) -> Report:
@@ -51,19 +51,21 @@ def _module_report(module: targets.PackagedModule) -> Module:
     present = [image for image in content["images"] if "absent" not in image]
     kernels = _images(module, "kernels", content["files"].get("kernels"), present)
     functions = _images(module, "functions", content["files"].get("functions"), content["ltoir"])
-    own = content["toolchain"].get("cuda", "")
-    made = [(image, item.get("linker", own)) for image, item in zip(kernels, present, strict=True)]
-    made += [(image, own) for image in functions]
+    cuda = content["toolchain"].get("cuda", "")
+    packed = [
+        replace(image.packed, cuda=item.get("linker", cuda)) for image, item in zip(kernels, present, strict=True)
+    ]
+    packed += [replace(image.packed, cuda=cuda) for image in functions]
     for other in content.get("toolchains", ()):
         file = other.get("functions")
-        found = _images(module, file["path"] if file else "", file, other["ltoir"])
-        made += [(image, other["versions"]["cuda"]) for image in found]
+        others = _images(module, file["path"] if file else "", file, other["ltoir"])
+        packed += [replace(image.packed, cuda=other["versions"]["cuda"]) for image in others]
     linked = [(name, item["name"]) for item in content["linked"] for name in item["symbols"]]
     overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
     _spend(module.budget, module.where, len(overloads), len(kernels))
     _spend(module.budget, module.where, len(content["functions"]), len(functions))
     _spend(module.budget, module.where, len(linked), 0)
-    in_c = mangling.demangle(name for name, _ in linked)
+    prototypes = mangling.demangle(name for name, _ in linked)
     return Module(
         name=content["module"],
         where=module.where,
@@ -77,11 +79,11 @@ def _module_report(module: targets.PackagedModule) -> Module:
             **({"run time": content["runtime"]} if "runtime" in content else {}),
             **_callbacks(content),
         },
-        images=tuple(replace(image.packed, cuda=cuda) for image, cuda in made),
+        images=tuple(packed),
         symbols=(
             *(_function(function, functions) for function in content["functions"]),
             *(_kernel(kernel, overload, content["frontend"], kernels, module.where) for kernel, overload in overloads),
-            *(_linked(name, origin, in_c.get(name)) for name, origin in linked),
+            *(_linked(name, origin, prototypes.get(name)) for name, origin in linked),
         ),
         left_out=left_out(content.get("left_out", [])),
     )
@@ -95,16 +97,16 @@ def _images(
     SASS is compared byte by byte. Packing changes the text of PTX and scrambles LTOIR, so only their target is
     compared, and the size of LTOIR. The digest of the whole file was checked before.
     """
-    found: list[Image] = []
+    contents: list[Image] = []
     if file is not None:
-        where = f"{module.where}/{shown(file['path'])}"
+        where = f"{module.where}/{escape(file['path'])}"
         for entry in _entries(module.files[key], where, module.budget):
-            if len(found) < len(listed):
-                _check(listed[len(found)], entry, module.where)
-            found.append(images.read(entry, where, module.budget))
-    if len(found) != len(listed):
+            if len(contents) < len(listed):
+                _check(listed[len(contents)], entry, module.where)
+            contents.append(images.read(entry, where, module.budget))
+    if len(contents) != len(listed):
         raise _unlisted(module.where)
-    return found
+    return contents
 
 
 def _spend(budget: Budget, where: str, symbols: int, images: int) -> None:
@@ -117,6 +119,7 @@ def _spend(budget: Budget, where: str, symbols: int, images: int) -> None:
 
 
 def _check(item: manifest.Image, entry: fatbin.Entry, where: str) -> None:
+    """Raise ManifestError unless an entry of a fatbin is the listed image."""
     if (item["arch"], item["kind"]) != (entry.arch, entry.kind):
         raise _unlisted(where)
     if (entry.kind == "sass" and digest(entry.content) != item["sha256"]) or (
@@ -131,7 +134,7 @@ def _unlisted(where: str) -> ManifestError:
     return ManifestError(message)
 
 
-def _function(function: manifest.Function, found: list[Image]) -> Symbol:
+def _function(function: manifest.Function, contents: list[Image]) -> Symbol:
     return Symbol(
         name=function["name"],
         symbol=function["name"],
@@ -140,37 +143,44 @@ def _function(function: manifest.Function, found: list[Image]) -> Symbol:
         prototype=function["prototype"],
         signature=function["signature"],
         origin=function["origin"],
-        images=tuple(image.whole for image in found),
+        images=tuple(image.whole for image in contents),
     )
 
 
-def _linked(name: str, origin: str, in_c: str | None) -> Symbol:
+def _linked(name: str, origin: str, prototype: str | None) -> Symbol:
     """Return the symbol of a linked foreign function, which the linker may have inlined."""
     return Symbol(
-        name=name, symbol=name, kind="function", abi=None, prototype=in_c, signature=None, origin=origin, images=()
+        name=name,
+        symbol=name,
+        kind="function",
+        abi=None,
+        prototype=prototype,
+        signature=None,
+        origin=origin,
+        images=(),
     )
 
 
 def _callbacks(content: manifest.Manifest) -> dict[str, str]:
-    found = [
-        f"{which} {item[which]} ({item['origin']})"
+    texts = [
+        f"{key} {item[key]} ({item['origin']})"
         for item in content["callbacks"]
-        for which in ("setup", "teardown")
-        if item[which]
+        for key in ("setup", "teardown")
+        if item[key]
     ]
-    return {"callbacks": ", ".join(found)} if found else {}
+    return {"callbacks": ", ".join(texts)} if texts else {}
 
 
 def _kernel(
-    kernel: manifest.Kernel, overload: manifest.Overload, frontend: str, found: list[Image], where: str
+    kernel: manifest.Kernel, overload: manifest.Overload, frontend: str, contents: list[Image], where: str
 ) -> Symbol:
     symbol = overload["symbol"]
     launches = overload.get("launches", {})
-    for image in found:
+    for image in contents:
         if symbol not in image.kernels and (not launches or image.entry.arch in launches):
             message = (
-                f"{where}: the image for {image.entry.arch} lacks the kernel {shown(symbol)}, which {FILE_NAME} lists; "
-                "install the package again"
+                f"{where}: the image for {image.entry.arch} lacks the kernel {escape(symbol)}, which {FILE_NAME} "
+                "lists; install the package again"
             )
             raise ManifestError(message)
     return Symbol(
@@ -187,7 +197,7 @@ def _kernel(
                 spills=_spills(overload["resources"].get(image.entry.arch)),
                 dynamic=launches[image.entry.arch]["shared"] if image.entry.arch in launches else None,
             )
-            for image in found
+            for image in contents
             if symbol in image.kernels
         ),
     )
@@ -201,10 +211,10 @@ def _spills(resources: manifest.Resources | None) -> int | None:
 def _kernel_abi(frontend: str) -> str:
     """Return the kernel ABI of a front end, or the name of an unregistered one."""
     try:
-        found = registry.find(frontend)
+        registration = registry.find(frontend)
     except ToolchainError:
-        found = None
-    return (found.kernel_abi if found is not None else "") or frontend
+        registration = None
+    return (registration.kernel_abi if registration is not None else "") or frontend
 
 
 def _entries(data: bytes, where: str, budget: Budget) -> Iterator[fatbin.Entry]:
@@ -217,25 +227,23 @@ def _entries(data: bytes, where: str, budget: Budget) -> Iterator[fatbin.Entry]:
     yield fatbin.Entry(arch=arch, kind="sass", name=name, size=size, packed=size, content=data)
 
 
-def _image_report(found: targets.BareImage) -> Module:
-    name, budget = Path(found.where).name, Budget(len(found.data))
+def _image_report(file: targets.BareImage) -> Module:
+    """Return the report on a fatbin or cubin without a manifest."""
+    name, budget = Path(file.where).name, Budget(len(file.data))
     packed = []
-    functions: dict[str, list[SymbolImage]] = {}
-    kernels: dict[str, list[SymbolImage]] = {}
-    for entry in _entries(found.data, found.where, budget):
-        image = images.read(entry, found.where, budget)
+    symbols: dict[Literal["function", "kernel"], dict[str, list[SymbolImage]]] = {"function": {}, "kernel": {}}
+    for entry in _entries(file.data, file.where, budget):
+        image = images.read(entry, file.where, budget)
         packed.append(image.packed)
         for function in image.functions:
-            functions.setdefault(function, []).append(image.whole)
+            symbols["function"].setdefault(function, []).append(image.whole)
         for kernel, facts in image.kernels.items():
-            kernels.setdefault(kernel, []).append(facts)
-        _spend(budget, found.where, len(image.functions) + len(image.kernels), 1)
-    in_c = mangling.demangle([*functions, *kernels])
-    listed: tuple[tuple[Literal["function", "kernel"], dict[str, list[SymbolImage]]], ...]
-    listed = (("function", functions), ("kernel", kernels))
+            symbols["kernel"].setdefault(kernel, []).append(facts)
+        _spend(budget, file.where, len(image.functions) + len(image.kernels), 1)
+    prototypes = mangling.demangle(symbol for names in symbols.values() for symbol in names)
     return Module(
         name=name,
-        where=found.where,
+        where=file.where,
         toolchain={},
         min_driver=None,
         settings={},
@@ -246,12 +254,12 @@ def _image_report(found: targets.BareImage) -> Module:
                 symbol=symbol,
                 kind=kind,
                 abi=None,
-                prototype=in_c.get(symbol),
+                prototype=prototypes.get(symbol),
                 signature=None,
                 origin=name,
-                images=tuple(found_in),
+                images=tuple(symbol_images),
             )
-            for kind, symbols in listed
-            for symbol, found_in in symbols.items()
+            for kind, names in symbols.items()
+            for symbol, symbol_images in names.items()
         ),
     )

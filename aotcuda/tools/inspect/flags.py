@@ -45,21 +45,20 @@ def files(target: str, cuda: int = 0) -> list[str]:
         TargetError: As for `includes`; or no module exports functions.
         ManifestError: As for `includes`.
     """
-    found = []
-    for folder, content in _installed(target):
-        # A package may have modules with kernels alone.
-        found += [str(folder / file["path"]) for file in linkable.files_to_link(content, cuda)]
-    if not found:
+    # A package may have modules with kernels alone.
+    modules = _installed(target)
+    paths = [str(folder / file["path"]) for folder, item in modules for file in linkable.files_to_link(item, cuda)]
+    if not paths:
         message = f"{target} exports no device functions, so there is nothing to link"
         raise TargetError(message)
-    return found
+    return paths
 
 
 def _installed(target: str) -> list[tuple[Path, manifest.Manifest]]:
     """Return the data folder and manifest of each module."""
-    modules = [item for item in targets.find(target) if isinstance(item, targets.PackagedModule)]
-    found = [(item.path, item.manifest) for item in modules if item.path is not None]
-    if not found:
+    packaged = [item for item in targets.find(target) if isinstance(item, targets.PackagedModule)]
+    installed = [(item.path, item.manifest) for item in packaged if item.path is not None]
+    if not installed:
         message = f"{target} is a file that compilers cannot read; install it, and name the module or its folder"
         raise TargetError(message)
-    return found
+    return installed

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An entry of a fatbin, and the symbols found in it.
+    """An entry of a fatbin with its symbols.
 
     Attributes:
         entry: The entry, without its content.
@@ -37,12 +37,12 @@ class Image:
 
     @property
     def whole(self) -> SymbolImage:
-        """Return the facts for a symbol whose share of the image is unknown."""
-        return SymbolImage(arch=self.entry.arch, kind=self.entry.kind, size=self.entry.size)
+        """Return the facts on a symbol whose share of the image is unknown."""
+        return _whole(self.entry)
 
 
 def read(entry: Entry, where: str, budget: Budget) -> Image:
-    """Read the symbols of an entry of the fatbin that `where` names.
+    """Read the symbols of an entry of a fatbin; errors begin with `where`.
 
     Raises:
         ImageError: The entry is a cubin that cannot be read, or it is too large.
@@ -56,8 +56,11 @@ def read(entry: Entry, where: str, budget: Budget) -> Image:
     except TooMuchError as error:
         message = f"{label} {error}"
         raise ImageError(message) from None
-    whole = SymbolImage(arch=entry.arch, kind=entry.kind, size=entry.size)
-    return Image(entry=bare, kernels=dict.fromkeys(names, whole), functions=())
+    return Image(entry=bare, kernels=dict.fromkeys(names, _whole(entry)), functions=())
+
+
+def _whole(entry: Entry) -> SymbolImage:
+    return SymbolImage(arch=entry.arch, kind=entry.kind, size=entry.size)
 
 
 def _kernels(arch: str, code: cubin.Cubin) -> dict[str, SymbolImage]:

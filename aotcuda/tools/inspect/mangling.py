@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LONGEST = 4096
-"""Longer names, mangled or not, stay mangled."""
+"""The most characters of a mangled or demangled name. Longer names stay mangled."""
 
 _SECONDS = 1
 _MEMORY = 256 << 20
@@ -27,7 +27,7 @@ def demangle(symbols: Iterable[str]) -> dict[str, str]:
     if not mangled:
         return {}
     try:
-        found = subprocess.run(
+        output = subprocess.run(
             [sys.executable, "-P", __file__],
             input="\n".join(mangled).encode(),
             stdout=subprocess.PIPE,
@@ -38,9 +38,9 @@ def demangle(symbols: Iterable[str]) -> dict[str, str]:
     except OSError:
         return {}
     except subprocess.TimeoutExpired as error:
-        found = error.stdout or b""
+        output = error.stdout or b""
     # If a name was too costly, use the complete lines before it.
-    lines = found.decode(errors="replace").split("\n")[:-1]
+    lines = output.decode(errors="replace").split("\n")[:-1]
     return {name: line for name, line in zip(mangled, lines, strict=False) if line}
 
 
@@ -55,10 +55,10 @@ def _main() -> None:
     _limit()
     for name in sys.stdin.read().split("\n"):
         try:
-            found = cxxfilt.demangle(name)
+            text = cxxfilt.demangle(name)
         except (cxxfilt.Error, UnicodeDecodeError, MemoryError):
-            found = name
-        sys.stdout.write((found if found != name and len(found) <= _LONGEST and "\n" not in found else "") + "\n")
+            text = name
+        sys.stdout.write((text if text != name and len(text) <= _LONGEST and "\n" not in text else "") + "\n")
         sys.stdout.flush()
 
 
@@ -68,9 +68,9 @@ def _limit() -> None:
     except ImportError:
         return
     limits = ((resource.RLIMIT_AS, _MEMORY), (resource.RLIMIT_CPU, _SECONDS), (resource.RLIMIT_CORE, 0))
-    for which, most in limits:
-        soft, hard = resource.getrlimit(which)
-        resource.setrlimit(which, (min(limit for limit in (most, soft, hard) if limit >= 0), hard))
+    for kind, most in limits:
+        soft, hard = resource.getrlimit(kind)
+        resource.setrlimit(kind, (min(limit for limit in (most, soft, hard) if limit >= 0), hard))
 
 
 if __name__ == "__main__":

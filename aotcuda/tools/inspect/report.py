@@ -23,12 +23,12 @@ class SymbolImage:
         arch: `sm_90`, `compute_75`.
         kind: `sass`, `ptx` or `ltoir`.
         size: For SASS the machine code of this kernel; for PTX and LTOIR the whole image.
-        registers: Registers per thread. PTX and LTOIR are not compiled yet: this and all following numbers are None.
+        registers: Registers per thread. For PTX and LTOIR, this and the following numbers are None, except `dynamic`.
         shared: Static shared memory per block.
-        dynamic: Dynamic shared memory per block if the compiler fixed its size; also for PTX.
+        dynamic: Dynamic shared memory per block if the compiler fixed its size.
         local: Local memory per thread; None also for a kernel with recursion.
         constant: Constant memory, parameters included.
-        spills: Bytes stored and loaded because registers ran out, from the linker's log; None without a log.
+        spills: Bytes stored and loaded for lack of registers, from the linker's log; None without a log.
     """
 
     arch: str
@@ -51,7 +51,7 @@ class Symbol:
         symbol: Its name in the images.
         kind: `kernel`; `function` for a device function or a foreign one.
         abi: The calling convention: `c`, `numba`; None for an image without a manifest.
-        prototype: The prototype in C, or the C++ name of a mangled symbol; None without either.
+        prototype: The prototype in C, or the C++ name of a mangled symbol; None if there is neither.
         signature: The signature as the front end writes it.
         origin: `mypkg._kernels:axpy`; the file of an image without a manifest.
         images: Its code in each image; empty for a foreign function, since the linker may remove it.
@@ -112,7 +112,7 @@ class Report:
     modules: tuple[Module, ...]
 
     def json(self) -> dict[str, object]:
-        """Return the object that `--json` prints. It has no whole images and no settings."""
+        """Return the object that `--json` prints, without `images` and `settings` of modules."""
         return {"version": VERSION, "modules": [_module(module) for module in self.modules]}
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from aotcuda.common.foreign import brief
+from aotcuda.common.foreign import excerpt
 from aotcuda.errors import TargetError
 from aotcuda.tools.inspect.report import Report, SymbolImage
 from aotcuda.tools.inspect.table import MOST_REGISTERS, WIDTH, columns, dynamic, numbers, with_dynamic
@@ -39,13 +39,13 @@ def select(report: Report, *, pattern: str | None = None, sort: str | None = Non
     """
     modules = report.modules
     if pattern is not None:
-        kept = [
+        filtered = (
             replace(module, symbols=tuple(symbol for symbol in module.symbols if _matches(module, symbol, pattern)))
             for module in modules
-        ]
-        modules = tuple(module for module in kept if module.symbols)
+        )
+        modules = tuple(module for module in filtered if module.symbols)
         if not modules:
-            message = f"--filter {brief(pattern)!r} matches nothing; there is {_names(report)}"
+            message = f"--filter {excerpt(pattern)!r} matches nothing; there is {_names(report)}"
             raise TargetError(message)
     if sort is not None:
         modules = tuple(
@@ -67,28 +67,28 @@ def render(report: Report, *, sort: str | None = None, width: int | None = None)
     if sort is not None:
         kernels.sort(key=lambda item: _order(item[1], sort))
     names = [module.name for module in report.modules]
-    several = len(set(names)) < len(names)
-    worst = [_largest(symbol) for _, symbol in kernels]
-    has_dynamic = any(image.dynamic is not None for image in worst)
-    numbers_of = with_dynamic(("bytes", "registers", "spills", "shared", "local"), "dynamic", shown=has_dynamic)
-    header = ("kernel", *(("in",) if several else ()), *numbers_of, "worst")
-    rows = [_row(module, symbol, several=several, has_dynamic=has_dynamic) for module, symbol in kernels]
-    words = {0, len(header) - 1, *((1,) if several else ())}
+    has_place = len(set(names)) < len(names)  # two targets have a module of the same name
+    largest = [_largest(symbol) for _, symbol in kernels]
+    has_dynamic = any(image.dynamic is not None for image in largest)
+    keys = with_dynamic(("bytes", "registers", "spills", "shared", "local"), "dynamic", has_column=has_dynamic)
+    header = ("kernel", *(("in",) if has_place else ()), *keys, "worst")
+    rows = [_row(module, symbol, has_place=has_place, has_dynamic=has_dynamic) for module, symbol in kernels]
+    words = {0, len(header) - 1, *((1,) if has_place else ())}
     if width is not None:
         limit = max(width // 3, _SHORTEST)
         rows = [tuple(_cut(cell, limit) if at in words else cell for at, cell in enumerate(row)) for row in rows]
     lines = list(columns(header, rows, words=words))
-    wide = max(map(len, lines)) + 2
-    signatures = ["signature", *(brief(symbol.signature or symbol.prototype or "") for _, symbol in kernels)]
-    if width is None or width - wide >= _SHORTEST:
+    start = max(map(len, lines)) + 2
+    signatures = ["signature", *(excerpt(symbol.signature or symbol.prototype or "") for _, symbol in kernels)]
+    if width is None or width - start >= _SHORTEST:
         lines = [
-            f"{line:<{wide}}{text if width is None else _cut(text, width - wide)}".rstrip()
+            f"{line:<{start}}{text if width is None else _cut(text, width - start)}".rstrip()
             for line, text in zip(lines, signatures, strict=True)
         ]
-    spilling = f"{sum(bool(image.spills) for image in worst)} spill registers"
-    if unknown := sum(image.spills is None for image in worst):
-        spilling += f", of {unknown} that is not known"
-    full = sum((image.registers or 0) >= MOST_REGISTERS for image in worst)
+    spilling = f"{sum(bool(image.spills) for image in largest)} spill registers"
+    if unknown := sum(image.spills is None for image in largest):
+        spilling += f" ({unknown} unknown)"
+    full = sum((image.registers or 0) >= MOST_REGISTERS for image in largest)
     note = (
         f"{len(kernels)} kernels and signatures; {spilling}, {full} use all {MOST_REGISTERS}. Each "
         "number is the largest of any target, and worst is the target that spills most or has the most registers."
@@ -97,18 +97,20 @@ def render(report: Report, *, sort: str | None = None, width: int | None = None)
 
 
 def _matches(module: Module, symbol: Symbol, pattern: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for name in (symbol.name, symbol.symbol, _full(module, symbol)))
+    return any(
+        fnmatch.fnmatchcase(name, pattern) for name in (symbol.name, symbol.symbol, _qualified_name(module, symbol))
+    )
 
 
-def _full(module: Module, symbol: Symbol) -> str:
+def _qualified_name(module: Module, symbol: Symbol) -> str:
     return f"{module.name}.{symbol.name}"
 
 
 def _names(report: Report) -> str:
-    found = list(dict.fromkeys(symbol.name for module in report.modules for symbol in module.symbols))
+    names = list(dict.fromkeys(symbol.name for module in report.modules for symbol in module.symbols))
     most = 10
-    more = f" and {len(found) - most} more" if len(found) > most else ""
-    return ", ".join(map(brief, found[:most])) + more or "nothing at all"
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(excerpt, names[:most])) + more or "no symbol"
 
 
 def _order(symbol: Symbol, sort: str) -> tuple[int, str]:
@@ -149,16 +151,16 @@ def _most(images: Sequence[SymbolImage], key: str) -> int | None:
     return None if None in values else max(values)
 
 
-def _row(module: Module, symbol: Symbol, *, several: bool, has_dynamic: bool) -> tuple[str, ...]:
+def _row(module: Module, symbol: Symbol, *, has_place: bool, has_dynamic: bool) -> tuple[str, ...]:
     image = _largest(symbol)
-    cells = with_dynamic(numbers(image)[:-1], dynamic(image), shown=has_dynamic)
-    name = brief(_full(module, symbol))
-    where = (brief(_holder(module)),) if several else ()
-    return (name, *where, *cells, image.arch)
+    cells = with_dynamic(numbers(image)[:-1], dynamic(image), has_column=has_dynamic)
+    name = excerpt(_qualified_name(module, symbol))
+    place = (excerpt(_place(module)),) if has_place else ()
+    return (name, *place, *cells, image.arch)
 
 
-def _holder(module: Module) -> str:
-    """Return the wheel of a module, else its folder."""
+def _place(module: Module) -> str:
+    """Return the name of a module's wheel, else the module's folder."""
     return next((part for part in PurePath(module.where).parts if part.endswith(".whl")), module.where)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING
 
-from aotcuda.common.foreign import brief
+from aotcuda.common.foreign import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
@@ -23,11 +23,10 @@ _DYNAMIC_AT = 4
 
 _LABEL_WIDTH = 11
 _NOTE = (
-    "Sizes are in bytes; a kernel's size is its machine code. spills: stored and loaded because registers ran out; ? "
-    "if the build has no figure. shared: static, per block. local: stack, per thread; ? if unknown, as with "
-    "recursion. -: known when the image is compiled."
+    "Sizes are in bytes; a kernel's size is its machine code. spills: stored and loaded for lack of registers. shared: "
+    "static, per block. local: stack, per thread. ?: unknown; for local, because of recursion. -: not compiled yet."
 )
-_DYNAMIC = " dynamic: shared memory that launches give, per block; the compiler fixed its size."
+_DYNAMIC = " dynamic: dynamic shared memory, per block; the compiler fixed its size."
 _MARKED = f" !: registers spilled, or all {MOST_REGISTERS} in use."
 
 
@@ -46,9 +45,9 @@ def numbers(image: SymbolImage) -> tuple[str, ...]:
     return tuple("?" if text is None else str(text) for text in texts)
 
 
-def with_dynamic(cells: tuple[str, ...], dynamic_cell: str, *, shown: bool) -> tuple[str, ...]:
-    """Insert dynamic shared memory after static shared memory, if its column is shown."""
-    return (*cells[:_DYNAMIC_AT], dynamic_cell, *cells[_DYNAMIC_AT:]) if shown else cells
+def with_dynamic(cells: tuple[str, ...], dynamic_cell: str, *, has_column: bool) -> tuple[str, ...]:
+    """Insert dynamic shared memory after static shared memory, if the table has this column."""
+    return (*cells[:_DYNAMIC_AT], dynamic_cell, *cells[_DYNAMIC_AT:]) if has_column else cells
 
 
 def dynamic(image: SymbolImage) -> str:
@@ -59,7 +58,7 @@ def dynamic(image: SymbolImage) -> str:
 def columns(header: Sequence[str], rows: Sequence[Sequence[str]], *, words: Container[int]) -> Iterator[str]:
     """Yield lines of columns, each as wide as its widest cell. Columns in `words` are left-aligned.
 
-    Numbers stay aligned if some of them are marked.
+    In a column with marked numbers, the others get a space in place of the mark.
     """
     cells = [list(header), *map(list, rows)]
     for at in range(len(header)):
@@ -90,7 +89,7 @@ def _report(report: Report, width: int) -> Iterator[str]:
 
 
 def _module(module: Module, width: int) -> Iterator[str]:
-    yield brief(module.name)
+    yield excerpt(module.name)
     yield from _field("in", module.where, width)
     for number, versions in enumerate((module.toolchain, *module.toolchains)):
         text = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
@@ -103,39 +102,40 @@ def _module(module: Module, width: int) -> Iterator[str]:
     yield ""
     rows = [(image.arch, image.kind, str(image.size), str(image.packed), image.cuda) for image in module.images]
     header = ("image", "kind", "bytes", "packed", "by CUDA")
-    several = len(header) if module.toolchains else -1  # with one toolkit the line is complete
-    yield from _table(header[:several], [row[:several] for row in rows], indent="  ")
+    end = len(header) if module.toolchains else -1  # a module of one toolkit needs no last column
+    yield from _table(header[:end], [row[:end] for row in rows], indent="  ")
     for symbol in module.symbols:
         yield ""
         yield from _symbol(symbol, width)
 
 
 def _symbol(symbol: Symbol, width: int) -> Iterator[str]:
-    abi = f", {brief(symbol.abi)} ABI" if symbol.abi else ""
+    abi = f", {excerpt(symbol.abi)} ABI" if symbol.abi else ""
     linked = "" if symbol.images else "linked "
-    yield f"  {brief(symbol.name)}  ({linked}{symbol.kind}{abi}, from {brief(symbol.origin)})"
+    yield f"  {excerpt(symbol.name)}  ({linked}{symbol.kind}{abi}, from {excerpt(symbol.origin)})"
     for text in (symbol.prototype, symbol.signature):
         if text:
-            yield from textwrap.wrap(brief(text), width, initial_indent="    ", subsequent_indent="        ")
+            yield from textwrap.wrap(excerpt(text), width, initial_indent="    ", subsequent_indent="        ")
     if linked:
         return
     if symbol.symbol != symbol.name:
-        yield f"    symbol {brief(symbol.symbol)}"
+        yield f"    symbol {excerpt(symbol.symbol)}"
     if symbol.kind == "kernel":
-        shown = any(image.dynamic is not None for image in symbol.images)
-        header = with_dynamic(("bytes", "registers", "spills", "shared", "local", "constant"), "dynamic", shown=shown)
-        cells = [with_dynamic(numbers(image), dynamic(image), shown=shown) for image in symbol.images]
+        has_dynamic = any(image.dynamic is not None for image in symbol.images)
+        keys = ("bytes", "registers", "spills", "shared", "local", "constant")
+        header = with_dynamic(keys, "dynamic", has_column=has_dynamic)
+        cells = [with_dynamic(numbers(image), dynamic(image), has_column=has_dynamic) for image in symbol.images]
         rows = [(image.arch, image.kind, *row) for image, row in zip(symbol.images, cells, strict=True)]
         yield from _table(("arch", "kind", *header), rows, indent="    ")
     else:
-        found = ", ".join(f"{image.arch} ({image.kind})" for image in symbol.images)
-        yield from textwrap.wrap(found, width, initial_indent="    in ", subsequent_indent="       ")
+        images = ", ".join(f"{image.arch} ({image.kind})" for image in symbol.images)
+        yield from textwrap.wrap(images, width, initial_indent="    in ", subsequent_indent="       ")
 
 
 def _field(label: str, value: str, width: int) -> list[str]:
     """Return the wrapped lines of a label and its value, none for an empty value."""
     first = f"  {label:<{_LABEL_WIDTH}} "
-    text = brief(value)
+    text = excerpt(value)
     return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * len(first)) if text else []
 
 

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 _LENGTHS = struct.Struct("<HH")
 _LENGTHS_AT, _HEADER = 26, 30
-"""The offset of two lengths in a local header, of its name and its extra field, and the size of the header."""
+"""The offset of two lengths in a local header (of its name and its extra field), and the size of the header."""
 
 _LEVELS = (-1, 9, 1, 2, 3, 4, 5, 7, 8)
+"""All levels, the usual ones first; -1 is 6."""
 
 
 def describe(data: bytes, where: str) -> dict[str, Any]:
@@ -50,18 +51,19 @@ def describe(data: bytes, where: str) -> dict[str, Any]:
 
 def make(description: Mapping[str, Any], contents: Mapping[str, bytes]) -> bytes:
     """Return the archive of a description, with the contents of its members."""
-    headers, found, position = zlib.decompress(base64.b64decode(description["headers"])), [], 0
+    headers, pieces, position = zlib.decompress(base64.b64decode(description["headers"])), [], 0
     for length, (name, level) in zip(description["between"], [*description["members"], ("", None)], strict=True):
-        found += [headers[position : position + length], _packed(contents[name], level) if name else b""]
+        pieces += [headers[position : position + length], _compress(contents[name], level) if name else b""]
         position += length
-    return b"".join(found)
+    return b"".join(pieces)
 
 
-def _level(content: bytes, packed: bytes, where: str) -> int | None:
-    if packed == content:
+def _level(content: bytes, compressed: bytes, where: str) -> int | None:
+    """Return the level of zlib that compresses a content to these bytes; None for stored content."""
+    if compressed == content:
         return None
     for level in _LEVELS:
-        if _packed(content, level) == packed:
+        if _compress(content, level) == compressed:
             return level
     message = (
         f"{where} was not compressed by the zlib {zlib.ZLIB_RUNTIME_VERSION} of this Python, so a split "
@@ -70,8 +72,8 @@ def _level(content: bytes, packed: bytes, where: str) -> int | None:
     raise TargetError(message)
 
 
-def _packed(content: bytes, level: int | None) -> bytes:
+def _compress(content: bytes, level: int | None) -> bytes:
     if level is None:
         return content
-    packer = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return packer.compress(content) + packer.flush()
+    compressor = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return compressor.compress(content) + compressor.flush()

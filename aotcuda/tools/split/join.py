@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest as manifests
+from aotcuda.common.replacing import replacing
 from aotcuda.errors import BuildError, TargetError
 from aotcuda.runtime.images import subset
 from aotcuda.runtime.images.parts import FORMAT
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from aotcuda.tools.wheel_archive import Wheel
 
-_ALL = "name all wheels of one of the folders that aotcuda split wrote"
+_REMEDY = "name all wheels of one of the folders that aotcuda split wrote"
 _MALFORMED = (ValueError, LookupError, TypeError, AttributeError, zlib.error)
 
 
@@ -38,7 +39,8 @@ def run(wheels: Sequence[Path], out: Path) -> Path:
             message = f"{path} exists already with another content; name another folder: --out DIR"
             raise BuildError(message)
         out.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        with replacing(path) as partial:
+            partial.write_bytes(data)
     except OSError as error:
         message = f"{path} cannot be written ({error.strerror}); name another folder: --out DIR"
         raise BuildError(message) from error
@@ -50,7 +52,7 @@ def full_wheel(paths: Sequence[Path]) -> tuple[str, bytes]:
     wheels = [wheel_archive.read(path) for path in paths]
     parts = [wheel for wheel in wheels if f"{wheel.metadata}/{RESTORE}" in wheel.files]
     if not parts:
-        message = f"{paths[0]} is no part of a split wheel; {_ALL}"
+        message = f"{paths[0]} is no part of a split wheel; {_REMEDY}"
         raise TargetError(message)
     first = parts[0]
     try:
@@ -61,12 +63,11 @@ def full_wheel(paths: Sequence[Path]) -> tuple[str, bytes]:
         contents = dict(first.files)
         for name, text in restore["originals"].items():
             contents[f"{first.metadata}/{name}"] = text.encode(errors="surrogateescape")
-        for name in first.files:
-            if name.endswith(f"/{manifests.PARTS}"):
-                contents |= _fatbin(name.rpartition("/")[0], first, wheels)
+        for folder in _folders_with_parts(first):
+            contents |= _fatbin(folder, first, wheels)
         name, data = Path(restore["wheel"]).name, archive.make(restore, contents)
     except _MALFORMED:
-        message = f"{first.path} was altered after it was split; {_ALL}"
+        message = f"{first.path} was altered after it was split; {_REMEDY}"
         raise TargetError(message) from None
     if manifests.digest(data) != restore["sha256"]:
         message = (
@@ -92,22 +93,27 @@ def _fatbin(folder: str, first: Wheel, wheels: Sequence[Wheel]) -> dict[str, byt
     where = f"{folder}/{manifests.FILE_NAME}"
     manifest = manifests.parse(first.files[where], f"{first.path}/{where}")
     whole, module = manifest["files"]["kernels"], manifest["module"]
-    held: dict[str, bytes] = {}
+    fatbins: dict[str, bytes] = {}
     for wheel in wheels:
-        for name in [name for name in wheel.files if name.endswith(f"/{manifests.PARTS}")]:
-            part = json.loads(wheel.files[name])
-            if part["module"] == module and part["whole"] != whole["sha256"]:
+        for inside in _folders_with_parts(wheel):
+            part = json.loads(wheel.files[f"{inside}/{manifests.PARTS}"])
+            if part["module"] != module:
+                continue
+            if part["whole"] != whole["sha256"]:
                 raise _different_wheels(first, wheel)
-            if part["module"] == module:
-                fatbin = f"{name.rpartition('/')[0]}/{part['kernels']['path']}"
-                held |= dict.fromkeys(part["images"], wheel.files[fatbin])
+            fatbins |= dict.fromkeys(part["images"], wheel.files[f"{inside}/{part['kernels']['path']}"])
     archs = [image["arch"] for image in manifest["images"]]
-    if missing := [arch for arch in archs if arch not in held]:
-        message = f"the wheels lack {', '.join(missing)} of {module}; {_ALL}"
+    if missing := [arch for arch in archs if arch not in fatbins]:
+        message = f"the wheels lack {', '.join(missing)} of {module}; {_REMEDY}"
         raise TargetError(message)
-    data = subset.only(list(dict.fromkeys(held.values())), archs, f"{first.path}/{folder}")
+    data = subset.only(list(dict.fromkeys(fatbins.values())), archs, f"{first.path}/{folder}")
     return {f"{folder}/{whole['path']}": data}
 
 
+def _folders_with_parts(wheel: Wheel) -> list[str]:
+    """Return the folders of a wheel that have some images of a module."""
+    return [name.rpartition("/")[0] for name in wheel.files if name.endswith(f"/{manifests.PARTS}")]
+
+
 def _different_wheels(first: Wheel, second: Wheel) -> TargetError:
-    return TargetError(f"{first.path} and {second.path} are parts of different wheels; {_ALL}")
+    return TargetError(f"{first.path} and {second.path} are parts of different wheels; {_REMEDY}")

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import zlib
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aotcuda.errors import BuildError
@@ -40,11 +42,13 @@ _VARIANTS = {
         }
     },
 }
-"""The common part of all `variant.json`: the plugin of installers that queries the GPU."""
+"""The part that each `variant.json` has: the plugin with which installers query the GPU."""
 
 
 def run(path: Path, out: Path | None) -> list[Path]:
     """Split a wheel into the folders `variants` and `providers` of `out`, and return the written files.
+
+    After an error neither folder has files.
 
     Raises:
         TargetError: It is not a wheel, was split already, has no machine code, or could not be restored.
@@ -61,49 +65,53 @@ def run(path: Path, out: Path | None) -> list[Path]:
         "originals": {name: content.decode(errors="surrogateescape") for name, content in originals.items()},
         **archive.describe(data, str(path)),
     }
-    files = {**full.wheel.files, f"{full.wheel.metadata}/{RESTORE}": _dumped(restore)}
-    written = []
-    for name, make in (("variants", _variants), ("providers", _providers)):
-        folder = (out or path.parent) / name
-        try:
+    files = {**full.wheel.files, f"{full.wheel.metadata}/{RESTORE}": _json(restore)}
+    parent, written = out or path.parent, []
+    writers = ((parent / "variants", _write_variants), (parent / "providers", _write_providers))
+    try:
+        for folder, _ in writers:
             folder.mkdir(parents=True, exist_ok=True)
             if any(folder.iterdir()):
                 message = f"{folder} is not empty; empty it, or name another folder: --out DIR"
                 raise BuildError(message)
-            made = make(full, files, folder)
-        except OSError as error:
-            message = f"{folder} cannot be written ({error.strerror}); name another folder: --out DIR"
-            raise BuildError(message) from error
-        if parts := [file for file in made if file.suffix == ".whl"]:
-            join.full_wheel(parts)  # raises if the full wheel cannot be restored
-        written += made
+        with ExitStack() as undo:
+            for folder, write in writers:
+                undo.callback(shutil.rmtree, folder, ignore_errors=True)
+                made = write(full, files, folder)
+                if wheels := [file for file in made if file.suffix == ".whl"]:
+                    join.full_wheel(wheels)  # raises if the full wheel cannot be restored
+                written += made
+            undo.pop_all()
+    except OSError as error:
+        message = f"{folder} cannot be written ({error.strerror}); name another folder: --out DIR"
+        raise BuildError(message) from error
     return written
 
 
-def _variants(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[Path]:
-    """Write the variant wheels, and the index file for them."""
-    capabilities = [each for each in full.capabilities if full.has_variant(each)]
+def _write_variants(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[Path]:
+    """Write the variant wheels, and the file that lists them for installers; return the files."""
+    capabilities = [capability for capability in full.capabilities if full.has_variant(capability)]
     variants, written = {}, []
     for capability in capabilities:
         label = _label(capability)
         variants[label] = {"nvidia": {"sm_arch": [f"{capability[0]}{capability[1]}_real"]}}
-        held = [
+        targets = [
             module.targets_for(capability)
             | {target for target in module.targets if target.kind == "ptx" or target.capability not in capabilities}
             for module in full.modules
         ]
-        part = _part(full, files, held, variant=label)
-        part[f"{full.wheel.metadata}/variant.json"] = _dumped({**_VARIANTS, "variants": {label: variants[label]}})
+        part = _part(full, files, targets, variant=label)
+        part[f"{full.wheel.metadata}/variant.json"] = _json({**_VARIANTS, "variants": {label: variants[label]}})
         written.append(folder / f"{full.wheel.path.stem}-{label}.whl")
         wheel_archive.write(written[-1], part, full.wheel)
     if variants:
         written.append(folder / f"{full.wheel.metadata.removesuffix('.dist-info')}-variants.json")
-        written[-1].write_bytes(_dumped({**_VARIANTS, "variants": variants}))
+        written[-1].write_bytes(_json({**_VARIANTS, "variants": variants}))
     return written
 
 
-def _providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[Path]:
-    """Write the main wheel and the provider packages."""
+def _write_providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[Path]:
+    """Write the main wheel and the provider packages; return the files."""
     main = _part(
         full, files, [{target for target in module.targets if target.kind == "ptx"} for module in full.modules]
     )
@@ -112,7 +120,7 @@ def _providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[P
     wheel_archive.write(written[0], main, full.wheel)
     version = full.wheel.metadata.removesuffix(".dist-info").partition("-")[2]
     for capability in full.capabilities:
-        name = _provider(full, capability)
+        name = _provider_name(full, capability)
         package = name.replace("-", "_")
         metadata = f"{package}-{version}.dist-info"
         written.append(folder / f"{package}-{full.wheel.path.stem.partition('-')[2]}.whl")
@@ -120,7 +128,7 @@ def _providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[P
         part = {f"{package}/__init__.py": f'"""{summary}."""\n'.encode()}
         for module in full.modules:
             if targets := module.targets_for(capability):
-                part |= _held(full, module, targets, f"{package}/{module.manifest['module']}")
+                part |= _image_files(full, module, targets, f"{package}/{module.manifest['module']}")
         part[f"{metadata}/METADATA"] = _metadata(full, name, summary)
         for inside, data in full.wheel.files.items():
             if inside.startswith(f"{full.wheel.metadata}/licenses/") or inside == f"{full.wheel.metadata}/WHEEL":
@@ -130,17 +138,17 @@ def _providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[P
 
 
 def _part(
-    full: FullWheel, files: dict[str, bytes], held: Sequence[Collection[Target]], variant: str | None = None
+    full: FullWheel, files: dict[str, bytes], targets: Sequence[Collection[Target]], variant: str | None = None
 ) -> dict[str, bytes]:
-    """Return the files of a wheel with these images of each module."""
-    found = dict(files)
-    for module, targets in zip(full.modules, held, strict=True):
-        if len(targets) < len(module.targets):
-            found |= _held(full, module, targets, module.folder, variant)
-    return found
+    """Return the files of a wheel with only some images: the images for `targets[0]` of the first module, and so on."""
+    part = dict(files)
+    for module, chosen in zip(full.modules, targets, strict=True):
+        if len(chosen) < len(module.targets):
+            part |= _image_files(full, module, chosen, module.folder, variant)
+    return part
 
 
-def _held(
+def _image_files(
     full: FullWheel, module: Module, targets: Collection[Target], folder: str, variant: str | None = None
 ) -> dict[str, bytes]:
     """Return the files for some images of a module: a fatbin, and its `parts.json`."""
@@ -148,7 +156,7 @@ def _held(
     whole = module.manifest["files"]["kernels"]
     data = subset.only([full.wheel.files[module.fatbin]], archs, f"{full.wheel.path}/{module.fatbin}")
     others = [target for target in module.targets if target not in targets]
-    described = {
+    description = {
         "format": FORMAT,
         "package": full.name,
         "version": full.version,
@@ -157,37 +165,37 @@ def _held(
         "whole": whole["sha256"],
         "images": archs,
         "kernels": {"path": whole["path"], "bytes": len(data), "sha256": digest(data)},
-        "elsewhere": {str(one): None if variant else _provider(full, one.capability) for one in others},
+        "elsewhere": {str(other): None if variant else _provider_name(full, other.capability) for other in others},
     }
-    return {f"{folder}/{whole['path']}": data, f"{folder}/{PARTS}": _dumped(described)}
+    return {f"{folder}/{whole['path']}": data, f"{folder}/{PARTS}": _json(description)}
 
 
 def _with_extras(full: FullWheel) -> bytes:
-    """Return the metadata of the main wheel: an extra for each provider package, pinned exactly."""
-    lines, known = [], full.about.get_all("Provides-Extra") or []
+    """Return the metadata of the main wheel: the full wheel's, and an extra for each provider package."""
+    lines, extras = [], full.about.get_all("Provides-Extra") or []
     for capability in full.capabilities:
         label = _label(capability)
-        lines += [] if label in known else [f"Provides-Extra: {label}"]
-        lines.append(f"Requires-Dist: {_provider(full, capability)}=={full.version}; extra == '{label}'")
+        lines += [] if label in extras else [f"Provides-Extra: {label}"]
+        lines.append(f"Requires-Dist: {_provider_name(full, capability)}=={full.version}; extra == '{label}'")
     head, gap, body = full.wheel.files[f"{full.wheel.metadata}/METADATA"].partition(b"\n\n")
     return head.rstrip(b"\n") + b"\n" + "\n".join(lines).encode() + (gap + body or b"\n")
 
 
 def _metadata(full: FullWheel, name: str, summary: str) -> bytes:
-    """Return the metadata of a provider package; its licence is that of the full wheel."""
-    kept = ("License-Expression", "License", "License-File", "Requires-Python")
+    """Return the metadata of a provider package; its licence is the full wheel's."""
+    copied = ("License-Expression", "License", "License-File", "Requires-Python")
     lines = [
         f"Metadata-Version: {full.about['Metadata-Version']}",
         f"Name: {name}",
         f"Version: {full.version}",
         f"Summary: {summary}",
-        *(f"{key}: {value}" for key in kept for value in full.about.get_all(key) or []),
+        *(f"{key}: {value}" for key in copied for value in full.about.get_all(key) or []),
         f"Requires-Dist: {full.name}=={full.version}",
     ]
     return "\n".join([*lines, ""]).encode()
 
 
-def _provider(full: FullWheel, capability: tuple[int, int]) -> str:
+def _provider_name(full: FullWheel, capability: tuple[int, int]) -> str:
     return f"{re.sub(r'[-_.]+', '-', full.name).lower()}-kernels-{_label(capability)}"
 
 
@@ -195,5 +203,5 @@ def _label(capability: tuple[int, int]) -> str:
     return f"sm{capability[0]}{capability[1]}"
 
 
-def _dumped(value: object) -> bytes:
+def _json(value: object) -> bytes:
     return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()

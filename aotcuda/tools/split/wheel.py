@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 RESTORE = "aotcuda-split.json"
 """A file in the metadata folder of each part; `aotcuda join` restores the full wheel from it."""
 
-_ENDING = f"{manifests.FOLDER_SUFFIX}/{manifests.FILE_NAME}"
+_MANIFEST = f"{manifests.FOLDER_SUFFIX}/{manifests.FILE_NAME}"
+"""The end of the path of each manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +45,7 @@ class Module:
     targets: tuple[Target, ...]
 
     def targets_for(self, capability: tuple[int, int]) -> set[Target]:
-        """Return the targets of the machine code that GPUs of `capability` run; they differ by the suffix alone."""
+        """Return the targets of the machine code that GPUs of `capability` run; they differ only in the suffix."""
         sass = [target for target in self.targets if target.kind == "sass"]
         ranked = [(key, target.capability) for target in sass if (key := arch.preference(target, capability))]
         return {target for target in sass if ranked and target.capability == min(ranked)[1]}
@@ -57,7 +58,7 @@ class FullWheel:
     Attributes:
         wheel: Its files.
         name, version: Name and version of the distribution.
-        about: Its core metadata.
+        about: The core metadata.
         modules: Its packaged modules with kernels.
         capabilities: The compute capabilities for which it has machine code.
     """
@@ -76,8 +77,8 @@ class FullWheel:
         because installers do not distinguish them from others.
         """
         later = {row.number for row in CAPABILITIES if row.number[0] == capability[0] and row.number >= capability}
-        used = [targets for module in self.modules if (targets := module.targets_for(capability))]
-        return all(any(target.runs_on(gpu) for target in targets) for targets in used for gpu in later - TEGRA)
+        code = [targets for module in self.modules if (targets := module.targets_for(capability))]
+        return all(any(target.runs_on(gpu) for target in targets) for targets in code for gpu in later - TEGRA)
 
 
 def read(path: Path) -> FullWheel:
@@ -95,21 +96,27 @@ def read(path: Path) -> FullWheel:
         message = f"{path} is no wheel: it has no METADATA; name a .whl file"
         raise TargetError(message)
     about, modules = message_from_bytes(wheel.files[f"{wheel.metadata}/METADATA"]), tuple(_modules(wheel))
-    found = {target.capability for module in modules for target in module.targets if target.kind == "sass"}
-    if not found:
+    capabilities = {target.capability for module in modules for target in module.targets if target.kind == "sass"}
+    if not capabilities:
         message = f"{path} has no machine code to split by architecture; name a wheel that was built for sm_XY"
         raise TargetError(message)
-    name, version, capabilities = str(about["Name"]), str(about["Version"]), tuple(sorted(found))
-    return FullWheel(wheel=wheel, name=name, version=version, about=about, modules=modules, capabilities=capabilities)
+    return FullWheel(
+        wheel=wheel,
+        name=str(about["Name"]),
+        version=str(about["Version"]),
+        about=about,
+        modules=modules,
+        capabilities=tuple(sorted(capabilities)),
+    )
 
 
 def _modules(wheel: Wheel) -> Iterator[Module]:
-    for name in sorted(name for name in wheel.files if name.endswith(_ENDING)):
+    for name in sorted(name for name in wheel.files if name.endswith(_MANIFEST)):
         folder = name.rpartition("/")[0]
         manifest = manifests.parse(wheel.files[name], f"{wheel.path}/{name}")
         kernels = manifest["files"].get("kernels")
         if kernels is not None:
             fatbin = f"{folder}/{kernels['path']}"
             manifests.check_file(wheel.files.get(fatbin, b""), kernels, f"{wheel.path}/{fatbin}")
-            targets = tuple([arch.parse(image["arch"]) for image in manifest["images"]])
+            targets = tuple(arch.parse(image["arch"]) for image in manifest["images"])
             yield Module(folder=folder, manifest=manifest, fatbin=fatbin, targets=targets)

@@ -1,1 +1,1 @@
-"""Kernels of every front end in one wheel; each module is named after what it has, not after its compiler."""
+"""Kernels of every front end in one wheel; modules are named after their content, not after their compilers."""

@@ -1,4 +1,4 @@
-"""By Numba-CUDA-MLIR; they call a function of Numba-CUDA's."""
+"""Numba-CUDA-MLIR compiles this module. It calls a function of the module that Numba-CUDA compiles."""
 
 from numba_cuda_mlir import cuda
 

@@ -1,4 +1,4 @@
-"""By Triton."""
+"""Triton compiles this module."""
 
 import triton
 import triton.language as tl
@@ -6,7 +6,7 @@ import triton.language as tl
 
 @triton.jit
 def softmax(x, out, columns, BLOCK: tl.constexpr):
-    """Return the softmax of one contiguous row for each program; a row fits into a block."""
+    """Compute the softmax of one contiguous row in each program; a row fits into a block."""
     row = tl.program_id(0) * columns
     places = tl.arange(0, BLOCK)
     inside = places < columns

@@ -1,4 +1,4 @@
-"""By Numba-CUDA; they call a function in C++."""
+"""Numba-CUDA compiles this module. It calls a function in C++."""
 
 from numba import cuda
 

@@ -1,4 +1,4 @@
-"""By Numba-CUDA; it calls a function of Numba-CUDA-MLIR's."""
+"""Numba-CUDA compiles this module. It calls a function of the module that Numba-CUDA-MLIR compiles."""
 
 from numba import cuda, float32
 

@@ -1,4 +1,4 @@
-"""Formulas as kernels, for aotcuda. This module is imported for the name alone; the others by builds."""
+"""A front end of aotcuda that compiles formulas. Builds import the other modules; every lookup imports this one."""
 
 from aotcuda.registry import Registration
 

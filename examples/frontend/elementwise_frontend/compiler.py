@@ -1,4 +1,4 @@
-"""A formula to code: it becomes a kernel in CUDA C++, which NVRTC compiles."""
+"""Compile a formula: write it as a kernel in CUDA C++, and compile the kernel by NVRTC."""
 
 import os
 import re
@@ -25,18 +25,18 @@ extern "C" __global__ void {symbol}({parameters}, long long n)
 
 
 def prepare(root):
-    """There is nothing to warm up; the versions of what compiles."""
+    """Return the version of NVRTC. There is nothing to import or to warm up."""
     _, major, minor = bindings.nvrtcVersion()
     return {"nvrtc": f"{major}.{minor}"}
 
 
 def include_dirs():
-    """None beside the toolkit's."""
+    """Return no folders; NVRTC finds the toolkit's own."""
     return []
 
 
 def load(unit, root):
-    """Return the file."""
+    """Return the file of formulas, in which the unit's formula is."""
     path = Path(root, unit.path)
     try:
         return LinkInput(kind="cu", name=unit.path, data=path.read_bytes(), folder=str(path.resolve().parent))
@@ -46,19 +46,19 @@ def load(unit, root):
 
 
 def sources(unit, loaded, root):
-    """Return the file: builds depend on it, and the JIT fallback compiles it."""
+    """Return the file of formulas: builds depend on it, and the JIT fallback compiles it."""
     return (loaded,)
 
 
 def resolve(unit, loaded):
-    """Return the formula has to be there."""
+    """Return the kernel's signature; raise SourceError if the file lacks the formula."""
     _, names, _ = _formula(unit, loaded)
     return f"void({', '.join(_notation(unit, name) for name in names)})"
 
 
 def compile_kernel(unit, loaded, target):
-    """Return the kernel as LTOIR, and how it takes its arguments."""
-    os.chdir("/")  # NVRTC writes the current folder into what it makes
+    """Return the kernel as LTOIR, or as PTX in a debug build, with the layout of its parameters."""
+    os.chdir("/")  # NVRTC writes the current folder into its output
     line, names, formula = _formula(unit, loaded)
     c_type, form, dtype = TYPES[unit.type]
     parameters, places, end = [], [], 0
@@ -68,10 +68,10 @@ def compile_kernel(unit, loaded, target):
         offset = -(-end // size) * size
         end = offset + size
         places.append((offset, size))
-        described = {"name": name.removesuffix("[]"), "type": _notation(unit, name), "offset": offset}
-        described |= {"kind": "buffer", "dtype": dtype} if is_array else {"kind": "scalar", "format": form}
-        parameters.append(described | ({"readonly": True} if is_array and parameters else {}))
-    offset = -(-end // 8) * 8  # of n, for which no argument is given: it is the number of the result's elements
+        parameter = {"name": name.removesuffix("[]"), "type": _notation(unit, name), "offset": offset}
+        parameter |= {"kind": "buffer", "dtype": dtype} if is_array else {"kind": "scalar", "format": form}
+        parameters.append(parameter | ({"readonly": True} if is_array and parameters else {}))
+    offset = -(-end // 8) * 8  # of n: launches fill it with the number of the result's elements
     parameters[0]["sizes"] = [{"name": "n", "type": "int64", "word": "items", "format": "q", "offset": offset}]
     elements = re.sub(rf"\b({'|'.join(name[:-2] for name in names[1:] if name.endswith('[]'))})\b", r"\1[i]", formula)
     text = KERNEL.format(
@@ -99,7 +99,10 @@ def compile_kernel(unit, loaded, target):
 
 
 def _formula(unit, loaded):
-    """Its line, the names of its parameters (`x[]` for an array; the first is the result), and what it computes."""
+    """Return a formula's line number, the names of its parameters (`x[]` for an array), and its expression.
+
+    The first parameter is the result.
+    """
     for line, text in enumerate(loaded.data.decode().splitlines(), 1):
         found = re.fullmatch(rf"\s*{unit.name}\s*\((\s*\w+\[\](?:\s*,\s*\w+(?:\[\])?)*)\s*\)\s*=\s*(.+)", text)
         if found:

@@ -1,4 +1,4 @@
-"""Read the tables of its modules: a file of formulas, and the types of each kernel."""
+"""Read `[tool.aotcuda]` for the front end: the file of formulas, and the types of each kernel."""
 
 import re
 from dataclasses import dataclass, field, replace
@@ -11,17 +11,17 @@ from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.errors import CompileError
 
 TYPES = {"int32": ("int", "i", "<i4"), "float32": ("float", "f", "<f4"), "float64": ("double", "d", "<f8")}
-"""What a kernel may compute in: the type in C++, its `struct` character, and NumPy's type string."""
+"""The types that kernels compute in: the type in C++, its `struct` character, and NumPy's type string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(Entry):
-    """A kernel: one of the formulas."""
+    """A kernel: a formula of the file, with its types."""
 
     types: tuple[str, ...] = field(
         metadata=setting(
             ListOf(item=Choice(tuple(TYPES)), expected="a type or a list of types", shortest=1, single=True),
-            "The types that it computes in.",
+            "The types that the kernel computes in.",
             '["float32", "float64"]',
         )
     )
@@ -41,23 +41,23 @@ SECTIONS = (("A kernel", "kernels.axpy", Kernel),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Formula(Unit):
-    """A formula for one type."""
+    """A formula for one type: the unit that is compiled."""
 
     path: str
     type: str
 
 
 def check(module):
-    """Nothing can be wrong between keys."""
+    """Accept every table: the keys cannot contradict each other."""
 
 
 def modules(module):
-    """Return the source is no Python module."""
+    """Return no modules: the source is not Python."""
     return ()
 
 
 def units(module):
-    """One for each kernel and type."""
+    """Return a unit for each kernel and type."""
     return [
         Formula(
             key=kernel.key,
@@ -78,9 +78,9 @@ def units(module):
 
 
 def widened(kernel, signature):
-    """Return the kernel for arrays of another type, which the JIT fallback has been given."""
-    found = [name for name in TYPES if re.search(rf"\b{name}\[", signature)]
-    if len(found) != 1:
-        message = f"{kernel.key}: arrays are to be of one type, {' or '.join(TYPES)}, and not {signature}"
+    """Return the kernel for the type of the arrays that the JIT fallback got."""
+    types = [name for name in TYPES if re.search(rf"\b{name}\[", signature)]
+    if len(types) != 1:
+        message = f"{kernel.key}: arrays must have one type, {' or '.join(TYPES)}, not {signature}; convert them"
         raise CompileError(message)
-    return replace(kernel, types=tuple(found))
+    return replace(kernel, types=tuple(types))

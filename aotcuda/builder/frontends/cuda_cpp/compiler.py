@@ -40,8 +40,8 @@ class File:
     Attributes:
         item: The file as a link input.
         folders: Folders of headers, in addition to the folder of the file.
-        names: The C++ name expressions of its compiled kernels.
-        symbols: Their symbols.
+        names: The C++ name expressions of its kernels that are compiled.
+        symbols: The symbols of these kernels, by name expression.
         declared: Its kernels and functions, by symbol.
     """
 
@@ -53,11 +53,11 @@ class File:
 
     @property
     def has_kernels(self) -> bool:
-        """Return True if a file defines kernels, named in the table or not."""
-        return any(found.is_kernel for found in self.declared.values())
+        """Return True if the file defines kernels, named in the table or not."""
+        return any(declaration.is_kernel for declaration in self.declared.values())
 
 
-class FrontEnd:
+class CudaCppFrontEnd:
     """Implement `aotcuda.builder.frontends.protocol.FrontEnd`."""
 
     def __init__(self) -> None:
@@ -113,11 +113,11 @@ class FrontEnd:
             return [replace(unit, origin=f"{file.item.name}:{unit.name}")]
         file, name = _file_of(unit, files)
         origin = f"{file.item.name}:{name.partition('<')[0]}"
-        known = self._units.setdefault((unit.module, file.symbols[name]), unit)
-        if known.signature_key != unit.signature_key:
+        first = self._units.setdefault((unit.module, file.symbols[name]), unit)
+        if first.signature_key != unit.signature_key:
             message = (
-                f"{unit.signature_key}: {unit.expression} is packaged already, as {known.expression} of "
-                f"{known.signature_key}; remove one of them"
+                f"{unit.signature_key}: {unit.expression} is packaged already, as {first.expression} of "
+                f"{first.signature_key}; remove one of them"
             )
             raise SourceError(message)
         return [replace(unit, origin=origin, symbol=file.symbols[name], batch=unit.module)]
@@ -142,15 +142,15 @@ class FrontEnd:
         if unit.kind == "function":
             return _function(unit, files).signature
         declaration = _kernel(unit, files)
-        found = parameters.make_arguments(declaration, dict(unit.stated), unit.key).signature
-        known = self._signatures.setdefault((unit.module, unit.name, found), unit)
-        if known.symbol != unit.symbol:
+        signature = parameters.make_arguments(declaration, dict(unit.stated), unit.key).signature
+        first = self._signatures.setdefault((unit.module, unit.name, signature), unit)
+        if first.symbol != unit.symbol:
             message = (
-                f"{unit.signature_key}: {unit.expression} takes {found} as {known.expression} does, so a launch "
+                f"{unit.signature_key}: {unit.expression} takes {signature} as {first.expression} does, so a launch "
                 "cannot choose between the two by its arguments; make two kernels"
             )
             raise CompileError(message)
-        return found
+        return signature
 
     def compile_kernel(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledKernel:
         """Implement FrontEnd.compile_kernel: the module's kernels share the code of its files."""
@@ -178,12 +178,12 @@ class FrontEnd:
         """Return the compiled files of a module, for the kernels of a batch."""
         files = self._modules[module]
         folders = files[0].folders
-        items = file_variables.kept_apart([file.item for file in files], target, options, folders)
+        items = file_variables.separate([file.item for file in files], target, options, folders)
         return tuple(
             LinkInput(
                 kind="ptx" if options.debug else "ltoir",
                 name=file.item.name,
-                data=_compile_file(file, item, target, options, _key(module), lto=not options.debug),
+                data=_compile_file(file, item, target, options, _source_key(module), lto=not options.debug),
             )
             for file, item in zip(files, items, strict=True)
         )
@@ -209,13 +209,12 @@ class FrontEnd:
         if len(paths) > 1:
             message = (
                 f"the functions of one module must be in one file, and these are in {' and '.join(paths)}; make a "
-                "module for "
-                "each file, or include one in the other"
+                "module for each file, or include one in the other"
             )
             raise CompileError(message)
-        found = [(module, file) for module, files in self._modules.items() for file in files]
-        module, file = next((module, file) for module, file in found if file.item.name == paths[0])
-        file, key, lto = replace(file, names=()), _key(module), form == "ltoir"
+        every = [(module, file) for module, files in self._modules.items() for file in files]
+        module, file = next((module, file) for module, file in every if file.item.name == paths[0])
+        file, key, lto = replace(file, names=()), _source_key(module), form == "ltoir"
         if not file.has_kernels:
             return _compile_file(file, file.item, target, options, key, lto=lto)
         try:
@@ -228,7 +227,7 @@ class FrontEnd:
         return []
 
 
-FRONT_END = FrontEnd()
+FRONT_END = CudaCppFrontEnd()
 
 _ALIGNMENT = 16
 """The alignment of the first parameter on every GPU.
@@ -240,18 +239,19 @@ other offsets on some GPUs (KPARAM_INFO in `cuobjdump -elf`).
 _QUALIFIERS = ("launch_bounds", "cluster_dims", "block_size", "maxnreg")
 
 
-def _without_kernels(item: LinkInput, word: str) -> LinkInput:
-    """Return the file with its kernels turned into device functions.
+def _without_kernels(item: LinkInput, specifier: str) -> LinkInput:
+    """Return the file with its kernels turned into device functions, each with a further specifier.
 
     Entry points would be in every image that links the file. Inline functions without callers produce no code.
     """
-    head = f"#undef __global__\n#define __global__ __device__ {word}\n"
+    head = f"#undef __global__\n#define __global__ __device__ {specifier}\n"
     head += "#undef __grid_constant__\n#define __grid_constant__\n"
     head += "".join(f"#undef __{name}__\n#define __{name}__(...)\n" for name in _QUALIFIERS)
     return replace(item, data=f'{head}#line 1 "{item.name}"\n'.encode() + item.data)
 
 
-def _key(module: str) -> str:
+def _source_key(module: str) -> str:
+    """Return the configuration key of a module's files."""
     return f'tool.aotcuda.modules."{module}".source'
 
 
@@ -263,19 +263,16 @@ def _compile_file(file: File, item: LinkInput, target: Target, options: Options,
         raise preconditions.not_compiled(item, target, options, file.folders, key, str(error), file.names) from None
 
 
-_GLOBAL = r"__global__(?:[^;{}()]|\([^;{}()]*\))*?"
-
-
 def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -> tuple[File, ...]:
     """Return the files of the unit's module, with their declarations."""
-    key = _key(unit.module)
+    key = _source_key(unit.module)
     inputs_by_path: dict[str, tuple[LinkInput, list[str]]] = {}
     for path in unit.sources:
         absolute = Path(root, path)
         try:
             data = foreign.content(absolute)
         except foreign.UnreadableError as error:
-            message = f"{key}: {path} {error}; {inputs.unread(absolute, Path(root))}"
+            message = f"{key}: {path} {error}; {inputs.remedy_for(absolute, Path(root))}"
             raise SourceError(message) from None
         inputs_by_path[path] = LinkInput(kind="cu", name=path, data=data, folder=str(absolute.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}
@@ -299,8 +296,8 @@ def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -
     cached: dict[str, _Description] = cache.find(names_before, lambda _: _Description)
     tasks = []
     for path, file in files.items():
-        of_names = {name: keys[path, name] for name in file.names}
-        run = functools.partial(_read_file, file, target, unit.options, key, of_names, cached.get(path))
+        keys_of_file = {name: keys[path, name] for name in file.names}
+        run = functools.partial(_read_file, file, target, unit.options, key, keys_of_file, cached.get(path))
         tasks.append(pool.Task(f"declarations of {path}", run, key=key))
     described = dict(zip(files, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
     new = {path: description for path, (_, description) in described.items() if path not in cached}
@@ -315,11 +312,11 @@ def _find_kernel(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]
     path, colon, name = expression.partition(".cu:")
     if colon and f"{path}.cu" in texts and not name.startswith(":"):
         return f"{path}.cu", name
-    having = [path for path, text in texts.items() if _plain(expression) in _kernels_in(text)]
-    return (having or [*texts])[0], expression
+    paths = [path for path, text in texts.items() if _last_name(expression) in _kernels_in(text)]
+    return (paths or [*texts])[0], expression
 
 
-def _plain(expression: str) -> str:
+def _last_name(expression: str) -> str:
     """Return the last name of an expression: `scale` of `ns::scale<ns::Point>`."""
     return expression.partition("<")[0].rpartition(":")[2].strip()
 
@@ -340,7 +337,7 @@ _Description = tuple[bytes, dict[str, str]]
 
 
 def _read_file(
-    file: File, target: Target, options: Options, key: str, keys: Mapping[str, str], have: _Description | None
+    file: File, target: Target, options: Options, key: str, keys: Mapping[str, str], cached: _Description | None
 ) -> tuple[File, _Description]:
     """Return a file and its declarations.
 
@@ -350,7 +347,7 @@ def _read_file(
     """
     os.chdir("/")
     try:
-        described = have or nvrtc.describe_source(file.item, target, options, file.folders, file.names)
+        described = cached or nvrtc.describe_source(file.item, target, options, file.folders, file.names)
     except CompileError as error:
         log = str(error).partition("\n")[2]
         if _FILE_ERROR.search(log) is None and _NAME_ERROR.search(log):
@@ -370,26 +367,26 @@ def _read_file(
 
 
 def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
-    """Return the error for the first name that NVRTC refuses."""
+    """Raise the error for the first name that NVRTC refuses."""
     reason = _NAME_ERROR.findall(log)[0]
-    shown = "".join((_INPUT.search(log) or [""] * 2)[1].split())
-    name = next((name for name in keys if "".join(name.split()) == shown), next(iter(keys)))
-    path, plain = file.item.name, _plain(name)
-    there = list(dict.fromkeys(_kernels_in(file.item.data)))
+    refused = "".join((_INPUT.search(log) or [""] * 2)[1].split())
+    name = next((name for name in keys if "".join(name.split()) == refused), next(iter(keys)))
+    path, plain = file.item.name, _last_name(name)
+    kernels = list(dict.fromkeys(_kernels_in(file.item.data)))
     if "which instance of function template" in reason and "<" in name:
-        problem = f"does not fit {_template(file.item.data, plain)}in {path}; give as many arguments, each of its kind"
+        problem = f"does not fit {_template(file.item.data, plain)}in {path}; give as many arguments of the same kinds"
     elif "which instance of function template" in reason:
         problem = f'is a template in {path}; name its instances: instances = ["{name}<float>"]'
     elif "which instance of overloaded function" in reason:
-        problem = f"is declared more than once in {path}, for other types; give each a name of its own"
+        problem = f"is declared several times in {path}, for different types; give each another name"
     elif f'identifier "{plain}" is undefined' in reason or "has no member" in reason:
-        near = difflib.get_close_matches(plain, there, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(there) or 'none'}"
+        near = difflib.get_close_matches(plain, kernels, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(kernels) or 'none'}"
         problem = f"is not a kernel of {path}; {hint}"
     elif "non-__global__" in reason or "must form address" in reason:
         problem = f"is not a kernel of {path}, but something else; declare it __global__"
     else:
-        problem = f"is none that NVRTC can make of {path}: {reason}"
+        problem = f"cannot be compiled by NVRTC from {path}: {reason}"
     message = f"{keys[name]}: {name} {problem}"
     raise SourceError(message)
 
@@ -415,17 +412,17 @@ def _file_of(unit: CppUnit, files: Sequence[File]) -> tuple[File, str]:
 
 def _kernel(unit: CppUnit, files: Sequence[File]) -> Declaration:
     file, name = _file_of(unit, files)
-    found = file.declared.get(file.symbols[name])
-    if found is None or not found.is_kernel:
+    declaration = file.declared.get(file.symbols[name])
+    if declaration is None or not declaration.is_kernel:
         problem = f"{file.item.name} declares {name} and does not define it; give it a body there, without static"
         included = Headers([file.item], Path(file.item.folder or "/"), file.folders).names
         headers = {header: path.read_bytes() for header, path in included.items()}
         texts = {file.item.name: file.item.data, **headers}
-        if where := next((where for where, text in texts.items() if _is_static(text, _plain(name))), None):
-            problem = f"{name} of {where} is static, so nothing outside of {file.item.name} can use it; remove static"
+        if path := next((path for path, text in texts.items() if _is_static(text, _last_name(name))), None):
+            problem = f"{name} of {path} is static, so nothing outside of {file.item.name} can use it; remove static"
         message = f"{unit.signature_key}: {problem}"
         raise SourceError(message)
-    return found
+    return declaration
 
 
 def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
@@ -436,22 +433,24 @@ def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
         CompileError: One of its types differs between C and Numba.
     """
     file = next((file for file in files if unit.name in file.declared), None)
-    found = file.declared[unit.name] if file is not None else None
-    if file is None or found is None or found.is_kernel:
+    declaration = file.declared[unit.name] if file is not None else None
+    if file is None or declaration is None or declaration.is_kernel:
         paths = " and ".join(file.item.name for file in files)
         mangled = any(re.search(rf"^_Z\d+{unit.name}[a-zA-Z]", symbol) for file in files for symbol in file.declared)
-        what = 'only as a C++ function; write extern "C" before __device__' if mangled else "nowhere; define it there"
-        message = f'{unit.key}: {paths} defines the function extern "C" __device__ {unit.name} {what}'
+        problem = (
+            'only as a C++ function; write extern "C" before __device__' if mangled else "nowhere; define it there"
+        )
+        message = f'{unit.key}: {paths} defines the function extern "C" __device__ {unit.name} {problem}'
         raise SourceError(message)
-    where = f"{unit.key}: {unit.name} of {file.item.name}:{found.line}"
-    types = [_in_numba(item.type, f"{where}: parameter {item.name}") for item in found.parameters]
-    result = "void" if found.result.text == "void" else _in_numba(found.result, f"{where}: the result")
+    where = f"{unit.key}: {unit.name} of {file.item.name}:{declaration.line}"
+    types = [_numba_type(item.type, f"{where}: parameter {item.name}") for item in declaration.parameters]
+    result = "void" if declaration.result.text == "void" else _numba_type(declaration.result, f"{where}: the result")
     return CompiledFunction(
         ir=(file.item.name,),
         fastmath=unit.options.fastmath,
         signature=unit.signature or f"{result}({', '.join(types)})",
-        result=_in_c(found.result),
-        parameters=tuple((_in_c(item.type), item.name) for item in found.parameters),
+        result=_c_type(declaration.result),
+        parameters=tuple((_c_type(item.type), item.name) for item in declaration.parameters),
     )
 
 
@@ -471,7 +470,12 @@ _NAMES = {
 """Numba's types by `struct` character."""
 
 
-def _in_numba(kind: CppType, where: str) -> str:
+def _numba_type(kind: CppType, where: str) -> str:
+    """Return Numba's type for a C++ type.
+
+    Raises:
+        CompileError: C and Numba pass the type in different ways.
+    """
     if kind.element is not None:
         element = kind.element
         number = _NAMES.get(element.form) if element.element is None and not element.is_complex else None
@@ -482,7 +486,7 @@ def _in_numba(kind: CppType, where: str) -> str:
     raise CompileError(message)
 
 
-def _in_c(kind: CppType) -> str:
+def _c_type(kind: CppType) -> str:
     if kind.element is not None:
         element = kind.element
         text = (

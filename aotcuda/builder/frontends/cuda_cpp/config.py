@@ -75,13 +75,14 @@ def parse_stated(text: str) -> Stated:
 
 
 def _refuse(text: str, problem: str) -> NoReturn:
+    """Raise the error for an entry of the table."""
     message = f"{keys.string(text)} {problem}"
     raise ValueError(message)
 
 
 _FUNCTION = Text('the name of a kernel as C++ calls it, or "csrc/file.cu:name"', r"^[^\s;{}]+(?:<[^;{}]*>)?$")
 _INSTANCE = Text("an instance of a template, as C++ writes it", r"^[^;{}]*<[^;{}]*>\s*$")
-_OF_PARAMETER = TableOf(
+_PARAMETERS = TableOf(
     name=Text("the name of a parameter as the key", r"^[A-Za-z_]\w*$"),
     value=Text("a type, or a property of an array", r"\S", parse_stated),
     expected="a table of parameters",
@@ -113,7 +114,7 @@ class Kernel(Entry):
     parameters: tuple[tuple[str, Stated], ...] = field(
         default=(),
         metadata=setting(
-            _OF_PARAMETER,
+            _PARAMETERS,
             (
                 "By name, what a parameter's declaration leaves open: the arrays that a pointer accepts, or the "
                 "property of an array that a number is. Such a number is not an argument."
@@ -137,7 +138,7 @@ class Function(Entry):
         default="",
         metadata=setting(
             rules.SIGNATURE,
-            "Its types for callers in Python, in Numba's notation, where they are to be others than the nearest ones.",
+            "Its types for callers in Python, in Numba's notation, if the nearest types are not the right ones.",
             '"float32(CPointer(float32), int32)"',
             default="as declared",
         ),
@@ -220,12 +221,12 @@ def units(module: Module) -> list[CppUnit]:
     """Implement Tables.units."""
     kernels = cast("tuple[Kernel, ...]", module.kernels)
     sources = tuple(posixpath.normpath(path) for path in module.source)
-    every = tuple((name, key) for kernel in kernels for name, key in _expressions(kernel))
+    expressions = tuple(pair for kernel in kernels for pair in _expressions(kernel))
     common: dict[str, Any] = {
         "module": module.name,
         "options": module.options,
         "sources": sources,
-        "expressions": every,
+        "expressions": expressions,
     }
     found = [
         CppUnit(
@@ -269,6 +270,6 @@ def _expressions(kernel: Kernel) -> list[tuple[str, str]]:
 
 
 def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened: no signature is widened."""
+    """Implement Tables.widened; it always raises, because a kernel has only the types that it declares."""
     message = f"{kernel.key}: a kernel in CUDA C++ accepts the types that it declares, and not {signature}"
     raise CompileError(message)

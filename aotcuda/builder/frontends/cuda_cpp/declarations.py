@@ -2,7 +2,7 @@
 
 The PTX has debug information. Its directives define the memory layout of parameters (PTX ISA, "Kernel Function
 Parameters"). DWARF describes their C++ declarations: names, types, and members of structs (DWARF 2, "Data Object and
-Object List Entries", "Type Entries"). So the compiler of the kernels also parses them.
+Object List Entries", "Type Entries"). So the compiler of the kernels also parses their declarations.
 """
 
 from __future__ import annotations
@@ -90,36 +90,35 @@ def read(ptx: bytes) -> dict[str, Declaration]:
         ValueError: It was not compiled with debug information.
     """
     text = ptx.rstrip(b"\0").decode(errors="replace")
-    described = _subprograms(text)
-    found = {}
+    subprograms = _subprograms(text)
+    declarations = {}
     for match in _FUNCTION.finditer(text):
         kind, symbol, parameters, directives = match.groups()
-        die = described.get(symbol)
-        if die is None:
+        if symbol not in subprograms:
             continue  # a function that the compiler added
-        dwarf, types = die
-        placed = [*_offsets(parameters or "")]
-        names = [child for child in dwarf.iter_children() if child.tag == "DW_TAG_formal_parameter"]
-        end = placed[-1][0] + placed[-1][1] if placed else 0
-        found[symbol] = Declaration(
+        dwarf, types = subprograms[symbol]
+        places = [*_offsets(parameters or "")]
+        dies = [child for child in dwarf.iter_children() if child.tag == "DW_TAG_formal_parameter"]
+        end = places[-1][0] + places[-1][1] if places else 0
+        declarations[symbol] = Declaration(
             symbol=symbol,
             is_kernel=kind == "entry",
             result=types.type_of(dwarf),
             parameters=tuple(
                 Declared(
-                    name=_text(item, "DW_AT_name") or f"arg{at}",
-                    type=types.type_of(item, plain=True),
+                    name=_text(die, "DW_AT_name") or f"arg{at}",
+                    type=types.type_of(die, plain=True),
                     offset=offset,
                     size=size,
                 )
-                for at, (item, (offset, size)) in enumerate(zip(names, placed, strict=True))
+                for at, (die, (offset, size)) in enumerate(zip(dies, places, strict=True))
             ),
             parameter_bytes=end,
             alignment=max([int(number or 1) for number, *_ in _PARAMETER.findall(parameters or "")], default=1),
             launch_bounds=_bounds(directives or "") if kind == "entry" else (),
             line=dwarf.attributes["DW_AT_decl_line"].value if "DW_AT_decl_line" in dwarf.attributes else 0,
         )
-    return found
+    return declarations
 
 
 # PTX ISA, "Kernel and Function Directives" and "Performance-Tuning Directives".
@@ -130,7 +129,7 @@ _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.[a-z]+(\d+)\s+(?:\.
 
 
 def _offsets(parameters: str) -> Iterator[tuple[int, int]]:
-    """Return offset and size of each parameter."""
+    """Yield offset and size of each parameter."""
     end = 0
     for alignment, bits, count in _PARAMETER.findall(parameters):
         size = int(bits) // 8 * int(count or 1)
@@ -141,6 +140,8 @@ def _offsets(parameters: str) -> Iterator[tuple[int, int]]:
 
 
 def _bounds(directives: str) -> tuple[int, ...]:
+    """Return `Declaration.launch_bounds` from a kernel's directives."""
+
     def numbers(name: str) -> list[int]:
         found = re.search(rf"\.{name}\s+([\d, ]+)", directives)
         return [int(number) for number in found[1].split(",")] if found else []
@@ -156,7 +157,7 @@ def _bounds(directives: str) -> tuple[int, ...]:
 
 
 def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
-    """Return the functions that the debug information describes, by symbol."""
+    """Return the functions in the debug information by symbol: entry and types of their compilation units."""
     sections = {
         f"{name}_sec": DebugSectionDescriptor(
             io.BytesIO(data), name=f".{name}", global_offset=0, size=len(data), address=0
@@ -165,16 +166,16 @@ def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
         if (data := _section(text, f".{name}"))
     }
     config = DwarfConfig(little_endian=True, machine_arch="x64", default_address_size=8)
-    # PTX has these sections of DWARF.
+    # PTX has no other sections of DWARF.
     dwarf = DWARFInfo(**{**dict.fromkeys(inspect.signature(DWARFInfo).parameters), **sections, "config": config})
-    found = {}
+    subprograms = {}
     for unit in dwarf.iter_CUs():
         types = _Types()
         for die in unit.get_top_DIE().iter_children():
             if die.tag == "DW_TAG_subprogram":
                 symbol = _text(die, "DW_AT_MIPS_linkage_name") or _text(die, "DW_AT_name")
-                found[symbol] = die, types
-    return found
+                subprograms[symbol] = die, types
+    return subprograms
 
 
 _NUMBER = re.compile(r"\s*-?(0x[0-9a-fA-F]+|0|[1-9][0-9]*)\s*")
@@ -241,20 +242,20 @@ class _Types:
 
     def type_of(self, die: Any, *, plain: bool = False) -> CppType:
         """Return the type that `die` describes; `plain` drops const, which does not matter for arguments."""
-        found = die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
-        while plain and found is not None and found.tag == "DW_TAG_const_type" and "DW_AT_type" in found.attributes:
-            found = found.get_DIE_from_attribute("DW_AT_type")
-        return self._read(found)
+        target = die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
+        while plain and target is not None and target.tag == "DW_TAG_const_type" and "DW_AT_type" in target.attributes:
+            target = target.get_DIE_from_attribute("DW_AT_type")
+        return self._read(target)
 
     def _read(self, die: Any) -> CppType:
         if die is None or die.tag == "DW_TAG_unspecified_type":
             return CppType(text="void", size=0)
         if die.offset not in self._known:
-            self._known[die.offset] = CppType(text="...", size=0)  # what a struct's pointer to its own kind shows
-            self._known[die.offset] = self._made(die)
+            self._known[die.offset] = CppType(text="...", size=0)  # for a struct with a pointer to its own type
+            self._known[die.offset] = self._new_type(die)
         return self._known[die.offset]
 
-    def _made(self, die: Any) -> CppType:
+    def _new_type(self, die: Any) -> CppType:
         if die.tag == "DW_TAG_const_type":
             inner = self.type_of(die)
             if inner.constant:
@@ -317,12 +318,12 @@ class _Types:
             return CppType(text="CUtensorMap", size=size, dtype=TENSOR_MAP, leaves=("<u8",))
         if not size:
             return CppType(text=text, size=0)
-        fields, leaves = self._fields(die)
+        fields, leaves = self._fields(die) or ([], ())
         dtype = f"|V{size}" + (f"{{{','.join(fields)}}}" if fields else "")
         return CppType(text=text, size=size, dtype=dtype, leaves=leaves)
 
-    def _fields(self, die: Any) -> tuple[list[str], tuple[str, ...]]:
-        """Return the members as `aotcuda.manifest.dtypes` writes fields; none for bit-fields."""
+    def _fields(self, die: Any) -> tuple[list[str], tuple[str, ...]] | None:
+        """Return the members as `aotcuda.manifest.dtypes` writes fields, and their leaves; None for bit-fields."""
         fields: list[str] = []
         leaves: dict[str, None] = {}
         for member in die.iter_children():
@@ -332,12 +333,14 @@ class _Types:
                 continue
             kind, start = self.type_of(member), _location(member)
             if "DW_AT_bit_size" in member.attributes or not kind.dtype:
-                return [], ()
+                return None
             leaves |= dict.fromkeys(kind.leaves or (kind.dtype,))
             name = _text(member, "DW_AT_name")
-            if name.startswith("__b_") or member.tag == "DW_TAG_inheritance":  # a base, whose members are this one's
-                base = self._fields(member.get_DIE_from_attribute("DW_AT_type"))[0]
-                fields += [_move_field(text, start) for text in base]
+            if name.startswith("__b_") or member.tag == "DW_TAG_inheritance":  # a base class
+                base = self._fields(member.get_DIE_from_attribute("DW_AT_type"))
+                if base is None:
+                    return None
+                fields += [_move_field(text, start) for text in base[0]]
             else:
                 fields.append(f"{name}:{_field(kind)}@{start}")
         return fields, tuple(leaves)

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 SCALARS = frozenset(["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 """The types among `NAMED` that are passed by value; a float8_e8m0fnu has no zero and no sign."""
 
-_ANY = {"<u8", "|i1", "|u1"}
+_BYTES = ("|i1", "|u1")
 """Element types of pointers that C++ code uses for memory of any type."""
 
 
 class Arguments(NamedTuple):
-    """A kernel's arguments: the manifest's parameters, and the signature that names their types."""
+    """The arguments of a kernel: the manifest's parameters, and the signature that names their types."""
 
     parameters: tuple[Parameter, ...]
     signature: str
@@ -59,21 +59,17 @@ def make_arguments(declaration: Declaration, stated: Mapping[str, Stated], key: 
             message = f"{where}.{name}: the kernel is declared with no parameter of that name; {hint}"
             raise CompileError(message)
     sizes: dict[str, list[Size]] = {}
+    found: dict[str, Parameter] = {}
     for item in declaration.parameters:
         entry = stated.get(item.name)
         if entry is not None and entry.array:
             sizes.setdefault(entry.array, []).append(_size(item, entry, names, f"{where}.{item.name}"))
-    found = []
-    for item in declaration.parameters:
-        entry = stated.get(item.name)
-        if entry is not None and entry.array:
-            continue
-        parameter = _parameter(item, entry, f"{where}.{item.name}")
-        if item.name in sizes:
-            _add_sizes(parameter, sizes[item.name], stated, where)
-        found.append(parameter)
-    signature = ", ".join(_parameter_text(parameter, stated.get(parameter["name"])) for parameter in found)
-    return Arguments(tuple(found), f"void({signature})")
+        else:
+            found[item.name] = _parameter(item, entry, f"{where}.{item.name}")
+    for array, of_array in sizes.items():
+        _add_sizes(array, found.get(array), of_array, stated, where)
+    signature = ", ".join(_parameter_text(parameter, stated.get(name)) for name, parameter in found.items())
+    return Arguments(tuple(found.values()), f"void({signature})")
 
 
 def _parameter_text(parameter: Parameter, entry: Stated | None) -> str:
@@ -117,11 +113,11 @@ def _pointer(element: CppType, entry: Stated | None, where: str, kind: CppType) 
 
 def _fits(element: CppType, base: str, dtype: str) -> bool:
     """Return True if an array of a dtype may hold elements of a type: `float2` fits float32 and complex64."""
-    if dtype == base or base in _ANY - {"<u8"}:
+    if dtype == base or base in _BYTES:
         return True
     parts = {"<c8": "<f4", "<c16": "<f8"}
-    whole = NAMED.get(dtype) or int(dtype[2:])
-    return set(element.leaves) == {parts.get(dtype, dtype)} and element.size % whole == 0
+    size = NAMED.get(dtype) or int(dtype[2:])
+    return set(element.leaves) == {parts.get(dtype, dtype)} and element.size % size == 0
 
 
 def _contradiction(where: str, entry: Stated, kind: CppType) -> CompileError:
@@ -149,21 +145,23 @@ def _size(item: Declared, entry: Stated, names: Sequence[str], where: str) -> Si
     }
 
 
-def _add_sizes(parameter: Parameter, sizes: list[Size], stated: Mapping[str, Stated], where: str) -> None:
-    for size in sizes:
-        text = stated[size["name"]].text
-        if parameter["kind"] not in ("array", "buffer"):
-            message = f'{where}.{size["name"]}: "{text}" is taken from {parameter["name"]}, which takes no array'
-            msg = f'{message}; name its type: {parameter["name"]} = "float32[...]"'
-            raise CompileError(msg)
+def _add_sizes(
+    array: str, parameter: Parameter | None, sizes: list[Size], stated: Mapping[str, Stated], where: str
+) -> None:
+    """Add the sizes that come from an array to the array's parameter; None if `array` is not an argument."""
+    heads = [f'{where}.{size["name"]}: "{stated[size["name"]].text}"' for size in sizes]
+    if parameter is None or parameter["kind"] not in ("array", "buffer"):
+        message = f'{heads[0]} is taken from {array}, which takes no array; name its type: {array} = "float32[...]"'
+        raise CompileError(message)
+    for head, size in zip(heads, sizes, strict=True):
         axis = size["word"].lstrip("abcdefghijklmnopqrstuvwxyz")
         ndim = parameter["ndim"] if parameter["kind"] == "array" else 0
         if axis and int(axis) >= ndim:
-            of = f"has {ndim} dimensions" if ndim else "may have any dimensions"
+            extent = f"has {ndim} dimensions" if ndim else "may have any dimensions"
             example = f"float32[{', '.join([':'] * int(axis) + ['::1'])}]"
             message = (
-                f'{where}.{size["name"]}: "{text}" is of dimension {axis} of {parameter["name"]}, which {of}; '
-                f'write how many dimensions it has: {parameter["name"]} = "{example}"'
+                f"{head} is of dimension {axis} of {array}, which {extent}; "
+                f'write how many dimensions it has: {array} = "{example}"'
             )
             raise CompileError(message)
     parameter["sizes"] = sizes

@@ -1,4 +1,4 @@
-"""Compile cuTile's kernels: cuda-tile makes Tile IR of each variant, tileiras one image of all variants of a module.
+"""Compile cuTile's kernels: cuda-tile makes Tile IR for each variant, tileiras one image for all variants of a module.
 
 cuda-tile's export makes a cubin of one kernel. A module has one image for each GPU, so the Tile IR of all its kernels
 is written into one bytecode file, in cuda-tile's form. tileiras is called as cuda-tile calls it, without line
@@ -8,6 +8,7 @@ information. cuda-tile's cache is not used.
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import itertools
 import re
@@ -67,12 +68,12 @@ _RELEASE = re.compile(r"\bV(\d+\.\d+\.\d+)")
 
 
 class CutileFrontEnd:
-    """A front end for cuTile; see `aotcuda.builder.frontends.protocol.FrontEnd`."""
+    """Implement `aotcuda.builder.frontends.protocol.FrontEnd` for cuTile."""
 
     def __init__(self) -> None:
         self._root = ""
         self._cuda = (0, 0)
-        self._known: list[str] = []
+        self._targets: list[str] = []
         self._loaded: dict[tuple[str, str], tuple[CutileUnit, Any]] = {}
 
     def prepare(self, root: str) -> dict[str, str]:
@@ -81,7 +82,7 @@ class CutileFrontEnd:
 
         private_parts.check_release(_DISTRIBUTION, _TESTED, _PRIVATE_PARTS)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of mismatched wheels, and searches elsewhere
+            warnings.simplefilter("ignore")  # of mismatched wheels, after which cuda-tile searches elsewhere
             try:
                 binary = compiling._find_compiler_bin()  # cuda-tile stores the result
                 # With the variable for the build's toolkit, tileiras would use ptxas and libNVVM of that toolkit in
@@ -97,12 +98,13 @@ class CutileFrontEnd:
                 raise ToolchainError(message)
             _bytecode_version()
         self._cuda = versions.pair(release[1])
-        self._known = _KNOWN_TARGET.findall(_output(tileiras, "--help"))
+        self._targets = _KNOWN_TARGET.findall(_output(tileiras, "--help"))
         return {_DISTRIBUTION: version(_DISTRIBUTION), **dict.fromkeys(_COMPILERS, release[1])}
 
     def check_target(self, target: Target, where: str) -> None:
-        if _name(target) not in self._known:
-            raise toolchain.unknown_target(_name(target), where, f"tileiras {versions.dotted(self._cuda)}", self._known)
+        name = _gpu_name(target)
+        if name not in self._targets:
+            raise toolchain.unknown_target(name, where, f"tileiras {versions.dotted(self._cuda)}", self._targets)
 
     def load(self, unit: CutileUnit, root: str) -> Any:
         """Implement FrontEnd.load: return the kernel that `@ct.kernel` made.
@@ -115,8 +117,10 @@ class CutileFrontEnd:
         name, value = python_source.find(unit, unit.sources, root)
         if isinstance(value, cuda.tile.kernel):
             return value
-        kind = f"of type {type(value).__qualname__}"
-        message = f"{unit.key}: {name} is {kind}, and no function with @ct.kernel; decorate it, or name another"
+        message = (
+            f"{unit.key}: {name} is of type {type(value).__qualname__}, and no function with @ct.kernel; decorate it, "
+            "or name another function"
+        )
         raise SourceError(message)
 
     def complete(self, unit: CutileUnit, loaded: Any) -> Sequence[CutileUnit]:
@@ -148,13 +152,13 @@ class CutileFrontEnd:
             return variants.left_out(unit, error)
 
     def _kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel:
-        """Compile a kernel.
+        """Return a compiled kernel.
 
         Raises:
             CompileError: cuda-tile refuses it.
         """
         bytecode = self._bytecode([(unit, loaded)], target, with_lines=False)
-        level = _options(loaded).opt_level_for_target(_name(target))
+        level = _options(loaded).opt_level_for_target(_gpu_name(target))
         parameters, layout = _parameters(unit, loaded)
         return CompiledKernel(
             code=(LinkInput(kind="cubin", name=unit.symbol, data=b"-O%d\n%b" % (level, bytecode)),),
@@ -186,15 +190,15 @@ class CutileFrontEnd:
         """
         units = [self._loaded[module, item.name] for item in inputs]
         bytecode = self._bytecode(units, target, with_lines=True)  # for the user's line in errors of tileiras
-        levels = {_options(loaded).opt_level_for_target(_name(target)) for _, loaded in units}
+        levels = {_options(loaded).opt_level_for_target(_gpu_name(target)) for _, loaded in units}
         if len(levels) > 1:
             texts = ", ".join(map(str, sorted(levels)))
             message = (
-                f"{module}: its kernels have several opt_level in @ct.kernel, {texts}, and are one image for {target}; "
-                "give them one, or make two modules of them"
+                f"{module}: its kernels have different opt_level in @ct.kernel, {texts}, and are one image for "
+                f"{target}; give them the same, or make two modules"
             )
             raise CompileError(message)
-        return self._assembled(module, bytecode, target, levels.pop())
+        return self._assemble(module, bytecode, target, levels.pop())
 
     def tools(self, target: Target) -> list[str]:
         from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
@@ -211,8 +215,8 @@ class CutileFrontEnd:
         from cuda.tile._ir2bytecode import generate_bytecode_for_kernel  # noqa: PLC0415
         from cuda.tile._passes.ast2hir import HirMode, get_function_hir  # noqa: PLC0415
 
-        found = bytearray()
-        with write_bytecode(num_functions=len(units), buf=found, version=_bytecode_version()) as writer:
+        bytecode = bytearray()
+        with write_bytecode(num_functions=len(units), buf=bytecode, version=_bytecode_version()) as writer:
             for unit, loaded in units:
                 with _explain_errors(unit, target, self._root):
                     signature = _signature(unit, loaded)
@@ -221,7 +225,7 @@ class CutileFrontEnd:
                         func_hir=get_function_hir(_function(loaded), mode=HirMode.ENTRY_POINT),
                         signatures=[signature],
                         bytecode_version=writer.version,
-                        sm_arch=_name(target),
+                        sm_arch=_gpu_name(target),
                         log_cutile_ir=False,
                         keep_all=False,
                     )
@@ -230,20 +234,20 @@ class CutileFrontEnd:
                         keeper.get_dataflow_result(0),
                         signature.symbol,
                         _options(loaded),
-                        _name(target),
+                        _gpu_name(target),
                         writer,
                         anonymize_debug_attr=not with_lines,
                     )
-        return bytes(found)
+        return bytes(bytecode)
 
-    def _assembled(self, module: str, bytecode: bytes, target: Target, level: int) -> bytes:
+    def _assemble(self, module: str, bytecode: bytes, target: Target, level: int) -> bytes:
         from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
         from cuda.tile._exception import TileCompilerError  # noqa: PLC0415
 
         with tempfile.TemporaryDirectory() as folder:
             source, output = Path(folder, "module.bytecode"), Path(folder, "module.cubin")
             source.write_bytes(bytecode)
-            flags = ["--gpu-name", _name(target), f"-O{level}"]
+            flags = ["--gpu-name", _gpu_name(target), f"-O{level}"]
             try:
                 _compile._find_compiler_bin().run([str(source), "-o", str(output)], flags)
             except TileCompilerError as error:
@@ -260,22 +264,18 @@ def _output(command: str, option: str) -> str:
     return subprocess.run([command, option], check=False, capture_output=True, text=True).stdout
 
 
-def _name(target: Target) -> str:
+def _gpu_name(target: Target) -> str:
     """Return cuda-tile's name for a target: `sm_90`, whose code runs on this architecture alone."""
     return f"sm_{target.major}{target.minor}"
 
 
+@functools.cache
 def _bytecode_version() -> Any:
-    """Return the newest bytecode version that this tileiras accepts; tileiras is run once."""
+    """Return the newest bytecode version that this tileiras accepts, which tileiras tells."""
     from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
 
     with tempfile.TemporaryDirectory() as folder:
-        if not _found_version:
-            _found_version.append(_compile._get_max_supported_bytecode_version(folder))
-    return _found_version[0]
-
-
-_found_version: list[Any] = []
+        return _compile._get_max_supported_bytecode_version(folder)
 
 
 def _function(loaded: Any) -> Any:
@@ -294,16 +294,20 @@ def _annotated_parameters(loaded: Any) -> list[tuple[inspect.Parameter, Any]]:
 
 
 def _check(unit: CutileUnit, loaded: Any) -> None:
-    """Check that the table agrees with the function's parameters."""
+    """Check that the table agrees with the function's parameters.
+
+    Raises:
+        CompileError: The table and the parameters contradict each other, or a parameter cannot be packaged.
+    """
     plain: list[inspect.Parameter] = []
     constant: list[inspect.Parameter] = []
     for parameter, annotation in _annotated_parameters(loaded):
         kind = getattr(annotation, "KIND", "")
         array = getattr(annotation, "array", None)
         if kind != "leaf" or annotation.list is not None:
-            what = "a tuple" if kind != "leaf" else "a list of arrays"
+            argument = "a tuple" if kind != "leaf" else "a list of arrays"
             message = (
-                f"{unit.key}: {unit.python} takes {what}, {parameter.name}; packaged kernels cannot, pass its parts"
+                f"{unit.key}: {unit.python} takes {argument}, {parameter.name}; packaged kernels cannot: pass its parts"
             )
             raise CompileError(message)
         if array is not None and (array.static_shape_dims or array.static_stride_dims):
@@ -322,8 +326,14 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
         )
         raise CompileError(message)
     _check_overlap(unit, [name for name, kind in zip(names, unit.types, strict=True) if kind.ndim])
+    _check_constants(unit, constant, names)
+
+
+def _check_constants(unit: CutileUnit, parameters: Sequence[inspect.Parameter], arguments: Sequence[str]) -> None:
+    """Check that the table has values for the `ct.Constant` parameters without default, and for no others."""
+    constants = [parameter.name for parameter in parameters]
     given = dict(unit.constants)
-    for parameter in constant:
+    for parameter in parameters:
         if parameter.name not in given and not _has_value(parameter):
             message = (
                 f"{unit.key}.constants: {parameter.name} is missing, a ct.Constant of {unit.python}; "
@@ -331,11 +341,10 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
             )
             raise CompileError(message)
     for name in given:
-        if name not in [parameter.name for parameter in constant]:
-            its = ", ".join(parameter.name for parameter in constant)
-            hint = f"its constants are {its}" if its else "it has none"
-            what = "an argument" if name in names else "no parameter"
-            message = f"{unit.key}.constants.{name}: {name} is {what} of {unit.python}, and no ct.Constant; {hint}"
+        if name not in constants:
+            hint = f"its constants are {', '.join(constants)}" if constants else "it has none"
+            fact = "an argument" if name in arguments else "no parameter"
+            message = f"{unit.key}.constants.{name}: {name} is {fact} of {unit.python}, and no ct.Constant; {hint}"
             raise CompileError(message)
 
 
@@ -345,7 +354,7 @@ def _check_overlap(unit: CutileUnit, arrays: Sequence[str]) -> None:
         return
     wrong = next((name for name in unit.overlap if name not in arrays), None)
     if wrong is not None or len(set(unit.overlap)) < 2:
-        problem = f"{wrong} is not an array of {unit.python}" if wrong else "one array alone overlaps no other"
+        problem = f"{wrong} is not an array of {unit.python}" if wrong else "a single array cannot overlap another one"
         message = f"{unit.key}.overlap: {problem}; name two or more of its arrays ({', '.join(arrays)}), or remove it"
         raise CompileError(message)
 
@@ -356,12 +365,12 @@ def _has_value(parameter: inspect.Parameter) -> bool:
 
 def _value(unit: CutileUnit, parameter: inspect.Parameter) -> Constant:
     """Return the value of a constant: the value in the table, or the default in the source."""
-    found: Constant = dict(unit.constants).get(parameter.name, parameter.default)
-    return found
+    value: Constant = dict(unit.constants).get(parameter.name, parameter.default)
+    return value
 
 
-def _index(annotation: Any) -> str:
-    """Return the `struct` character of an array's extents and strides, which its annotation decides."""
+def _index_format(annotation: Any) -> str:
+    """Return the `struct` character of an array's extents and strides from its annotation."""
     return "q" if annotation.array is not None and annotation.array.index_dtype.bitwidth == 64 else "i"
 
 
@@ -377,19 +386,18 @@ def _signature(unit: CutileUnit, loaded: Any) -> Any:
     import cuda.tile as ct  # noqa: PLC0415 (imported at the first use)
     from cuda.tile import compilation  # noqa: PLC0415
 
-    found: list[Any] = []
+    constraints: list[Any] = []
     for parameter, annotation, kind in _typed_parameters(unit, loaded):
         if kind is None:
-            found.append(_value(unit, parameter))
+            constraints.append(_value(unit, parameter))
         elif not kind.ndim:
-            found.append(compilation.ScalarConstraint(getattr(ct, kind.scalar)))
+            constraints.append(compilation.ScalarConstraint(getattr(ct, kind.scalar)))
         else:
-            dtype = getattr(ct, kind.scalar)
-            found.append(
+            constraints.append(
                 compilation.ArrayConstraint(
-                    dtype,
+                    getattr(ct, kind.scalar),
                     kind.ndim,
-                    index_dtype=ct.int64 if _index(annotation) == "q" else ct.int32,
+                    index_dtype=ct.int64 if _index_format(annotation) == "q" else ct.int32,
                     stride_lower_bound_incl=0,
                     alias_groups=["overlap"] if parameter.name in unit.overlap else [],
                     may_alias_internally=kind.layout == "A",  # strides may be zero
@@ -400,11 +408,11 @@ def _signature(unit: CutileUnit, loaded: Any) -> Any:
                 )
             )
     convention = compilation.CallingConvention.cutile_python_v2()
-    return compilation.KernelSignature(found, convention, symbol=unit.symbol)
+    return compilation.KernelSignature(constraints, convention, symbol=unit.symbol)
 
 
 def _unit_axis(kind: Type) -> int | None:
-    """Return the dimension whose elements are contiguous."""
+    """Return the dimension whose elements are contiguous; None for any strides."""
     return {"C": kind.ndim - 1, "F": 0}.get(kind.layout)
 
 
@@ -412,16 +420,16 @@ def _stride_divisors(kind: Type) -> list[int]:
     """Return a divisor of each stride, in elements."""
     if not kind.aligned:
         return [1] * kind.ndim
-    bytes_ = 2 if kind.scalar == "bfloat16" else int(config.ELEMENTS[kind.scalar][2:])
-    return [1 if axis == _unit_axis(kind) else config.DIVISOR // bytes_ for axis in range(kind.ndim)]
+    itemsize = 2 if kind.scalar == "bfloat16" else int(config.ELEMENTS[kind.scalar][2:])
+    return [1 if axis == _unit_axis(kind) else config.DIVISOR // itemsize for axis in range(kind.ndim)]
 
 
 def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tuple[int, int]]]:
-    """Return the arguments of a launch, and the offset of each machine-level parameter in the block.
+    """Return the arguments of a launch, and offset and size of each machine-level parameter in the block.
 
     An array is its address, its extents and its strides in elements (cuda-tile's documentation, "Calling Conventions").
     """
-    found: list[Parameter] = []
+    arguments: list[Parameter] = []
     layout: list[tuple[int, int]] = []
 
     def place(size: int) -> int:
@@ -433,7 +441,7 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
         name = parameter.name
         if kind is None:
             value = _value(unit, parameter)
-            one: Parameter = {
+            argument: Parameter = {
                 "name": name,
                 "type": f"{name}={value!r}",
                 "kind": "constant",
@@ -441,13 +449,13 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
                 "value": value,
             }
             if name in unit.chosen or name not in dict(unit.constants):
-                one["optional"] = True
+                argument["optional"] = True
         elif not kind.ndim:
             form = config.SCALARS[kind.scalar]
             offset = place(struct.calcsize(form))
-            one = {"name": name, "type": str(kind), "kind": "number", "offset": offset, "format": form}
+            argument = {"name": name, "type": str(kind), "kind": "number", "offset": offset, "format": form}
         else:
-            one = {
+            argument = {
                 "name": name,
                 "type": str(kind),
                 "kind": "array",
@@ -456,12 +464,12 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
                 "ndim": kind.ndim,
                 "layout": kind.layout,  # type: ignore[typeddict-item]
                 "words": ["data"],
-                "sizes": _sizes(name, kind, _index(annotation), place),
+                "sizes": _sizes(name, kind, _index_format(annotation), place),
             }
             if kind.aligned:
-                one["divisor"] = config.DIVISOR
-        found.append(one)
-    return found, layout
+                argument["divisor"] = config.DIVISOR
+        arguments.append(argument)
+    return arguments, layout
 
 
 def _separate_arrays(unit: CutileUnit, parameters: Sequence[Parameter]) -> Iterator[tuple[int, int]]:
@@ -474,23 +482,23 @@ def _separate_arrays(unit: CutileUnit, parameters: Sequence[Parameter]) -> Itera
 
 def _sizes(name: str, kind: Type, form: str, place: Any) -> list[Size]:
     """Return an array's extents and strides, with the compiler's assumptions about them."""
-    found: list[Size] = []
+    sizes: list[Size] = []
     extents = [config.DIVISOR if kind.even else 1] * kind.ndim
-    for what, word, divisors in (("shape", "shape", extents), ("strides", "step", _stride_divisors(kind))):
+    for attribute, word, divisors in (("shape", "shape", extents), ("strides", "step", _stride_divisors(kind))):
         for axis, divisor in enumerate(divisors):
-            one: Size = {
-                "name": f"{name}.{what}[{axis}]",
+            size: Size = {
+                "name": f"{name}.{attribute}[{axis}]",
                 "type": "int64" if form == "q" else "int32",
                 "word": f"{word}{axis}",
                 "format": form,
                 "offset": place(struct.calcsize(form)),
             }
-            if what == "strides" and kind.layout == "A":
-                one["least"] = 0
+            if attribute == "strides" and kind.layout == "A":
+                size["least"] = 0
             if divisor > 1:
-                one["divisor"] = divisor
-            found.append(one)
-    return found
+                size["divisor"] = divisor
+            sizes.append(size)
+    return sizes
 
 
 def _arguments(loaded: Any) -> Iterator[Argument]:

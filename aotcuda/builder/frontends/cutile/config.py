@@ -39,7 +39,7 @@ SCALARS = {_NAMES[numpy]: form for _, form, numpy, _ in NUMBERS}
 """cuTile's names of numbers that are passed by value, with their `struct` characters."""
 
 _TYPE = re.compile(r"([a-z]\w*)(?:\[([:1, ]*)\])?(?::(16:16|16|any))?")
-_BETWEEN = re.compile(r",(?![^\[]*\])")
+_SEPARATOR = re.compile(r",(?![^\[]*\])")
 _MOST_DIMENSIONS = 5
 """The most dimensions of arrays with alignment: tensor maps of GPUs have no more."""
 
@@ -56,7 +56,7 @@ class Type:
         layout: Layout of an array: C or F for contiguous arrays, A for any strides.
         aligned: True if the address, and all strides but that of the contiguous dimension, are divisible by 16 bytes.
         even: True if also all extents are divisible by 16.
-        open: True if the table sets neither, so that `specialise` decides.
+        open: True if the table has no hint, so that `specialise` decides.
     """
 
     scalar: str
@@ -87,17 +87,17 @@ def parse_signature(text: str) -> tuple[Type, ...]:
     Raises:
         ValueError: A type in the signature is invalid; the text has the fact and the remedy.
     """
-    return tuple(_type(part.strip()) for part in _BETWEEN.split(text)) if text.strip() else ()
+    return tuple(_type(part.strip()) for part in _SEPARATOR.split(text)) if text.strip() else ()
 
 
 def _type(text: str) -> Type:
     found = _TYPE.fullmatch(text)
     name = found[1] if found else ""
     axes = [axis.strip() for axis in found[2].split(",")] if found and found[2] is not None else []
-    known = ELEMENTS if axes else SCALARS
+    names = ELEMENTS if axes else SCALARS
     if name == "bool":
         name = "bool_"
-    if found is None or name not in known:
+    if found is None or name not in names:
         message = (
             f"{keys.string(text)} is not a type; write {', '.join(SCALARS)}, or an array of these or of bfloat16, "
             "float32[:, ::1] or float32[::1], and, where its address, its strides (and its extents) are always "
@@ -154,7 +154,7 @@ class Kernel(VariantKernel):
         metadata=setting(
             TableOf(
                 name=variants.PARAMETER_NAME,
-                value=variants.ConstantShape("a number, true or false, or a list of such"),
+                value=variants.ConstantShape("a number, true or false, or a list of these"),
                 expected="a table of constants",
             ),
             "Values of `ct.Constant` parameters; with lists, a variant for each combination.",
@@ -165,8 +165,8 @@ class Kernel(VariantKernel):
         default=(),
         metadata=setting(
             ListOf(item=variants.PARAMETER_NAME, expected="a list of names of parameters"),
-            "Parameters whose arrays may overlap each other, or be the same. Of all others the compiler takes for "
-            "granted that they do not, and launches check it.",
+            "Parameters whose arrays may overlap each other, or be the same. The compiler assumes that all other "
+            "arrays do not overlap, and launches check it.",
             '["x", "out"]',
         ),
     )
@@ -202,21 +202,21 @@ class CutileUnit(VariantUnit):
 
 
 def check(module: Module) -> None:
-    absent = ("fastmath", "fma", "lineinfo", "debug", "opt_level", "max_registers")
-    variants.check_unsupported(module, absent, "cuTile's kernels", ", only those of @ct.kernel(...)")
+    unsupported = ("fastmath", "fma", "lineinfo", "debug", "opt_level", "max_registers")
+    variants.check_unsupported(module, unsupported, "cuTile's kernels", ", only those of @ct.kernel(...)")
 
 
 modules = variants.source_modules
 
 
 def target(wanted: Target) -> Target:
-    """Implement Tables.target: from compute capability 9.0 on, tileiras makes code for one GPU architecture alone.
+    """Implement Tables.target: from compute capability 9.0 on, tileiras makes code for one GPU architecture only.
 
     Raises:
         ValueError: tileiras has no code for the target; the text names another target.
     """
     if wanted.kind == "ptx":
-        message = "cuTile's compiler makes machine code alone; list sm_* targets only"
+        message = "cuTile's compiler makes machine code only; list sm_* targets"
         raise ValueError(message)
     if wanted.suffix == "f":
         message = f"cuTile's compiler makes no code for a family of GPUs; write sm_{wanted.major}{wanted.minor}"

@@ -45,7 +45,7 @@ class Code:
     Attributes:
         ptx: The text.
         metadata: Values of Triton's metadata that launches need.
-        generated: The entry for the compile cache.
+        generated: The entry for the compile cache; None for code that is not stored.
     """
 
     ptx: str
@@ -53,8 +53,8 @@ class Code:
     generated: Generated | None
 
 
-class _KnownError(BaseException):
-    """End a compilation at Triton's IR, for which the compile cache has code, or may have code at its URL."""
+class _CacheHit(BaseException):
+    """End a compilation at Triton's IR; the argument is the code of the compile cache, or the request to its URL."""
 
 
 CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | list[dict[str, int | bool | list[int]]] | None]]
@@ -109,9 +109,9 @@ def compile_variant(
                 found = cache.find_here(name, CODE)
                 if found is not None:
                     text, values = found
-                    raise _KnownError(Code(text, SimpleNamespace(**values), Generated(name=name)))
-                if cache.must_ask(name):
-                    raise _KnownError(Wanted(name=name, shape=CODE))
+                    raise _CacheHit(Code(text, SimpleNamespace(**values), Generated(name=name)))
+                if cache.must_fetch(name):
+                    raise _CacheHit(Wanted(name=name, shape=CODE))
                 self.name_in_cache = name
             return module
 
@@ -123,9 +123,8 @@ def compile_variant(
         source = Source(function, signature, values, attributes)
         try:
             triton.compile(source, target=triton_target, options=_options(unit))
-        except _KnownError as known:
-            (found,) = known.args
-            return found  # type: ignore[no-any-return]
+        except _CacheHit as hit:
+            return hit.args[0]  # type: ignore[no-any-return]
         except _Finished as finished:
             text, all_metadata = finished.args
     metadata = {name: all_metadata[name] for name in _METADATA if name in all_metadata}
@@ -136,11 +135,11 @@ def compile_variant(
 
 
 def _is_inspected() -> bool:
-    """Return True if a source has registered functions that Triton runs between the stages."""
+    """Return True if a source has registered functions that Triton runs between the stages of a compilation."""
     from triton import knobs  # noqa: PLC0415 (only workers have Triton)
 
-    found = (getattr(knobs.runtime, "add_stages_inspection_hook", None), getattr(knobs.compilation, "listener", None))
-    return any(hook is not None for hook in found) or bool(getattr(knobs.compilation, "instrumentation_mode", ""))
+    hooks = (getattr(knobs.runtime, "add_stages_inspection_hook", None), getattr(knobs.compilation, "listener", None))
+    return any(hook is not None for hook in hooks) or bool(getattr(knobs.compilation, "instrumentation_mode", ""))
 
 
 def warm_up() -> None:
@@ -206,7 +205,7 @@ class _NoCache:
 
 
 class _Finished(BaseException):
-    """End a compilation by Triton at PTX; the arguments are the text and Triton's metadata."""
+    """End a compilation at PTX; the arguments are the text and Triton's metadata."""
 
 
 @contextlib.contextmanager
@@ -244,7 +243,7 @@ def assemble(module: str, text: str, target: Target, fma: bool | None) -> tuple[
     options = backend.parse_options(_fma_option(fma))
     backend.add_stages(stages, options, Language.TRITON)
     try:
-        with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing):  # noqa: PTH123 (it prints the PTX)
+        with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):  # noqa: PTH123 (it prints the PTX)
             data: bytes = stages["cubin"](text, {})
     except Exception as error:
         head = f"{module}: Triton's assembler refuses the kernels for {target}"

@@ -100,7 +100,7 @@ def _place(error: CompilationError, function: Any, root: str) -> str:
     if not line or line > len(source):
         return ""
     text: str = source[line - 1].strip()
-    owner = next((one for one in _callees(function) if one.src == error.src), None)
+    owner = next((callee for callee in _callees(function) if callee.src == error.src), None)
     if owner is None:
         return text
     lines = owner.raw_src if isinstance(owner.raw_src, list) else owner.raw_src.splitlines()
@@ -111,7 +111,7 @@ def _place(error: CompilationError, function: Any, root: str) -> str:
 
 
 def _callees(function: Any) -> Iterator[Any]:
-    """Yield a function of `@triton.jit` and its callees, called by name or as attributes of modules."""
+    """Yield a function of `@triton.jit` and the functions that it calls by name or as attributes of modules."""
     from triton.runtime import JITFunction  # noqa: PLC0415 (only workers have Triton)
 
     seen: set[object] = set()

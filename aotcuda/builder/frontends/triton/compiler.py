@@ -75,8 +75,8 @@ class TritonFrontEnd:
 
         if compilation.release(triton.__version__) < _OLDEST:
             message = (
-                f"Triton {triton.__version__} is older than {versions.dotted(_OLDEST)}, the oldest that "
-                "kernels are packaged with; install a newer one: pip install --upgrade 'aotcuda[triton]'"
+                f"Triton {triton.__version__} is older than {versions.dotted(_OLDEST)}, the oldest supported release; "
+                "install a newer one: pip install --upgrade 'aotcuda[triton]'"
             )
             raise ToolchainError(message)
         return {"triton": triton.__version__}
@@ -122,14 +122,14 @@ class TritonFrontEnd:
             SourceError: A source cannot be imported, or has no such kernel.
         """
         name, value = python_source.find(unit, unit.sources, root)
-        inside, function = decorators.layers(value)
+        inner, function = decorators.layers(value)
         source_function.check_function(unit, name, function)
-        around = [*source_function.decorators_on_path(unit, root), *inside]
+        around = [*source_function.decorators_on_path(unit, root), *inner]
         tuners = decorators.tuners(around)
         if not unit.in_place:
             source_function.check_hooks(unit, name, tuners, function)
         if not unit.is_exact:
-            source_function.check_configs(unit, name, decorators.tuners(inside), function)
+            source_function.check_configs(unit, name, decorators.tuners(inner), function)
         computed = decorators.heuristics(around)
         return Loaded(
             function=function,
@@ -154,11 +154,11 @@ class TritonFrontEnd:
         }
         if unit.is_exact:
             return config.specialize(unit, unhinted)
-        of_configs = unit.chosen if loaded.tuned is None else unit.chosen & loaded.tuned
+        chosen = unit.chosen if loaded.tuned is None else unit.chosen & loaded.tuned
         defaults = {parameter.name for parameter in loaded.function.params if parameter.has_default}
-        # A value of the source takes precedence over a config, unless the source has an autotuner that overrules it.
-        decided = of_configs - frozenset(loaded.computed) - (defaults - (loaded.tuned or frozenset()))
-        undecided = config.undecided_constants(unit.configs, of_configs)
+        # A default in the source takes precedence over a config, unless an autotuner of the source overrules it.
+        decided = chosen - frozenset(loaded.computed) - (defaults - (loaded.tuned or frozenset()))
+        undecided = config.undecided_constants(unit.configs, chosen)
         if tuned := sorted(undecided & (loaded.tuned or frozenset())):
             message = (
                 f"{unit.key}.configs: several are for the same arguments and differ in {' and '.join(tuned)}, which "
@@ -179,8 +179,7 @@ class TritonFrontEnd:
         ):
             message = (
                 f"{unit.key}.configs: no signature accepts the values of when, {config.conditions(unit.when)}; "
-                "write one "
-                "without :16 or :1 there"
+                "write one without :16 or :1 there"
             )
             raise CompileError(message)
         return launchable
@@ -259,7 +258,7 @@ class TritonFrontEnd:
             except CompileError:
                 return None
 
-        older = images.for_older_drivers(text.encode(), machine_code)
+        older = images.lower_ptx_version(text.encode(), machine_code)
         return Assembled(data=older, cuda=cuda, left_out=left_out)
 
     def tools(self, target: Target) -> list[str]:

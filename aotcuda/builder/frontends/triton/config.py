@@ -66,22 +66,22 @@ _WHEN = TableOf(name=variants.PARAMETER_NAME, value=_BOUNDS, expected="a table o
 _WARPS = Integer(1, 32)
 _REGISTERS = Integer(0, 255)
 _FLAG = Flag()
-_OWN = "the kernel's"
+_KERNELS_VALUE = "the kernel's"
 """The default of a config's options."""
-
 
 _TARGETS = ListOf(
     item=Text("a target, such as sm_90", r"^(sm|compute)_", type_notation.code_target),
     expected="a list of targets",
     shortest=1,
 )
-_ARCH = "The targets of `arch` that it is for."
-_PDL = "Launches are programmatic dependent ones: they may begin before the kernel before them has ended."
+_ARCH = "The targets of `arch` for which it is compiled."
+_PDL = "Launches are programmatic dependent launches: they may begin before the previous kernel has ended."
 _COOPERATIVE = "Launches are cooperative: all blocks of the grid run at the same time."
 
 
-def _several(shape: Integer, meaning: str) -> ListOf:
-    return ListOf(item=shape, expected=f"{shape.expected}, or a list of such ({meaning})", shortest=1, single=True)
+def _one_or_several(shape: Integer) -> ListOf:
+    expected = f"{shape.expected}, or a list of these (variants)"
+    return ListOf(item=shape, expected=expected, shortest=1, single=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,25 +94,25 @@ class Settings:
     )
     num_warps: int | None = field(
         default=None,
-        metadata=setting(_WARPS, "Warps of a block: a power of two.", "8", default=_OWN),
+        metadata=setting(_WARPS, "Warps of a block: a power of two.", "8", default=_KERNELS_VALUE),
     )
     num_stages: int | None = field(
         default=None,
-        metadata=setting(Integer(0, 64), "Stages of software pipelines.", "4", default=_OWN),
+        metadata=setting(Integer(0, 64), "Stages of software pipelines.", "4", default=_KERNELS_VALUE),
     )
     num_ctas: int | None = field(
         default=None,
-        metadata=setting(Integer(1, 16), "Blocks of a cluster.", "1", default=_OWN),
+        metadata=setting(Integer(1, 16), "Blocks of a cluster.", "1", default=_KERNELS_VALUE),
     )
     maxnreg: int | None = field(
-        default=None, metadata=setting(_REGISTERS, "Registers a thread may use.", "128", default=_OWN)
+        default=None, metadata=setting(_REGISTERS, "Registers a thread may use.", "128", default=_KERNELS_VALUE)
     )
-    fma: bool | None = field(default=None, metadata=setting(_FLAG, FMA_MEANING, "false", default=_OWN))
-    launch_pdl: bool | None = field(default=None, metadata=setting(_FLAG, _PDL, "true", default=_OWN))
+    fma: bool | None = field(default=None, metadata=setting(_FLAG, FMA_MEANING, "false", default=_KERNELS_VALUE))
+    launch_pdl: bool | None = field(default=None, metadata=setting(_FLAG, _PDL, "true", default=_KERNELS_VALUE))
     launch_cooperative_grid: bool | None = field(
-        default=None, metadata=setting(_FLAG, _COOPERATIVE, "true", default=_OWN)
+        default=None, metadata=setting(_FLAG, _COOPERATIVE, "true", default=_KERNELS_VALUE)
     )
-    arch: tuple[Target, ...] = field(default=(), metadata=setting(_TARGETS, _ARCH, '["sm_90"]', default=_OWN))
+    arch: tuple[Target, ...] = field(default=(), metadata=setting(_TARGETS, _ARCH, '["sm_90"]', default=_KERNELS_VALUE))
     when: tuple[tuple[str, tuple[int, ...]], ...] = field(
         default=(),
         metadata=setting(
@@ -137,10 +137,9 @@ class Settings:
 
     def may_be_for(self, other: Settings) -> bool:
         """Return True if some arguments fit both configs, so that only constants distinguish the configs."""
-        signatures = {tuple(item.plain for item in types) for types in self.signatures}
-        others = {tuple(item.plain for item in types) for types in other.signatures}
-        apart = signatures and others and not signatures & others
-        return sorted(self.when) == sorted(other.when) and not apart
+        first, second = ({tuple(item.plain for item in types) for types in each.signatures} for each in (self, other))
+        is_disjoint = first and second and not first & second
+        return sorted(self.when) == sorted(other.when) and not is_disjoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,15 +173,11 @@ class Kernel(VariantKernel):
     )
     num_warps: tuple[int, ...] = field(
         default=(OPTIONS["num_warps"],),
-        metadata=setting(
-            _several(_WARPS, "variants"), "Warps of a block: a power of two, or a list.", "8", default="4"
-        ),
+        metadata=setting(_one_or_several(_WARPS), "Warps of a block: a power of two, or a list.", "8", default="4"),
     )
     num_stages: tuple[int, ...] = field(
         default=(OPTIONS["num_stages"],),
-        metadata=setting(
-            _several(Integer(0, 64), "variants"), "Stages of software pipelines, or a list.", "4", default="3"
-        ),
+        metadata=setting(_one_or_several(Integer(0, 64)), "Stages of software pipelines, or a list.", "4", default="3"),
     )
     num_ctas: int = field(default=OPTIONS["num_ctas"], metadata=setting(Integer(1, 16), "Blocks of a cluster.", "2"))
     maxnreg: int = field(
@@ -197,8 +192,8 @@ class Kernel(VariantKernel):
         default=(),
         metadata=setting(
             ListOf(item=Record(cls=Settings, expected="a table"), expected="a list of tables", shortest=1),
-            "Sets of constants that a launch need not name, as `@triton.autotune` has them, each with the "
-            "arguments that it is for.",
+            "Sets of constants that a launch need not name, as in `@triton.autotune`, each with the arguments for "
+            "which it applies.",
             "[{ constexprs = { BLOCK = 64 }, when = { n = [1, 4096] } }, { constexprs = { BLOCK = 1024 } }]",
         ),
     )
@@ -238,7 +233,6 @@ class TritonUnit(VariantUnit):
         alone: Names of constexprs with one value in the table for all configs.
         configs: The configs of the kernel.
         signatures: The signatures that the config is for, including `types`.
-        is_settled: True if the hints in `types` are complete.
     """
 
     types: tuple[Type, ...]
@@ -251,7 +245,6 @@ class TritonUnit(VariantUnit):
     alone: frozenset[str]
     configs: tuple[Settings, ...]
     signatures: tuple[tuple[Type, ...], ...]
-    is_settled: bool = False
     enable_fp_fusion: bool | None = None
     launch_pdl: bool = False
     launch_cooperative_grid: bool = False
@@ -270,14 +263,11 @@ class TritonUnit(VariantUnit):
         return any(kind.block for kind in self.types)
 
     @property
-    def options_given(self) -> dict[str, int | bool | None]:
-        """Return the options that a launch may name."""
-        found: dict[str, int | bool | None] = {name: getattr(self, name) for name in OPTIONS}
-        return (
-            found | {"maxnreg": self.maxnreg or None, **{name: getattr(self, name) for name in _SWITCHES}}
-            if (self.is_exact)
-            else found
-        )
+    def launch_options(self) -> dict[str, int | bool | None]:
+        """Return the options that a launch may name, with their values."""
+        if not self.is_exact:
+            return {name: getattr(self, name) for name in OPTIONS}
+        return {name: getattr(self, name) for name in ALL_OPTIONS} | {"maxnreg": self.maxnreg or None}
 
 
 def check(module: Module) -> None:
@@ -299,7 +289,7 @@ def _check_kernel(kernel: Kernel) -> None:
         *((f"{kernel.key}.configs[{at}].num-warps", item.num_warps) for at, item in enumerate(kernel.configs)),
     ]:
         if warps and warps & (warps - 1):
-            message = f"{key}: {warps} is not a power of two, as Triton's warps have to be; write 1, 2, 4, 8, 16 or 32"
+            message = f"{key}: {warps} is not a power of two, as Triton requires; write 1, 2, 4, 8, 16 or 32"
             raise ConfigError(message)
     fixed = dict(kernel.constexprs)
     _check_constants(f"{kernel.key}.constexprs", kernel.constexprs)
@@ -310,20 +300,20 @@ def _check_kernel(kernel: Kernel) -> None:
                 text = ", ".join(map(str, types))
                 message = (
                     f"{kernel.key}.configs[{at}].signatures: {keys.string(text)} is not in {kernel.key}.signatures; "
-                    "write it there too, or one of those here"
+                    "write it there too, or write one of its signatures here"
                 )
                 raise ConfigError(message)
         for name, values in item.constexprs:
             key = f"{kernel.key}.configs[{at}].constexprs.{name}"
             if name in fixed:
-                message = f"{key}: {name} stands in {kernel.key}.constexprs too; remove one of the two"
+                message = f"{key}: {name} is in {kernel.key}.constexprs too; remove one of the two"
                 raise ConfigError(message)
             if len(values) > 1:
-                message = f"{key}: a config has one value for each constexpr; write a config for each of them"
+                message = f"{key}: a config has one value for each constexpr; write a config for each value"
                 raise ConfigError(message)
         for name, bounds in item.when:
             if bounds[0] > bounds[-1]:
-                message = f"{kernel.key}.configs[{at}].when.{name}: {bounds[0]} is more than {bounds[-1]}; swap them"
+                message = f"{kernel.key}.configs[{at}].when.{name}: {bounds[0]} is more than {bounds[-1]}; swap the two"
                 raise ConfigError(message)
 
 
@@ -351,29 +341,29 @@ def recorded(module: Module, root: str) -> Recorded:
     path = Path(os.path.normpath(Path(root, module.variants or "")))
     tuning_file = path.with_name(variants_file.tuning_name(path.name))
     where = f"{module.key}.variants: {module.variants}"
-    units: list[TritonUnit] = []
+    found: list[TritonUnit] = []
     warnings: list[str] = []
     tuning = b""
     files = [str(path), str(tuning_file)]
     try:
         tuning = variants_file.read_tuning(tuning_file, modules(module)) if tuning_file.is_file() else b""
     except variants_file.UnusableError as error:
-        warnings.append(f"{module.key}.variants: {tuning_file.name}: {error}; it is ignored. {_AGAIN}")
+        warnings.append(f"{module.key}.variants: {tuning_file.name}: {error}; it is ignored. {_RECORD_AGAIN}")
     try:
         kernels = variants_file.read(path, modules(module))
     except variants_file.UnusableError as error:
-        warnings.append(f"{where}: {error}; it is ignored. {_AGAIN}")
+        warnings.append(f"{where}: {error}; it is ignored. {_RECORD_AGAIN}")
         return Recorded(units=[], tuning=tuning, warnings=warnings, files=files)
     in_table = {kernel.name for kernel in module.kernels}
     for kernel in kernels:
         if kernel.name in in_table:
             continue
-        units += [_recorded_unit(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
+        found += [_recorded_unit(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
         warnings += [
             f"{where}: {kernel.name}: {count} of its variants cannot be packaged, since {reason}; they are left out"
             for reason, count in kernel.left_out.items()
         ]
-    return Recorded(units=units, tuning=tuning, warnings=warnings, files=files)
+    return Recorded(units=found, tuning=tuning, warnings=warnings, files=files)
 
 
 def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
@@ -387,12 +377,12 @@ def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
     return [replace(part, signature=_signature_text(part.types, part)) for part in parts]
 
 
-_AGAIN = "Record it again: aotcuda record --write -- COMMAND"
+_RECORD_AGAIN = "Record it again: aotcuda record --write -- COMMAND"
 
 
 def _recorded_unit(module: Module, kernel: RecordedKernel, number: int, variant: Variant) -> TritonUnit:
     options = ALL_OPTIONS | dict(variant.options)
-    made = TritonUnit(
+    unit = TritonUnit(
         key=f"{module.key}.variants: kernels.{kernel.name}",
         signature_key=f"{module.key}.variants: kernels.{kernel.name}",
         kind="kernel",
@@ -426,7 +416,7 @@ def _recorded_unit(module: Module, kernel: RecordedKernel, number: int, variant:
         in_place=is_in_place(module),
         pack=module.pack,
     )
-    return replace(made, signature=_signature_text(made.types, made))
+    return replace(unit, signature=_signature_text(unit.types, unit))
 
 
 def is_in_place(module: Module) -> bool:
@@ -444,8 +434,8 @@ def widened(kernel: Kernel, signature: str) -> Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Set:
-    """One set of constants."""
+class _Constants:
+    """The constants and options of a variant."""
 
     constexprs: tuple[tuple[str, Constant | None], ...]
     num_warps: int
@@ -458,13 +448,13 @@ def _kernel_units(module: Module, kernel: Kernel) -> list[TritonUnit]:
     in_place = is_in_place(module)
     sets = list(_sets(kernel))
     chosen = {name for item in kernel.configs for name, _ in item.constexprs}
-    made = [
+    combinations = [
         (types, constants)
         for types, constants in itertools.product(kernel.signatures, sets)
         if not constants.config.signatures or types in constants.config.signatures
     ]
     found = []
-    for number, (types, constants) in enumerate(made):
+    for number, (types, constants) in enumerate(combinations):
         config = constants.config
         unit = TritonUnit(
             **variants.unit_fields(module, kernel, number),
@@ -491,12 +481,12 @@ def _kernel_units(module: Module, kernel: Kernel) -> list[TritonUnit]:
     return found
 
 
-def _first(of_config: T | None, of_kernel: T) -> T:
+def _first(config: T | None, kernel: T) -> T:
     """Return the option of a config; the option of the kernel if the config has none."""
-    return of_kernel if of_config is None else of_config
+    return kernel if config is None else config
 
 
-def _sets(kernel: Kernel) -> list[_Set]:
+def _sets(kernel: Kernel) -> list[_Constants]:
     """Return a kernel's sets of constants in the table's order, with sorted names, as in the JIT fallback."""
     found = []
     for config in kernel.configs or (Settings(),):
@@ -508,7 +498,9 @@ def _sets(kernel: Kernel) -> list[_Set]:
             constants = tuple(
                 (name, None if value == type_notation.NONE else value) for name, value in (*values, *constexprs)
             )
-            found += [_Set(constants, warp, stage, ctas, config) for warp, stage in itertools.product(warps, stages)]
+            found += [
+                _Constants(constants, warp, stage, ctas, config) for warp, stage in itertools.product(warps, stages)
+            ]
     return found
 
 
@@ -522,11 +514,12 @@ def _signature_text(types: Sequence[Type], unit: TritonUnit) -> str:
     constants = [f"{name}={value!r}" for name, value in unit.constexprs]
     constants += [f"num_warps={unit.num_warps}", f"num_stages={unit.num_stages}"]
     constants += [f"num_ctas={unit.num_ctas}"] if unit.num_ctas > 1 else []
-    given = {"maxnreg": unit.maxnreg or None, **{name: getattr(unit, name) for name in _SWITCHES}}
-    constants += [f"{name}={value}" for name, value in given.items() if value is not ALL_OPTIONS[name]]
+    options = {"maxnreg": unit.maxnreg or None, **{name: getattr(unit, name) for name in _SWITCHES}}
+    constants += [f"{name}={value}" for name, value in options.items() if value is not ALL_OPTIONS[name]]
     when = f" when {conditions(unit.when)}" if unit.when else ""
-    on = f" on {', '.join(map(str, unit.only))}" if unit.only and (not unit.recorded or unit.has_descriptors) else ""
-    return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}{on}"
+    is_shown = unit.only and (not unit.recorded or unit.has_descriptors)
+    targets = f" on {', '.join(map(str, unit.only))}" if is_shown else ""
+    return f"void({', '.join(map(str, types))}; {', '.join(constants)}){when}{targets}"
 
 
 def undecided_constants(configs: Sequence[Settings], tuned: AbstractSet[str]) -> frozenset[str]:
@@ -536,19 +529,19 @@ def undecided_constants(configs: Sequence[Settings], tuned: AbstractSet[str]) ->
         configs: The kernel's configs.
         tuned: The constexprs that the autotuner chooses.
     """
-    found = set()
+    undecided = set()
     for one, other in itertools.combinations(configs, 2):
         first, second = dict(one.constexprs), dict(other.constexprs)
         differing = {name for name in {*first, *second} if not _is_same(first.get(name), second.get(name))}
         distinguishing = differing - tuned
-        found |= distinguishing
+        undecided |= distinguishing
         if not distinguishing and one.may_be_for(other):
-            found |= differing
-    return frozenset(found)
+            undecided |= differing
+    return frozenset(undecided)
 
 
 def _is_same(one: object, other: object) -> bool:
-    """Return True if two values are one constexpr: 1, 1.0 and True are three."""
+    """Return True if two values are the same constexpr; 1, 1.0 and True are three different constexprs."""
     return repr(one) == repr(other)
 
 
@@ -570,15 +563,15 @@ def specialize(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> li
     """
 
     def with_hints(pointers: int, integers: int) -> tuple[Type, ...]:
-        found = []
+        types = []
         for number, item in enumerate(unit.types):
             hint = item.hint
             if item.open and item.takes_hints:
                 hint = pointers if item.pointer else integers
             if hint in unhinted.get(number, ()):
                 hint = 0
-            found.append(replace(item, hint=hint))
-        return tuple(found)
+            types.append(replace(item, hint=hint))
+        return tuple(types)
 
     hints = [(16, 16), (16, 0), (0, 0)] if unit.specialise == "auto" else [(0, 0)]
     specializations = list(dict.fromkeys(with_hints(*each) for each in hints))
@@ -588,7 +581,6 @@ def specialize(unit: TritonUnit, unhinted: Mapping[int, AbstractSet[int]]) -> li
             types=types,
             symbol=f"{unit.symbol}_{number}",
             signature=_signature_text(types, unit),
-            is_settled=True,
         )
         for number, types in enumerate(specializations)
     ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.common.heuristics import computed
+from aotcuda.common.heuristics import computed_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.common.heuristics import Asked
+    from aotcuda.common.heuristics import Question
 
 _DEEPEST = 32
 """The most decorators around one function. The limit ends the search for an object that is its own `fn`."""
@@ -31,18 +31,18 @@ def layers(value: Any) -> tuple[list[Any], Any]:
     return found, value
 
 
-def tuners(around: Sequence[Any]) -> list[Any]:
-    """Return the autotuners among objects of decorators: those with `configs` that have `kwargs`."""
+def tuners(decorators: Sequence[Any]) -> list[Any]:
+    """Return the autotuners among objects of decorators: objects whose `configs` have `kwargs`."""
     return [
         item
-        for item in around
+        for item in decorators
         if isinstance(getattr(item, "configs", None), list | tuple)
         and all(isinstance(getattr(config, "kwargs", None), dict) for config in item.configs)
     ]
 
 
-def heuristics(around: Sequence[Any]) -> dict[str, Asked | None]:
-    """Return the result of `aotcuda.common.heuristics.computed` for objects of decorators."""
+def heuristics(decorators: Sequence[Any]) -> dict[str, Question | None]:
+    """Return the result of `aotcuda.common.heuristics.computed_arguments` for objects of decorators."""
     from triton.runtime.autotuner import Heuristics  # noqa: PLC0415 (imported at the first use)
 
-    return computed(around, Heuristics)
+    return computed_arguments(decorators, Heuristics)

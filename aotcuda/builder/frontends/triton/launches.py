@@ -41,7 +41,8 @@ def fixed_launch(unit: TritonUnit, metadata: Any, target: Target, fields: Sequen
     threads = WARP * metadata.num_warps  # warp specialisation may have added warps
     if threads > _MOST_THREADS:
         message = (
-            f"{unit.head}: for {target} a block has {threads} threads, and {_MOST_THREADS} are possible; have fewer"
+            f"{unit.head}: for {target} a block has {threads} threads, and {_MOST_THREADS} are possible; "
+            "use fewer warps"
         )
         raise CompileError(message)
     most = code_warnings.most_shared(str(target))
@@ -58,8 +59,8 @@ def fixed_launch(unit: TritonUnit, metadata: Any, target: Target, fields: Sequen
     if unit.launch_pdl:
         fixed["dependent"] = True
     if size := getattr(metadata, "global_scratch_size", 0):
-        place = fields[-SCRATCH].offset
-        fixed["scratch"] = {"bytes": size, "align": metadata.global_scratch_align, "offset": place}
+        offset = fields[-SCRATCH].offset
+        fixed["scratch"] = {"bytes": size, "align": metadata.global_scratch_align, "offset": offset}
     return fixed
 
 
@@ -92,7 +93,7 @@ def parameters(unit: TritonUnit, function: Any, metadata: Any, fields: Sequence[
             if kind.block
             else _argument(name, kind, place, bounds.get(name))
         )
-    for name, value in unit.options_given.items():
+    for name, value in unit.launch_options.items():
         yield _constant(name, value, optional=not unit.is_exact)
 
 
@@ -177,19 +178,15 @@ def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
     overrules or a heuristic computes has no default.
     """
     values = dict(unit.constexprs)
-    given = (
-        {parameter.name for parameter in loaded.function.params}
-        - frozenset(loaded.computed)
-        - (loaded.tuned or frozenset())
-    )
+    overruled = frozenset(loaded.computed) | (loaded.tuned or frozenset())
+    given = {parameter.name for parameter in loaded.function.params} - overruled
     for parameter in loaded.function.params:
         name = parameter.name
         argument: Argument = {"name": name}
-        overruled = name in loaded.computed or name in (loaded.tuned or ())
-        if source_function.is_constant(parameter) and not (parameter.is_constexpr and overruled):
+        if source_function.is_constant(parameter) and not (parameter.is_constexpr and name in overruled):
             argument["default"] = source_function.default_value(parameter)
         elif name in unit.alone:
-            argument["default"] = cast("Constant | None", values[name])  # of the table
+            argument["default"] = cast("Constant | None", values[name])
         if (condition := loaded.computed.get(name)) is not None and condition[0] in given:
             argument["is_none" if condition[1] else "is_not_none"] = condition[0]
         if unit.is_exact and not parameter.is_constexpr:

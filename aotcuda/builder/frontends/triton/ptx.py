@@ -39,7 +39,7 @@ def fields(text: str) -> list[Field]:
     """
     found = _ENTRY.findall(text)
     if len(found) != 1:
-        message = f"Triton's PTX has {len(found)} kernels where it has to have one"
+        message = f"Triton's PTX has {len(found)} kernels in place of one"
         raise CompileError(message)
     result: list[Field] = []
     end = 0
@@ -64,9 +64,9 @@ def rename(text: str, symbol: str) -> str:
     """
     entries = [entry for entry, _ in _ENTRY.findall(text)]
     if len(entries) != 1:
-        message = f"Triton's PTX has {len(entries)} kernels where it has to have one"
+        message = f"Triton's PTX has {len(entries)} kernels in place of one"
         raise CompileError(message)
-    # A kernel may have the name of an instruction, such as `add`, so not each such word is replaced.
+    # A kernel may have the name of an instruction, such as `add`, so only these two places are replaced.
     name = re.escape(entries[0])
     text = re.sub(rf"(?<=\.entry ){name}(?=\()|\b{name}(?=_param_\d+\b)", symbol, text)
     defined = {name: f"{symbol}__{name}" for found in _DEFINED.findall(text) for name in found if name}

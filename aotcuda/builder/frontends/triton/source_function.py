@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.frontends.triton.config import TritonUnit
     from aotcuda.builder.frontends.triton.type_notation import Value
-    from aotcuda.common.heuristics import Asked
+    from aotcuda.common.heuristics import Question
 
 DIVISOR = 16
 """The divisor of Triton's specialisation of pointers and integers."""
@@ -37,7 +37,7 @@ class Loaded:
 
     function: Any
     tuned: frozenset[str] | None
-    computed: Mapping[str, Asked | None]
+    computed: Mapping[str, Question | None]
     digest: str = ""
 
 
@@ -58,7 +58,9 @@ def check_function(unit: TritonUnit, name: str, function: Any) -> None:
 
     if not isinstance(function, JITFunction) or function.is_gluon():
         kind = "a kernel of Gluon" if isinstance(function, JITFunction) else f"of type {type(function).__qualname__}"
-        message = f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another one"
+        message = (
+            f"{unit.key}: {name} is {kind}, and no function with @triton.jit; decorate it, or name another function"
+        )
         raise SourceError(message)
     if getattr(function, "debug", None):
         message = f"{unit.key}: {name} has debug=True, and packaged kernels have no device_assert; leave debug out"
@@ -92,11 +94,11 @@ def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: 
         SourceError: The table lacks a tuned constexpr.
     """
     configs = [item for tuner in tuners for item in tuner.configs]
-    for one in configs:
-        if getattr(one, "ir_override", None):
+    for item in configs:
+        if getattr(item, "ir_override", None):
             message = f"{unit.key}: {name} has ir_override in its configs, which a build does not read; remove it"
             raise SourceError(message)
-        if (registers := getattr(one, "maxnreg", None)) and not unit.maxnreg:
+        if (registers := getattr(item, "maxnreg", None)) and not unit.maxnreg:
             message = (
                 f"{unit.key}: {name} has maxnreg in its configs, and the table sets no limit of registers for "
                 f"a thread; write maxnreg = {registers}"
@@ -105,7 +107,7 @@ def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: 
     undecided = {
         parameter.name for parameter in function.params if parameter.is_constexpr and not is_constant(parameter)
     }
-    undecided -= {given for given, _ in unit.constexprs}
+    undecided -= dict(unit.constexprs).keys()
     tuned = [item.kwargs for item in configs if undecided & item.kwargs.keys()]
     if tuned:
         names = [parameter.name for parameter in function.params if any(parameter.name in item for item in tuned)]
@@ -165,8 +167,8 @@ def check(unit: TritonUnit, function: Any) -> None:
             near = difflib.get_close_matches(name, [item for item in constexprs if item not in given], n=1)
             hint = f"its constexprs are {', '.join(constexprs)}" if constexprs else "it has none"
             hint = f"did you mean {near[0]}?" if near and name not in plain else hint
-            what = "an argument" if name in plain else "no parameter"
-            message = f"{unit.key}.constexprs.{name}: {name} is {what} of {unit.python}, and no tl.constexpr; {hint}"
+            fact = "an argument" if name in plain else "no parameter"
+            message = f"{unit.key}.constexprs.{name}: {name} is {fact} of {unit.python}, and no tl.constexpr; {hint}"
             raise CompileError(message)
     for parameter in function.params:
         if parameter.is_constexpr and parameter.name not in given and not is_constant(parameter):
@@ -176,13 +178,8 @@ def check(unit: TritonUnit, function: Any) -> None:
             )
             raise CompileError(message)
     for name, *_ in unit.when:
-        number = plain.index(name) if name in plain else -1
-        if (
-            number < 0
-            or unit.types[number].pointer
-            or unit.types[number].block
-            or unit.types[number].scalar[0] not in "iu"
-        ):
+        kind = unit.types[plain.index(name)] if name in plain else None
+        if kind is None or kind.pointer or kind.block or kind.scalar[0] not in "iu":
             message = f"{unit.key}.configs: when names {name}, which is not an integer argument of {unit.python}"
             raise CompileError(message)
 

@@ -63,10 +63,10 @@ class _Finder:
         self._on_import = on_import
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None = None, of: ModuleType | None = None
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Implement MetaPathFinder.find_spec."""
-        del path, of
+        del path, target
         if name != _MODULE:
             return None
         sys.meta_path.remove(self)

@@ -65,12 +65,12 @@ ELEMENTS = {
     "fp8e5": "float8_e5m2",
     "fp8e4b8": "float8_e4m3fnuz",
     "fp8e5b16": "float8_e5m2fnuz",
-    "fp8e4b15": "|u1",  # a type of Triton alone, passed as bytes: `triton.reinterpret(x, tl.float8e4b15)`
+    "fp8e4b15": "|u1",  # only Triton has this type; arrays pass it as bytes: `triton.reinterpret(x, tl.float8e4b15)`
 }
 """Triton's names of numbers that arrays hold, with NumPy's type strings."""
 
 _DESCRIPTOR_ELEMENTS = ELEMENTS.keys() - {"i1", "u1", "fp8e4b15"}
-"""The elements of tensor descriptors; fp8e4b15 has no dtype of its own in arrays."""
+"""The elements of tensor descriptors. Arrays have no dtype for fp8e4b15."""
 
 PLAIN = re.compile(r"[\w.+-]*")
 """A string that needs no escapes in C comments and in Python."""
@@ -78,7 +78,7 @@ PLAIN = re.compile(r"[\w.+-]*")
 _UNSUPPORTED = {
     "fp16": "a number in half precision; declare the parameter as fp32",
     "bf16": "a number in half precision; declare the parameter as fp32",
-    "nvTmaDesc": "a tensor map, which the host would make; give the kernel a pointer and strides",
+    "nvTmaDesc": "a tensor map, which the host would have to make; pass a pointer and strides",
 }
 
 
@@ -133,9 +133,9 @@ def split(text: str) -> list[str]:
 
 
 def _type(text: str) -> Type:
-    found = _TYPE.fullmatch(text)
     if text == NOTHING:
         return Type(scalar=NOTHING, open=False)
+    found = _TYPE.fullmatch(text)
     name = found[2] if found else re.split(r"[<\[]", text.lstrip("*"))[0]
     if name == "tensordesc":
         return _descriptor(text)
@@ -143,11 +143,11 @@ def _type(text: str) -> Type:
     if name in _UNSUPPORTED and not (pointer and name in ELEMENTS):
         message = f"{keys.string(text)} is {_UNSUPPORTED[name]}"
         raise ValueError(message)
-    known = ELEMENTS if pointer else SCALARS
-    if found is None or name not in known:
+    names = ELEMENTS if pointer else SCALARS
+    if found is None or name not in names:
         prefix = "*" if pointer else ""
         message = (
-            f"{keys.string(text)} is not a type; write {', '.join(prefix + item for item in known)}"
+            f"{keys.string(text)} is not a type; write {', '.join(prefix + item for item in names)}"
             f"{'' if pointer else ', a pointer to numbers, *fp32, or none for None'}, and, where an argument is always "
             "divisible by 16 or equal to 1, :16 or :1 after it"
         )
@@ -178,7 +178,7 @@ def _descriptor(text: str) -> Type:
 
 CONSTANT = (
     'a number, true or false, a string of letters, digits and ._+- ("None" is None, "tl.float32" the type), or a list '
-    "of such"
+    "of these"
 )
 """The value of a constexpr in a table."""
 
@@ -192,8 +192,8 @@ def check_constant(value: object) -> None:
     found = _DTYPE_PATH.fullmatch(value) if isinstance(value, str) else None
     if found and (found[1] != "tl" or found[2] not in DTYPES):
         near = difflib.get_close_matches(found[2], DTYPES, n=1)
-        which = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
-        message = f"{keys.string(found[0])} is not a type that a constexpr can be; {which}"
+        hint = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
+        message = f"{keys.string(found[0])} is not a type that a constexpr can be; {hint}"
         raise ValueError(message)
     if not isinstance(value, int | float) and not (isinstance(value, str) and PLAIN.fullmatch(value)):
         message = f"{value!r} is not {CONSTANT}"
@@ -201,27 +201,27 @@ def check_constant(value: object) -> None:
 
 
 def target(wanted: arch.Target) -> arch.Target:
-    """Implement Tables.target: from compute capability 9.0 on, Triton's code is for one GPU architecture alone.
+    """Implement Tables.target: from compute capability 9.0 on, Triton's code runs on one GPU architecture only.
 
     Raises:
         ValueError: Triton has no code for the target; the text names another target.
     """
     if wanted.suffix == "f":
-        message = "Triton compiles for one architecture or for all later ones, and not for a family; leave the f out"
+        message = "Triton compiles for one architecture or for all later ones, not for a family; leave the f out"
         raise ValueError(message)
     if wanted.capability < (9, 0) or wanted.suffix:
         return wanted
     if wanted.kind == "ptx":
         message = (
-            "Triton's PTX for 9.0 and later is for that GPU alone, so no later one could compile it; "
-            "write compute_89 or a lower one, which all later ones compile"
+            "Triton's PTX for 9.0 and later is for one GPU architecture, and drivers cannot compile it for later GPUs; "
+            "write compute_89 or a lower target"
         )
         raise ValueError(message)
     return arch.Target(wanted.kind, wanted.major, wanted.minor, "a")
 
 
 def code_target(text: str) -> arch.Target:
-    """Return the `sm_*` target for whose code an image of a target is compiled.
+    """Return the `sm_*` target of the code that an image for a target contains.
 
     Raises:
         ValueError: The text is not a target, or Triton has no code for it.

@@ -77,10 +77,10 @@ def read(path: Path, sources: tuple[str, ...]) -> list[RecordedKernel]:
         sources: The modules that the file may be for.
 
     Raises:
-        UnusableError: The file cannot be read, is damaged, or is of another version or module.
+        UnusableError: The file cannot be read, is damaged, or has another version or module.
     """
-    whole, _ = _whole(path, triton_files.VARIANTS, sources)
-    return [_kernel(name, value) for name, value in whole["kernels"].items()]
+    value, _ = _read_json(path, triton_files.VARIANTS, sources)
+    return [_kernel(name, kernel) for name, kernel in value["kernels"].items()]
 
 
 def tuning_name(name: str) -> str:
@@ -94,33 +94,33 @@ def read_tuning(path: Path, sources: tuple[str, ...]) -> bytes:
     Raises:
         UnusableError: As for `read`.
     """
-    _, data = _whole(path, triton_files.TUNING, sources)
+    _, data = _read_json(path, triton_files.TUNING, sources)
     return data
 
 
-def _whole(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, bytes]:
+def _read_json(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, bytes]:
     """Return the JSON value of a file, and its content.
 
     Raises:
-        UnusableError: It cannot be read, is damaged, or is of another form, version or module.
+        UnusableError: The file cannot be read, is damaged, or has another form, version or module.
     """
     try:
         data = foreign.content(path, LARGEST)
-        whole = json.loads(data)
+        value = json.loads(data)
     except foreign.UnreadableError as error:
         raise UnusableError(str(error)) from None
     except (ValueError, RecursionError) as error:
         message = f"it is not JSON ({str(error)[:100]})"
         raise UnusableError(message) from None
-    problem = triton_files.mismatch(whole, form, sources)
+    problem = triton_files.mismatch(value, form, sources)
     if problem is not None:
         raise UnusableError(problem)
-    _item(whole, "kernels", dict, "")
-    return whole, data
+    _item(value, "kernels", dict, "")
+    return value, data
 
 
 def _kernel(name: str, value: Any) -> RecordedKernel:
-    where = f"kernels.{foreign.shown(name)}"
+    where = f"kernels.{foreign.escape(name)}"
     if not _NAME.fullmatch(name) or name.startswith("__"):
         _refuse(where, "is not a name of a kernel")
     python = _item(value, "python", str, where) if isinstance(value, dict) and "python" in value else name
@@ -130,19 +130,19 @@ def _kernel(name: str, value: Any) -> RecordedKernel:
     if not all(isinstance(item, str) and item.isidentifier() for item in parameters):
         _refuse(f"{where}.parameters", "is not a list of names")
     left_out: dict[str, int] = {}
-    found: dict[str, Variant] = {}
+    variants: dict[str, Variant] = {}
     for at, item in enumerate(_item(value, "variants", list, where)):
         try:
             variant = _variant(item, f"{where}.variants[{at}]", parameters)
         except ValueError as error:
             left_out[str(error)] = left_out.get(str(error), 0) + 1
         else:
-            found.setdefault(repr(variant), variant)
+            variants.setdefault(repr(variant), variant)
     return RecordedKernel(
         name=name,
         python=python,
         parameters=tuple(parameters),
-        variants=tuple(found.values()),
+        variants=tuple(variants.values()),
         left_out=left_out,
     )
 
@@ -161,20 +161,20 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
         _refuse(f"{where}.constexprs", "has a name that the kernel's parameters lack")
     options = {}
     for name in value.keys() - {"types", "constexprs", "arch"}:
-        fits = _OPTIONS.get(name)
-        if fits is None or not fits(value[name]):
-            _refuse(f"{where}.{foreign.shown(name)}", "is not an option, or has no value of one")
+        is_valid = _OPTIONS.get(name)
+        if is_valid is None or not is_valid(value[name]):
+            _refuse(f"{where}.{foreign.escape(name)}", "is not an option with a possible value")
         options[name] = value[name]
     targets = _item(value, "arch", list, where) if "arch" in value else []
     try:
-        wanted = tuple(map(type_notation.code_target, targets))
+        arch = tuple(map(type_notation.code_target, targets))
     except (ValueError, TypeError, AttributeError):
         _refuse(f"{where}.arch", "is not a list of targets")
     return Variant(
         types=tuple(type_notation.parse_signature(", ".join(types))),
         constexprs=tuple(sorted((name, constant(item)) for name, item in constexprs.items())),
         options=options,
-        arch=wanted,
+        arch=arch,
     )
 
 
@@ -186,20 +186,19 @@ def constant(value: Any) -> Value:
     """
     if isinstance(value, dict) and value.keys() == {"dtype"} and value["dtype"] in type_notation.DTYPES:
         return f"tl.{value['dtype']}"
-    fact = ""
     if isinstance(value, list) and not any(isinstance(item, list) for item in value):
         return tuple(cast("Any", constant(item)) for item in value)
+    fact = ""
     if isinstance(value, list | dict):
-        fact = foreign.shown(json.dumps(value))[:80]
+        fact = foreign.escape(json.dumps(value))[:80]
     elif isinstance(value, float) and math.isnan(value):
-        fact = "NaN, which equals nothing that a launch gives"
+        fact = "NaN, which is not equal to any value of a launch"
     elif isinstance(value, str) and value.startswith("tl."):
-        fact = f"the string {foreign.shown(repr(value))[:80]}, which stands for a type"
+        fact = f"the string {foreign.escape(repr(value))[:80]}, which stands for a type"
     if fact:
         message = f"a constexpr is {fact}"
         raise ValueError(message)
-    found: Value = value
-    return found
+    return cast("Value", value)
 
 
 def _is_number(lowest: int, highest: int) -> Callable[[Any], bool]:
@@ -215,8 +214,7 @@ _OPTIONS: Mapping[str, Callable[[Any], bool]] = {
     "launch_pdl": lambda value: isinstance(value, bool),
     "launch_cooperative_grid": lambda value: isinstance(value, bool),
 }
-"""Tests of the values of a variant's options, by name."""
-
+"""Functions that test the value of a variant's option, by name of the option."""
 
 _KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a string"}
 

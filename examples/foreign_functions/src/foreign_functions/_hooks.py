@@ -1,4 +1,4 @@
-"""Called by the run time: nothing here is compiled."""
+"""A callback of the run time, in plain Python: nothing in this module is compiled."""
 
 import array
 

@@ -1,8 +1,8 @@
-"""Test what the C++ program does to an array: which numbers to keep, and what becomes of them. Plain Python."""
+"""Functions that the C++ program calls for each number of an array: one selects numbers, one changes them."""
 
 
 def keep(x, state):
-    # `state` points to what the program was given on its command line: the lowest and the highest number to keep.
+    # `state` points to two numbers of the program's command line: the lowest to keep, and the first above the range.
     return state[0] <= x < state[1]
 
 
