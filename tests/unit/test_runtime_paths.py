@@ -21,8 +21,8 @@ SAXPY = "void(float32, float32[::1], float32[::1])"
 F4 = np.zeros(4, "<f4")
 
 
-def array(library, *states):
-    return libraries.make(Array(library, states))
+def array(library, state):
+    return libraries.make(Array(library, state))
 
 
 def test_second_launch_takes_fast_path_with_equal_bytes(cuda, general):
@@ -224,7 +224,7 @@ def test_lazy_conjugates_are_refused_after_plain_tensors(cuda, current, library,
     for _ in range(3):
         k[1, 1](array(library, State("<c8", shape)))
     with pytest.raises(ArgumentError, match="call resolve_conj"):
-        k[1, 1](array(library, State("<c8", shape, odd=(("is_conj", True),))))
+        k[1, 1](array(library, State("<c8", shape, changes=(("is_conj", True),))))
     assert len(cuda.launches()) == 3
 
 
@@ -237,7 +237,7 @@ def test_interrupts_and_memory_errors_pass_through_launch(cuda, current, library
         for _ in range(launched):
             k[1, 1](array(library, State()))
         with pytest.raises(error):
-            k[1, 1](array(library, State(odd=((name, Raises(error)),))))
+            k[1, 1](array(library, State(changes=((name, Raises(error)),))))
 
 
 def elements():
@@ -251,7 +251,7 @@ NO_MEMORY = [
     *((library, State(address=0)) for library in libraries.LIBRARIES),
     ("cupy", State("<f4", (2, 3), (40, 8), address=0)),
     ("exchange", State("<f4", (), address=0)),
-    *((library, State(address=12, odd=(("storage_offset", 3),))) for library in ("torch", "exchange")),
+    *((library, State(address=12, changes=(("storage_offset", 3),))) for library in ("torch", "exchange")),
 ]
 
 

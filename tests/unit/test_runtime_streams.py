@@ -46,7 +46,7 @@ def current(current):
 def array(library):
     """Return an array of a library; "free" ones are on no stream of their own."""
     stream = OWN if library in ("numba", "interface", "instance") else None
-    return libraries.make(Array(library.removeprefix("free "), (State(stream=stream),)))
+    return libraries.make(Array(library.removeprefix("free "), State(stream=stream)))
 
 
 def ordered(cuda):
@@ -126,7 +126,7 @@ def test_each_gpu_has_its_own_current_stream(cuda, current, library):
 def test_both_handles_of_legacy_stream_are_one_stream(cuda, current, tensors, interfaces):
     current.update(torch=tensors)
     k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
-    other = libraries.make(Array("instance", (State(stream=interfaces),)))
+    other = libraries.make(Array("instance", State(stream=interfaces)))
     for _ in range(3):
         k[1, 1, 55](array("exchange"), other)
     found = [tuple(streams.LEGACY if part == 0 else part for part in pair) for pair in ordered(cuda)]
@@ -260,7 +260,7 @@ class TestCaptures:
         """The driver says so of it while a stream is captured that waits for it; to record an event there ends that."""
         cuda.set(fail="cuStreamIsCapturing=906")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
-        on_default = libraries.make(Array("interface", (State(stream=1),)))
+        on_default = libraries.make(Array("interface", State(stream=1)))
         for _ in range(2):
             with pytest.raises(ArgumentError, match="is on stream 0x1, which is not part of the graph"):
                 k[1, 1, 77](on_default)
