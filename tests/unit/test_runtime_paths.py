@@ -196,7 +196,7 @@ def test_launches_leak_no_memory(cuda, monkeypatch):
 
 @pytest.mark.parametrize("depth", [1, 40])
 def test_array_may_launch_kernels_while_it_is_read(cuda, depth):
-    """The fast path gives nested launches a parameter block of their own up to some depth, and declines beyond."""
+    """Each nested launch needs its own parameter block. Beyond some depth the fast path declines."""
     k = cuda.package(kernel("k", "void(int32, float32[::1])")).k
     plain, remaining = cuda.array(F4), []
 
@@ -241,7 +241,7 @@ def test_interrupts_and_memory_errors_pass_through_launch(cuda, current, library
 
 
 def elements():
-    """Return a kernel that takes the address of an array and nothing else of it."""
+    """Return a kernel that takes only the address of an array."""
     record = kernel("k", "void(int64)")
     record["overloads"][0]["parameters"][0] |= {"type": "*fp32", "kind": "elements", "dtype": "<f4"}
     return record
