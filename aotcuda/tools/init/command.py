@@ -136,10 +136,10 @@ def _build_system(editor: Editor, owner: Project, found: list[Source], imported:
             _extend(editor, ("build-system", "requires"), missing)
     if back.startswith("hatchling"):
         folder = str(owner.root)
-        if uninstalled_hook.table(folder) is not None:
+        if uninstalled_hook.enabled_table(folder) is not None:
             return []
-        if uninstalled_hook.to_add(folder) != uninstalled_hook.TABLE:
-            return [f"to do: the hook: add an empty table {uninstalled_hook.to_add(folder)}"]
+        if uninstalled_hook.table_to_add(folder) != uninstalled_hook.TABLE:
+            return [f"to do: the hook: add an empty table {uninstalled_hook.table_to_add(folder)}"]
         editor.add_table(_HOOK, {})
         return []
     if back.startswith("setuptools"):

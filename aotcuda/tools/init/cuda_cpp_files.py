@@ -44,8 +44,11 @@ def report(folder: Path) -> list[str]:
     is_static = bool(metadata) and "dependencies" not in project_file.strings(metadata.get("dynamic"))
     if is_static and not any(map(_RUN_TIME.match, project_file.strings(metadata.get("dependencies")))):
         lines.append('to do: the run time: add "aotcuda" to project.dependencies')
-    if str(system.get("build-backend", "")).startswith("hatchling") and uninstalled_hook.table(str(owner.root)) is None:
-        lines.append(f"to do: the hook: add an empty table {uninstalled_hook.to_add(str(owner.root))}")
+    if (
+        str(system.get("build-backend", "")).startswith("hatchling")
+        and uninstalled_hook.enabled_table(str(owner.root)) is None
+    ):
+        lines.append(f"to do: the hook: add an empty table {uninstalled_hook.table_to_add(str(owner.root))}")
     return lines
 
 

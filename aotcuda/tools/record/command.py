@@ -218,7 +218,7 @@ def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launch
         report.say(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
     if not additions and not new and not written and not required and not files_of_cpp:
         report.say(f"{owner.pyproject} has every signature that was recorded")
-    if fault := uninstalled_hook.in_project(str(owner.root)):
+    if fault := uninstalled_hook.project_fault(str(owner.root)):
         report.say(f"{fault}, or the wheel has no kernels; `aotcuda init` adds it")
 
 
