@@ -21,7 +21,7 @@ import pytest
 from aotcuda.runtime import fast as extension
 from gpu import prepare
 from support import front_ends
-from support.quick import general
+from support.launch_paths import general
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
