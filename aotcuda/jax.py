@@ -144,7 +144,7 @@ def _arguments(
     for at, result in aliases.items():
         _check_alias(where, at, result, args, results, numbers)
     if len(set(aliases.values())) < len(aliases):
-        raise xla_call.refuse(where, f"input_output_aliases names a result twice: {aliases}")
+        raise xla_call.argument_error(where, f"input_output_aliases names a result twice: {aliases}")
     separate = [number for number in range(len(results)) if number not in aliases.values()]
     positions = _positions(kernel, len(args), len(separate), outputs)
     for position, number in sorted(zip(positions, separate, strict=True)):
@@ -164,10 +164,10 @@ def _positions(kernel: Kernel, arguments: int, results: int, outputs: Sequence[s
     where, names = str(kernel), _names(kernel)
     if isinstance(outputs, str) or len(set(outputs)) != results or len(outputs) != results:
         problem = f"outputs is {outputs!r}; name one parameter for each of the {results} results without an alias"
-        raise xla_call.refuse(where, problem)
+        raise xla_call.argument_error(where, problem)
     for name in outputs:
         if name not in names:
-            raise xla_call.refuse(where, f"it has no parameter {name!r}; it has {', '.join(names)}")
+            raise xla_call.argument_error(where, f"it has no parameter {name!r}; it has {', '.join(names)}")
     return [names.index(name) for name in outputs]
 
 
@@ -177,14 +177,14 @@ def _check_alias(
     if at not in numbers or not 0 <= result < len(results):
         missing = "array" if at not in numbers else "result"
         problem = f"input_output_aliases has {at}: {result}, and there is no such {missing}"
-        raise xla_call.refuse(where, problem)
+        raise xla_call.argument_error(where, problem)
     argument, shape_dtype = jnp.asarray(args[at]), results[result]
     if tuple(argument.shape) != tuple(shape_dtype.shape) or argument.dtype != shape_dtype.dtype:
         problem = (
             f"argument {at} is {argument.dtype}{list(argument.shape)}, and result {result}, its alias, is "
             f"{shape_dtype.dtype}{list(shape_dtype.shape)}"
         )
-        raise xla_call.refuse(where, problem)
+        raise xla_call.argument_error(where, problem)
 
 
 def _check_numbers(kernel: Kernel, parameters: list[object], places: list[xla_call.Place | None]) -> None:
@@ -205,7 +205,7 @@ def _check_numbers(kernel: Kernel, parameters: list[object], places: list[xla_ca
                     "while the program is traced; pass a Python number (static_argnames of jax.jit), or make the "
                     "parameter an array"
                 )
-                raise xla_call.refuse(str(kernel), problem)
+                raise xla_call.argument_error(str(kernel), problem)
 
 
 def _names(kernel: Kernel) -> list[str]:

@@ -112,7 +112,7 @@ class Fuzz:
         """Return a launcher of a new kernel that takes one of the paths."""
         self._select(path)
         loader = Loader(self._module._loader.source)
-        loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
+        loader._make_current(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
         return Kernel(case.record["name"], loader)[1, 1, case.stream]
 
     def _select(self, path: str) -> None:

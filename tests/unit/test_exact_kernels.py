@@ -106,7 +106,7 @@ def table_of(kinds, hints, annotation):
     argument = ({"hints": hints} if hints else {}) | ({"annotation": annotation} if annotation else {})
     symbols = {kind: f"k{at}" for at, kind in enumerate(dict.fromkeys(kinds)) if kind is not None}
     variants = {symbol: [value] for (value, _), symbol in symbols.items()}
-    return ExactOverloads(kernel(["n"], variants, n=argument), "k", driver.live_mark()), symbols
+    return ExactOverloads(kernel(["n"], variants, n=argument), "k", driver.new_validity_flag()), symbols
 
 
 def found_in(table, value):

@@ -126,7 +126,7 @@ class TestSeveralGpus:
         array, there = cuda.array(F4, device=0), cuda.array(F4, device=1)
         driver.get().make_current(0)
         for _ in range(3):
-            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 is of a context on GPU 1"):
+            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 belongs to a context on GPU 1"):
                 k[1, 1, 119](array)
             k[1, 1](array)
             k[1, 1, 120](array)
@@ -144,9 +144,9 @@ class TestSeveralGpus:
         for _ in range(3):
             run(array)
         cuda.set(streams="119=1")
-        for launch_again in (run, k[1, 1, 119], k[2, 1, 119]):
-            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 is of a context on GPU 1"):
-                launch_again(array)
+        for launch_with_retries in (run, k[1, 1, 119], k[2, 1, 119]):
+            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 belongs to a context on GPU 1"):
+                launch_with_retries(array)
         assert len(cuda.launches()) == 3
 
     @pytest.mark.parametrize("stream", [0, 1, 2])

@@ -108,7 +108,7 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
     known = (*_HONOURED, *_WITHOUT_EFFECT, *_REFUSED)
     for name, value in given.items():
         if name not in known and not name.startswith("_"):
-            remedy = keys.meant(name, _HONOURED, "remove it")
+            remedy = keys.suggestion(name, _HONOURED, "remove it")
             if name in ("fma", "fmad"):
                 remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
             message = f"{unit.key}: @cuda.jit has no option {name}, which {unit.python} gives it; {remedy}"
