@@ -57,7 +57,7 @@ class _Names:
 def render(document: manifest.Manifest, mark: str) -> str:
     """Return the stub's text, which begins with the line `mark`."""
     lines: list[str] = []
-    groups = manifest.overloaded(document)
+    groups = manifest.overload_groups(document)
     names = _Names([*(item["name"] for item in (*document["kernels"], *document["functions"])), *groups])
     for kernel in document["kernels"]:
         lines += [

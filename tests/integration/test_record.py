@@ -282,7 +282,7 @@ def test_imports_of_sources_become_build_requirements(project: Path) -> None:
     assert "build hook" not in done.err
     config.write_text(config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", ""))
     done = run(project, "some", options=("--write",))
-    assert "does not turn the build hook on: add the table [tool.hatch.build.targets.wheel.hooks.aotcuda]" in done.err
+    assert "does not enable the build hook: add the table [tool.hatch.build.targets.wheel.hooks.aotcuda]" in done.err
 
 
 def test_check_lists_what_the_table_lacks(project: Path) -> None:

@@ -145,10 +145,10 @@ def _add_build_system(editor: Editor, project: Project, modules: list[Source], r
 
 
 def _add_hook(editor: Editor, folder: str) -> list[str]:
-    if uninstalled_hook.table(folder) is not None:
+    if uninstalled_hook.enabled_table(folder) is not None:
         return []
-    if uninstalled_hook.to_add(folder) != uninstalled_hook.TABLE:
-        return [f"to do: the hook: add an empty table {uninstalled_hook.to_add(folder)}"]
+    if uninstalled_hook.table_to_add(folder) != uninstalled_hook.TABLE:
+        return [f"to do: the hook: add an empty table {uninstalled_hook.table_to_add(folder)}"]
     editor.add_table(_HOOK, {})
     return []
 

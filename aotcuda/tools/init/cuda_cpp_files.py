@@ -34,8 +34,8 @@ def report(project: Project) -> list[str]:
     if is_static and "aotcuda" not in dependencies:
         lines.append('to do: the run time: add "aotcuda" to project.dependencies')
     folder = str(project.root)
-    if str(system.get("build-backend", "")).startswith("hatchling") and uninstalled_hook.table(folder) is None:
-        lines.append(f"to do: the hook: add an empty table {uninstalled_hook.to_add(folder)}")
+    if str(system.get("build-backend", "")).startswith("hatchling") and uninstalled_hook.enabled_table(folder) is None:
+        lines.append(f"to do: the hook: add an empty table {uninstalled_hook.table_to_add(folder)}")
     return lines
 
 

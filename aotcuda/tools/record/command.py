@@ -220,7 +220,7 @@ def _write(
         lines.append(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
     if not changes_pyproject and not written:
         lines.append(f"{project.pyproject} has every signature that was recorded")
-    if fault := uninstalled_hook.in_project(str(project.root)):
+    if fault := uninstalled_hook.project_fault(str(project.root)):
         lines.append(f"{fault}, or the wheel has no kernels; `aotcuda init` adds it")
     for line in lines:
         report.say(line)
