@@ -56,7 +56,7 @@ def build(
     *,
     editable: bool = False,
     extensions: Mapping[str, Path] = MappingProxyType({}),
-    followed: bool = False,
+    with_dependencies: bool = False,
     watcher: Progress | None = None,
     shard: tuple[int, int] | None = None,
     from_cache_only: bool = False,
@@ -71,8 +71,8 @@ def build(
         import_roots: Folders from which its packages are imported, in addition to `src` and `root`.
         editable: The files are written into the source tree, and sources may be edited after the build.
         extensions: Compiled extension modules outside of those folders, with their files.
-        followed: The caller needs `Output.depends`.
-        watcher: Shows the progress, by default that of `progress.make` on standard error.
+        with_dependencies: Return `Output.depends`; it is empty otherwise.
+        watcher: The display of progress; by default `progress.make` for standard error.
         shard: Compile one shard into the build cache and make no files: the number of the shard, and of all shards.
         from_cache_only: Compile nothing: shards have filled the cache. `AOTCUDA_FROM_CACHE_ONLY=1` has the same effect.
         costs: Recorded seconds of kernels and functions, by module and symbol, to divide them among shards.
@@ -93,13 +93,13 @@ def build(
     output.sweep([module.name for module in settings.modules], roots)
     layout.check(plans, roots, root, extensions)
     package_root = layout.package_root(settings.modules[0].name, roots)
-    names = tuple(plan.names(plans))
+    names = tuple(plan.exported_names(plans))
     project = stamps.Project(root=root, package_root=package_root, names=names, tops=stamps.top_packages(settings))
     installed = toolkits.installed()
     cache = build_settings.find([item.frontend for item in plans], installed, root)
     folders = [str(package_root), *map(str, roots), *build_settings.searched()]
-    known = [table, settings, folders, compilers.distributions(), editable, sorted(extensions)]
-    entry = cached_build.open_entry(cache, project, known, watcher)
+    inputs = [table, settings, folders, compilers.distributions(), editable, sorted(extensions)]
+    entry = cached_build.open_entry(cache, project, inputs, watcher)
     built = entry.find(plans, roots, editable=editable) if entry is not None and shard is None else None
     if built is None:
         python = project.files(roots, plans)
@@ -107,31 +107,39 @@ def build(
         job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
         job = replace(job, jobs=processes) if processes else job
         from_cache_only |= os.environ.get("AOTCUDA_FROM_CACHE_ONLY", "").strip() == "1"
-        of_shards: list[str] = []
+        shard_warnings: list[str] = []
         with ExitStack() as stack:
-            if shard is None and not from_cache_only and executor.named():
+            if shard is None and not from_cache_only and executor.read_name():
                 if job.cache is None or job.cache.folder is None or not job.cache.writes:
-                    folder = temporary.folder()
+                    folder = temporary.make_folder()
                     stack.callback(temporary.remove, folder)
                     front_ends = [item.frontend for item in plans]
                     job = replace(job, cache=build_settings.in_folder(folder / "cache", front_ends, installed, root))
-                of_shards = executor.fill(job, table, roots, installed, watcher)
+                shard_warnings = executor.fill(job, table, roots, installed, watcher)
                 from_cache_only = True
             if shard is not None or from_cache_only:
-                job = _shared(job, table, python, shard, costs)
-            results, made = _run(job, installed, watcher)
+                job = _job_with_cache(job, table, python, shard, costs)
+            results, parts_by_module = _run(job, installed, watcher)
         if shard is not None:
-            return assembly.of_shard(shard, results, seconds=time.monotonic() - start)
-        stamp = _stamp(results, project, python, plans, installed)
+            return assembly.shard_output(shard, results, seconds=time.monotonic() - start)
+        stamp = _make_stamp(results, project, python, plans, installed)
         built = assembly.assemble(
-            settings, table, plans, project, results, made, installed=installed, stamp=stamp, editable=editable
+            settings,
+            table,
+            plans,
+            project,
+            results,
+            parts_by_module,
+            installed=installed,
+            stamp=stamp,
+            editable=editable,
         )
-        built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *of_shards])))
+        built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *shard_warnings])))
         built = entry.store(built, stamp, results) if entry is not None else built
     if settings.runtime == "bundled" and not editable:
         built = bundle.add_run_time(built, settings, package_root)
     summary = replace(built.summary, seconds=time.monotonic() - start)
-    return replace(built, summary=summary, depends=built.depends if followed else ())
+    return replace(built, summary=summary, depends=built.depends if with_dependencies else ())
 
 
 def _job(
@@ -150,7 +158,7 @@ def _job(
         import_roots=tuple(map(str, roots)),
         arch_key=settings.arch_key,
         plans=tuple(item for item in plans if item.units),
-        names=plan.names(plans),
+        names=plan.exported_names(plans),
         jobs=capacity.processes(),
         carry=carry and settings.fallback == "jit",
         own=project.own,
@@ -164,7 +172,7 @@ def _job(
     )
 
 
-def _shared(
+def _job_with_cache(
     job: Job, table: Mapping[str, object], python: Stamp, shard: tuple[int, int] | None, costs: Mapping[str, float]
 ) -> Job:
     """Return the job of a shard, or of the build that takes the shards' results from the cache.
@@ -190,28 +198,28 @@ def _run(
 ) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltModule]]]]:
     """Run a job for each toolkit; return all results, and for each module its parts, the last with all images."""
     results: list[Result] = []
-    made: dict[str, list[tuple[Result, BuiltModule]]] = {}
+    parts_by_module: dict[str, list[tuple[Result, BuiltModule]]] = {}
     for toolkit, plans in plan.share(job.plans, installed):
-        images = {name: parts[-1][1].images for name, parts in made.items()}
+        images = {name: parts[-1][1].images for name, parts in parts_by_module.items()}
         for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images), watcher=watcher):
             results.append(result)
             for built in result.modules:
-                made.setdefault(built.plan.config.name, []).append((result, built))
-    for parts in made.values():
-        consistency.check(_import(built) for _, built in parts)
-    return results, made
+                parts_by_module.setdefault(built.plan.config.name, []).append((result, built))
+    for parts in parts_by_module.values():
+        consistency.check(_describe_import(built) for _, built in parts)
+    return results, parts_by_module
 
 
-def _import(built: BuiltModule) -> consistency.Import:
+def _describe_import(built: BuiltModule) -> consistency.Import:
     """Return a module's import by one toolkit, to compare it with others."""
     item = built.plan
     pairs = [*zip(item.kernels, built.kernels, strict=True), *zip(item.functions, built.functions, strict=True)]
-    compiled = {(unit, item.compiled_for(unit)[0]): found for unit, found in pairs}
+    compiled = {(unit, item.compiled_for(unit)[0]): result for unit, result in pairs}
     first = min((target for _, target in compiled), key=Target.sort_key)
     return consistency.Import(first, frozenset(item.units), compiled)
 
 
-def _stamp(
+def _make_stamp(
     results: Sequence[Result],
     project: stamps.Project,
     python: Stamp,
@@ -220,6 +228,6 @@ def _stamp(
 ) -> Stamp:
     """Return the stamp of a build, without variables whose values in workers follow from other inputs."""
     names = {item.frontend for item in plans}
-    given = process.environment(os.environ, *sorted(names), toolkit=next(iter(installed), None))
-    own = {name for name in {*given, *os.environ} if given.get(name) != os.environ.get(name)}
-    return stamps.with_versions(stamps.make_stamp(results, project, python, own))
+    variables = process.environment(os.environ, *sorted(names), toolkit=next(iter(installed), None))
+    differences = {name for name in {*variables, *os.environ} if variables.get(name) != os.environ.get(name)}
+    return stamps.with_versions(stamps.make_stamp(results, project, python, differences))

@@ -31,7 +31,7 @@ def assemble(
     plans: Sequence[ModulePlan],
     project: Project,
     results: Sequence[Result],
-    made: Mapping[str, Parts],
+    parts_by_module: Mapping[str, Parts],
     *,
     installed: Sequence[Toolkit],
     stamp: Stamp,
@@ -39,46 +39,46 @@ def assemble(
 ) -> Output:
     """Make the files of all modules, with warnings, notes and the bill of materials.
 
-    `made` has the parts of each module, one for each toolkit; the last part has all images. `stamp` is empty if the
-    build was not observed.
+    Each toolkit has made one part of a module, and the last part has all images. `stamp` is empty if the build was not
+    observed.
     """
-    unmatched = stamps.unmatched(settings.watch, project.root)
-    of_plans = [text for item in plans for text in item.warnings]
-    warnings = [*unmatched, *of_plans, *(text for result in results for text in result.warnings)]
-    lasting = stamps.launch_stamp(stamp, project) if editable else None
+    watch_warnings = stamps.watch_warnings(settings.watch, project.root)
+    plan_warnings = [text for item in plans for text in item.warnings]
+    warnings = [*watch_warnings, *plan_warnings, *(text for result in results for text in result.warnings)]
+    launch_stamp = stamps.launch_stamp(stamp, project) if editable else None
     has_fallback = settings.fallback == "jit"
-    modules = [module for parts in made.values() for _, module in parts]
-    carried = {project.relative(str(project.root / path)) for module in modules for path, _ in module.carried}
+    modules = [module for parts in parts_by_module.values() for _, module in parts]
+    carried_paths = {project.relative(str(project.root / path)) for module in modules for path, _ in module.carried}
     files: dict[str, bytes] = {}
     sizes: dict[str, int] = {}
-    needed: dict[str, str] = {}
-    for name, parts in made.items():
-        dependencies = _dependencies([result for result, _ in parts], lasting, table, project)
+    needed_sources: dict[str, str] = {}
+    for name, parts in parts_by_module.items():
+        dependencies = _dependencies([result for result, _ in parts], launch_stamp, table, project)
         if settings.runtime == "bundled" and not editable:
             dependencies = replace(
                 dependencies, sources=bundle.sources(dependencies.sources, project.package_root, name)
             )
         if has_fallback and not editable:
-            needed = dict.fromkeys(_needed(dependencies, carried, project), name) | needed
+            needed_sources = dict.fromkeys(_needed_sources(dependencies, carried_paths, project), name) | needed_sources
         rebuild = _rebuild(table, plans, parts[-1][1], project, editable=editable)
         files |= wheel_files.files(
             settings,
             parts,
             dependencies=dependencies,
             editable=editable,
-            rebuild=rebuild if has_fallback and not _is_served(parts[-1][1].plan) else None,
+            rebuild=rebuild if has_fallback and not _has_compiler_jit(parts[-1][1].plan) else None,
             warn=warnings.append,
             sizes=sizes,
         )
     files |= in_place.files(results, files, project.package_root, editable=editable)
-    files |= packs.files((parts[-1][1].plan.config for parts in made.values()), files)
+    files |= packs.files((parts[-1][1].plan.config for parts in parts_by_module.values()), files)
     return Output(
         files=files,
         package_root=project.relative_package_root,
         warnings=tuple(dict.fromkeys([*warnings, *report.size_warnings(files)])),
         notes=report.gpu_queries(query for result in results for query in result.queries),
-        sbom=sbom.make(made, installed, packs.distributions(files)),
-        needed=needed,
+        sbom=sbom.make(parts_by_module, installed, packs.distributions(files)),
+        needed=needed_sources,
         depends=tuple(stamps.files(stamp, project)),
         summary=report.Summary(
             modules=len(plans),
@@ -93,13 +93,13 @@ def assemble(
     )
 
 
-def of_shard(shard: tuple[int, int], results: Sequence[Result], *, seconds: float) -> Output:
+def shard_output(shard: tuple[int, int], results: Sequence[Result], *, seconds: float) -> Output:
     """Return the output of a shard: no files, and a summary of the units that it compiled into the cache."""
-    own, every = (sum(result.part[place] for result in results) for place in (0, 1))
+    count, total = (sum(result.part[place] for result in results) for place in (0, 1))
     reused, made = (sum(getattr(result, name) for result in results) for name in ("reused", "made"))
-    units = f"shard {shard[0]} of {shard[1]}: {own} of {every} kernels and device functions are in the build cache"
+    units = f"shard {shard[0]} of {shard[1]}: {count} of {total} kernels and device functions are in the build cache"
     steps = tuple(step for result in results for step in result.steps)
-    counts = {"modules": 0, "kernels": own, "functions": 0, "targets": 0, "size": 0, "reused": reused, "made": made}
+    counts = {"modules": 0, "kernels": count, "functions": 0, "targets": 0, "size": 0, "reused": reused, "made": made}
     return Output(
         files={},
         package_root="",
@@ -109,7 +109,7 @@ def of_shard(shard: tuple[int, int], results: Sequence[Result], *, seconds: floa
     )
 
 
-def _is_served(item: ModulePlan) -> bool:
+def _has_compiler_jit(item: ModulePlan) -> bool:
     """Return True if the compiler's own JIT serves launches in place for which nothing is packaged."""
     registered = registry.find(item.frontend)
     return item.in_place and registered is not None and not registered.widens
@@ -127,9 +127,9 @@ def _dependencies(
     )
 
 
-def _needed(dependencies: Dependencies, carried: Collection[str], project: Project) -> list[str]:
+def _needed_sources(dependencies: Dependencies, carried_paths: Collection[str], project: Project) -> list[str]:
     """Return the sources that the wheel must contain for the JIT fallback, in addition to those that it carries."""
-    paths = [item["path"] for item in dependencies.sources if item["path"] not in carried]
+    paths = [item["path"] for item in dependencies.sources if item["path"] not in carried_paths]
     return [path for path in paths if not _is_of_nested_project(path, project)]
 
 
@@ -148,24 +148,24 @@ def _rebuild(
 ) -> manifest.Rebuild:
     """Return the inputs from which the JIT fallback builds a module again, for its manifest."""
     name, root, package_root = built.plan.config.name, project.root, project.package_root
-    alone: dict[str, Any] = {**table, "modules": {name: table["modules"][name]}}
+    module_table: dict[str, Any] = {**table, "modules": {name: table["modules"][name]}}
     if "arch" in table:  # order and repetition make no difference
-        alone["arch"] = sorted(set(table["arch"]))
+        module_table["arch"] = sorted(set(table["arch"]))
     folder = f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.SOURCES}"
     return {
-        "table": alone if editable else _as_installed(alone, root, package_root),
-        "names": {module: list(names) for module, names in plan.names(plans).items()},
+        "table": module_table if editable else _with_relative_globs(module_table, root, package_root),
+        "names": {module: list(names) for module, names in plan.exported_names(plans).items()},
         "root": os.path.relpath(root, package_root) if editable else folder,
         "files": [{"path": path, "bytes": len(data), "sha256": manifest.digest(data)} for path, data in built.carried],
     }
 
 
-def _as_installed(table: dict[str, object], root: Path, package_root: Path) -> dict[str, object]:
+def _with_relative_globs(table: dict[str, object], root: Path, package_root: Path) -> dict[str, object]:
     """Return `table` with the `watch` globs relative to the folder that holds the package.
 
     Globs that lead out of that folder are left out, since a wheel has no such files.
     """
     globs = cast("list[str]", table.get("watch", []))
-    found = [os.path.relpath(root / text, package_root) if not Path(text).is_absolute() else text for text in globs]
-    kept = [text for text in found if not text.startswith("..")]
-    return {**table, "watch": kept} if globs else table
+    relative = [os.path.relpath(root / text, package_root) if not Path(text).is_absolute() else text for text in globs]
+    inside = [text for text in relative if not text.startswith("..")]
+    return {**table, "watch": inside} if globs else table

@@ -1,15 +1,15 @@
 """Steps that all build back ends share: hatchling's hook and setuptools' plugin call them, and others may.
 
 A back end passes the parsed table, the dependencies and the package folders. It builds inside
-`aotcuda.builder.worker.interrupt.in_one_line`, after `check_alone`.
+`aotcuda.builder.worker.interrupt.end_in_one_line`, after `check_single_back_end`.
 
 | step | back end that lists the files to pack | back end that packs a folder |
 |---|---|---|
-| wheel | packs the files of `staged`, leaves out `source_tree.leftovers` | calls `assemble` |
-| tag | `tag`; if that is None, `PURE_TAG`, unless the project has machine code of its own | the same |
-| editable install | `source_tree.install` after all other steps | `source_tree.installed` around the other steps |
-| sdist | adds those of `named_files`, leaves out `NOT_FOR_SDISTS` | the same |
-| bill of materials | that of `staged` | writes `built.sbom` as `sbom.FILE_NAME` |
+| wheel | packs the files of `stage`, leaves out `source_tree.leftovers` | calls `assemble` |
+| tag | `tag`, or `PURE_TAG` if there are no extension modules either | the same |
+| editable install | `source_tree.install` after all other steps | `source_tree.install_around` around the other steps |
+| sdist | adds `sdist_files`, leaves out `NOT_FOR_SDISTS` | the same |
+| bill of materials | packs `StagedFiles.sbom` | writes `built.sbom` as `sbom.FILE_NAME` |
 | packed wheel | `check_sources`, `size_warnings` | the same |
 
 `source_tree.clean` undoes an editable install.
@@ -61,7 +61,7 @@ _HEADERS = frozenset([".h", ".hh", ".hpp", ".cuh", ".inl", ".inc"])
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedFiles:
     """The files of a wheel in a temporary folder, until the back end has packed them.
 
     Attributes:
@@ -86,33 +86,33 @@ def table(pyproject: Mapping[str, object], plugin: str) -> Mapping[str, object]:
         ConfigError: There is no such table.
     """
     tools = pyproject.get("tool", {})
-    found = tools.get("aotcuda") if isinstance(tools, dict) else None
-    if isinstance(found, list):
+    settings = tools.get("aotcuda") if isinstance(tools, dict) else None
+    if isinstance(settings, list):
         raise ConfigError(project_file.LISTED)
-    if not isinstance(found, dict):
+    if not isinstance(settings, dict):
         message = (
             f"pyproject.toml enables the {plugin} aotcuda and has no [tool.aotcuda] table; add one, or drop the "
             f"{plugin}"
         )
         raise ConfigError(message)
-    return found
+    return settings
 
 
-def check_alone(pyproject: Mapping[str, object], root: Path, builds: str) -> None:
+def check_single_back_end(pyproject: Mapping[str, object], root: Path, back_end: str) -> None:
     """Refuse a project that names setuptools and also enables hatchling's hook: both would build it.
 
     Args:
         pyproject: The parsed pyproject.toml.
         root: The project's folder.
-        builds: The current back end, `hatchling` or `setuptools`.
+        back_end: The current back end, `hatchling` or `setuptools`.
 
     Raises:
         ConfigError: Two back ends would build the project.
     """
     system = pyproject.get("build-system", {})
-    named = str(system.get("build-backend", "")) if isinstance(system, dict) else ""
+    build_backend = str(system.get("build-backend", "")) if isinstance(system, dict) else ""
     hook = uninstalled_hook.table(str(root))
-    if hook is None or not (builds == "setuptools" or named.startswith("setuptools.")):
+    if hook is None or not (back_end == "setuptools" or build_backend.startswith("setuptools.")):
         return
     message = (
         f"pyproject.toml has {hook}, which is for hatchling, and setuptools is to build [tool.aotcuda] too; drop that "
@@ -121,13 +121,13 @@ def check_alone(pyproject: Mapping[str, object], root: Path, builds: str) -> Non
     raise ConfigError(message)
 
 
-def check_settings(given: Iterable[str], place: str) -> None:
+def check_settings(keys: Iterable[str], place: str) -> None:
     """Refuse keys in the back end's own table `place`, which only enables the plugin.
 
     Raises:
         ConfigError: There is such a key.
     """
-    for name in sorted(given):
+    for name in sorted(keys):
         message = f"{place}.{name}: this table only enables the hook; configure it under [tool.aotcuda]"
         raise ConfigError(message)
 
@@ -166,10 +166,10 @@ def build(
         wheel_content.check(table, root, content, remedy)
         packages = [*packages, *wheel_content.import_roots(content)]
     is_bundled = table.get("runtime") == "bundled"
-    of_dependencies = [] if is_bundled else run_time_requirement.warnings(dependencies, key=dependencies_key)
+    requirement_warnings = [] if is_bundled else run_time_requirement.warnings(dependencies, key=dependencies_key)
     watcher = progress.Progress() if quiet else None
     built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
-    return replace(built, warnings=(*built.warnings, *of_dependencies))
+    return replace(built, warnings=(*built.warnings, *requirement_warnings))
 
 
 def check_sources(built: Output, included: Collection[str]) -> None:
@@ -193,7 +193,7 @@ def size_warnings(built: Output, wheel: Path) -> list[str]:
 
 
 def tag(table: Mapping[str, object]) -> str | None:
-    """Return the platform tag of a wheel with host code, as before repair; None for one without (`PURE_TAG`)."""
+    """Return the platform tag of a wheel with host code, before repair; None for other wheels (`PURE_TAG`)."""
     if not table.get("host-abi") and not _has_host_code(table):
         return None
     system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -204,48 +204,48 @@ def _has_host_code(table: Mapping[str, object]) -> bool:
     """Return True if a front end of the table, which has been checked before, makes images with host code."""
     modules = table.get("modules")
     tables = modules.values() if isinstance(modules, dict) else ()
-    of_project = table.get("frontend", registry.DEFAULT)
-    names = {one.get("frontend", of_project) for one in tables if isinstance(one, dict)}
-    found = [registry.find(name) for name in names if isinstance(name, str)]
-    return any(one is not None and one.host_code for one in found)
+    project_front_end = table.get("frontend", registry.DEFAULT)
+    names = {item.get("frontend", project_front_end) for item in tables if isinstance(item, dict)}
+    registrations = [registry.find(name) for name in names if isinstance(name, str)]
+    return any(item is not None and item.host_code for item in registrations)
 
 
-def staged(built: Output) -> Staged:
+def stage(built: Output) -> StagedFiles:
     """Write the files of a wheel into a temporary folder.
 
     Raises:
         BuildError: A file cannot be written.
     """
-    folder = temporary.folder()
+    folder = temporary.make_folder()
     try:
-        content, beside = folder / "content", folder / "beside"
-        written = output.write(built.files, content)
-        (bill,) = output.write({sbom.FILE_NAME: built.sbom}, beside)
+        content, bill_folder = folder / "content", folder / "bill"
+        paths = output.write(built.files, content)
+        (bill,) = output.write({sbom.FILE_NAME: built.sbom}, bill_folder)
     except BaseException:
         temporary.remove(folder)
         raise
-    return Staged(folder, {path: path.relative_to(content).as_posix() for path in written}, bill)
+    return StagedFiles(folder, {path: path.relative_to(content).as_posix() for path in paths}, bill)
 
 
-def assemble(built: Output, folder: Path, fresh: Container[Path]) -> list[Path]:
+def assemble(built: Output, folder: Path, new_files: Container[Path]) -> list[Path]:
     """Write the files of a wheel into the folder from which it is packed, and return their paths.
 
     Args:
         built: The build.
         folder: The folder, which may have files of earlier builds.
-        fresh: The files that the back end has copied there in this build.
+        new_files: The files that the back end has copied there in this build.
 
     Raises:
         BuildError: A file cannot be written.
     """
-    source_tree.remove_stale(folder, fresh)
+    source_tree.remove_stale(folder, new_files)
     bundle.remove_stale(folder)
-    written = output.write(built.files, folder)
-    bundle.let_replace(folder, built.files)
-    return written
+    paths = output.write(built.files, folder)
+    bundle.age_rewritten_sources(folder, built.files)
+    return paths
 
 
-def named_files(table: Mapping[str, object], root: Path) -> list[str]:
+def sdist_files(table: Mapping[str, object], root: Path) -> list[str]:
     """Return the files that an sdist needs besides code, relative to the project's folder.
 
     They are all paths in the table, under any key, because each front end has other keys; all files in
@@ -254,13 +254,13 @@ def named_files(table: Mapping[str, object], root: Path) -> list[str]:
     an sdist is made without a build.
     """
     root = root.resolve()
-    found = {path for key, text in _texts(table) for path in _files(text, root, folders=key == "include-dirs")}
-    for name in _linked_names(path for path in found if path.suffix == ".py"):
+    files = {path for key, text in _texts(table) for path in _files(text, root, folders=key == "include-dirs")}
+    for name in _linked_names(path for path in files if path.suffix == ".py"):
         for path in root.rglob(name):
             parts = path.relative_to(root).parts
             if not any(part.startswith(".") or part in _NOT_SOURCES for part in parts[:-1]):
-                found.update(_files("/".join(parts), root, folders=False))
-    return sorted(path.relative_to(root).as_posix() for path in found if "__pycache__" not in path.parts)
+                files.update(_files("/".join(parts), root, folders=False))
+    return sorted(path.relative_to(root).as_posix() for path in files if "__pycache__" not in path.parts)
 
 
 NOT_FOR_SDISTS = (".aotcuda-record.json",)
@@ -279,7 +279,7 @@ def _linked_names(sources: Iterable[Path]) -> set[str]:
     for source in [*modules]:
         if (source.parent / "__init__.py").is_file():
             modules.update(source.parent.rglob("*.py"))
-    found: set[str] = set()
+    names: set[str] = set()
     for module in modules:
         try:
             tree = ast.parse(foreign.content(module))
@@ -288,8 +288,8 @@ def _linked_names(sources: Iterable[Path]) -> set[str]:
         texts = [
             node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
         ]
-        found.update(PurePosixPath(text).name for text in texts if PurePosixPath(text).suffix in linkable.KINDS)
-    return {name for name in found if not any(character in name for character in "*?[\0\n")}
+        names.update(PurePosixPath(text).name for text in texts if PurePosixPath(text).suffix in linkable.KINDS)
+    return {name for name in names if not any(character in name for character in "*?[\0\n")}
 
 
 def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
@@ -313,15 +313,15 @@ def _files(text: str, root: Path, *, folders: bool) -> Iterator[Path]:
     """Yield the files below `root` that a path, a glob or (with `folders`) a folder names."""
     path = root / text
     try:
-        found = [path] if path.exists() else [*root.glob(text)] if "*" in text else []
+        matches = [path] if path.exists() else [*root.glob(text)] if "*" in text else []
     except (ValueError, NotImplementedError, OSError):  # null characters, a glob from the root, a name of 300 letters
         return
-    for each in found:
-        if not each.resolve().is_relative_to(root) or ".." in each.parts:
+    for match in matches:
+        if not match.resolve().is_relative_to(root) or ".." in match.parts:
             continue
-        if folders and each.is_dir():
-            yield from (inner for inner in each.rglob("*") if inner.is_file())
-        if each.is_file():
-            yield each
-        if each.suffix == ".cu":
-            yield from (beside for beside in each.parent.iterdir() if beside.suffix in _HEADERS)
+        if folders and match.is_dir():
+            yield from (file for file in match.rglob("*") if file.is_file())
+        if match.is_file():
+            yield match
+        if match.suffix == ".cu":
+            yield from (header for header in match.parent.iterdir() if header.suffix in _HEADERS)

@@ -58,22 +58,22 @@ def build_project(
     is_file = os.path.isfile(project)  # noqa: PTH113 (pathlib raises where a name is too long)
     path = project if is_file else project / project_file.FILE_NAME
     table = _table(path)
-    named = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp, "--report": report_file}
-    output_conflicts.check_options(named, path)
+    option_files = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp, "--report": report_file}
+    output_conflicts.check_options(option_files, path)
     if expected:
         _check_expected(expected, list(project_file.table(table, "modules")), path)
     hint = uninstalled_hook.in_project(str(path.parent))
     folder = out if out is not None else path.parent / "build" / "aotcuda"
-    timed = stamp if stamp is not None else depfile  # build systems compare its time with that of the sources
-    since = output.now(timed) if timed is not None else None
-    recorded = _costs(costs) if costs is not None else {}
+    time_file = stamp if stamp is not None else depfile  # build systems compare its time with that of the sources
+    since = output.now(time_file) if time_file is not None else None
+    seconds = _costs(costs) if costs is not None else {}
     built = api.build(
         table,
         path.parent,
-        followed=depfile is not None,
+        with_dependencies=depfile is not None,
         shard=shard,
         from_cache_only=from_cache_only,
-        costs=recorded,
+        costs=seconds,
     )
     if shard is not None:
         for text in [*(f"warning: {text}" for text in built.warnings), *(() if quiet else built.notes)]:
@@ -81,29 +81,29 @@ def build_project(
         if report_file is not None:
             output.replace(report_file, build_report.render(built))
         return []
-    output_conflicts.check_files(named, folder, built.files, built.depends)
+    output_conflicts.check_files(option_files, folder, built.files, built.depends)
     read = [path.resolve(), *built.depends]
     targets = [stamp] if stamp is not None else [folder / name for name in built.files]
     if rebuild_missing and stamp is not None:
         read += [folder / name for name in built.files]
-    unnamed = depfiles.warnings(targets, read) if depfile is not None else []
-    for text in [*([hint] if hint else []), *built.warnings, *unnamed]:
+    depfile_warnings = depfiles.warnings(targets, read) if depfile is not None else []
+    for text in [*([hint] if hint else []), *built.warnings, *depfile_warnings]:
         show(f"warning: {text}")
     for text in built.notes:
         show(text)
     with output.write_around(built.files, folder, since) as paths:
         if stamp is not None:
             depfiles.remove_stale(stamp, built.files, folder)
-        written = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
+        outputs = [*paths, *(output.write_bill(bill, built.sbom) if bill is not None else ())]
         if report_file is not None:
             output.replace(report_file, build_report.render(built))
         if depfile is not None:
-            output.replace(depfile, depfiles.render([stamp] if stamp is not None else written, read))
+            output.replace(depfile, depfiles.render([stamp] if stamp is not None else outputs, read))
         if stamp is not None:
             output.replace(stamp, depfiles.stamp(built.files, folder), since)
     for text in () if quiet else report.summary(built.summary, verbose=verbose):
         show(text)
-    return written
+    return outputs
 
 
 def _costs(path: Path) -> dict[str, float]:

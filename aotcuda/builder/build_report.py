@@ -22,23 +22,23 @@ def render(built: Output) -> bytes:
     shard are the shard's.
     """
     summary = built.summary
-    units = _described(built.files)
+    units = _manifest_units(built.files)
     for step in summary.steps:
         for module, symbol, target in step.work:
             unit = units.setdefault(f"{module}.{symbol}", _unit(module, symbol, symbol, "", ""))
-            of_target = unit["targets"].setdefault(target, _target())
-            of_target["seconds"] += step.seconds / len(step.work)
-            of_target["cached"] |= step.cached
+            entry = unit["targets"].setdefault(target, _target())
+            entry["seconds"] += step.seconds / len(step.work)
+            entry["cached"] |= step.cached
     for key, size in summary.code.items():
         name, _, target = key.rpartition(" ")
         units[name]["targets"].setdefault(target, _target())["bytes"] = size
     for unit in units.values():
-        for of_target in unit["targets"].values():
-            of_target["cached"] |= summary.whole
-            of_target["seconds"] = round(of_target["seconds"], 4)
-        unit["seconds"] = round(sum(of_target["seconds"] for of_target in unit["targets"].values()), 4)
+        for entry in unit["targets"].values():
+            entry["cached"] |= summary.whole
+            entry["seconds"] = round(entry["seconds"], 4)
+        unit["seconds"] = round(sum(entry["seconds"] for entry in unit["targets"].values()), 4)
     steps = sorted((step for step in summary.steps if not step.cached), key=lambda step: -step.seconds)
-    whole = {
+    report = {
         "version": VERSION,
         "seconds": round(summary.seconds, 3),
         "bytes": summary.size,
@@ -47,7 +47,7 @@ def render(built: Output) -> bytes:
         "images": _images(built.files),
         "steps": [{"title": step.title, "seconds": round(step.seconds, 4)} for step in steps],
     }
-    return json.dumps(whole, indent=1).encode() + b"\n"
+    return json.dumps(report, indent=1).encode() + b"\n"
 
 
 def _unit(module: str, name: str, symbol: str, kind: str, signature: str) -> dict[str, Any]:
@@ -70,19 +70,19 @@ def _manifests(files: Mapping[str, bytes]) -> list[manifest.Manifest]:
     return [manifest.parse(data, path) for path, data in files.items() if path.endswith(f"/{manifest.FILE_NAME}")]
 
 
-def _described(files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
+def _manifest_units(files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
     """Return the kernels and functions of the manifests, by module and symbol."""
-    found: dict[str, dict[str, Any]] = {}
+    units: dict[str, dict[str, Any]] = {}
     for whole in _manifests(files):
         module = whole["module"]
         for kernel in whole["kernels"]:
             for overload in kernel["overloads"]:
                 symbol = overload["symbol"]
-                found[f"{module}.{symbol}"] = _unit(module, kernel["name"], symbol, "kernel", overload["signature"])
+                units[f"{module}.{symbol}"] = _unit(module, kernel["name"], symbol, "kernel", overload["signature"])
         for function in whole["functions"]:
             name = function["name"]
-            found[f"{module}.{name}"] = _unit(module, name, name, "function", function["signature"])
-    return found
+            units[f"{module}.{name}"] = _unit(module, name, name, "function", function["signature"])
+    return units
 
 
 def _images(files: Mapping[str, bytes]) -> list[dict[str, Any]]:

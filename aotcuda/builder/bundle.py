@@ -32,7 +32,7 @@ VERSION = "VERSION"
 """The file of a private copy that has the version of aotcuda."""
 
 _ROOT = Path(manifest.__file__).parents[1]
-_BEGIN = (
+_ROOT_MODULES = (
     "aotcuda.bundled",
     "aotcuda.runtime.module",
     "aotcuda.numba",
@@ -41,10 +41,10 @@ _BEGIN = (
 )
 """The modules that packaged modules and sources import; the others are found by imports."""
 
-_LEFT_OUT = ("aotcuda.builder", "aotcuda.tools", "aotcuda.binary", "aotcuda.runtime.fast._launch")
+_EXCLUDED = ("aotcuda.builder", "aotcuda.tools", "aotcuda.binary", "aotcuda.runtime.fast._launch")
 """Parts of aotcuda that only an installed one has: builds, commands, and the fast path in C."""
 
-_CHOSEN = {
+_IN_PLACE_MODULES = {
     "aotcuda.numba": ("aotcuda.integrations.in_place", "entry"),
     "aotcuda.numba_cuda_mlir": ("aotcuda.integrations.in_place", "entry"),
     "aotcuda.triton": ("aotcuda.integrations.in_place.triton", "entry"),
@@ -75,18 +75,18 @@ def add_run_time(built: Output, settings: Config, package_root: Path) -> Output:
     Raises:
         ConfigError: A source imports a part of aotcuda that no bundled run time has, or a module is in no package.
     """
-    found = dict(built.files)
+    contents = dict(built.files)
     for package in _packages(settings):
-        found |= files(package) | rewritten_sources(package_root, package)
-    return replace(built, files=found, sbom=sbom.with_run_time(built.sbom))
+        contents |= files(package) | rewrite_sources(package_root, package)
+    return replace(built, files=contents, sbom=sbom.with_run_time(built.sbom))
 
 
-def sources(found: Sequence[manifest.Source], package_root: Path, module: str) -> list[manifest.Source]:
-    """Return the sources in a module's manifest with the digests of the rewritten ones."""
-    rewritten = rewritten_sources(package_root, module.partition(".")[0])
+def sources(items: Sequence[manifest.Source], package_root: Path, module: str) -> list[manifest.Source]:
+    """Return the sources of a module's manifest, with the digests of rewritten files."""
+    rewritten = rewrite_sources(package_root, module.partition(".")[0])
     return [
         {**item, "sha256": manifest.digest(rewritten[item["path"]])} if item["path"] in rewritten else item
-        for item in found
+        for item in items
     ]
 
 
@@ -96,9 +96,9 @@ def remove_stale(folder: Path) -> None:
         shutil.rmtree(version.parent)
 
 
-def let_replace(folder: Path, built: Iterable[str]) -> None:
-    """Make rewritten sources in a folder from which wheels are packed old: the next build copies them again."""
-    for name in built:
+def age_rewritten_sources(folder: Path, paths: Iterable[str]) -> None:
+    """Give rewritten sources in the folder of a wheel an old time, so the next build copies the originals again."""
+    for name in paths:
         if name.endswith(".py") and f"/{NAME}/" not in name and not wheel_files.is_generated(folder / name):
             os.utime(folder / name, (0, 0))
 
@@ -117,29 +117,29 @@ def _packages(settings: Config) -> list[str]:
 
 def files(package: str) -> dict[str, bytes]:
     """Return the files of the private package of `package`, by their paths from the folder that holds `package`."""
-    own = f"{package}.{NAME}"
+    copy = f"{package}.{NAME}"
     sources = _modules()
-    found = {}
+    contents = {}
     for name, path in sources.items():
-        text = _rewritten(path.read_text(encoding="utf-8"), own, sources, name)
-        if name in _CHOSEN:
-            module, attribute = _CHOSEN[name]
-            line = f"from {own}{module.removeprefix('aotcuda')} import {attribute} as _{attribute}"
+        text = _rewrite(path.read_text(encoding="utf-8"), copy, sources, name)
+        if name in _IN_PLACE_MODULES:
+            module, attribute = _IN_PLACE_MODULES[name]
+            line = f"from {copy}{module.removeprefix('aotcuda')} import {attribute} as _{attribute}"
             assert line in text  # noqa: S101 (tests build a bundle)
             part = f"{module}.{attribute}".removeprefix("aotcuda.")
-            text = text.replace(line, f"import {own}.bundled; _{attribute} = {own}.bundled.part({part!r})")
+            text = text.replace(line, f"import {copy}.bundled; _{attribute} = {copy}.bundled.part({part!r})")
         if name == "aotcuda.errors":
-            text += _ERRORS.format(package=own)
-        found[_path(package, path)] = text.encode()
+            text += _ERRORS.format(package=copy)
+        contents[_path(package, path)] = text.encode()
     for path in (_ROOT / "py.typed", *sorted(_ROOT.glob("common/*.toml"))):
-        found[_path(package, path)] = path.read_bytes()
-    found[f"{package}/{NAME}/LICENSE"] = _licence()
-    found[f"{package}/{NAME}/{VERSION}"] = f"{__version__}\n".encode()
-    return found
+        contents[_path(package, path)] = path.read_bytes()
+    contents[f"{package}/{NAME}/LICENSE"] = _licence()
+    contents[f"{package}/{NAME}/{VERSION}"] = f"{__version__}\n".encode()
+    return contents
 
 
 def _licence() -> bytes:
-    """Return aotcuda's licence: of the checkout, or of the installed distribution."""
+    """Return the licence of aotcuda, from the checkout or the installed distribution."""
     file = _ROOT.parent / "LICENSE"
     if file.is_file():
         return file.read_bytes()
@@ -150,14 +150,14 @@ def _licence() -> bytes:
     return text.encode()
 
 
-def rewritten_sources(package_root: Path, package: str) -> dict[str, bytes]:
+def rewrite_sources(package_root: Path, package: str) -> dict[str, bytes]:
     """Return the Python files of a package that import aotcuda, with imports of its private copy instead.
 
     Raises:
         ConfigError: A file imports a part of aotcuda that no bundled run time has.
     """
     sources = _modules()
-    found = {}
+    contents = {}
     for path in sorted((package_root / package).rglob("*.py")):
         if wheel_files.is_generated(path):
             continue
@@ -167,12 +167,12 @@ def rewritten_sources(package_root: Path, package: str) -> dict[str, bytes]:
         name = path.relative_to(package_root).as_posix()
         try:
             text = data.decode()
-            changed = _rewritten(text, f"{package}.{NAME}", sources, name, is_project=True)
+            changed = _rewrite(text, f"{package}.{NAME}", sources, name, is_project=True)
         except (SyntaxError, ValueError, UnicodeDecodeError):
             continue  # if the build imports the file, it reports the error
         if changed != text:
-            found[name] = changed.encode()
-    return found
+            contents[name] = changed.encode()
+    return contents
 
 
 def _path(package: str, path: Path) -> str:
@@ -182,16 +182,16 @@ def _path(package: str, path: Path) -> str:
 @functools.cache  # aotcuda does not change while it builds
 def _modules() -> Mapping[str, Path]:
     """Return the modules of a bundled run time, and their files."""
-    known = {_name(path): path for path in _ROOT.rglob("*.py")}
+    paths = {_name(path): path for path in _ROOT.rglob("*.py")}
     found: dict[str, Path] = {}
-    waiting = list(_BEGIN)
-    while waiting:
-        name = waiting.pop()
-        if name in found or name not in known or name.startswith(_LEFT_OUT):
+    queue = list(_ROOT_MODULES)
+    while queue:
+        name = queue.pop()
+        if name in found or name not in paths or name.startswith(_EXCLUDED):
             continue
-        found[name] = known[name]
-        waiting.append(name.rpartition(".")[0])
-        waiting += _imported(ast.parse(known[name].read_bytes()))
+        found[name] = paths[name]
+        queue.append(name.rpartition(".")[0])
+        queue += _imported_names(ast.parse(paths[name].read_bytes()))
     return dict(sorted(found.items()))
 
 
@@ -199,7 +199,7 @@ def _name(path: Path) -> str:
     return ".".join(("aotcuda", *path.relative_to(_ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
+def _imported_names(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (item.name for item in node.names)
@@ -208,11 +208,12 @@ def _imported(tree: ast.Module) -> Iterator[str]:
             yield from (f"{node.module}.{item.name}" for item in node.names)
 
 
-def _rewritten(text: str, own: str, sources: Mapping[str, Path], where: str, *, is_project: bool = False) -> str:
-    """Return a module's text with imports of the private package `own` in place of aotcuda's."""
+def _rewrite(text: str, copy: str, sources: Mapping[str, Path], file: str, *, is_project: bool = False) -> str:
+    """Return a module's text with imports of the private package `copy` in place of aotcuda."""
     lines = text.encode().splitlines(keepends=True)
     edits = sorted(
-        _edits(ast.parse(text), own, sources, where, lines, is_project=is_project), key=lambda one: -one.start
+        _edits(ast.parse(text), copy, sources, file, lines, is_project=is_project),
+        key=lambda item: -item.start,
     )
     for edit in edits:
         line = lines[edit.line - 1]
@@ -221,48 +222,48 @@ def _rewritten(text: str, own: str, sources: Mapping[str, Path], where: str, *, 
 
 
 def _edits(
-    tree: ast.Module, own: str, sources: Mapping[str, Path], where: str, lines: list[bytes], *, is_project: bool
+    tree: ast.Module, copy: str, sources: Mapping[str, Path], file: str, lines: list[bytes], *, is_project: bool
 ) -> Iterator[_Edit]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for item in node.names:
-                if item.name.partition(".")[0] != "aotcuda" or _is_of_installed(item.name, sources):
+                if item.name.partition(".")[0] != "aotcuda" or _is_excluded(item.name, sources):
                     continue
                 if is_project:
-                    _check(item.name, sources, where, node.lineno)
-                name = f"{own}{item.name.removeprefix('aotcuda')}"
+                    _check(item.name, sources, file, node.lineno)
+                name = f"{copy}{item.name.removeprefix('aotcuda')}"
                 # Without `as`, the statement binds the top of the name.
-                text = f"{name} as {item.asname}" if item.asname else f"{own} as aotcuda"
-                text += "" if item.asname or name == own else f", {name} as _"
+                text = f"{name} as {item.asname}" if item.asname else f"{copy} as aotcuda"
+                text += "" if item.asname or name == copy else f", {name} as _"
                 yield _Edit(item.lineno, item.col_offset, item.end_col_offset or 0, text)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            if node.module.partition(".")[0] != "aotcuda" or _is_of_installed(node.module, sources):
+            if node.module.partition(".")[0] != "aotcuda" or _is_excluded(node.module, sources):
                 continue
             if is_project:
-                _check(node.module, sources, where, node.lineno)
+                _check(node.module, sources, file, node.lineno)
                 for name in (item.name for item in node.names if node.module == "aotcuda"):
                     if (_ROOT / f"{name}.py").is_file():
-                        _check(f"aotcuda.{name}", sources, where, node.lineno)
+                        _check(f"aotcuda.{name}", sources, file, node.lineno)
             start = lines[node.lineno - 1].index(b"aotcuda", node.col_offset)
-            yield _Edit(node.lineno, start, start + len("aotcuda"), own)
+            yield _Edit(node.lineno, start, start + len("aotcuda"), copy)
         elif isinstance(node, ast.Constant) and not is_project and _is_module_key(node.value, sources):
-            text = repr(f"{own}{str(node.value).removeprefix('aotcuda')}")
+            text = repr(f"{copy}{str(node.value).removeprefix('aotcuda')}")
             yield _Edit(node.lineno, node.col_offset, node.end_col_offset or 0, text)
 
 
 def _is_module_key(value: object, sources: Mapping[str, Path]) -> bool:
     """Return True if a string is the name of a module of the bundle, as keys of `sys.modules` are."""
-    return isinstance(value, str) and "." in value and value in sources and value not in _CHOSEN
+    return isinstance(value, str) and "." in value and value in sources and value not in _IN_PLACE_MODULES
 
 
-def _is_of_installed(name: str, sources: Mapping[str, Path]) -> bool:
+def _is_excluded(name: str, sources: Mapping[str, Path]) -> bool:
     """Return True if our own modules import this name only from an installed aotcuda."""
-    return name.startswith(_LEFT_OUT) and name not in sources
+    return name.startswith(_EXCLUDED) and name not in sources
 
 
-def _check(name: str, sources: Mapping[str, Path], where: str, line: int) -> None:
+def _check(name: str, sources: Mapping[str, Path], file: str, line: int) -> None:
     if name not in sources:
         message = (
-            f'{where}:{line}: {name} is not part of a bundled run time; set runtime = "installed", or remove the import'
+            f'{file}:{line}: {name} is not part of a bundled run time; set runtime = "installed", or remove the import'
         )
         raise ConfigError(message)

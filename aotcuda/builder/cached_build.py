@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.stamps import Project
     from aotcuda.builder.worker.job import Result
 
-_STORED = tuple[list[tuple[str, str, str | None]], dict[str, str | None], Output]
+_ENTRY = tuple[list[tuple[str, str, str | None]], dict[str, str | None], Output]
 """The type of an entry: the stamp's questions with their answers, its variables, and the build."""
 
 
@@ -41,26 +41,26 @@ class CachedBuild:
         NamelessError: An input cannot be hashed.
     """
 
-    def __init__(self, cache: Settings, project: Project, known: Sequence[object], watcher: Progress) -> None:
-        def fetch(url: str, wanted: list[str]) -> Fetched:
+    def __init__(self, cache: Settings, project: Project, inputs: Sequence[object], watcher: Progress) -> None:
+        def fetch(url: str, names: list[str]) -> Fetched:
             watcher.show(f"looking in {remote.shown(url)}", 0, 0)
             try:
-                return remote.fetch(url, wanted, watcher.tick)
+                return remote.fetch(url, names, watcher.tick)
             finally:
                 watcher.clear()
 
         self._cache = cache
         self._project = project
-        self._name = hashing.digest("build", cache.facts, str(project.root), known)
+        self._name = hashing.digest("build", cache.facts, str(project.root), inputs)
         self._store = Store(cache, fetch, remote.send)
 
     def find(self, plans: Sequence[ModulePlan], roots: Sequence[Path], *, editable: bool) -> Output | None:
         """Return the build if its stamp holds and its files are those that the build would write, else None."""
-        found = self._store.get({self._name: _STORED}).get(self._name)
-        if found is None:
+        entry = self._store.get({self._name: _ENTRY}).get(self._name)
+        if entry is None:
             return None
         built: Output
-        reads, variables, built = found
+        reads, variables, built = entry
         stamp = Stamp({(question, path): answer for question, path, answer in reads}, variables)
         if stamp.changed() is not None:
             return None
@@ -99,10 +99,10 @@ class CachedBuild:
 
 
 def open_entry(
-    cache: Settings | None, project: Project, known: Sequence[object], watcher: Progress
+    cache: Settings | None, project: Project, inputs: Sequence[object], watcher: Progress
 ) -> CachedBuild | None:
     """Return the entry of a build; None without a cache, or if an input cannot be hashed."""
     try:
-        return CachedBuild(cache, project, known, watcher) if cache is not None else None
+        return CachedBuild(cache, project, inputs, watcher) if cache is not None else None
     except hashing.NamelessError:
         return None

@@ -52,20 +52,26 @@ def check(
         name = item.config.name
         folder = f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}"
         path = f"{folder}/{manifest.FILE_NAME}"
-        data = _file(files, path)
-        whole = manifest.parse(data, path)
-        if whole["module"] != name or whole.get("in_place", False) != item.in_place or manifest.dump(whole) != data:
+        data = _content_of(files, path)
+        document = manifest.parse(data, path)
+        if (
+            document["module"] != name
+            or document.get("in_place", False) != item.in_place
+            or manifest.dump(document) != data
+        ):
             message = f"{path} is not the manifest of {name}"
             raise ManifestError(message)
         expected[path] = data
-        for file in _listed(whole, name):
-            found = expected[f"{folder}/{file['path']}"] = _file(files, f"{folder}/{file['path']}")
-            manifest.check_file(found, file, file["path"])
-        expected |= {f"{folder}/{manifest.SOURCES}/{file}": found for file, found in _carried(whole, folders)}
+        for file in _listed_files(document, name):
+            content = expected[f"{folder}/{file['path']}"] = _content_of(files, f"{folder}/{file['path']}")
+            manifest.check_file(content, file, file["path"])
+        expected |= {
+            f"{folder}/{manifest.SOURCES}/{file}": content for file, content in _carried_files(document, folders)
+        }
         if item.in_place:
             digests[name] = manifest.digest(data)
         else:
-            expected |= wheel_files.generated(whole, data, editable=editable)
+            expected |= wheel_files.generated(document, data, editable=editable)
     expected |= packs.files((item.config for item in plans if item.units), expected)
     names = {item.config.name.replace(".", "/") for item in plans if item.config.pack}
     for path in files.keys() - expected.keys():
@@ -80,42 +86,42 @@ def check(
         raise ManifestError(message)
 
 
-def _file(files: Mapping[str, bytes], path: str) -> bytes:
+def _content_of(files: Mapping[str, bytes], path: str) -> bytes:
     if path not in files:
         message = f"{path} is missing"
         raise ManifestError(message)
     return files[path]
 
 
-def _listed(whole: Manifest, name: str) -> Iterator[File]:
+def _listed_files(document: Manifest, name: str) -> Iterator[File]:
     """Return the files that a manifest lists in its data folder, each with a name that a build gives it."""
-    named: list[tuple[File, bool]] = []
-    for kind, file in whole["files"].items():
-        known = {"header": header.file_name(name), "tuning": "tuning.json"}
-        path = known.get(kind, f"{kind}.fatbin")
-        named.append((file, file["path"] == path))
-    parts = whole.get("toolchains", [])
-    links = [*whole["function_links"], *(file for part in parts for file in part["function_links"])]
-    named += [(file, _LINK.fullmatch(file["path"]) is not None) for file in links]
+    files: list[tuple[File, bool]] = []
+    for kind, file in document["files"].items():
+        names = {"header": header.file_name(name), "tuning": "tuning.json"}
+        path = names.get(kind, f"{kind}.fatbin")
+        files.append((file, file["path"] == path))
+    parts = document.get("toolchains", [])
+    links = [*document["function_links"], *(file for part in parts for file in part["function_links"])]
+    files += [(file, _LINK.fullmatch(file["path"]) is not None) for file in links]
     functions = [part["functions"] for part in parts if "functions" in part]
-    named += [(file, _FUNCTIONS.fullmatch(file["path"]) is not None) for file in functions]
-    for file, is_known in named:
+    files += [(file, _FUNCTIONS.fullmatch(file["path"]) is not None) for file in functions]
+    for file, is_known in files:
         if not is_known:
             message = f"{file['path']} is not a file of a data folder"
             raise ManifestError(message)
         yield file
 
 
-def _carried(whole: Manifest, folders: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+def _carried_files(document: Manifest, folders: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
     """Return the current content of the project's files that a wheel carries for the JIT fallback."""
-    for file in whole["rebuild"]["files"] if "rebuild" in whole else ():
+    for file in document["rebuild"]["files"] if "rebuild" in document else ():
         path = file["path"]
         if not _is_inside(path):
             message = f"{path} is not a file of the project"
             raise ManifestError(message)
-        found = next((folder / path for folder in folders if (folder / path).is_file()), folders[0] / path)
+        source = next((folder / path for folder in folders if (folder / path).is_file()), folders[0] / path)
         try:
-            data = foreign.read(found, file["bytes"])
+            data = foreign.read(source, file["bytes"])
         except TargetError as error:
             raise ManifestError(str(error)) from error
         manifest.check_file(data, file, path)
@@ -128,8 +134,8 @@ def _is_mark(path: str, data: bytes, digests: Mapping[str, str], package_root: P
     if not _is_inside(path) or not any((package_root / f"{base}{end}").is_file() for end in (".py", "/__init__.py")):
         return False
     lines = data.decode(errors="replace").splitlines()[1:]
-    named = {module: digest for module, digest in digests.items() if f"{module} {digest}" in lines}
-    return data == in_place.content(named, editable=editable)
+    entries = {module: digest for module, digest in digests.items() if f"{module} {digest}" in lines}
+    return data == in_place.content(entries, editable=editable)
 
 
 def _is_inside(path: str) -> bool:

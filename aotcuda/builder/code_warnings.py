@@ -23,6 +23,7 @@ CONSTANT_MEMORY = 1 << 16
 """Bytes of constant memory of an image, on every GPU (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 _MOST_SHOWN = 8
+_FAULT_TABLE = "docs/frontends.md#known-faults"
 
 
 def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
@@ -30,14 +31,14 @@ def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
     variants: dict[str, list[dict[str, int]]] = {}
     for unit, built in kernels:
         variants.setdefault(unit.key, []).append({target: launch["shared"] for target, launch in built.launches})
-    found = []
+    warnings = []
     for key, needs in variants.items():
         if (excess := _excess(needs, most_shared, "variants")) is not None:
             subject, worst = excess
             sizes = ", ".join(f"{size} bytes for {target}, which has {most_shared(target)}" for target, size in worst)
             problem = f"{subject} more shared memory for a block than there is, and cannot be launched there"
-            found.append(f"{key}: {problem}: {sizes}; have smaller tiles or fewer stages")
-    return found
+            warnings.append(f"{key}: {problem}: {sizes}; have smaller tiles or fewer stages")
+    return warnings
 
 
 def check_constants(module: str, kernels: Iterable[tuple[Unit, CompiledKernel]]) -> None:
@@ -47,26 +48,26 @@ def check_constants(module: str, kernels: Iterable[tuple[Unit, CompiledKernel]])
         CompileError: They do not fit; with the kernels that have them, the largest first.
     """
     needs: dict[str, int] = {}
-    every: dict[str, int] = {}
+    arrays: dict[str, int] = {}
     for unit, built in kernels:
-        every.update(built.constants)
+        arrays.update(built.constants)
         needs[unit.head] = sum(size for _, size in built.constants)
-    total = sum(every.values())
+    total = sum(arrays.values())
     if total <= CONSTANT_MEMORY:
         return
     largest = sorted((head for head in needs if needs[head]), key=lambda head: -needs[head])
-    shown = ", ".join(f"{head.removeprefix(f'{module}.kernels.')} {needs[head]:,}" for head in largest[:_MOST_SHOWN])
-    more = f" and {len(largest) - _MOST_SHOWN} more" if len(largest) > _MOST_SHOWN else ""
+    examples = ", ".join(f"{head.removeprefix(f'{module}.kernels.')} {needs[head]:,}" for head in largest[:_MOST_SHOWN])
+    suffix = f" and {len(largest) - _MOST_SHOWN} more" if len(largest) > _MOST_SHOWN else ""
     message = (
         f"{module}: the constant arrays of its kernels have {total:,} bytes, and an image has {CONSTANT_MEMORY:,} for "
-        f"all of them ({shown}{more}); pass large arrays as arguments, or make the kernels two modules"
+        f"all of them ({examples}{suffix}); pass large arrays as arguments, or make the kernels two modules"
     )
     raise CompileError(message)
 
 
 def local_memory(module: str, kernels: Iterable[manifest.Kernel]) -> list[str]:
     """Return a warning for each kernel of a module whose threads need more local memory than GPUs have."""
-    found = []
+    warnings = []
     for kernel in kernels:
         overloads = [overload["resources"].items() for overload in kernel["overloads"]]
         needs = [{target: resources["local"] or 0 for target, resources in overload} for overload in overloads]
@@ -75,12 +76,12 @@ def local_memory(module: str, kernels: Iterable[manifest.Kernel]) -> list[str]:
             sizes = ", ".join(f"{size} bytes for {target}" for target, size in worst)
             problem = f"{subject} more local memory for a thread than the {MOST_LOCAL} bytes that GPUs have"
             advice = "have smaller local arrays, or arrays in global memory"
-            found.append(f"{module}.{kernel['name']}: {problem}, and cannot be launched: {sizes}; {advice}")
-    return found
+            warnings.append(f"{module}.{kernel['name']}: {problem}, and cannot be launched: {sizes}; {advice}")
+    return warnings
 
 
 def most_shared(target: str) -> int:
-    """Return the bytes of shared memory that a block may have on a target's GPUs; very many if they are not known."""
+    """Return the bytes of shared memory that a block may have on a target's GPUs; 2 GiB if it is unknown."""
     row = BY_NUMBER.get(arch.parse(target).capability)
     return row.limits.shared_block if row is not None and row.limits is not None else 1 << 31
 
@@ -89,32 +90,31 @@ def _excess(
     needs: Sequence[Mapping[str, int]], most: Callable[[str], int], noun: str
 ) -> tuple[str, list[tuple[str, int]]] | None:
     """Return the start of a sentence about variants that need more bytes than a target has, and their largest needs."""
-    over = [{target: size for target, size in need.items() if size > most(target)} for need in needs]
-    count = sum(map(bool, over))
+    excesses = [{target: size for target, size in need.items() if size > most(target)} for need in needs]
+    count = sum(map(bool, excesses))
     if not count:
         return None
     subject = "it needs" if len(needs) == 1 else f"{count} of its {len(needs)} {noun} need{'s' * (count == 1)}"
     worst: dict[str, int] = {}
-    for found in over:
-        worst |= {target: max(size, worst.get(target, 0)) for target, size in found.items()}
+    for sizes in excesses:
+        worst |= {target: max(size, worst.get(target, 0)) for target, size in sizes.items()}
     return subject, sorted(worst.items())
 
 
-TABLE = "docs/frontends.md#known-faults"
-
-
-def known_faults(compiled: Iterable[tuple[Unit, CompiledKernel | CompiledFunction]], policy: str) -> list[str]:
+def known_faults(units: Iterable[tuple[Unit, CompiledKernel | CompiledFunction]], policy: str) -> list[str]:
     """Return a warning for each kernel or function with known faults."""
-    found: dict[str, dict[Fault, None]] = {}
-    for unit, built in compiled:
+    faults_by_key: dict[str, dict[Fault, None]] = {}
+    for unit, built in units:
         if built.faults:
-            found.setdefault(unit.key, {}).update(dict.fromkeys(built.faults))
-    lines = [f"{key}: {_said(list(faults))}; {TABLE} has the table" for key, faults in found.items()]
+            faults_by_key.setdefault(unit.key, {}).update(dict.fromkeys(built.faults))
+    lines = [
+        f"{key}: {_fault_text(list(faults))}; {_FAULT_TABLE} has the table" for key, faults in faults_by_key.items()
+    ]
     if lines and policy == "error":
         raise failures.join([CompileError(line) for line in lines])
     return lines
 
 
-def _said(faults: Sequence[Fault]) -> str:
-    each = [f"{fault.fact} ({fault.place}); {fault.remedy}" for fault in faults]
-    return f"{faults[0].compiler} is known to compile this wrongly: {'; and '.join(each)}"
+def _fault_text(faults: Sequence[Fault]) -> str:
+    texts = [f"{fault.fact} ({fault.place}); {fault.remedy}" for fault in faults]
+    return f"{faults[0].compiler} is known to compile this wrongly: {'; and '.join(texts)}"

@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
-_NEVER_THERE = "a-file-whose-name-cannot-stand-here"
+_MISSING_FILE = "a-file-whose-name-cannot-stand-here"
 """A stand-in for files whose names the format cannot have. It never exists, so every run builds again."""
 
 
 def render(targets: Iterable[Path], files: Iterable[Path]) -> bytes:
     """Return a dependency file, as compilers write it with `-MD -MP` for make, ninja and CMake.
 
-    Each file is also a target of its own, so make continues if one is missing. Names are quoted as make does it.
-    For a name that cannot be written (see `warnings`) the rule is one that always builds again.
+    Each file is also a target of its own, so make continues if one is missing. Names are quoted in make's syntax.
+    If a name cannot be written (see `warnings`), every run builds again.
     """
-    given = list(files)
-    names = [_escaped(path) for path in given if _is_writable(path)]
-    if len(names) < len(given):
-        names.append(_NEVER_THERE)
+    paths = list(files)
+    names = [_escape(path) for path in paths if _is_writable(path)]
+    if len(names) < len(paths):
+        names.append(_MISSING_FILE)
     # make reads `target: a=b c` as a variable with the value `b c`, unless another name comes first.
     if names and "=" in names[0]:
-        plain = [*names, _escaped(os.path.realpath(sys.executable)), _NEVER_THERE]
-        names.insert(0, next(name for name in plain if "=" not in name))
-    rule = " \\\n  ".join([f"{' '.join(map(_escaped, targets))}:", *dict.fromkeys(names)])
+        candidates = [*names, _escape(os.path.realpath(sys.executable)), _MISSING_FILE]
+        names.insert(0, next(name for name in candidates if "=" not in name))
+    rule = " \\\n  ".join([f"{' '.join(map(_escape, targets))}:", *dict.fromkeys(names)])
     # `a=b:` would be a variable as well, and `a%b:` a rule for other files.
-    gone = [f"{name}:" for name in dict.fromkeys(names) if not {"=", "%"} & {*name}]
-    return "".join(f"{text}\n" for text in [rule, *gone]).encode(errors="surrogateescape")
+    empty_rules = [f"{name}:" for name in dict.fromkeys(names) if not {"=", "%"} & {*name}]
+    return "".join(f"{text}\n" for text in [rule, *empty_rules]).encode(errors="surrogateescape")
 
 
 def warnings(targets: Iterable[Path], files: Iterable[Path]) -> list[str]:
@@ -52,23 +52,25 @@ def warnings(targets: Iterable[Path], files: Iterable[Path]) -> list[str]:
     Raises:
         BuildError: No rule can be written for a target.
     """
-    found = []
+    texts = []
     for path in targets:
         if not _is_writable(path):
-            message = f"{_shown(path)} has a name for which no dependency file can have a rule; write to another folder"
+            message = (
+                f"{_printable(path)} has a name for which no dependency file can have a rule; write to another folder"
+            )
             raise BuildError(message)
-    if named := next((path for path in targets if "=" in str(path)), None):
-        found.append(
-            f"make reads the rule for {named} for a variable, because of the =, and would build nothing again (ninja "
-            "and CMake do not); give it a relative path, or build in a folder without ="
+    if variable_target := next((path for path in targets if "=" in str(path)), None):
+        texts.append(
+            f"make reads the rule for {variable_target} for a variable, because of the =, and would build nothing "
+            "again (ninja and CMake do not); give it a relative path, or build in a folder without ="
         )
-    if hidden := [path for path in files if not _is_writable(path)]:
-        more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
-        found.append(
-            f"no dependency file can have the name {_shown(hidden[0])}{more}, so make and ninja build each time; "
-            "rename it"
+    if unwritable := [path for path in files if not _is_writable(path)]:
+        suffix = f" and {len(unwritable) - 1} more" if len(unwritable) > 1 else ""
+        texts.append(
+            f"no dependency file can have the name {_printable(unwritable[0])}{suffix}, so make and ninja build each "
+            "time; rename it"
         )
-    return found
+    return texts
 
 
 def _is_writable(path: Path) -> bool:
@@ -77,11 +79,11 @@ def _is_writable(path: Path) -> bool:
     return not {"\n", "\r", ";"} & {*text} and not text.endswith("\\")
 
 
-def _shown(path: Path) -> str:
+def _printable(path: Path) -> str:
     return ascii(str(path)) if not str(path).isprintable() else str(path)
 
 
-def _escaped(path: Path | str) -> str:
+def _escape(path: Path | str) -> str:
     text = str(path).replace("$", "$$")
     # A backslash is literal unless it precedes a character that needs one itself.
     return re.sub(r"(\\*)([ \t#:|])", r"\1\1\\\2", text)
@@ -99,7 +101,7 @@ def remove_stale(stamp: Path, files: Collection[str], folder: Path) -> None:
     Files that have changed since stay. All files stay if the stamp is for another folder, or is another file, such as
     one made by `touch`.
     """
-    for name, digest in _stamped(stamp, folder).items():
+    for name, digest in _read_stamp(stamp, folder).items():
         path = folder / name
         try:
             if name in files or not path.is_file() or manifest.digest(path.read_bytes()) != digest:
@@ -113,11 +115,11 @@ def remove_stale(stamp: Path, files: Collection[str], folder: Path) -> None:
                 (folder / parent).rmdir()
 
 
-def _stamped(stamp: Path, folder: Path) -> dict[str, str]:
+def _read_stamp(stamp: Path, folder: Path) -> dict[str, str]:
     try:
-        found = json.loads(foreign.content(stamp)) if stamp.is_file() else None
-        if found is None or found["folder"] != str(folder.resolve()):
+        content = json.loads(foreign.content(stamp)) if stamp.is_file() else None
+        if content is None or content["folder"] != str(folder.resolve()):
             return {}
-        return {str(name): str(digest) for name, digest in found["files"].items()}
+        return {str(name): str(digest) for name, digest in content["files"].items()}
     except (foreign.UnreadableError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return {}

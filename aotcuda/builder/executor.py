@@ -52,7 +52,7 @@ _MANY_KERNELS = 200
 """With this many kernels for each worker, there are two jobs for each, so that slow workers can do fewer."""
 
 
-def named() -> str:
+def read_name() -> str:
     """Return the value of `AOTCUDA_EXECUTOR`; empty if there is none."""
     return os.environ.get(VARIABLE, "").strip()
 
@@ -76,12 +76,12 @@ def fill(
         if not path.is_relative_to(root):
             message = f"{VARIABLE}: {path} is outside of the project and is not sent to workers; unset the variable"
             raise BuildError(message)
-    archive = packed(root)
-    name = named()
+    archive = pack_project(root)
+    name = read_name()
     if not name.startswith(_DASK) and not all(name.partition(":")[::2]):
         message = f"{VARIABLE} is {name!r}; write {_FORMS}"
         raise ConfigError(message)
-    # This store only receives entries: it has nothing to fetch from, and nowhere to send to.
+    # This store receives the entries of workers. It neither fetches from a URL nor sends to one.
     store = Store(cast("Settings", job.cache), lambda *_: ({}, None), lambda *_: None)
     executors = Dask(name, watcher) if name.startswith(_DASK) else Executors(name, root)
     try:
@@ -95,15 +95,15 @@ def fill(
         executors.close()
 
 
-def packed(root: Path) -> bytes:
+def pack_project(root: Path) -> bytes:
     """Return the project's files as one archive, without hidden files, environments and build outputs."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for folder, folders, names in os.walk(root):
-            here = Path(folder)
-            folders[:] = [name for name in sorted(folders) if _is_sent(here / name)]
+            directory = Path(folder)
+            folders[:] = [name for name in sorted(folders) if _is_sent(directory / name)]
             for name in sorted(names):
-                path = here / name
+                path = directory / name
                 if not name.startswith(".") and path.is_file() and not name.endswith(".pyc"):
                     info = zipfile.ZipInfo(path.relative_to(root).as_posix(), (1980, 1, 1, 0, 0, 0))
                     archive.writestr(info, path.read_bytes(), zipfile.ZIP_DEFLATED)
@@ -124,7 +124,7 @@ def _request(
 ) -> dict[str, Any]:
     """Return the settings that all jobs share."""
     front_ends = sorted({plan.frontend for plan in job.plans})
-    known = registry.variables(front_ends)
+    compiler_variables = registry.variables(front_ends)
     distributions = [
         name for item in map(registry.find, front_ends) if item is not None for name in item.all_distributions
     ]
@@ -133,7 +133,7 @@ def _request(
         for name, value in os.environ.items()
         if settings.is_asked(name)
         or name == "AOTCUDA_ARCH"
-        or name in known.kept
+        or name in compiler_variables.kept
         or any(fnmatchcase(name, pattern) for pattern in job.watched_variables)
     }
     if job.cache is not None and job.cache.url is not None:
@@ -151,49 +151,53 @@ def _run(
     executors: Executors, archive: bytes, requests: Sequence[dict[str, Any]], store: Store, watcher: Progress
 ) -> list[str]:
     """Run the jobs, and store the entries that they return; a job whose worker was lost runs again."""
-    left = {request["index"]: request for request in requests}
+    remaining = {request["index"]: request for request in requests}
     warnings: dict[str, None] = {}
     lost = ""
     for _ in range(_ATTEMPTS):
         executor, sent = executors.make(archive)
         futures: dict[Future, int] = {}
         try:
-            for index, request in left.items():
+            for index, request in remaining.items():
                 futures[executor.submit(remote_job.run, sent, request)] = index
-            for future in _completed(futures, len(requests), executors, watcher):
+            for future in _wait_for_each(futures, len(requests), executors, watcher):
                 index = futures[future]
                 try:
                     result, entries = future.result()
                 except Exception as error:
                     if not _is_lost(error):
-                        message = f"{VARIABLE}: shard {index} of {len(requests)}: {_line(error)}; correct the workers"
+                        message = (
+                            f"{VARIABLE}: shard {index} of {len(requests)}: {_one_line(error)}; correct the workers"
+                        )
                         raise BuildError(message) from error
-                    lost = _line(error)
+                    lost = _one_line(error)
                     continue
-                _keep(store, result, entries, f"{index} of {len(requests)}")
+                _store_entries(store, result, entries, f"{index} of {len(requests)}")
                 warnings |= dict.fromkeys(result["warnings"])
-                del left[index]
+                del remaining[index]
         except concurrent.futures.BrokenExecutor as error:  # while jobs were submitted
-            lost = _line(error)
+            lost = _one_line(error)
         finally:
             _stop(executor, list(futures))
             watcher.clear()
-        if not left:
+        if not remaining:
             return list(warnings)
     message = (
-        f"{VARIABLE}: shard {', '.join(map(str, left))} of {len(requests)} was lost with its worker {_ATTEMPTS} times "
-        f"({lost}); read the logs of the workers, and give them more memory"
+        f"{VARIABLE}: shard {', '.join(map(str, remaining))} of {len(requests)} was lost with its worker {_ATTEMPTS} "
+        f"times ({lost}); read the logs of the workers, and give them more memory"
     )
     raise BuildError(message)
 
 
 def _is_lost(error: Exception) -> bool:
-    """Return True for the errors of jobs whose worker has ended; Dask's is known by name, as Dask may be missing."""
+    """Return True if the worker of a job has ended. Dask may be missing, so its error is compared by name."""
     lost = (concurrent.futures.BrokenExecutor, concurrent.futures.CancelledError)
     return isinstance(error, lost) or type(error).__name__ == "KilledWorker"
 
 
-def _completed(futures: Collection[Future], count: int, executors: Executors, watcher: Progress) -> Iterator[Future]:
+def _wait_for_each(
+    futures: Collection[Future], count: int, executors: Executors, watcher: Progress
+) -> Iterator[Future]:
     """Yield futures as they end, and check the executor meanwhile."""
     pending = {*futures}
     while pending:
@@ -205,7 +209,7 @@ def _completed(futures: Collection[Future], count: int, executors: Executors, wa
         yield from ended
 
 
-def _keep(store: Store, result: Mapping[str, Any], entries: Mapping[str, bytes], shard: str) -> None:
+def _store_entries(store: Store, result: Mapping[str, Any], entries: Mapping[str, bytes], shard: str) -> None:
     """Store the entries of a job, or raise its error in its own class."""
     worker, error = result["worker"], result["error"]
     if result.get("refused"):
@@ -233,7 +237,7 @@ def _stop(executor: concurrent.futures.Executor, futures: Sequence[Future]) -> N
             executor.terminate_workers()  # type: ignore[attr-defined]
     try:
         executor.shutdown(wait=is_done, cancel_futures=True)
-    except TypeError:  # an older interface, as Dask's
+    except TypeError:  # Dask has an older interface
         executor.shutdown(wait=False)
 
 
@@ -254,17 +258,17 @@ class Executors:
         except errors.AotcudaError:
             raise
         except Exception as error:
-            message = f"{VARIABLE}: {name} gives no executor ({_line(error)}); write {_FORMS}"
+            message = f"{VARIABLE}: {name} gives no executor ({_one_line(error)}); write {_FORMS}"
             raise ConfigError(message) from error
         finally:
             sys.path.remove(str(root))
 
     def _create(self) -> concurrent.futures.Executor:
-        made = self._function()
-        if not isinstance(made, concurrent.futures.Executor):
-            message = f"{VARIABLE}: {self.name} returned a {type(made).__qualname__}; write {_FORMS}"
+        executor = self._function()
+        if not isinstance(executor, concurrent.futures.Executor):
+            message = f"{VARIABLE}: {self.name} returned a {type(executor).__qualname__}; write {_FORMS}"
             raise ConfigError(message)
-        return made
+        return executor
 
     def make(self, archive: bytes) -> tuple[concurrent.futures.Executor, Any]:
         """Return an executor, and the archive in the form that jobs receive."""
@@ -274,8 +278,8 @@ class Executors:
     @property
     def slots(self) -> int:
         """Return the number of jobs that run at a time."""
-        given = [getattr(self._next, name, None) for name in ("num_workers", "_max_workers")]
-        return next((number for number in given if isinstance(number, int) and number > 0), os.cpu_count() or 1)
+        counts = [getattr(self._next, name, None) for name in ("num_workers", "_max_workers")]
+        return next((number for number in counts if isinstance(number, int) and number > 0), os.cpu_count() or 1)
 
     def check(self) -> None:
         """Raise an error if no more results can come."""
@@ -302,8 +306,8 @@ class Dask(Executors):
             self._client: Any = distributed.Client(self._address, timeout=_PATIENCE, set_as_default=False)
         except Exception as error:
             message = (
-                f"{VARIABLE}: no scheduler answers at {self._address} within {_PATIENCE:.0f} seconds ({_line(error)}); "
-                "start one (dask scheduler), or correct the address"
+                f"{VARIABLE}: no scheduler answers at {self._address} within {_PATIENCE:.0f} seconds "
+                f"({_one_line(error)}); start one (dask scheduler), or correct the address"
             )
             raise BuildError(message) from error
         try:
@@ -345,6 +349,6 @@ class Dask(Executors):
             self._client.close(timeout=_TICK)
 
 
-def _line(error: BaseException) -> str:
+def _one_line(error: BaseException) -> str:
     """Return an error in one line, with its class."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -1,4 +1,4 @@
-"""Several errors of one build, raised as one: the first one whole, the others as a line each below it."""
+"""Raise several errors of a build as one: the first in full, and below it a line for each other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def gathered() -> Iterator[Callable[[], AbstractContextManager[None]]]:
+def gather() -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Yield a context manager for attempts, `with attempt():`, and raise their errors together at the end.
 
     Raises:
@@ -36,15 +36,15 @@ def gathered() -> Iterator[Callable[[], AbstractContextManager[None]]]:
 def join(errors: Sequence[AotcudaError]) -> AotcudaError:
     """Return one error for several, at least one; errors with the same fault or the same first line are counted."""
     first = errors[0]
-    found: dict[str, dict[str, AotcudaError]] = {}
+    groups: dict[str, dict[str, AotcudaError]] = {}
     for error in errors:
         line = str(error).partition("\n")[0]
-        found.setdefault(getattr(error, "fault", "") or line, {}).setdefault(line, error)
+        groups.setdefault(getattr(error, "fault", "") or line, {}).setdefault(line, error)
     lines: list[str] = []
-    for same in found.values():
-        line, error = next(iter(same.items()))
+    for lines_of_group in groups.values():
+        line, error = next(iter(lines_of_group.items()))
         text = line if lines else str(first)
-        more = len(same) - 1
-        others = f"module{'s' * (more > 1)}" if isinstance(error, SourceError) else "of its variants and targets"
-        lines.append(f"{text}; the same error occurs for {more} more {others}" if more else text)
+        repetitions = len(lines_of_group) - 1
+        noun = f"module{'s' * (repetitions > 1)}" if isinstance(error, SourceError) else "of its variants and targets"
+        lines.append(f"{text}; the same error occurs for {repetitions} more {noun}" if repetitions else text)
     return first if lines == [str(first)] else type(first)("\n".join(lines))

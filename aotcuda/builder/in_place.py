@@ -1,7 +1,7 @@
 """Write the marks of sources that are packaged in place, which name the manifests with their kernels.
 
-Each source with kernels has a mark in the data folder of its name. Sources without kernels need no Numba either: the
-mark of their package's `__init__.py` serves them. A source in a folder without `__init__.py`, which distributions may
+Each source with kernels has a mark in the data folder of its name. Sources without kernels do not need Numba: the mark
+of their package's `__init__.py` is valid for them. A source in a folder without `__init__.py`, which distributions may
 share, has its own mark.
 """
 
@@ -34,13 +34,13 @@ def files(
                 name = module.plan.config.name
                 data = built[f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"]
                 digests[name] = manifest.digest(data)
-                others = [] if module.plan.config.pack else module.kernels  # a pack leaves its sources as they are
-                for source in (name, *(kernel.defined.partition(":")[0] for kernel in others)):
+                kernels = [] if module.plan.config.pack else module.kernels  # a pack leaves its sources as they are
+                for source in (name, *(kernel.defined.partition(":")[0] for kernel in kernels)):
                     defined.setdefault(source, set()).add(name)
         sources |= {Path(item["path"]) for item in result.sources}
     if not digests:
         return {}
-    found = {
+    marks = {
         name.replace(".", "/"): {module: digests[module] for module in sorted(modules)}
         for name, modules in defined.items()
     }
@@ -49,12 +49,12 @@ def files(
             continue
         package = _package(path.relative_to(package_root), package_root)
         if package is not None:
-            found[f"{package.as_posix()}/__init__"] = {}
-        elif _names_aotcuda(path):
-            found.setdefault(path.relative_to(package_root).with_suffix("").as_posix(), {})
+            marks[f"{package.as_posix()}/__init__"] = {}
+        elif _mentions_aotcuda(path):
+            marks.setdefault(path.relative_to(package_root).with_suffix("").as_posix(), {})
     return {
         f"{base}{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}": content(digests_of, editable=editable)
-        for base, digests_of in sorted(found.items())
+        for base, digests_of in sorted(marks.items())
     }
 
 
@@ -64,7 +64,7 @@ def _package(path: Path, package_root: Path) -> Path | None:
     return next((parent for parent in above if (package_root / parent / "__init__.py").is_file()), None)
 
 
-def _names_aotcuda(source: Path) -> bool:
+def _mentions_aotcuda(source: Path) -> bool:
     """Return True if a source may import `aotcuda.numba`; other sources need no mark."""
     try:
         return b"aotcuda" in source.read_bytes()

@@ -33,13 +33,17 @@ def build(request: Request) -> Result:
     table = {**request.table, "arch": [request.target]}
     settings = parser.parse(table, environ={})
     root = linked_modules.working_folder(request.root, request.package_root)
-    whole = plan.make(settings, root)
-    settings = replace(settings, modules=_wanted(settings, request))
+    plans = plan.make(settings, root)
+    settings = replace(settings, modules=_select_modules(settings, request))
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
-    linked = linked_modules.compile_linked(settings.modules, settings.arch[0], package_root, toolkit)
+    linked_results = linked_modules.compile_linked(settings.modules, settings.arch[0], package_root, toolkit)
     given = request.names
-    names = plan.names(whole) if given is None else {module: tuple(found) for module, found in given.items()}
+    names = (
+        plan.exported_names(plans)
+        if given is None
+        else {module: tuple(dependencies) for module, dependencies in given.items()}
+    )
     project = stamps.Project(
         root=root,
         package_root=package_root,
@@ -47,11 +51,11 @@ def build(request: Request) -> Result:
         tops=stamps.top_packages(settings),
         is_installed=not request.is_project,
     )
-    python = project.files([package_root], whole) if request.is_project else Stamp()
+    python = project.files([package_root], plans) if request.is_project else Stamp()
     cache = build_settings.find(map(settings.frontend_of, settings.modules), toolkits.installed(), root)
     watched = stamps.patterns(settings.watch, root if request.is_project else package_root)
     job = linked_modules.job(
-        settings, project, names=names, toolkit=toolkit, linked=linked, watched=watched, cache=cache
+        settings, project, names=names, toolkit=toolkit, linked_results=linked_results, watched=watched, cache=cache
     )
     results = stages.run(job)
     if cache is not None and any(result.made for result in results):
@@ -60,16 +64,16 @@ def build(request: Request) -> Result:
         (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
     ]
     image = built.images[0].data
-    described = wheel_files.describe(settings, built, result)
-    described["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
-    results = [*linked, result]
+    document = wheel_files.describe(settings, built, result)
+    document["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
+    results = [*linked_results, result]
     stamp = stamps.make_stamp(results, project, python, process.JIT_VARIABLES)
-    imported = (item["path"] for result in results for item in result.sources)
-    found = stamps.make_dependencies(stamp, imported, project, request.table if request.is_project else None)
-    described["sources"] = found.sources
-    described["reads"] = found.reads
-    described["variables"] = found.variables
-    return Result(described, image)
+    paths = (item["path"] for result in results for item in result.sources)
+    dependencies = stamps.make_dependencies(stamp, paths, project, request.table if request.is_project else None)
+    document["sources"] = dependencies.sources
+    document["reads"] = dependencies.reads
+    document["variables"] = dependencies.variables
+    return Result(document, image)
 
 
 def _toolkit(settings: Config, request: Request) -> Toolkit | None:
@@ -78,16 +82,16 @@ def _toolkit(settings: Config, request: Request) -> Toolkit | None:
     usable = toolkits.supported_by_driver(request.driver, installed)
     if installed and not usable:
         front_end = settings.frontend_of(settings.modules[0])
-        have, known = installed[0].linker[0], registry.requirement(front_end, jit=True, cuda=request.driver[0])
+        major, requirement = installed[0].linker[0], registry.requirement(front_end, jit=True, cuda=request.driver[0])
         message = (
-            f"the compilers that are installed are CUDA {have}'s, and the driver supports CUDA "
-            f"{gpu_facts.dotted(request.driver)}: install {known} in their place, or update the driver"
+            f"the compilers that are installed are CUDA {major}'s, and the driver supports CUDA "
+            f"{gpu_facts.dotted(request.driver)}: install {requirement} in their place, or update the driver"
         )
         raise ToolchainError(message)
     return toolkits.choose(settings.arch[0], usable)
 
 
-def _wanted(settings: Config, request: Request) -> tuple[Module, ...]:
+def _select_modules(settings: Config, request: Request) -> tuple[Module, ...]:
     """Return the module with the requested kernels, and the exported functions of the project's modules that it links.
 
     A wheel contains the linked modules as they were built; modules of a project may have been edited since.

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan import ModulePlan
 
 
-def import_roots(root: Path, given: Sequence[Path]) -> list[Path]:
-    """Return the existing folders from which the packages of a project are imported: those given, `src`, the root."""
-    candidates = [*(path.resolve() for path in given), root / "src", root]
+def import_roots(root: Path, folders: Sequence[Path]) -> list[Path]:
+    """Return the existing folders from which a project's packages are imported: `folders`, `src` and the root."""
+    candidates = [*(path.resolve() for path in folders), root / "src", root]
     return list(dict.fromkeys(path for path in candidates if path.is_dir()))
 
 
@@ -50,10 +50,10 @@ def _check_package_exists(module: str, key: str, roots: Sequence[Path], root: Pa
         if any((folder / part).is_dir() for folder in above):
             continue
         names = [path.name for folder in above if folder.is_dir() for path in folder.iterdir() if _is_package(path)]
-        near = difflib.get_close_matches(part, names, n=1)
+        matches = difflib.get_close_matches(part, names, n=1)
         package = ".".join(parents[:depth])
-        meant = ".".join([*parents[: depth - 1], near[0], *module.split(".")[depth:]]) if near else ""
-        hint = f"did you mean {meant}?" if meant else "name a module in a package of the project"
+        suggestion = ".".join([*parents[: depth - 1], matches[0], *module.split(".")[depth:]]) if matches else ""
+        hint = f"did you mean {suggestion}?" if suggestion else "name a module in a package of the project"
         message = f"{key}: there is no package {package} in {root}, which must contain the module; {hint}"
         raise ConfigError(message)
 

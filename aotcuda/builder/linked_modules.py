@@ -39,16 +39,16 @@ def job(
     *,
     names: Mapping[str, tuple[str, ...]],
     toolkit: Toolkit | None,
-    linked: Iterable[Result],
+    linked_results: Iterable[Result],
     watched: tuple[str, ...] = (),
     wanted: tuple[str, ...] = (),
     cache: Settings | None = None,
 ) -> Job:
-    """Return the job of a JIT build, which links the results `linked`; other arguments as in `Job`."""
+    """Return the job of a JIT build, which links the results `linked_results`; other arguments as in `Job`."""
     root, package_root = project.root, project.package_root
-    # The folder of a wheel's package has the files that its prelude needs, which are imported from there.
-    beside = settings.prelude is not None or not root.is_relative_to(package_root)
-    roots = dict.fromkeys([package_root, root] if beside else [package_root])
+    # The prelude of a wheel's package imports files that the wheel carries in `root`.
+    needs_root = settings.prelude is not None or not root.is_relative_to(package_root)
+    roots = dict.fromkeys([package_root, root] if needs_root else [package_root])
     ((_, plans),) = plan.share(plan.make(settings, root), (toolkit,) if toolkit is not None else ())
     return Job(
         root=str(root),
@@ -65,7 +65,7 @@ def job(
         prelude=settings.prelude,
         known_faults=settings.known_faults,
         incomplete=settings.incomplete,
-        linkable={name: item for result in linked for name, item in result.linkable.items()},
+        linkable={name: item for result in linked_results for name, item in result.linkable.items()},
         wanted=wanted,
         cache=cache,
     )
@@ -81,31 +81,33 @@ def compile_linked(
         AotcudaError: One of them cannot be compiled.
     """
     modules = list(modules)
-    done = {module.name for module in modules}
+    names = {module.name for module in modules}
     results: list[Result] = []
     for module in modules:
         for item in module.link:
-            if item.module is not None and item.module not in done:
-                done.add(item.module)
-                results += _again(item.module, module.name, target, package_root, toolkit)
+            if item.module is not None and item.module not in names:
+                names.add(item.module)
+                results += _compile_again(item.module, module.name, target, package_root, toolkit)
     return results
 
 
-def _again(name: str, asker: str, target: Target, package_root: Path, toolkit: Toolkit | None) -> list[Result]:
+def _compile_again(
+    name: str, linking_module: str, target: Target, package_root: Path, toolkit: Toolkit | None
+) -> list[Result]:
     """Compile one packaged module again, unless its code can be linked as it is, or it is not there."""
     folder = _folder(name, package_root)
     if folder is None:
         return []  # the build reports it
     path = folder / manifest.FILE_NAME
-    described = manifest.read(str(path))
-    if not described["ltoir"] or any(_links(image["arch"], target) for image in described["ltoir"]):
+    document = manifest.read(str(path))
+    if not document["ltoir"] or any(_can_link(image["arch"], target) for image in document["ltoir"]):
         return []  # the build reports a module without functions
-    has = described["ltoir"][0]["arch"]
-    before = f"{asker} links {name}, whose packaged code is for {has} and later GPUs"
-    rebuild = described.get("rebuild")
+    lowest = document["ltoir"][0]["arch"]
+    context = f"{linking_module} links {name}, whose packaged code is for {lowest} and later GPUs"
+    rebuild = document.get("rebuild")
     if rebuild is None:
         message = (
-            f'{before}; it carries no sources to compile for {target} (it was built with fallback = "error"): '
+            f'{context}; it carries no sources to compile for {target} (it was built with fallback = "error"): '
             f"install a version of it that was built for {target} too"
         )
         raise LinkError(message)
@@ -118,15 +120,15 @@ def _again(name: str, asker: str, target: Target, package_root: Path, toolkit: T
     project = stamps.Project(root=root, package_root=own_root, names=(), tops=tops, is_installed=True)
     names = {module: tuple(found) for module, found in rebuild["names"].items()}
     try:
-        linked = compile_linked(settings.modules, target, own_root, toolkit)
-        wanted = job(settings, project, names=names, toolkit=toolkit, linked=linked, wanted=(name,))
-        results = stages.run(wanted)
+        linked_results = compile_linked(settings.modules, target, own_root, toolkit)
+        linked_job = job(settings, project, names=names, toolkit=toolkit, linked_results=linked_results, wanted=(name,))
+        results = stages.run(linked_job)
     except AotcudaError as error:
-        message = f"{before}; compiling it for {target} failed: {error}"
+        message = f"{context}; compiling it for {target} failed: {error}"
         raise type(error)(message) from error
-    read = Stamp()
-    read.add_question("file", str(path))
-    return [*linked, *(replace(item, seen=Stamp().add([read, item.seen])) for item in results)]
+    reads = Stamp()
+    reads.add_question("file", str(path))
+    return [*linked_results, *(replace(item, seen=Stamp().add([reads, item.seen])) for item in results)]
 
 
 def _folder(name: str, package_root: Path) -> Path | None:
@@ -142,7 +144,7 @@ def _folder(name: str, package_root: Path) -> Path | None:
     return installed.resolve() if installed is not None else None
 
 
-def _links(text: str, target: Target) -> bool:
+def _can_link(text: str, target: Target) -> bool:
     """Return True if LTOIR or PTX of an architecture can be linked for `target`."""
-    found = arch.parse(text)
-    return arch.Target("ptx", found.major, found.minor, found.suffix).runs_on(target.capability)
+    code = arch.parse(text)
+    return arch.Target("ptx", code.major, code.minor, code.suffix).runs_on(target.capability)

@@ -2,7 +2,7 @@
 
 Everything is written to a temporary name first, and then renamed. A module's `.py` is removed first and written last,
 so a process that is killed in between leaves a package without the module, and never a module with the files of another
-build. The next build removes its temporary files. Of two builds that write into one folder, the second
+build. The next build removes the temporary files. Of two builds that write into one folder, the second
 waits until the first has written everything.
 
 Files with the same content are not replaced and keep their time, because other build systems compare times. New files
@@ -32,7 +32,7 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     """Write `files` below `folder` and return their paths; a data folder is replaced as a whole.
 
     Raises:
-        BuildError: A file cannot be written; everything is as it was.
+        BuildError: A file cannot be written; the folder is unchanged.
     """
     with write_around(files, folder) as paths:
         return paths
@@ -40,27 +40,27 @@ def write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
 
 @contextmanager
 def write_around(
-    files: Mapping[str, bytes], folder: Path, since: int | None = None, gone: Iterable[Path] = ()
+    files: Mapping[str, bytes], folder: Path, since: int | None = None, removals: Iterable[Path] = ()
 ) -> Iterator[list[Path]]:
     """Do `write` around a block; if the block fails, restore the previous files.
 
     New files get the time `since`, in nanoseconds as returned by `now`, or else the current time. The files and folders
-    `gone` are removed.
+    `removals` are removed.
     """
-    with _alone(folder), _written(files, folder, since, gone) as paths:
+    with _lock(folder), _replace_files(files, folder, since, removals) as paths:
         yield paths
 
 
 @contextmanager
-def _written(
-    files: Mapping[str, bytes], folder: Path, since: int | None = None, gone: Iterable[Path] = ()
+def _replace_files(
+    files: Mapping[str, bytes], folder: Path, since: int | None = None, removals: Iterable[Path] = ()
 ) -> Iterator[list[Path]]:
     change = _Change(since)
     try:
-        for path in gone:
+        for path in removals:
             change.remove(path)
-        for target, content in _targets(files).items():
-            if _is_there(folder / target, content):
+        for target, content in _group(files).items():
+            if _has_content(folder / target, content):
                 temporary.sweep((folder / target).parent)
             else:
                 change.prepare(folder / target, content)
@@ -88,18 +88,18 @@ def write_bill(path: Path, content: bytes) -> list[Path]:
     if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 (pathlib raises where a name is too long)
         replace(path, content)
         return [path]
-    with _written({path.name: content}, path.parent) as paths:  # perhaps within `written`, for the same folder
+    with _replace_files({path.name: content}, path.parent) as paths:  # perhaps within `written`, for the same folder
         return paths
 
 
 def replace(path: Path, content: bytes, since: int | None = None) -> None:
     """Write one file that is not part of the build, always with a new time, or with the time `since`.
 
-    The file has its old content or the whole new one: make would read an empty dependency file as one without inputs.
+    A killed process leaves the old content or all of the new: make would read an empty file as one without inputs.
     """
     # Pipes, devices and links are not replaced. (pathlib raises an error if a name is too long.)
     stays = os.path.islink(path) or (os.path.exists(path) and not os.path.isfile(path))  # noqa: PTH110, PTH113, PTH114
-    new = path if stays else path.with_name(temporary.name(f".{path.name}."))
+    new = path if stays else path.with_name(temporary.make_name(f".{path.name}."))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.sweep(path.parent)
@@ -115,10 +115,10 @@ def replace(path: Path, content: bytes, since: int | None = None) -> None:
             temporary.remove(new)
 
 
-def now(beside: Path) -> int:
-    """Return the time in nanoseconds by the clock of the file system of `beside`."""
-    folder = next((folder for folder in beside.absolute().parents if os.path.isdir(folder)), beside)  # noqa: PTH112
-    probe = folder / temporary.name(".")
+def now(path: Path) -> int:
+    """Return the time in nanoseconds by the clock of the file system of `path`."""
+    folder = next((folder for folder in path.absolute().parents if os.path.isdir(folder)), path)  # noqa: PTH112
+    probe = folder / temporary.make_name(".")
     try:
         probe.touch()
         return probe.stat().st_mtime_ns
@@ -135,24 +135,24 @@ def sweep(modules: Iterable[str], roots: Sequence[Path]) -> None:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     """Lock `folder` against other builds. The folder itself is locked, so no lock file stays behind.
 
     Where it cannot be locked, as on some network file systems, or cannot be made, the block runs without a lock.
     """
     import fcntl  # noqa: PLC0415 (Windows has none, and refuses builds in one line)
 
-    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    new_folders = [path for path in (folder, *folder.parents) if not path.exists()]
     descriptor = None
     try:
         with suppress(OSError):
-            if made:
+            if new_folders:
                 folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        for path in made:
+        for path in new_folders:
             with suppress(OSError):  # something was written into it
                 path.rmdir()
         if descriptor is not None:
@@ -179,7 +179,7 @@ class _Change:
             path.mkdir()
         if not missing:
             temporary.sweep(target.parent)
-        self._new[target] = new = target.with_name(temporary.name(f".{target.name}."))
+        self._new[target] = new = target.with_name(temporary.make_name(f".{target.name}."))
         self.remove(target)
         for name, data in content.items():
             path = new / name
@@ -193,7 +193,7 @@ class _Change:
 
     def remove(self, target: Path) -> None:
         """Plan to remove `target`."""
-        self._old[target] = target.with_name(temporary.name(f".{target.name}."))
+        self._old[target] = target.with_name(temporary.make_name(f".{target.name}."))
 
     def make(self) -> None:
         """Move all new files into place."""
@@ -250,15 +250,15 @@ def _not_written(path: Path, error: OSError, otherwise: str) -> BuildError:
     return BuildError(f"{path} cannot be written ({reason}); {remedy}")
 
 
-def _keep_time(path: Path, before: Path, data: bytes) -> None:
+def _keep_time(path: Path, old: Path, data: bytes) -> None:
     """Keep the time of a replaced file with the same content."""
     with suppress(OSError):  # there is none, or it cannot be read
-        if not before.is_symlink() and before.is_file() and before.read_bytes() == data:
-            found = before.stat()
-            os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+        if not old.is_symlink() and old.is_file() and old.read_bytes() == data:
+            status = old.stat()
+            os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def _is_there(target: Path, content: Mapping[str, bytes]) -> bool:
+def _has_content(target: Path, content: Mapping[str, bytes]) -> bool:
     """Return True if a file or folder has exactly this content, given as for `_Change.prepare`."""
     with suppress(OSError):  # what cannot be read is replaced
         if target.is_symlink():
@@ -266,19 +266,19 @@ def _is_there(target: Path, content: Mapping[str, bytes]) -> bool:
         if "" in content:
             return target.is_file() and target.read_bytes() == content[""]
         paths = [path for path in target.rglob("*") if path.is_symlink() or not path.is_dir()]
-        found = {path.relative_to(target).as_posix(): path for path in paths}
-        return found.keys() == content.keys() and all(
+        files = {path.relative_to(target).as_posix(): path for path in paths}
+        return files.keys() == content.keys() and all(
             path.is_file() and not path.is_symlink() and path.read_bytes() == content[name]
-            for name, path in found.items()
+            for name, path in files.items()
         )
     return False
 
 
-def _targets(files: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
+def _group(files: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
     """Group files by the unit that is replaced: data folders, and single files under the name ""."""
-    found: dict[str, dict[str, bytes]] = {}
+    groups: dict[str, dict[str, bytes]] = {}
     for name, data in files.items():
         parents = [str(path) for path in Path(name).parents if path.name.endswith(manifest.FOLDER_SUFFIX)]
         top = parents[-1] if parents else name
-        found.setdefault(top, {})[name[len(top) + 1 :]] = data
-    return found
+        groups.setdefault(top, {})[name[len(top) + 1 :]] = data
+    return groups

@@ -38,8 +38,10 @@ def check_module(
     path = next((path for folder in roots for path in _modules_at(folder.joinpath(*module.split(".")))), None)
     if path is None and module not in extensions:
         return
-    what = os.path.relpath(path, root) if path is not None else f"an extension module {module}"
-    message = f"{key}: the project already has {what}, where the generated module would go; choose another module name"
+    description = os.path.relpath(path, root) if path is not None else f"an extension module {module}"
+    message = (
+        f"{key}: the project already has {description}, where the generated module would go; choose another module name"
+    )
     raise ConfigError(message)
 
 
@@ -48,12 +50,12 @@ def _modules_at(base: Path) -> Iterator[Path]:
     names = sorted(path.name for path in base.parent.iterdir()) if base.parent.is_dir() else []
     modules = [f"{base.name}.py", f"{base.name}.pyi"]
     modules += [name for name in names if name.startswith(base.name) and _is_extension(name.removeprefix(base.name))]
-    yield from _foreign(base.parent / name for name in modules)
-    yield from _foreign([base / "__init__.py"])
+    yield from _not_generated(base.parent / name for name in modules)
+    yield from _not_generated([base / "__init__.py"])
     # A folder without __init__.py hides nothing, but a module of its name makes the modules in it unimportable.
     for folder, folders, files in os.walk(base):
         folders[:] = sorted(name for name in folders if name.isidentifier())
-        yield from _foreign(Path(folder, name) for name in sorted(files) if _is_module(name))
+        yield from _not_generated(Path(folder, name) for name in sorted(files) if _is_module(name))
 
 
 def _is_extension(suffix: str) -> bool:
@@ -65,18 +67,18 @@ def _is_module(name: str) -> bool:
     return stem.isidentifier() and (rest == "py" or _is_extension(dot + rest))
 
 
-def _foreign(paths: Iterable[Path]) -> Iterator[Path]:
+def _not_generated(paths: Iterable[Path]) -> Iterator[Path]:
     return (path for path in paths if path.is_file() and not wheel_files.is_generated(path))
 
 
-def check_options(named: Mapping[str, Path | None], project_file: Path) -> None:
+def check_options(option_files: Mapping[str, Path | None], project_file: Path) -> None:
     """Refuse files of `--sbom`, `--depfile` and `--stamp` before the build, if they replace other files.
 
     Raises:
         BuildError: A file is in use, or was not written by a build with that option.
     """
     used = {os.path.realpath(project_file): "the project's pyproject.toml"}
-    for option, path in _given(named):
+    for option, path in _named_paths(option_files):
         _check_parents(path)
         real = os.path.realpath(path)
         if real in used:
@@ -88,7 +90,9 @@ def check_options(named: Mapping[str, Path | None], project_file: Path) -> None:
             raise BuildError(message)
 
 
-def check_files(named: Mapping[str, Path | None], folder: Path, files: Iterable[str], read: Iterable[Path]) -> None:
+def check_files(
+    option_files: Mapping[str, Path | None], folder: Path, files: Iterable[str], read: Iterable[Path]
+) -> None:
     """Refuse outputs that would replace other people's files, or files that the build has read."""
     for name in files:
         path = folder / name
@@ -102,7 +106,7 @@ def check_files(named: Mapping[str, Path | None], folder: Path, files: Iterable[
     outputs = {os.path.realpath(folder / name) for name in files}
     # A data folder is replaced with its whole content.
     outputs |= {parent for parent in map(os.path.dirname, outputs) if parent.endswith(manifest.FOLDER_SUFFIX)}
-    for option, path in _given(named):
+    for option, path in _named_paths(option_files):
         real = os.path.realpath(path)
         if outputs & {real, *map(str, Path(real).parents)}:
             message = f"{option} {path} is among the built files; name another file"
@@ -119,8 +123,8 @@ def _check_parents(path: Path) -> None:
         raise BuildError(message)
 
 
-def _given(named: Mapping[str, Path | None]) -> list[tuple[str, Path]]:
-    return [(option, path) for option, path in named.items() if path is not None]
+def _named_paths(option_files: Mapping[str, Path | None]) -> list[tuple[str, Path]]:
+    return [(option, path) for option, path in option_files.items() if path is not None]
 
 
 def _may_replace(option: str, path: Path, *, empty: bool) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def origin(module: Module) -> manifest.Pack | None:
-    """Return the package of a pack's module, in the process that compiled it; None for a module of no pack.
+    """Return the package of a pack's module, in the process that compiled it; None if it is in no pack.
 
     Raises:
         ConfigError: No installed distribution has the source.
@@ -27,9 +27,11 @@ def origin(module: Module) -> manifest.Pack | None:
     file = source.replace(".", "/")
     names = (f"{file}.py,", f"{file}/__init__.py,")
     top = metadata.packages_distributions().get(source.partition(".")[0], [])
-    for found in map(metadata.distribution, dict.fromkeys(top)):
-        if len(set(top)) == 1 or any(line.startswith(names) for line in (found.read_text("RECORD") or "").splitlines()):
-            return {"source": source, "distribution": found.name, "version": found.version}
+    for distribution in map(metadata.distribution, dict.fromkeys(top)):
+        if len(set(top)) == 1 or any(
+            line.startswith(names) for line in (distribution.read_text("RECORD") or "").splitlines()
+        ):
+            return {"source": source, "distribution": distribution.name, "version": distribution.version}
     message = f"{module.key}.source: {source} is in no installed distribution; install the package with pip"
     raise ConfigError(message)
 
@@ -44,14 +46,14 @@ def files(modules: Iterable[Module], built: Mapping[str, bytes]) -> dict[str, by
     packs: dict[str, list[object]] = {}
     for name in sorted(item.name for item in modules if item.pack):
         data = built[f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"]
-        whole: manifest.Manifest = json.loads(data)
+        document: manifest.Manifest = json.loads(data)
         kernels = {
             item["name"]: [item["origin"].partition(":")[2], item["digest"]]
-            for item in whole["kernels"]
+            for item in document["kernels"]
             if "digest" in item
         }
-        described = {"module": name, **whole["pack"], "triton": whole["toolchain"]["triton"], "kernels": kernels}
-        packs.setdefault(name.rpartition(".")[0], []).append(described)
+        entry = {"module": name, **document["pack"], "triton": document["toolchain"]["triton"], "kernels": kernels}
+        packs.setdefault(name.rpartition(".")[0], []).append(entry)
     return {
         f"{name.replace('.', '/')}/__init__{manifest.FOLDER_SUFFIX}/{manifest.PACK}": _index(modules)
         for name, modules in packs.items()
@@ -67,5 +69,5 @@ def distributions(built: Mapping[str, bytes]) -> dict[str, tuple[str, str]]:
 
 
 def _index(modules: list[object]) -> bytes:
-    whole = {"format": "aotcuda pack", "version": 1, "modules": modules}
-    return (json.dumps(whole, indent=1) + "\n").encode()
+    document = {"format": "aotcuda pack", "version": 1, "modules": modules}
+    return (json.dumps(document, indent=1) + "\n").encode()

@@ -26,11 +26,11 @@ class ModulePlan:
     """All units of one module and the targets they are built for.
 
     Attributes:
-        frontend_key: The key that names its front end, also if the table lacks it.
+        frontend_key: The key that names its front end. The table may lack the key.
         code_targets: For each target, the `sm_*` target whose code is linked: code is compiled for a capability.
         ltoir_targets: The `sm_*` targets that the exported functions are compiled for, including those of
             `code_targets`.
-        in_place: The module is its own source, and gains data alone.
+        in_place: The module is its own source, so the wheel gains only data.
         warnings: Warnings about the file that `variants` names.
         recorded: The absolute paths of its variants file and tuning file.
         tuning: The file of its autotuners' choices; may be empty.
@@ -54,8 +54,8 @@ class ModulePlan:
         """Return the targets for which a unit is compiled, at least one."""
         if unit.kind == "function":
             return self.ltoir_targets
-        wanted = {target for target in self.code_targets.values() if not unit.only or target in unit.only}
-        return _ordered(target for target in wanted if (unit.symbol, target) not in self.lacking)
+        targets = {target for target in self.code_targets.values() if not unit.only or target in unit.only}
+        return _sort(target for target in targets if (unit.symbol, target) not in self.lacking)
 
     def kernels_for(self, target: Target) -> tuple[Unit, ...]:
         """Return the kernels of the image for a target."""
@@ -95,17 +95,17 @@ def make(config: Config, root: Path = Path()) -> tuple[ModulePlan, ...]:
     return tuple(_plan_module(config, module, root) for module in config.modules)
 
 
-def names(plans: Iterable[ModulePlan]) -> dict[str, tuple[str, ...]]:
-    """Return the names of every generated module."""
+def exported_names(plans: Iterable[ModulePlan]) -> dict[str, tuple[str, ...]]:
+    """Return the names that each generated module exports, by module."""
     return {
         # The overloads of one Python function may be called by its name too, unless the name is in use.
-        item.config.name: tuple(dict.fromkeys([*(unit.name for unit in item.units), *_overloaded(item.functions)]))
+        item.config.name: tuple(dict.fromkeys([*(unit.name for unit in item.units), *_shared_names(item.functions)]))
         for item in plans
         if not item.in_place
     }
 
 
-def _overloaded(functions: Iterable[Unit]) -> list[str]:
+def _shared_names(functions: Iterable[Unit]) -> list[str]:
     names = [unit.shared_name for unit in functions]
     return [name for name in names if name and names.count(name) > 1]
 
@@ -117,14 +117,13 @@ def code_target(target: Target) -> Target:
 
 def check_symbols(units: Iterable[Unit]) -> None:
     """Refuse units of one module whose entry points would have the same name."""
-    seen: dict[str, Unit] = {}
+    units_by_symbol: dict[str, Unit] = {}
     for unit in units:
-        if unit.symbol in seen:
-            message = (
-                f"{unit.key}: its symbol {unit.symbol} is also that of {seen[unit.symbol].key}; rename one of the two"
-            )
+        if unit.symbol in units_by_symbol:
+            other = units_by_symbol[unit.symbol].key
+            message = f"{unit.key}: its symbol {unit.symbol} is also that of {other}; rename one of the two"
             raise ConfigError(message)
-        seen[unit.symbol] = unit
+        units_by_symbol[unit.symbol] = unit
 
 
 def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:
@@ -132,13 +131,13 @@ def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:
     tables = loading.tables(frontend)
     in_place = checks.is_in_place(module, frontend)
     units = list(tables.units(module))
-    recorded = tables.recorded(module, str(root)) if module.variants else None
-    units += recorded.units if recorded else ()
-    warnings = recorded.warnings if recorded else ()
+    variants = tables.recorded(module, str(root)) if module.variants else None
+    units += variants.units if variants else ()
+    warnings = variants.warnings if variants else ()
     targets = _targets(config, module, tables)
     divided = getattr(tables, "divided", None)
     if divided is not None:
-        codes = _ordered(map(code_target, targets))
+        codes = _sort(map(code_target, targets))
         units = [part for unit in units for part in divided(unit, codes)]
     check_symbols(units)
     ptx = next((target for target in config.arch if target.kind == "ptx"), None)
@@ -148,42 +147,42 @@ def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:
             "alone; list sm_* targets only, or set debug to false"
         )
         raise ConfigError(message)
-    made = ModulePlan(
+    module_plan = ModulePlan(
         config=module,
         frontend=frontend,
         frontend_key=f"{module.key}.frontend" if module.frontend else config.frontend_key,
         units=tuple(units),
         targets=targets,
         code_targets={target: code_target(target) for target in targets},
-        ltoir_targets=_ordered(code_target(target) for target in targets),
+        ltoir_targets=_sort(code_target(target) for target in targets),
         in_place=in_place,
         warnings=tuple(warnings),
-        recorded=tuple(recorded.files) if recorded else (),
-        tuning=recorded.tuning if recorded else b"",
+        recorded=tuple(variants.files) if variants else (),
+        tuning=variants.tuning if variants else b"",
     )
-    made = replace(made, units=tuple(unit for unit in units if made.compiled_for(unit)))
-    if (units or module.variants) and not made.units and not in_place:
+    module_plan = replace(module_plan, units=tuple(unit for unit in units if module_plan.compiled_for(unit)))
+    if (units or module.variants) and not module_plan.units and not in_place:
         message = "; ".join(warnings) or f"{module.key}: no kernel is for a target in {config.arch_key}; add one there"
         raise ConfigError(message)
-    return made
+    return module_plan
 
 
 def _targets(config: Config, module: Module, tables: Tables) -> tuple[Target, ...]:
     """Return the targets of a module, as its front end adapts them."""
-    made = getattr(tables, "target", None)
-    if made is None:
+    adapt = getattr(tables, "target", None)
+    if adapt is None:
         return config.arch
-    found: dict[Target, None] = {}
+    targets: dict[Target, None] = {}
     for target in config.arch:
         try:
-            found[made(target)] = None
+            targets[adapt(target)] = None
         except ValueError as error:
             message = f"{config.arch_key}: {target} cannot be built for {module.name}: {error}"
             raise ConfigError(message) from None
-    return tuple(found)
+    return tuple(targets)
 
 
-def _ordered(targets: Iterable[Target]) -> tuple[Target, ...]:
+def _sort(targets: Iterable[Target]) -> tuple[Target, ...]:
     return tuple(sorted(set(targets), key=Target.sort_key))
 
 
@@ -196,12 +195,12 @@ def share(
     """
     if not installed:
         return [(None, tuple(plans))]
-    found: list[tuple[Toolkit | None, tuple[ModulePlan, ...]]] = []
+    parts: list[tuple[Toolkit | None, tuple[ModulePlan, ...]]] = []
     for toolkit in reversed(installed):
         mine = tuple(part for plan in plans if (part := _part(plan, toolkit, installed)) is not None)
         if mine:
-            found.append((toolkit, mine))
-    return found
+            parts.append((toolkit, mine))
+    return parts
 
 
 def _part(plan: ModulePlan, toolkit: Toolkit, installed: Sequence[Toolkit]) -> ModulePlan | None:
@@ -212,7 +211,7 @@ def _part(plan: ModulePlan, toolkit: Toolkit, installed: Sequence[Toolkit]) -> M
     targets = tuple(target for target in plan.targets if toolkits.choose(target, installed) is toolkit)
     # A target that no toolkit supports is assigned to the first one, whose worker refuses it.
     code = {target: toolkit.code_target(target) or code_target(target) for target in targets}
-    ltoir = _ordered([*code.values(), *filter(None, map(toolkit.code_target, plan.targets))])
+    ltoir = _sort([*code.values(), *filter(None, map(toolkit.code_target, plan.targets))])
     units = plan.units if targets else plan.functions
     if not units or not ltoir:
         return None

@@ -40,16 +40,16 @@ class Estimate:
         self._clock = clock
         self._first: tuple[float, int] | None = None  # time and steps done at the first call
 
-    def left(self, done: int, total: int) -> str:
+    def remaining(self, done: int, total: int) -> str:
         """Return the text with the remaining seconds, empty before an estimate is possible."""
         if not total or self._first is None or done < self._first[1]:
             self._first = (self._clock(), done) if total else None
             return ""
-        start, before = self._first
+        start, first_done = self._first
         seconds = self._clock() - start
-        if done - before < _LEAST_STEPS or seconds < _LEAST_SECONDS or done >= total:
+        if done - first_done < _LEAST_STEPS or seconds < _LEAST_SECONDS or done >= total:
             return ""
-        return f"about {seconds / (done - before) * (total - done):.0f} s left"
+        return f"about {seconds / (done - first_done) * (total - done):.0f} s left"
 
 
 _LEAST_STEPS = 3
@@ -68,7 +68,7 @@ class Line(Progress):
         width = 80
         with suppress(OSError):
             width = os.get_terminal_size(self._stream.fileno()).columns or width
-        text = _text(step, done, total, self._estimate.left(done, total), slowest)
+        text = _text(step, done, total, self._estimate.remaining(done, total), slowest)
         self._write(f"\r\x1b[2K{text[: width - 1]}")
 
     def clear(self) -> None:
@@ -91,7 +91,7 @@ class Lines(Progress):
         self._estimate = Estimate(clock)
 
     def show(self, step: str, done: int, total: int, slowest: str = "") -> None:
-        self._text = _text(step, done, total, self._estimate.left(done, total), slowest)
+        self._text = _text(step, done, total, self._estimate.remaining(done, total), slowest)
         self.tick()
 
     def tick(self) -> None:
@@ -137,8 +137,8 @@ class Bar(Progress):
         if self._task is None:
             self._task = self._bar.add_task("", total=None, counter="")
         self._bar.start()
-        left = self._estimate.left(done, total)
-        counter = ", ".join(filter(None, [f"{done}/{total}" if total else "", left]))
+        remaining = self._estimate.remaining(done, total)
+        counter = ", ".join(filter(None, [f"{done}/{total}" if total else "", remaining]))
         text = _text(step, 0, 0, slowest=slowest).removeprefix("aotcuda ")
         self._bar.update(self._task, description=text, completed=done, total=total or None, counter=counter)
         self._bar.refresh()
@@ -156,10 +156,10 @@ def make(stream: TextIO | None, environ: Mapping[str, str] = os.environ) -> Prog
 
     `stream` is None in a process without standard error.
     """
-    wanted = environ.get("AOTCUDA_PROGRESS", "")
-    if wanted == "0" or stream is None:
+    setting = environ.get("AOTCUDA_PROGRESS", "")
+    if setting == "0" or stream is None:
         return Progress()
-    if wanted == "lines" or not stream.isatty() or environ.get("TERM") == "dumb":
+    if setting == "lines" or not stream.isatty() or environ.get("TERM") == "dumb":
         return Lines(stream)
     try:
         return Bar(stream)
@@ -172,6 +172,6 @@ def line(stream: TextIO | None) -> Progress:
     return Line(stream) if stream is not None and stream.isatty() else Progress()
 
 
-def _text(step: str, done: int, total: int, left: str = "", slowest: str = "") -> str:
+def _text(step: str, done: int, total: int, remaining: str = "", slowest: str = "") -> str:
     counter = f"[{done}/{total}] " if total else ""
-    return f"aotcuda {counter}" + ", ".join(filter(None, [left, step, slowest and f"slowest: {slowest}"]))
+    return f"aotcuda {counter}" + ", ".join(filter(None, [remaining, step, slowest and f"slowest: {slowest}"]))

@@ -21,41 +21,41 @@ from aotcuda.errors import AotcudaError
 def main() -> None:
     """Build the shard of the request in the current folder.
 
-    The argument is the worker's process. The result has the error, also if this machine has other tools.
+    The argument is the worker's process number. If the tools of this machine differ, the result has that as the error.
     """
     process_tree.end_with_parent(int(sys.argv[1]), signal.SIGTERM)
-    here = Path.cwd()
-    request = json.loads((here / REQUEST).read_bytes())
+    folder = Path.cwd()
+    request = json.loads((folder / REQUEST).read_bytes())
     for name in [name for name in os.environ if name.startswith("AOTCUDA_") or settings.is_asked(name)]:
         del os.environ[name]
     os.environ.update(request["variables"])
-    os.environ["AOTCUDA_CACHE_DIR"] = str(here / "cache")
+    os.environ["AOTCUDA_CACHE_DIR"] = str(folder / "cache")
     result: dict[str, Any] = {"error": "", "refused": False}
-    with interrupt.raised():
+    with interrupt.raise_interrupts():
         try:
-            differing = _differing(request["tools"], request["distributions"])
-            if differing:
-                result = {"error": differing, "refused": True}
+            difference = _difference(request["tools"], request["distributions"])
+            if difference:
+                result = {"error": difference, "refused": True}
             else:
-                result["warnings"] = _build(here, request)
+                result["warnings"] = _build(folder, request)
         except AotcudaError as error:
             result["error"], result["class"] = str(error), type(error).__name__
-    (here / RESULT).write_text(json.dumps(result), encoding="utf-8")
+    (folder / RESULT).write_text(json.dumps(result), encoding="utf-8")
 
 
-def _differing(expected: dict[str, Any], distributions: list[str]) -> str:
+def _difference(expected: dict[str, Any], distributions: list[str]) -> str:
     """Return the differences between the tools of the build and of this machine; empty if there are none."""
-    found = json.loads(json.dumps(settings.tools(distributions, toolkits.installed())))
-    for name in sorted({*expected, *found}):
-        if expected.get(name) != found.get(name):
-            return f"has {name} {found.get(name, 'not')}, and the build has {expected.get(name, 'not')}"
+    tools = json.loads(json.dumps(settings.tools(distributions, toolkits.installed())))
+    for name in sorted({*expected, *tools}):
+        if expected.get(name) != tools.get(name):
+            return f"has {name} {tools.get(name, 'not')}, and the build has {expected.get(name, 'not')}"
     return ""
 
 
-def _build(here: Path, request: dict[str, Any]) -> list[str]:
+def _build(folder: Path, request: dict[str, Any]) -> list[str]:
     """Build the shard, and put its entries into a folder; return the warnings."""
-    project = here / "project"
-    with zipfile.ZipFile(here / ARCHIVE) as archive:
+    project = folder / "project"
+    with zipfile.ZipFile(folder / ARCHIVE) as archive:
         archive.extractall(project)
     built = api.build(
         request["table"],
@@ -65,9 +65,9 @@ def _build(here: Path, request: dict[str, Any]) -> list[str]:
         processes=1,
         watcher=progress.Progress(),
     )
-    (here / ENTRIES).mkdir()
+    (folder / ENTRIES).mkdir()
     files = entries.Files(settings.default_folder(), remote.NAMES)
     for name in files.stored():
         record, contents = entries.read(files, name)
-        (here / ENTRIES / name).write_bytes(remote.pack(name, record, contents))
+        (folder / ENTRIES / name).write_bytes(remote.pack(name, record, contents))
     return list(built.warnings)

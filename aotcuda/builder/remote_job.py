@@ -43,16 +43,16 @@ def run(archive: bytes, request: dict[str, Any]) -> tuple[dict[str, Any], dict[s
         archive: The project's files.
         request: The shard, in the form for `remote_build.main`.
     """
-    folder = temporary.folder()
+    folder = temporary.make_folder()
     try:
         (folder / ARCHIVE).write_bytes(archive)
         (folder / REQUEST).write_text(json.dumps(request), encoding="utf-8")
-        said = _run(folder)
+        last_line = _run(folder)
         with suppress(FileNotFoundError):
             result = json.loads((folder / RESULT).read_bytes())
             entries = {path.name: path.read_bytes() for path in sorted((folder / ENTRIES).glob("*"))}
-            return {**result, "worker": _name()}, entries
-        return {"error": f"its process ended without a result: {said}", "worker": _name()}, {}
+            return {**result, "worker": _worker_name()}, entries
+        return {"error": f"its process ended without a result: {last_line}", "worker": _worker_name()}, {}
     finally:
         temporary.remove(folder)
 
@@ -98,5 +98,5 @@ def _is_cancelled() -> bool:
     return False
 
 
-def _name() -> str:
+def _worker_name() -> str:
     return f"{socket.gethostname()} (process {os.getpid()})"

@@ -49,18 +49,18 @@ class Summary:
 
     def lines(self, *, verbose: bool = False) -> list[str]:
         """Return the summary as one line, followed by the slowest steps if `verbose`."""
-        parts = [_count(self.kernels, "kernel"), _count(self.functions, "device function")]
+        parts = [_count_text(self.kernels, "kernel"), _count_text(self.functions, "device function")]
         text = (
-            f"built {_count(self.modules, 'module')}: {', '.join(filter(None, parts))} for "
-            f"{_count(self.targets, 'target')}; {_size(self.size)} in {self.seconds:.1f} s"
+            f"built {_count_text(self.modules, 'module')}: {', '.join(filter(None, parts))} for "
+            f"{_count_text(self.targets, 'target')}; {_size_text(self.size)} in {self.seconds:.1f} s"
         )
         if self.whole:
             text += "; all from the build cache"
         elif self.reused is not None:
             steps = self.reused + self.made
             text += f"; {self.reused} of {steps} step{'' if steps == 1 else 's'} from the build cache"
-        made = [step for step in self.steps if not step.cached]
-        slowest = sorted(made, key=lambda step: -step.seconds)[: _SLOWEST if verbose else 0]
+        steps_run = [step for step in self.steps if not step.cached]
+        slowest = sorted(steps_run, key=lambda step: -step.seconds)[: _SLOWEST if verbose else 0]
         return [text, *(f"{step.seconds:6.2f} s  {step.title}" for step in slowest)]
 
 
@@ -91,10 +91,12 @@ def wheel_warnings(wheel: Path) -> list[str]:
 def _near_limit(subject: str, size: int, sizes: Mapping[str, int]) -> list[str]:
     if size < _NEAR * _LIMIT:
         return []
-    largest = ", ".join(f"{name} {_size(sizes[name])}" for name in sorted(sizes, key=lambda name: -sizes[name])[:3])
-    limit = f"package indexes usually refuse wheels of more than {_size(_LIMIT)}"
+    largest = ", ".join(
+        f"{name} {_size_text(sizes[name])}" for name in sorted(sizes, key=lambda name: -sizes[name])[:3]
+    )
+    limit = f"package indexes usually refuse wheels of more than {_size_text(_LIMIT)}"
     advice = "name fewer targets in arch, leave data out, or spread the modules over several wheels"
-    return [f"{subject} takes {_size(size)}, and {limit}: {largest}; {advice}"]
+    return [f"{subject} takes {_size_text(size)}, and {limit}: {largest}; {advice}"]
 
 
 def gpu_queries(queries: Iterable[GpuQuery]) -> tuple[str, ...]:
@@ -112,7 +114,10 @@ def gpu_queries(queries: Iterable[GpuQuery]) -> tuple[str, ...]:
         file, _, line = place.rpartition(":")
         return file, int(line), query
 
-    return tuple(_query_text(place, query, same) for (place, query), same in sorted(grouped.items(), key=order))
+    return tuple(
+        _query_text(place, query, queries_of_line)
+        for (place, query), queries_of_line in sorted(grouped.items(), key=order)
+    )
 
 
 def _query_text(place: str, query: str, answered: list[GpuQuery]) -> str:
@@ -120,22 +125,22 @@ def _query_text(place: str, query: str, answered: list[GpuQuery]) -> str:
     if first.is_error:
         return f"{place} queried a GPU for {query}, got an error, since {first.answer}, and continued without an answer"
     answers = " or ".join(dict.fromkeys(item.answer for item in answered))
-    each = ", by the target; sources were imported for each" if len(answered) > 1 and first.depends_on_target else ""
-    return f"{place} queried a GPU for {query} and got the answer {answers}{each}"
+    suffix = ", by the target; sources were imported for each" if len(answered) > 1 and first.depends_on_target else ""
+    return f"{place} queried a GPU for {query} and got the answer {answers}{suffix}"
 
 
-def counted(texts: Iterable[str]) -> list[str]:
+def count_repeated(texts: Iterable[str]) -> list[str]:
     """Return each of `texts` once, in order, with its number of occurrences if there are several."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for text in texts:
-        found[text] = found.get(text, 0) + 1
-    return [text if times == 1 else f"{text} ({times} times)" for text, times in found.items()]
+        counts[text] = counts.get(text, 0) + 1
+    return [text if times == 1 else f"{text} ({times} times)" for text, times in counts.items()]
 
 
-def _count(number: int, name: str) -> str:
+def _count_text(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}" if number else ""
 
 
-def _size(number: int) -> str:
+def _size_text(number: int) -> str:
     unit = min(len(str(number)) - 1, 6) // 3
     return f"{number} B" if not unit else f"{number / 1000**unit:.1f} {'kM'[unit - 1]}B"

@@ -1,6 +1,6 @@
 """Check that a project's dependencies admit no run time that is too old for the wheel.
 
-The hook calls it; `packaging` is installed because hatchling needs it.
+The build hook calls this module. `packaging` is installed, because hatchling requires it.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _FIRST = "0.1.0"
 def warnings(
     dependencies: Iterable[str], floor: str = manifest.FLOOR, *, key: str = "project.dependencies"
 ) -> list[str]:
-    """Return warnings if the wheel may be installed without a run time, or with one that cannot read it.
+    """Return warnings if the wheel may be installed without a run time, or with a run time that cannot read it.
 
     `dependencies` are the project's, as in PEP 508; `key` is their place.
 
     Raises:
-        ConfigError: They admit no run time that reads the wheel.
+        ConfigError: The dependencies admit no run time that reads the wheel.
     """
     parsed = [Requirement(text) for text in dependencies]
-    named = [requirement for requirement in parsed if canonicalize_name(requirement.name) == "aotcuda"]
-    if not named:
-        wanted = "aotcuda" if floor == _FIRST else f"aotcuda>={floor}"
-        return [f'{key} does not name aotcuda, which the generated modules import; add "{wanted}" to it']
+    requirements = [requirement for requirement in parsed if canonicalize_name(requirement.name) == "aotcuda"]
+    if not requirements:
+        entry = "aotcuda" if floor == _FIRST else f"aotcuda>={floor}"
+        return [f'{key} does not name aotcuda, which the generated modules import; add "{entry}" to it']
     return [
         f'{key}: "{requirement}" admits run times older than {floor}, the oldest that reads this wheel; '
         f'write "aotcuda>={floor}"'
-        for requirement in named
+        for requirement in requirements
         if requirement.url is None and _admits_older(requirement, floor, key)
     ]
 
@@ -65,13 +65,18 @@ def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
 
 def _bounds(specifier: SpecifierSet) -> Iterator[Version]:
     """Yield the versions that a specifier names, those just after them, and those at which `.*` ends."""
-    for each in specifier:
+    for clause in specifier:
         try:
-            named = Version(each.version.removesuffix(".*"))
+            version = Version(clause.version.removesuffix(".*"))
         except InvalidVersion:  # `===` takes any text
             continue
-        *front, last = named.release
-        yield from (named, Version(named.base_version), _after(named), Version(".".join(map(str, [*front, last + 1]))))
+        *front, last = version.release
+        yield from (
+            version,
+            Version(version.base_version),
+            _after(version),
+            Version(".".join(map(str, [*front, last + 1]))),
+        )
 
 
 def _after(version: Version) -> Version:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import BuiltModule, LinkedItem, Result
 
 FILE_NAME = "aotcuda.cdx.json"
-"""Its name in a wheel, in the folder `sboms` of the metadata."""
+"""The name of the file in a wheel, in the folder `sboms` of the metadata."""
 
 RUN_TIME = "aotcuda"
 """The reference of the copy of the run time that a wheel may hold."""
@@ -37,24 +37,28 @@ _LONG = 100
 
 
 def make(
-    made: Mapping[str, Sequence[tuple[Result, BuiltModule]]],
+    parts_by_module: Mapping[str, Sequence[tuple[Result, BuiltModule]]],
     installed: Sequence[Toolkit],
     packages: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> bytes:
     """Return the bill of materials of a build; `packages` has the distribution that each module of a pack is from."""
-    components = {_ref(module): _component("library", _ref(module), module, "module") for module in made}
+    components = {_ref(module): _component("library", _ref(module), module, "module") for module in parts_by_module}
     uses: dict[str, set[str]] = {}
     tools: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = {}  # modules have one toolchain, or a few
-    for module, parts in made.items():
+    for module, parts in parts_by_module.items():
         used = uses[_ref(module)] = set()
         for result, built in parts:
-            used |= {_ref(item.module) for item in built.linked if item.module in made}
+            used |= {_ref(item.module) for item in built.linked if item.module in parts_by_module}
             if (versions := tuple(result.toolchain.items())) not in tools:
-                tools[versions] = list(_tools(result.toolchain, installed))
-            for found in (*tools[versions], *_linked(built.linked, made), *_source(packages.get(module))):
-                used.add(found["bom-ref"])
-                components.setdefault(found["bom-ref"], found)
-    whole = {
+                tools[versions] = list(_tool_components(result.toolchain, installed))
+            for component in (
+                *tools[versions],
+                *_linked_components(built.linked, parts_by_module),
+                *_source_component(packages.get(module)),
+            ):
+                used.add(component["bom-ref"])
+                components.setdefault(component["bom-ref"], component)
+    document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -66,27 +70,27 @@ def make(
         "components": [components[ref] for ref in sorted(components)],
         "dependencies": [{"ref": ref, "dependsOn": sorted(uses.get(ref, ()))} for ref in sorted(components)],
     }
-    return _dumped(whole)
+    return _dump(document)
 
 
 def with_run_time(bom: bytes) -> bytes:
     """Return a bill of materials with the copy of the run time that the wheel holds; every module uses it."""
-    whole = json.loads(bom)
+    document = json.loads(bom)
     about = {"version": __version__, "purl": f"pkg:pypi/aotcuda@{__version__}"}
     licences = [{"license": {"id": "Apache-2.0"}}]
     copy = _component("library", RUN_TIME, "aotcuda", "run time", **about, licenses=licences)
-    components = {item["bom-ref"]: item for item in (*whole["components"], copy)}
-    uses = {item["ref"]: {*item["dependsOn"]} for item in whole["dependencies"]} | {RUN_TIME: set()}
+    components = {item["bom-ref"]: item for item in (*document["components"], copy)}
+    uses = {item["ref"]: {*item["dependsOn"]} for item in document["dependencies"]} | {RUN_TIME: set()}
     for ref in uses:
         if ref.startswith(_ref("")):
             uses[ref].add(RUN_TIME)
-    whole["components"] = [components[ref] for ref in sorted(components)]
-    whole["dependencies"] = [{"ref": ref, "dependsOn": sorted(uses[ref])} for ref in sorted(uses)]
-    return _dumped(whole)
+    document["components"] = [components[ref] for ref in sorted(components)]
+    document["dependencies"] = [{"ref": ref, "dependsOn": sorted(uses[ref])} for ref in sorted(uses)]
+    return _dump(document)
 
 
-def _dumped(whole: object) -> bytes:
-    return (json.dumps(whole, indent=1, ensure_ascii=False) + "\n").encode()
+def _dump(document: object) -> bytes:
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
 def _ref(module: str) -> str:
@@ -94,11 +98,11 @@ def _ref(module: str) -> str:
 
 
 def _component(kind: str, ref: str, name: str, role: str, **more: Any) -> dict[str, Any]:
-    given = {key: value for key, value in more.items() if value}
-    return {"type": kind, "bom-ref": ref, "name": name, **given, "properties": [{"name": _ROLE, "value": role}]}
+    fields = {key: value for key, value in more.items() if value}
+    return {"type": kind, "bom-ref": ref, "name": name, **fields, "properties": [{"name": _ROLE, "value": role}]}
 
 
-def _tools(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterator[dict[str, Any]]:
+def _tool_components(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterator[dict[str, Any]]:
     """Yield the compilers: distributions among a toolchain's versions, and the toolkit's."""
     for name, version in versions.items():
         try:
@@ -106,23 +110,23 @@ def _tools(versions: Mapping[str, str], installed: Iterable[Toolkit]) -> Iterato
         except metadata.PackageNotFoundError:
             continue  # a part of the toolkit, or Python
         if about["Version"] == version:
-            yield _distribution(about, "application", "compiler")
-    toolkit = next((one for one in installed if ".".join(map(str, one.cuda)) == versions["cuda"]), None)
+            yield _distribution_component(about, "application", "compiler")
+    toolkit = next((item for item in installed if ".".join(map(str, item.cuda)) == versions["cuda"]), None)
     if toolkit is None:
         # The machine's own: no installed file has its licence; NVIDIA's page does (docs.nvidia.com/cuda/eula).
         version, terms = versions["cuda"], [{"license": {"name": "NVIDIA Software License Agreement"}}]
         ref = f"cuda-toolkit@{version}"
         yield _component("application", ref, "NVIDIA CUDA Toolkit", "compiler", version=version, licenses=terms)
     else:
-        for one in toolkits.distributions(toolkit):
-            yield _distribution(one.metadata, "application", "compiler")
+        for item in toolkits.distributions(toolkit):
+            yield _distribution_component(item.metadata, "application", "compiler")
 
 
-def _linked(items: Iterable[LinkedItem], own: Container[str]) -> Iterator[dict[str, Any]]:
+def _linked_components(items: Iterable[LinkedItem], modules: Container[str]) -> Iterator[dict[str, Any]]:
     """Yield the linked modules of other distributions, and the linked files."""
     for item in items:
-        if item.module and item.module not in own:
-            yield _of_module(item.module)
+        if item.module and item.module not in modules:
+            yield _module_component(item.module)
         elif not item.module:
             hashes = [{"alg": "SHA-256", "content": item.sha256}]
             terms = [{"expression": item.licence}] if item.licence else []
@@ -130,7 +134,7 @@ def _linked(items: Iterable[LinkedItem], own: Container[str]) -> Iterator[dict[s
             yield _component("file", ref, item.name, "linked", hashes=hashes, licenses=terms)
 
 
-def _source(package: tuple[str, str] | None) -> Iterator[dict[str, Any]]:
+def _source_component(package: tuple[str, str] | None) -> Iterator[dict[str, Any]]:
     """Yield the distribution that a pack's module is compiled from."""
     if package is None:
         return
@@ -143,15 +147,15 @@ def _source(package: tuple[str, str] | None) -> Iterator[dict[str, Any]]:
     yield _component("library", purl, name, "source", version=version, purl=purl, licenses=licences)
 
 
-def _of_module(name: str) -> dict[str, Any]:
+def _module_component(name: str) -> dict[str, Any]:
     owners = metadata.packages_distributions().get(name.partition(".")[0], ())
     if not owners:
         return _component("library", _ref(name), name, "linked")
-    return _distribution(metadata.metadata(min(owners)), "library", "linked")
+    return _distribution_component(metadata.metadata(min(owners)), "library", "linked")
 
 
-def _distribution(about: metadata.PackageMetadata, kind: str, role: str) -> dict[str, Any]:
-    """Return the component of a distribution. It takes the metadata, since each access to it parses the file again."""
+def _distribution_component(about: metadata.PackageMetadata, kind: str, role: str) -> dict[str, Any]:
+    """Return the component of a distribution. The argument is metadata, since each access parses the file again."""
     name, version = about["Name"], about["Version"]
     purl = _purl(name, version)
     return _component(kind, purl, name, role, version=version, licenses=_licences(about), purl=purl)

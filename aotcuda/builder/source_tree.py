@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 
 def install(built: Output, root: Path) -> list[str]:
     """Write the files of an editable build into the source tree and return warnings."""
-    with installed(built, root) as said:
-        return said
+    with install_around(built, root) as warnings:
+        return warnings
 
 
 @contextmanager
-def installed(built: Output, root: Path) -> Iterator[list[str]]:
+def install_around(built: Output, root: Path) -> Iterator[list[str]]:
     """Do `install` around a block; if the block fails, restore the source tree.
 
     Files that only earlier builds wrote are removed. Otherwise a module that was renamed or removed from the table
     could still be imported, and no build would update it.
     """
     folder = root / built.package_root
-    kept = {path for name in built.files for path in (folder / name, (folder / name).parent)}
-    with output.write_around(built.files, folder, gone=_of_editable_builds(root) - kept) as written:
-        yield _not_ignored(written, root)
+    new_paths = {path for name in built.files for path in (folder / name, (folder / name).parent)}
+    with output.write_around(built.files, folder, removals=_editable_builds(root) - new_paths) as paths:
+        yield _warnings_about_git(paths, root)
 
 
-def _not_ignored(written: list[Path], root: Path) -> list[str]:
-    folders = {path.parent for path in written if path.parent.name.endswith(manifest.FOLDER_SUFFIX)}
-    tracked = sorted(path for path in {*written, *folders} if path.parent not in folders and not _ignored(path))
+def _warnings_about_git(paths: list[Path], root: Path) -> list[str]:
+    folders = {path.parent for path in paths if path.parent.name.endswith(manifest.FOLDER_SUFFIX)}
+    tracked = sorted(path for path in {*paths, *folders} if path.parent not in folders and not _is_ignored(path))
     if not tracked:
         return []
     names = " ".join(f"/{path.relative_to(root).as_posix()}{'/' * path.is_dir()}" for path in tracked)
@@ -64,9 +64,9 @@ def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()
             data = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
             if (data / manifest.FILE_NAME).is_file():
                 shutil.rmtree(data)
-    for path in _of_editable_builds(root):  # whose tables named other modules
+    for path in _editable_builds(root):  # earlier tables may have named other modules
         temporary.remove(path)
-    for name in leftovers(root):  # next to sources that no table names, and that import aotcuda.numba or aotcuda.triton
+    for name in leftovers(root):  # marks of sources without kernels, which no table names
         if name.endswith(f"{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}"):
             shutil.rmtree((root / name).parent)
 
@@ -77,30 +77,30 @@ def leftovers(root: Path) -> list[str]:
     They may be of older sources, targets and tables. A wheel must not contain files that its build did not write, such
     as a module that was renamed since, or functions that are no longer exported.
     """
-    return _generated(root, "editable")
+    return _generated_files(root, "editable")
 
 
-def remove_stale(folder: Path, fresh: Container[Path]) -> None:
+def remove_stale(folder: Path, new_files: Container[Path]) -> None:
     """Remove files of earlier builds from a folder from which wheels are packed.
 
     Args:
         folder: The folder. It is not emptied between builds.
-        fresh: The files that the back end has just copied into it. Among them, only files of editable builds are
+        new_files: The files that the back end has just copied into it. Among them, only files of editable builds are
             removed; other generated files came with the sources, such as a vendored package.
     """
     editable = {*leftovers(folder)}
-    for name in _generated(folder, "editable", "wheel"):
+    for name in _generated_files(folder, "editable", "wheel"):
         path = folder / name
-        if name in editable or path not in fresh:
+        if name in editable or path not in new_files:
             path.unlink()
             for parent in path.relative_to(folder).parents:
                 with suppress(OSError):  # it is not empty
                     (folder / parent).rmdir()
 
 
-def _generated(root: Path, *kinds: str) -> list[str]:
+def _generated_files(root: Path, *kinds: str) -> list[str]:
     """Return the generated files of modules and data folders of these kinds, by their paths from a folder."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for name, folders, files in os.walk(root):
         folder = Path(name)
         folders[:] = [item for item in folders if not item.startswith(".") and item != "__pycache__"]
@@ -109,34 +109,34 @@ def _generated(root: Path, *kinds: str) -> list[str]:
             base = path.with_suffix("") if path.suffix in (".py", manifest.FOLDER_SUFFIX) else None
             if base is not None and _kind(path) in kinds:
                 data = base.with_suffix(manifest.FOLDER_SUFFIX)
-                found |= {path for path in data.rglob("*") if path.is_file()}
+                paths |= {path for path in data.rglob("*") if path.is_file()}
                 modules = (base.with_suffix(".py"), base.with_suffix(".pyi"))
-                found |= {path for path in modules if path.is_file() and wheel_files.is_generated(path)}
-    return sorted(path.relative_to(root).as_posix() for path in found)
+                paths |= {path for path in modules if path.is_file() and wheel_files.is_generated(path)}
+    return sorted(path.relative_to(root).as_posix() for path in paths)
 
 
-def _of_editable_builds(root: Path) -> set[Path]:
+def _editable_builds(root: Path) -> set[Path]:
     """Return the modules and data folders of editable builds of the project at `root`, without nested projects."""
-    written = [root / name for name in leftovers(root)]
-    own = {path.parent: name for path in written if path.name == manifest.FILE_NAME and (name := _module(path, root))}
-    marks = {path for path in written if path.name == manifest.IN_PLACE and _named(path) & {*own.values()}}
-    return {path for path in written if path.with_suffix(manifest.FOLDER_SUFFIX) in own}.union(
-        own, (path.parent for path in marks)
+    files = [root / name for name in leftovers(root)]
+    modules = {path.parent: name for path in files if path.name == manifest.FILE_NAME and (name := _module(path, root))}
+    marks = {path for path in files if path.name == manifest.IN_PLACE and _modules_in_mark(path) & {*modules.values()}}
+    return {path for path in files if path.with_suffix(manifest.FOLDER_SUFFIX) in modules}.union(
+        modules, (path.parent for path in marks)
     )
 
 
 def _module(path: Path, root: Path) -> str | None:
     """Return the module of a manifest if the table of the project at `root` built it, else None."""
     try:
-        found = manifest.read(str(path))
+        content = manifest.read(str(path))
     except ManifestError:
         return None
-    folder = path.parent.parents[found["module"].count(".")]  # which holds the package
+    folder = path.parent.parents[content["module"].count(".")]  # which holds the package
     table = Path(os.path.relpath(root / project_file.FILE_NAME, folder)).as_posix() + TABLE
-    return found["module"] if any(source["path"] == table for source in found["sources"]) else None
+    return content["module"] if any(source["path"] == table for source in content["sources"]) else None
 
 
-def _named(mark: Path) -> set[str]:
+def _modules_in_mark(mark: Path) -> set[str]:
     """Return the modules that the mark of a source names."""
     lines = foreign.read(mark, error=BuildError).decode(errors="replace").splitlines()[1:]
     return {line.partition(" ")[0] for line in lines}
@@ -160,12 +160,12 @@ def _kind(path: Path) -> str:
     return "editable" if any(source["path"].endswith(TABLE) for source in sources) else "wheel"
 
 
-def _ignored(path: Path) -> bool:
+def _is_ignored(path: Path) -> bool:
     """Return True if git ignores `path`, or if there is no git or repository."""
     git = shutil.which("git")
     if git is None:
         return True
-    done = subprocess.run(
+    process = subprocess.run(
         [git, "check-ignore", "--quiet", path.name], cwd=path.parent, check=False, capture_output=True
     )
-    return done.returncode != 1
+    return process.returncode != 1

@@ -4,8 +4,8 @@ A worker imports one front end. Two compilers in one process would share global 
 Numba; each has type registries, caches and settings for the whole process), so a module's code would depend on the
 project's other modules. Workers share only the files that a build makes.
 
-A module that links another module of its wheel is built in a later stage, also if both have the same front end. It
-receives the files that a user of the wheel would link.
+A module that links another module of its wheel is built in a later stage, also if both have the same front end. The
+later stage receives the files that a user of the wheel would link.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
     """
     stages: list[tuple[ModulePlan, ...]] = []
     built: set[str] = set()
-    left = list(plans)
-    while left:
-        ready = [plan for plan in left if linked(plan, plans) <= built]
-        waiting = {_kind(plan) for plan in left if plan not in ready}
+    queue = list(plans)
+    while queue:
+        ready = [plan for plan in queue if linked_names(plan, plans) <= built]
+        waiting_kinds = {_kind(plan) for plan in queue if plan not in ready}
         # Prefer a front end without waiting modules: a front end with waiting modules needs another worker anyway.
-        first = next((plan for plan in ready if _kind(plan) not in waiting), ready[0])
+        first = next((plan for plan in ready if _kind(plan) not in waiting_kinds), ready[0])
         stages.append(tuple(plan for plan in ready if _kind(plan) == _kind(first)))
         built |= {plan.config.name for plan in stages[-1]}
-        left = [plan for plan in left if plan.config.name not in built]
+        queue = [plan for plan in queue if plan.config.name not in built]
     return stages
 
 
@@ -51,7 +51,7 @@ def _kind(plan: ModulePlan) -> tuple[str, str | None]:
     return plan.frontend, plan.config.pack_from
 
 
-def linked(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
+def linked_names(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
     """Return the modules in `plans` that a module links."""
     return {item.module for item in plan.config.link if item.module} & {other.config.name for other in plans}
 
@@ -65,36 +65,36 @@ def run(job: Job, watcher: Progress | None = None) -> list[Result]:
         AotcudaError: A module has an error; errors of several stages are raised together.
     """
     for folder in (job.root, *job.import_roots):
-        _check_text(folder)
+        _check_encoding(folder)
     results: dict[str, Result] = {}
-    found: list[Result] = []
-    wanted = tuple(sorted({*job.wanted} | {name for plan in job.plans for name in linked(plan, job.plans)}))
-    with failures.gathered() as attempt:
+    stage_results: list[Result] = []
+    wanted = tuple(sorted({*job.wanted} | {name for plan in job.plans for name in linked_names(plan, job.plans)}))
+    with failures.gather() as attempt:
         for stage in split(job.plans):
             # Modules that link a failed module cannot be built, and would report nothing new.
-            plans = tuple(plan for plan in stage if linked(plan, job.plans) <= results.keys())
+            plans = tuple(plan for plan in stage if linked_names(plan, job.plans) <= results.keys())
             if not plans:
                 continue
-            needed = {name: results[name] for plan in plans for name in sorted(linked(plan, job.plans))}
+            linked_results = {name: results[name] for plan in plans for name in sorted(linked_names(plan, job.plans))}
             linkable = dict(job.linkable)
-            for earlier in needed.values():
+            for earlier in linked_results.values():
                 linkable |= earlier.linkable
             with attempt():
                 result = process.run(replace(job, plans=plans, linkable=linkable, wanted=wanted), watcher)
-                found.append(_joined(result, list(needed.values())))
-                results |= dict.fromkeys((plan.config.name for plan in plans), found[-1])
-    return found
+                stage_results.append(_join(result, list(linked_results.values())))
+                results |= dict.fromkeys((plan.config.name for plan in plans), stage_results[-1])
+    return stage_results
 
 
-def _check_text(folder: str) -> None:
+def _check_encoding(folder: str) -> None:
     """Refuse a folder whose name is not UTF-8: every compiler writes the paths of sources in UTF-8 somewhere."""
-    shown = os.fsencode(folder).decode(errors="backslashreplace")
-    if shown != folder:
-        message = f"{shown} has a name that is not UTF-8, which compilers refuse; rename the folder"
+    text = os.fsencode(folder).decode(errors="backslashreplace")
+    if text != folder:
+        message = f"{text} has a name that is not UTF-8, which compilers refuse; rename the folder"
         raise BuildError(message)
 
 
-def _joined(result: Result, earlier: Sequence[Result]) -> Result:
+def _join(result: Result, earlier: Sequence[Result]) -> Result:
     """Return `result`, which also depends on everything that the `earlier` ones depend on."""
     if not earlier:
         return result

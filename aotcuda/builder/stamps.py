@@ -1,7 +1,7 @@
 """Make the stamp of a build, and the parts of it that manifests hold.
 
-A stamp has the `[tool.aotcuda]` table, all Python files of the project's packages, what was imported or read besides
-(`worker/observer.py`), linked files and their headers, and environment variables. `aotcuda.common.stamp` compares.
+A stamp has the `[tool.aotcuda]` table, all Python files of the project's packages, other files that were imported or
+read (`worker/observer.py`), linked files and their headers, and environment variables. `aotcuda.common.stamp` compares.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Project:
 
     def owns(self, path: str) -> bool:
         """Return True for a path of the project."""
-        own = next((one for one in self.own if path.startswith(one)), None)
+        own = next((prefix for prefix in self.own if path.startswith(prefix)), None)
         return own is not None and INSTALLED.isdisjoint(path[len(own) :].split("/"))
 
     @property
@@ -87,29 +87,29 @@ class Project:
 
     def files(self, roots: Iterable[Path], plans: Iterable[ModulePlan]) -> Stamp:
         """Return the stamp of the packages' Python files below `roots`, and of the plans' files of variants."""
-        found = Stamp()
+        stamp = Stamp()
         for base in (root / top for root in roots for top in sorted(self.tops)):
             paths = [f"{base}.py"]
             for folder, folders, files in os.walk(base):
                 folders[:] = [name for name in folders if name.isidentifier() and name != "__pycache__"]
-                found.add_question("modules", folder)
-                found.add_question("file", os.path.join(folder, project_file.FILE_NAME))  # of a project inside this one
+                stamp.add_question("modules", folder)
+                stamp.add_question("file", os.path.join(folder, project_file.FILE_NAME))  # of a project inside this one
                 paths += [os.path.join(folder, name) for name in files if name.endswith(".py")]
             for path in paths:
                 if os.path.isfile(path) and not self.is_generated(path):
-                    found.add_question("file", path)
+                    stamp.add_question("file", path)
         for path in (path for item in plans for path in item.recorded):
-            found.add_question("file", path)
-        return found
+            stamp.add_question("file", path)
+        return stamp
 
 
 def top_packages(settings: Config) -> frozenset[str]:
     """Return the project's packages: those of its modules, of its sources, and the prelude."""
-    found = [module.name for module in settings.modules]
-    found += [settings.prelude] if settings.prelude else []
+    names = [module.name for module in settings.modules]
+    names += [settings.prelude] if settings.prelude else []
     for module in settings.modules:
-        found += loading.tables(settings.frontend_of(module)).modules(module)
-    return frozenset(name.partition(".")[0] for name in found)
+        names += loading.tables(settings.frontend_of(module)).modules(module)
+    return frozenset(name.partition(".")[0] for name in names)
 
 
 def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
@@ -117,14 +117,16 @@ def patterns(globs: Iterable[str], folder: Path) -> tuple[str, ...]:
     return tuple(os.path.normpath(folder / text) for text in globs)
 
 
-def unmatched(globs: Iterable[str], folder: Path) -> list[str]:
+def watch_warnings(globs: Iterable[str], folder: Path) -> list[str]:
     """Return a warning for each glob of the configuration's `watch` that matches nothing: it may be misspelt."""
-    found = []
+    warnings = []
     for number, text in enumerate(globs):
         paths = glob.iglob(os.path.join(folder, text), recursive=True, include_hidden=True)
         if not any(map(os.path.lexists, paths)):  # for `DIR/**`, iglob also yields a DIR that does not exist
-            found.append(f"tool.aotcuda.watch[{number}]: {text!r} matches no file in {folder}; correct it, or add one")
-    return found
+            warnings.append(
+                f"tool.aotcuda.watch[{number}]: {text!r} matches no file in {folder}; correct it, or add one"
+            )
+    return warnings
 
 
 def make_stamp(results: Iterable[Result], project: Project, python: Stamp, own_variables: Iterable[str] = ()) -> Stamp:
@@ -165,7 +167,7 @@ def launch_stamp(stamp: Stamp, project: Project) -> Stamp:
 
     Left out are files that are installed in the build's environment, and variables that build tools set.
     """
-    installed = _installed()
+    installed = _installed_folders()
     reads = {
         (question, path): answer
         for (question, path), answer in stamp.reads.items()
@@ -191,32 +193,34 @@ class Dependencies:
 def make_dependencies(
     stamp: Stamp, sources: Iterable[str], project: Project, table: Mapping[str, object] | None
 ) -> Dependencies:
-    """Return a stamp as a manifest has it.
+    """Return the dependencies that a manifest lists, from a stamp.
 
     `sources` are the absolute paths of compiled or imported files; the project's own are the result's `sources`.
     `table` is the `[tool.aotcuda]` table if that is an input.
     """
     sources = {*sources}
-    own: list[manifest.Source] = []
+    project_sources: list[manifest.Source] = []
     reads: list[manifest.Read] = []
     for (question, path), answer in sorted(stamp.reads.items()):
         name = project.relative(path) if project.owns(path) else path
         if question == "file" and answer is not None and path in sources and project.owns(path):
-            own.append({"path": name, "sha256": answer})
+            project_sources.append({"path": name, "sha256": answer})
         else:
             reads.append({"ask": question, "path": name, "answer": answer})
     if table is not None:
         path = project.relative(str(project.root / project_file.FILE_NAME))
-        own.append({"path": f"{path}{TABLE}", "sha256": table_digest(table)})
+        project_sources.append({"path": f"{path}{TABLE}", "sha256": table_digest(table)})
     return Dependencies(
-        sources=sorted(own, key=lambda item: item["path"]), reads=reads, variables=dict(sorted(stamp.variables.items()))
+        sources=sorted(project_sources, key=lambda item: item["path"]),
+        reads=reads,
+        variables=dict(sorted(stamp.variables.items())),
     )
 
 
 def sources(results: Sequence[Result], project: Project) -> list[manifest.Source]:
     """Return the project's files that were imported or linked, as wheels list them."""
-    found = {project.relative(item["path"]): item["sha256"] for result in results for item in result.sources}
-    return [{"path": path, "sha256": found[path]} for path in sorted(found)]
+    digests = {project.relative(item["path"]): item["sha256"] for result in results for item in result.sources}
+    return [{"path": path, "sha256": digests[path]} for path in sorted(digests)]
 
 
 def files(stamp: Stamp, project: Project) -> list[Path]:
@@ -225,7 +229,7 @@ def files(stamp: Stamp, project: Project) -> list[Path]:
     Installed packages and the standard library are left out, because build systems do not expect them to change.
     Missing files are left out, because build systems cannot use them.
     """
-    installed = _installed()
+    installed = _installed_folders()
     return sorted(
         Path(path)
         for (_, path), answer in stamp.reads.items()
@@ -233,7 +237,7 @@ def files(stamp: Stamp, project: Project) -> list[Path]:
     )
 
 
-def _installed() -> tuple[str, ...]:
+def _installed_folders() -> tuple[str, ...]:
     """Return the folders of installed packages: of this process's environment, and those on its path."""
     prefixes = {sys.prefix, sys.base_prefix, site.PREFIXES[0]}
     for entry in sys.path:

@@ -1,8 +1,8 @@
 """Write the stub of a generated module, for type checkers and editors: a class for each kernel.
 
 A launch checks more of an argument than a type can express, and a stub must never refuse arguments that a launch
-accepts. The stub therefore has one type for each family of numbers and one for arrays. Of several overloads whose
-arguments have equal types, it has the widest.
+accepts. The stub therefore has one type for each family of numbers and one for arrays. If several overloads
+take the same Python types, the stub has the widest.
 """
 
 from __future__ import annotations
@@ -54,40 +54,43 @@ class _Names:
         return f"{self._builtins}.{name}" if self._builtins else name
 
 
-def render(whole: manifest.Manifest, mark: str) -> str:
+def render(document: manifest.Manifest, mark: str) -> str:
     """Return the stub's text, which begins with the line `mark`."""
     lines: list[str] = []
-    groups = manifest.overloaded(whole)
-    names = _Names([*(item["name"] for item in (*whole["kernels"], *whole["functions"])), *groups])
-    for kernel in whole["kernels"]:
-        lines += ["", *(_by_grid(kernel, names) if whole.get("by_grid") else _kernel(kernel, names))]
-    if whole["functions"]:
+    groups = manifest.overloaded(document)
+    names = _Names([*(item["name"] for item in (*document["kernels"], *document["functions"])), *groups])
+    for kernel in document["kernels"]:
+        lines += [
+            "",
+            *(_grid_kernel_classes(kernel, names) if document.get("by_grid") else _kernel_classes(kernel, names)),
+        ]
+    if document["functions"]:
         lines += [""]
-    for function in whole["functions"]:
+    for function in document["functions"]:
         lines += [f"{function['name']}: aotcuda.DeviceFunction", *_docstring([function["prototype"]])]
     for name, functions in groups.items():
         lines += [f"{name}: aotcuda.DeviceFunctionGroup", *_docstring([item["signature"] for item in functions])]
-    imports = names.imports if whole["kernels"] else ["import aotcuda"]
+    imports = names.imports if document["kernels"] else ["import aotcuda"]
     return "\n".join([mark, *imports, "", "__aotcuda__: aotcuda.Module", *lines]) + "\n"
 
 
-def _kernel(kernel: manifest.Kernel, names: _Names) -> list[str]:
+def _kernel_classes(kernel: manifest.Kernel, names: _Names) -> list[str]:
     name = kernel["name"]
-    launcher, over, own = (names.own(f"_{name}_{kind}") for kind in ("launcher", "forall", "kernel"))
+    launcher, for_all, kernel_class = (names.own(f"_{name}_{kind}") for kind in ("launcher", "forall", "kernel"))
     t, boolean, integer = names.t, names.builtin("bool"), names.builtin("int")
     index = f"{names.typing}.SupportsIndex"
-    calls = _calls(kernel["overloads"], names)
+    calls = _call_methods(kernel["overloads"], names)
     return [
         f"class {launcher}(aotcuda.Launcher):",
         *calls,
-        f"class {over}(aotcuda.ForAll):",
+        f"class {for_all}(aotcuda.ForAll):",
         *calls,
-        f"class {own}(aotcuda.Kernel):",
-        *_told(kernel),
+        f"class {kernel_class}(aotcuda.Kernel):",
+        *_kernel_docstring(kernel),
         f"    def __getitem__(self, configuration: {t}.Configuration) -> {launcher}: ...",
         "    def forall(",
         f"        self, n: {index}, block: {integer} | None = ..., stream: {t}.Stream = ..., shared: {integer} = ...",
-        f"    ) -> {over}: ...",
+        f"    ) -> {for_all}: ...",
         "    def configure(",
         "        self,",
         f"        grid: {t}.Dimensions,",
@@ -103,50 +106,50 @@ def _kernel(kernel: manifest.Kernel, names: _Names) -> list[str]:
         f"        **unknown: {names.typing}.Never,",
         f"    ) -> {launcher}: ...",
         "",
-        f"{name}: {own}",
+        f"{name}: {kernel_class}",
     ]
 
 
-def _by_grid(kernel: manifest.Kernel, names: _Names) -> list[str]:
+def _grid_kernel_classes(kernel: manifest.Kernel, names: _Names) -> list[str]:
     """Return the classes of a kernel that is launched by its grid, with arguments by position or by name."""
     name = kernel["name"]
-    launcher, own = (names.own(f"_{name}_{kind}") for kind in ("launcher", "kernel"))
+    launcher, kernel_class = (names.own(f"_{name}_{kind}") for kind in ("launcher", "kernel"))
     t = names.t
     parameters = ["self"]
-    given = {argument["name"] for argument in kernel["arguments"] if not argument.get("keyword")}
+    names_by_position = {argument["name"] for argument in kernel["arguments"] if not argument.get("keyword")}
     for at, argument in enumerate(kernel["arguments"]):
-        if argument.get("keyword") and argument["name"] in given:
+        if argument.get("keyword") and argument["name"] in names_by_position:
             continue  # a parameter with the name of an option accepts both
         types = dict.fromkeys(_type(overload["parameters"][at], names) for overload in kernel["overloads"])
         if argument.get("keyword") and "*" not in parameters:
             parameters.append("*")
-        parameters.append(f"{argument['name']}: {' | '.join(types)}{' = ...' if _may_be_left_out(kernel, at) else ''}")
+        parameters.append(f"{argument['name']}: {' | '.join(types)}{' = ...' if _is_optional(kernel, at) else ''}")
     return [
         f"class {launcher}(aotcuda.GridLauncher):",
         f"    def __call__({', '.join(parameters)}) -> None: ...",
-        f"class {own}(aotcuda.GridKernel):",
-        *_told(kernel),
-        # Its brackets differ from those of a Kernel; all else is the same.
+        f"class {kernel_class}(aotcuda.GridKernel):",
+        *_kernel_docstring(kernel),
+        # Only the type in the brackets differs from a Kernel's.
         f"    def __getitem__(self, grid: {t}.Grid) -> {launcher}: ...  # type: ignore[override]",
         "    def configure(  # type: ignore[override]",
         f"        self, grid: {t}.Grid, block: None = ..., *, stream: {t}.Stream = ..., **others: {names.typing}.Never",
         f"    ) -> {launcher}: ...",
         "",
-        f"{name}: {own}",
+        f"{name}: {kernel_class}",
     ]
 
 
-def _may_be_left_out(kernel: manifest.Kernel, at: int) -> bool:
+def _is_optional(kernel: manifest.Kernel, at: int) -> bool:
     """Return True if an argument and each positional one after it may be left out."""
     arguments = kernel["arguments"]
     has = not arguments[at].keys().isdisjoint(("default", "is_none", "is_not_none")) or all(
         overload["parameters"][at].get("optional") for overload in kernel["overloads"]
     )
     last = at + 1 == len(arguments) or arguments[at].get("keyword") or arguments[at + 1].get("keyword")
-    return has and (bool(last) or _may_be_left_out(kernel, at + 1))
+    return has and (bool(last) or _is_optional(kernel, at + 1))
 
 
-def _calls(overloads: Sequence[manifest.Overload], names: _Names) -> list[str]:
+def _call_methods(overloads: Sequence[manifest.Overload], names: _Names) -> list[str]:
     """Return `__call__` methods for the overloads."""
     rows = [[(item["name"], _type(item, names)) for item in overload["parameters"]] for overload in overloads]
     widest: list[list[tuple[str, str]]] = []
@@ -160,14 +163,14 @@ def _calls(overloads: Sequence[manifest.Overload], names: _Names) -> list[str]:
 
 def _parameters(row: Sequence[tuple[str, str]]) -> list[str]:
     """Return positional-only parameters; a name that Python cannot have becomes the argument's number."""
-    taken: set[str] = {"self"}
-    found = ["self"]
+    names: set[str] = {"self"}
+    parameters = ["self"]
     for number, (name, type_) in enumerate(row, 1):
-        fits = name.isidentifier() and not keyword.iskeyword(name) and name not in taken
-        shown = name if fits else f"argument_{number}"
-        taken.add(shown)
-        found.append(f"{shown}: {type_}")
-    return [*found, "/"] if row else found
+        fits = name.isidentifier() and not keyword.iskeyword(name) and name not in names
+        text = name if fits else f"argument_{number}"
+        names.add(text)
+        parameters.append(f"{text}: {type_}")
+    return [*parameters, "/"] if row else parameters
 
 
 def _type(parameter: manifest.Parameter, names: _Names) -> str:
@@ -184,18 +187,18 @@ def _type(parameter: manifest.Parameter, names: _Names) -> str:
 def _covers(wide: Sequence[tuple[str, str]], narrow: Sequence[tuple[str, str]]) -> bool:
     """Return True if a row of parameters accepts all arguments of another row."""
     return len(wide) == len(narrow) and all(
-        _takes(left, right) for (_, left), (_, right) in zip(wide, narrow, strict=True)
+        _accepts(left, right) for (_, left), (_, right) in zip(wide, narrow, strict=True)
     )
 
 
-def _takes(wide: str, narrow: str) -> bool:
+def _accepts(wide: str, narrow: str) -> bool:
     families = [text.rpartition(".")[2] for text in (wide, narrow)]
     if all(family in _FAMILIES for family in families):
         return _FAMILIES.index(families[0]) >= _FAMILIES.index(families[1])
     return wide == narrow
 
 
-def _told(kernel: manifest.Kernel) -> list[str]:
+def _kernel_docstring(kernel: manifest.Kernel) -> list[str]:
     """Return the docstring of a kernel's class: the source's docstring, and the signatures."""
     lines = _docstring([*kernel.get("doc", "").splitlines(), *(item["signature"] for item in kernel["overloads"])])
     return [f"    {line}" if line else "" for line in lines]

@@ -23,30 +23,30 @@ _OLD = 7 * 24 * 3600
 """Seconds after which leftovers of another machine, or of this one before a restart, are removed."""
 
 
-def folder() -> Path:
+def make_folder() -> Path:
     """Make a folder for files of this build, which only this user can read."""
     try:
         home = Path(tempfile.gettempdir())
         sweep(home)
-        made = home / name("")
-        made.mkdir(mode=0o700)
+        path = home / make_name("")
+        path.mkdir(mode=0o700)
     except OSError as error:
         message = f"no temporary folder can be made ({error}); set TMPDIR to a folder with free space"
         raise BuildError(message) from error
-    return made
+    return path
 
 
-def name(stem: str) -> str:
+def make_name(stem: str) -> str:
     """Return a new name for a file of this process, beginning with `stem`."""
     pid = os.getpid()
-    return f"{stem}aotcuda-tmp-{_place()}-{pid}-{_start(pid)}-{secrets.token_hex(4)}"
+    return f"{stem}aotcuda-tmp-{_machine()}-{pid}-{_start_time(pid)}-{secrets.token_hex(4)}"
 
 
 def sweep(folder: Path) -> None:
     """Remove leftovers of killed builds from `folder`."""
     with suppress(OSError):
         for path in folder.iterdir():
-            if (match := _NAME.fullmatch(path.name)) and _is_left(path, match):
+            if (match := _NAME.fullmatch(path.name)) and _is_leftover(path, match):
                 remove(path)
 
 
@@ -59,17 +59,17 @@ def remove(path: Path) -> None:
             path.unlink()
 
 
-def _is_left(path: Path, match: re.Match[str]) -> bool:
+def _is_leftover(path: Path, match: re.Match[str]) -> bool:
     """Return True if this user owns the file and its process has ended."""
-    found = path.lstat()
-    if found.st_uid != os.getuid():
+    status = path.lstat()
+    if status.st_uid != os.getuid():
         return False
-    if match["place"] != _place():
-        return time.time() - found.st_mtime > _OLD
-    return _start(int(match["pid"])) != int(match["start"])
+    if match["place"] != _machine():
+        return time.time() - status.st_mtime > _OLD
+    return _start_time(int(match["pid"])) != int(match["start"])
 
 
-def _place() -> str:
+def _machine() -> str:
     """Return a name for the boot of this machine and its process namespace, in which process numbers are valid."""
     parts = [os.uname().nodename]
     with suppress(OSError):
@@ -78,7 +78,7 @@ def _place() -> str:
     return sha256(" ".join(parts).encode()).hexdigest()[:12]
 
 
-def _start(pid: int) -> int:
+def _start_time(pid: int) -> int:
     """Return when a process started, in ticks since the machine did, by proc_pid_stat(5); 0 if there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

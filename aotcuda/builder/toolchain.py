@@ -50,22 +50,22 @@ def check_loaded() -> None:
     """Check that this process uses the libraries of the loaded toolkit and no others."""
     if (toolkit := loaded()) is None:
         return
-    found = {"NVRTC": (toolkit_version(), toolkit.cuda), "nvJitLink": (nvjitlink.version(), toolkit.linker)}
-    for name, (version, wanted) in found.items():
+    versions = {"NVRTC": (toolkit_version(), toolkit.cuda), "nvJitLink": (nvjitlink.version(), toolkit.linker)}
+    for name, (version, wanted) in versions.items():
         if tuple(version) != wanted:
             message = (
                 f"this build is to use {name} {gpu_facts.dotted(wanted)}, and {gpu_facts.dotted(version)} is loaded; "
                 "run it in a fresh environment, with one of aotcuda's extras and no other CUDA on LD_LIBRARY_PATH"
             )
             raise ToolchainError(message)
-    own = Path(toolkit.libraries["nvvm"]).resolve()
+    library = Path(toolkit.libraries["nvvm"]).resolve()
     try:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # without /proc it is unknown
         return
     for line in maps.splitlines():
         mapped = line.split(maxsplit=5)[-1]
-        if "libnvvm.so" in mapped and Path(mapped) != own:
+        if "libnvvm.so" in mapped and Path(mapped) != library:
             message = f"this build is to use the libNVVM of {toolkit.home}, and {mapped} is loaded as well"
             raise ToolchainError(message)
 
@@ -79,8 +79,8 @@ def include_dirs() -> tuple[str, ...]:
     """Return the folders of the toolkit's headers and of libcu++."""
     if (toolkit := loaded()) is not None:
         return toolkit.include_dirs
-    found = [pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
-    return tuple(dict.fromkeys(path for path in found if path))
+    folders = [pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
+    return tuple(dict.fromkeys(path for path in folders if path))
 
 
 def toolkit_version() -> tuple[int, int]:
@@ -95,9 +95,9 @@ def supported_capabilities() -> tuple[tuple[int, int], ...]:
     return tuple(sorted((number // 10, number % 10) for number in numbers))
 
 
-def unknown_target(name: str, where: str, tool: str, known: Iterable[str]) -> ToolchainError:
+def unknown_target(name: str, where: str, tool: str, targets: Iterable[str]) -> ToolchainError:
     """Return the error for a target, named at `where`, that a front end's own compiler does not support."""
-    listed = ", ".join(known)
+    listed = ", ".join(targets)
     return ToolchainError(
         f"{where}: {name} is not known to {tool}, which builds for {listed}; remove it, or install a newer one"
     )
@@ -110,20 +110,33 @@ def check_target(target: Target, where: str, frontend: str = registry.DEFAULT) -
         ToolchainError: It does not; the message lists the supported targets, and names the extra whose toolchain
             supports it.
     """
-    known = supported_capabilities()
-    first = FIRST_WITH[target.suffix]
-    if target.capability in known and target.capability >= first:
+    capabilities = supported_capabilities()
+    lowest = FIRST_WITH[target.suffix]
+    if target.capability in capabilities and target.capability >= lowest:
         return
     toolkit = loaded()
     if toolkit is not None and toolkit.links(target):
         return
     version = gpu_facts.dotted(toolkit_version())
     kind = str(target).partition("_")[0]
-    listed = ", ".join(f"{kind}_{major}{minor}{target.suffix}" for major, minor in known if (major, minor) >= first)
+    listed = ", ".join(
+        f"{kind}_{major}{minor}{target.suffix}" for major, minor in capabilities if (major, minor) >= lowest
+    )
     message = f"{where}: {target} is not known to the CUDA {version} toolchain, which builds for {listed}"
-    if other := gpu_facts.builders(target):
-        message += f"; {target} needs {other}"
-        extra = next((name for name, one in registry.TOOLKITS.items() if toolkits.code_target(target, *one)), None)
-        asker = registry.find(frontend)
-        message += f": install {asker.bringing(extra)}" if extra and asker else ", which no extra of aotcuda brings"
+    if releases := gpu_facts.builders(target):
+        message += f"; {target} needs {releases}"
+        extra = next(
+            (
+                name
+                for name, toolkit_versions in registry.TOOLKITS.items()
+                if toolkits.code_target(target, *toolkit_versions)
+            ),
+            None,
+        )
+        registration = registry.find(frontend)
+        message += (
+            f": install {registration.bringing(extra)}"
+            if extra and registration
+            else ", which no extra of aotcuda brings"
+        )
     raise ToolchainError(message)

@@ -109,33 +109,33 @@ def code_target(target: Target, cuda: tuple[int, int], linker: tuple[int, int]) 
     A newer linker may support a target that the compilers do not. LTOIR links for all later GPUs, so code for the
     nearest lower compute capability is linked. There is no such code for targets with a suffix.
     """
-    if _knows(cuda, target):
+    if _supports(cuda, target):
         return Target("sass", target.major, target.minor, target.suffix)
-    if target.suffix or not _knows(linker, target):
+    if target.suffix or not _supports(linker, target):
         return None
     lower = [row.number for row in gpus.CAPABILITIES if row.number < target.capability and not row.renamed]
-    known = [number for number in lower if _is_known(number, cuda)]
-    return Target("sass", *max(known)) if known else None
+    numbers = [number for number in lower if _supports_capability(number, cuda)]
+    return Target("sass", *max(numbers)) if numbers else None
 
 
-def _is_known(number: tuple[int, int], cuda: tuple[int, int]) -> bool:
-    """Return True if compilers of a CUDA version know a compute capability; CUDA 12's know some below the table's."""
+def _supports_capability(number: tuple[int, int], cuda: tuple[int, int]) -> bool:
+    """Return True if a CUDA version supports a compute capability; CUDA 12 supports some that the table lacks."""
     row = gpus.BY_NUMBER.get(number)
     return row.known_to(cuda) if row is not None else number < gpus.CAPABILITIES[0].number and cuda < (13, 0)
 
 
-def _knows(cuda: tuple[int, int], target: Target) -> bool:
-    return target.capability >= gpus.FIRST_WITH[target.suffix] and _is_known(target.capability, cuda)
+def _supports(cuda: tuple[int, int], target: Target) -> bool:
+    return target.capability >= gpus.FIRST_WITH[target.suffix] and _supports_capability(target.capability, cuda)
 
 
 def installed(paths: Sequence[str] | None = None) -> tuple[Toolkit, ...]:
     """Return the complete toolkits among the packages in `paths` (default: `sys.path`), the oldest first."""
-    found = []
+    complete = []
     for layout in _LAYOUTS.values():
         toolkits = (_toolkit(path, layout) for path in (sys.path if paths is None else paths) if path)
-        if (first := next((toolkit for toolkit in toolkits if toolkit is not None), None)) is not None:
-            found.append(first)
-    return tuple(found)
+        if (match := next((toolkit for toolkit in toolkits if toolkit is not None), None)) is not None:
+            complete.append(match)
+    return tuple(complete)
 
 
 def _toolkit(path: str, layout: _Layout) -> Toolkit | None:
@@ -165,8 +165,8 @@ def distributions(toolkit: Toolkit) -> list[metadata.Distribution]:
     """Return the installed distributions of a toolkit."""
     layout, path = _LAYOUTS[toolkit.cuda[0]], str(Path(toolkit.home).parents[1])
     names = (layout.compiler, layout.linker, *layout.others)
-    found = (next(iter(metadata.distributions(path=[path], name=name)), None) for name in names)
-    return [one for one in found if one is not None]
+    matches = (next(iter(metadata.distributions(path=[path], name=name)), None) for name in names)
+    return [distribution for distribution in matches if distribution is not None]
 
 
 def _version(path: str, name: str) -> str | None:
@@ -190,6 +190,6 @@ def choose(target: Target, toolkits: Sequence[Toolkit]) -> Toolkit | None:
 
 def capabilities(toolkits: Iterable[Toolkit]) -> tuple[tuple[int, int], ...]:
     """Return the compute capabilities that any of `toolkits` builds for and no newer toolkit has dropped, in order."""
-    listed = list(toolkits)
+    items = list(toolkits)
     rows = [row.number for row in gpus.CAPABILITIES if row.is_current]
-    return tuple(number for number in rows if any(one.links(Target("sass", *number)) for one in listed))
+    return tuple(number for number in rows if any(item.links(Target("sass", *number)) for item in items))

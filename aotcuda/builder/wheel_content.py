@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def import_roots(content: Content) -> list[Path]:
-    """Return the folders from which the wheel's modules can be imported from the project's folders."""
-    roots = (_root(name, path) for name, path in content.items() if name.endswith(".py"))
+    """Return the project's folders from which the wheel's modules can be imported."""
+    roots = (_import_root(name, path) for name, path in content.items() if name.endswith(".py"))
     return list(dict.fromkeys(root for root in roots if root is not None))
 
 
@@ -49,12 +49,12 @@ def _check_package(key: str, parents: Sequence[str], root: Path, content: Conten
     package, folder = ".".join(parents), "/".join(parents)
     inside = {name: path for name, path in content.items() if name.startswith(f"{folder}/")}
     if not inside:
-        found = next((path for path in (root / "src" / folder, root / folder) if path.is_dir()), None)
-        if found is not None:  # others are misspelt; the build reports them
-            how = remedy.format(found.relative_to(root).as_posix())
-            message = f"{key}: the package {package} is missing from the wheel; {how}"
+        folder_in_project = next((path for path in (root / "src" / folder, root / folder) if path.is_dir()), None)
+        if folder_in_project is not None:  # others are misspelt; the build reports them
+            advice = remedy.format(folder_in_project.relative_to(root).as_posix())
+            message = f"{key}: the package {package} is missing from the wheel; {advice}"
             raise ConfigError(message)
-    moved = [(name, path) for name, path in inside.items() if name.endswith(".py") and _root(name, path) is None]
+    moved = [(name, path) for name, path in inside.items() if name.endswith(".py") and _import_root(name, path) is None]
     if moved and len(moved) == sum(name.endswith(".py") for name in inside):
         name, path = moved[0]
         place = path.relative_to(root).as_posix() if path.is_relative_to(root) else path
@@ -67,17 +67,17 @@ def _check_package(key: str, parents: Sequence[str], root: Path, content: Conten
 
 def _check_source(key: str, source: str, root: Path, content: Content) -> None:
     """Refuse a Python module that is imported by one name in a build and by another one from the wheel."""
-    wanted = [f"{source.replace('.', '/')}{ending}" for ending in (".py", "/__init__.py")]
-    if any(name in content for name in wanted):
+    names = [f"{source.replace('.', '/')}{ending}" for ending in (".py", "/__init__.py")]
+    if any(name in content for name in names):
         return
     for name, path in content.items():
-        if any(path == root / one for one in wanted):
+        if any(path == root / file for file in names):
             in_wheel = ".".join(PurePosixPath(name).with_suffix("").parts).removesuffix(".__init__")
             message = f'{key}: the wheel has {source} as {in_wheel}; write source = "{in_wheel}"'
             raise ConfigError(message)
 
 
-def _root(name: str, path: Path) -> Path | None:
+def _import_root(name: str, path: Path) -> Path | None:
     """Return the folder from which a file is imported by its name in the wheel."""
     text = path.as_posix()
     return Path(text[: -len(name) - 1]) if text.endswith(f"/{name}") else None

@@ -54,7 +54,7 @@ def files(
         warn: A function that receives warnings.
         sizes: Receives the bytes of each kernel's machine code, by "MODULE.SYMBOL TARGET".
     """
-    *others, (result, module) = parts
+    *other_parts, (result, module) = parts
     name = module.plan.config.name
     base = name.replace(".", "/")
     folder = f"{base}{manifest.FOLDER_SUFFIX}"
@@ -64,83 +64,85 @@ def files(
         contents[f"{folder}/{file_name}"] = data
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
-    whole = describe(config, module, result, sizes)
-    for text in code_warnings.local_memory(name, whole["kernels"]):
+    document = describe(config, module, result, sizes)
+    for text in code_warnings.local_memory(name, document["kernels"]):
         warn(text)
     if module.kernel_fatbin:
-        whole["files"]["kernels"] = add("kernels.fatbin", module.kernel_fatbin)
+        document["files"]["kernels"] = add("kernels.fatbin", module.kernel_fatbin)
     if module.function_fatbin:
-        whole["files"]["functions"] = add("functions.fatbin", module.function_fatbin)
+        document["files"]["functions"] = add("functions.fatbin", module.function_fatbin)
     if module.plan.tuning and module.plan.in_place:
-        whole["files"]["tuning"] = add("tuning.json", module.plan.tuning)
-    whole["function_links"] = [add(file_name, data) for file_name, data in module.function_links]
-    if others:
-        whole["toolchains"] = [_toolchain(other, built, dict(module.function_links), add) for other, built in others]
+        document["files"]["tuning"] = add("tuning.json", module.plan.tuning)
+    document["function_links"] = [add(file_name, data) for file_name, data in module.function_links]
+    if other_parts:
+        document["toolchains"] = [
+            _toolchain(other, built, dict(module.function_links), add) for other, built in other_parts
+        ]
     for path, data in module.carried:
         contents[f"{folder}/{manifest.SOURCES}/{path}"] = data
     pairs = [(unit.name, built) for unit, built in zip(module.plan.functions, module.functions, strict=True)]
-    whole["files"]["header"] = add(header.file_name(name), header.render(name, pairs, whole["kernels"]).encode())
-    whole["sources"] = dependencies.sources
+    document["files"]["header"] = add(header.file_name(name), header.render(name, pairs, document["kernels"]).encode())
+    document["sources"] = dependencies.sources
     if editable:
-        whole["reads"] = dependencies.reads
-        whole["variables"] = dependencies.variables
+        document["reads"] = dependencies.reads
+        document["variables"] = dependencies.variables
     if rebuild is not None:
-        whole["rebuild"] = rebuild
+        document["rebuild"] = rebuild
     if config.runtime == "bundled" and not editable:
-        whole["runtime"] = "bundled"
-    data = manifest.dump(whole)
+        document["runtime"] = "bundled"
+    data = manifest.dump(document)
     contents[f"{folder}/{manifest.FILE_NAME}"] = data
     if module.plan.in_place:
         return contents  # `in_place.files` adds the digest
-    return contents | generated(whole, data, editable=editable)
+    return contents | generated(document, data, editable=editable)
 
 
-def generated(whole: manifest.Manifest, data: bytes, *, editable: bool) -> dict[str, bytes]:
+def generated(document: manifest.Manifest, data: bytes, *, editable: bool) -> dict[str, bytes]:
     """Return the files that are made from a manifest, whose file is `data`, by their paths as for `files`."""
-    base = whole["module"].replace(".", "/")
+    base = document["module"].replace(".", "/")
     mark = f"{MARK} {__version__} from [tool.aotcuda] in pyproject.toml; do not edit."
     path = f"{base.rpartition('/')[2]}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
-    imported, load = "import aotcuda as _aotcuda", "_aotcuda.load"
-    if "runtime" in whole:
-        imported = f"from {whole['module'].partition('.')[0]}._aotcuda.bundled import runtime as _runtime"
+    import_line, load = "import aotcuda as _aotcuda", "_aotcuda.load"
+    if "runtime" in document:
+        import_line = f"from {document['module'].partition('.')[0]}._aotcuda.bundled import runtime as _runtime"
         load = "_runtime().load"
     facade = f"""{mark}
-{imported}
+{import_line}
 
 __aotcuda__ = {load}(
     __name__,
     manifest={path!r},
     sha256={manifest.digest(data)!r},
-    load={whole["load"]!r},
+    load={document["load"]!r},
     editable={editable!r},
 )
 __getattr__ = __aotcuda__.attribute
 __dir__ = __aotcuda__.names
 """
-    return {f"{base}.py": facade.encode(), f"{base}.pyi": stub.render(whole, mark).encode()}
+    return {f"{base}.py": facade.encode(), f"{base}.pyi": stub.render(document, mark).encode()}
 
 
 def _toolchain(
-    result: Result, module: BuiltModule, known: Mapping[str, bytes], add: Callable[[str, bytes], manifest.File]
+    result: Result, module: BuiltModule, first_links: Mapping[str, bytes], add: Callable[[str, bytes], manifest.File]
 ) -> manifest.Toolchain:
     """Return another toolkit's part: its versions, and the functions for linkers of its major version.
 
-    `known` are the files that the first toolkit's functions link; a file that no toolkit compiled is listed once.
+    `first_links` are the files that the first toolkit's functions link; a file that no toolkit compiled is listed once.
     """
     major = result.toolchain["cuda"].partition(".")[0]
 
     def add_own(file_name: str, data: bytes) -> manifest.File:
         stem, dot, suffix = file_name.rpartition(".")
-        return add(file_name if known.get(file_name) == data else f"{stem}_cu{major}{dot}{suffix}", data)
+        return add(file_name if first_links.get(file_name) == data else f"{stem}_cu{major}{dot}{suffix}", data)
 
-    found: manifest.Toolchain = {
+    toolchain: manifest.Toolchain = {
         "versions": result.toolchain,
         "function_links": [add_own(file_name, data) for file_name, data in module.function_links],
         "ltoir": _functions(module),
     }
     if module.function_fatbin:
-        found["functions"] = add_own("functions.fatbin", module.function_fatbin)
-    return found
+        toolchain["functions"] = add_own("functions.fatbin", module.function_fatbin)
+    return toolchain
 
 
 def describe(
@@ -155,7 +157,7 @@ def describe(
     units = module.plan.functions
     # A JIT build compiles no device functions, so its list is shorter.
     functions = [(unit.name, built) for unit, built in zip(units, module.functions, strict=False)]
-    described: manifest.Manifest = {
+    document: manifest.Manifest = {
         "format": manifest.FORMAT,
         "floor": manifest.FLOOR,
         "generator": f"aotcuda {__version__}",
@@ -184,25 +186,25 @@ def describe(
         "sources": [],
     }
     if any(kernel.launches for kernel in module.kernels):
-        described["by_grid"] = True
+        document["by_grid"] = True
     if module.left_out:
-        described["left_out"] = list(module.left_out)
+        document["left_out"] = list(module.left_out)
     if module.plan.in_place:
-        described["load"] = "first-use"
-        described["in_place"] = True
+        document["load"] = "first-use"
+        document["in_place"] = True
     if module.pack is not None:
-        described["pack"] = module.pack
-    return described
+        document["pack"] = module.pack
+    return document
 
 
 def _kernel_image(image: Image, toolchain: Mapping[str, str]) -> manifest.Image:
-    described = _image(image.target, image.data)
-    described["min_driver"] = gpu_facts.lowest_driver([(image.target, image.cuda)])
+    image_record = _image(image.target, image.data)
+    image_record["min_driver"] = gpu_facts.lowest_driver([(image.target, image.cuda)])
     if (cuda := gpu_facts.dotted(image.cuda)) != toolchain["cuda"]:
-        described["cuda"] = cuda
+        image_record["cuda"] = cuda
     if (linker := gpu_facts.dotted(image.linker)) != toolchain["nvjitlink"]:
-        described["linker"] = linker
-    return described
+        image_record["linker"] = linker
+    return image_record
 
 
 def _functions(module: BuiltModule) -> list[manifest.Image]:
@@ -219,10 +221,10 @@ def _image(target: Target, data: bytes, kind: str = "") -> manifest.Image:
 
 
 def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel]:
-    found: dict[str, manifest.Kernel] = {}
+    kernels: dict[str, manifest.Kernel] = {}
     resources = _resources(module, sizes)
     for unit, built in zip(module.plan.kernels, module.kernels, strict=True):
-        kernel = found.setdefault(unit.name, {"name": unit.name, "origin": unit.origin, "overloads": []})
+        kernel = kernels.setdefault(unit.name, {"name": unit.name, "origin": unit.origin, "overloads": []})
         exact = module.plan.in_place and built.lazy
         if built.exact:
             kernel["exact"] = True
@@ -260,7 +262,7 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
                 for code, kind, text, function, file, line in built.exceptions
             ]
         kernel["overloads"].append(overload)
-    return list(found.values())
+    return list(kernels.values())
 
 
 def _exact(parameter: manifest.Parameter) -> manifest.Parameter:
@@ -271,7 +273,7 @@ def _exact(parameter: manifest.Parameter) -> manifest.Parameter:
 
 
 def _function(unit: Unit, built: CompiledFunction) -> manifest.Function:
-    described: manifest.Function = {
+    record: manifest.Function = {
         "name": unit.name,
         "origin": unit.origin,
         "signature": built.signature,
@@ -279,14 +281,14 @@ def _function(unit: Unit, built: CompiledFunction) -> manifest.Function:
         "prototype": header.prototype(unit.name, built),
     }
     if built.records:
-        described["records"] = dict(built.records)
-    return described
+        record["records"] = dict(built.records)
+    return record
 
 
 def _resources(module: BuiltModule, sizes: dict[str, int]) -> dict[str, dict[str, manifest.Resources]]:
     """Return the resources of each kernel on each target from the linked images, and check the argument layouts."""
     units = list(zip(module.plan.kernels, module.kernels, strict=True))
-    found: dict[str, dict[str, manifest.Resources]] = {unit.symbol: {} for unit, _ in units}
+    resources_by_symbol: dict[str, dict[str, manifest.Resources]] = {unit.symbol: {} for unit, _ in units}
     for target, data, *_, spills in module.images:
         if target.kind != "sass":
             continue
@@ -302,15 +304,15 @@ def _resources(module: BuiltModule, sizes: dict[str, int]) -> dict[str, dict[str
             kernel = kernels[unit.symbol]
             _check_layout(unit, built, kernel, target)
             sizes[f"{unit.module}.{unit.symbol} {target}"] = kernel.code
-            found[unit.symbol][str(target)] = {
+            resources_by_symbol[unit.symbol][str(target)] = {
                 "registers": kernel.registers,
                 "shared": kernel.shared,
                 "local": kernel.local,
                 "constant": kernel.constant,
             }
             if spills is not None and unit.symbol in spills:
-                found[unit.symbol][str(target)]["spills"] = spills[unit.symbol]
-    return found
+                resources_by_symbol[unit.symbol][str(target)]["spills"] = spills[unit.symbol]
+    return resources_by_symbol
 
 
 def _check_layout(unit: Unit, built: CompiledKernel, kernel: cubin.CubinKernel, target: Target) -> None:

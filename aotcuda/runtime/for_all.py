@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import aotcuda
-from aotcuda.runtime.general_path import launch_again
+from aotcuda.runtime.general_path import launch_with_retries
 from aotcuda.runtime.launch_config import block_of_elements, number_of_elements
 from aotcuda.runtime.launcher import ProcessLocal
 
@@ -57,7 +57,7 @@ class ForAll(ProcessLocal):
                 name = self._kernel.__name__
                 record = self._loader.kernels.get(name)
                 raise errors.keyword_error(str(self._kernel), f"{name}.forall(n)", record, named)
-            launch_again(self._launch, args)
+            launch_with_retries(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
@@ -73,9 +73,9 @@ class ForAll(ProcessLocal):
             return
         selection = loaded.select(name, args, self._stream)
         if selection is None:
-            from aotcuda.runtime.general_path import launch_copies  # noqa: PLC0415 (few programs copy host arrays)
+            from aotcuda.runtime.general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
 
-            launch_copies(loader, loaded, (name, str(self._kernel)), self._stream, args, self._launch)
+            launch_with_copies(loader, loaded, (name, str(self._kernel)), self._stream, args, self._launch)
             return
         try:
             launcher = self._launcher(self._best_block(loaded, selection))
@@ -97,21 +97,21 @@ class ForAll(ProcessLocal):
         blocks: set[int | None] = set()
         for overload in candidates.overloads:
             kernel = overload.kernels.get(loaded.library.device)
-            blocks.add(kernel.blocks.get(self._shared) if kernel is not None else None)
+            blocks.add(kernel.best_blocks.get(self._shared) if kernel is not None else None)
         return blocks.pop() if len(blocks) == 1 else None
 
     def _best_block(self, loaded: KernelTable, selection: Selection) -> int:
         """Return the block size of most occupancy for the selected overload."""
         overload, _, values, pending, stream, _ = selection
         kernel: DeviceKernel | None = overload.kernels.get(loaded.library.device)
-        if kernel is None or self._shared not in kernel.blocks:
+        if kernel is None or self._shared not in kernel.best_blocks:
             concerned, where = (stream, *pending), str(self._kernel)
             device = self._loader.enter(loaded, overload.addresses_of(values), concerned, where)
             kernel = loaded.device_kernel(overload, device, concerned, where)
         return kernel.best_block(self._shared)
 
-    def _written(self) -> tuple[str, str]:
-        """Implement ProcessLocal._written."""
+    def _describe(self) -> tuple[str, str]:
+        """Implement ProcessLocal._describe."""
         return f"{self._kernel} for a number of elements", "kernel.forall(n)"
 
     def __repr__(self) -> str:

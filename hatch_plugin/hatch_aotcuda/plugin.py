@@ -61,7 +61,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         except KeyboardInterrupt:
             self.app.abort("aotcuda: build interrupted; nothing was written", code=130)
             raise
-        with interrupt.in_one_line(lambda message, code: self.app.abort(message, code=code)):
+        with interrupt.end_in_one_line(lambda message, code: self.app.abort(message, code=code)):
             yield
 
     def _table(self) -> Mapping[str, object]:
@@ -97,7 +97,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         root, config = Path(self.root), self.build_config
         config.build_reserved_paths.update(map(config.get_distribution_path, backend.NOT_FOR_SDISTS))
         included = {file.distribution_path.replace(os.sep, "/") for file in _files_of(config)}
-        for name in backend.named_files(self._table(), root):
+        for name in backend.sdist_files(self._table(), root):
             if name not in included:
                 build_data["force_include"][str(root / name)] = name
 
@@ -112,7 +112,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         if "aotcuda" in sdist.hook_config or (root / "PKG-INFO").exists():  # the project is an unpacked sdist
             return None
         included = {file.relative_path.replace(os.sep, "/") for file in _files_of(sdist)}
-        missing = [name for name in backend.named_files(self._table(), root) if name not in included]
+        missing = [name for name in backend.sdist_files(self._table(), root) if name not in included]
         needless = sorted(included.intersection(backend.NOT_FOR_SDISTS))
         facts = [f"lacks {', '.join(missing)}"] if missing else []
         facts += [f"has {', '.join(needless)}"] if needless else []
@@ -128,7 +128,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         from aotcuda.errors import ConfigError
 
         root, table, config = Path(self.root), self._table(), self.build_config
-        backend.check_alone(self.metadata.config, root, "hatchling")
+        backend.check_single_back_end(self.metadata.config, root, "hatchling")
         if fault := self._fault_of_sdists():
             if not editable:
                 raise ConfigError(fault)
@@ -159,7 +159,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             return
         build_data["aotcuda_built"] = built
         config.build_reserved_paths.update(map(config.get_distribution_path, source_tree.leftovers(root)))
-        staged = build_data["aotcuda_staged"] = backend.staged(built)
+        staged = build_data["aotcuda_staged"] = backend.stage(built)
         atexit.register(staged.discard)  # if hatchling fails before `finalize`
         if tag := backend.tag(table):
             build_data["pure_python"] = False

@@ -83,14 +83,14 @@ class Project:
     def files(self) -> list[str]:
         """Return the files that an sdist needs for the table."""
         with self._in_one_line():
-            return backend.named_files(self.table(), self.root)
+            return backend.sdist_files(self.table(), self.root)
 
     def build(self, extensions: Mapping[str, Path], *, editable: bool) -> Output:
         """Build the files that the wheel gains; see `aotcuda.builder.backend.build`."""
         with self._in_one_line():
             self._check_version()
             table = self.table()
-            backend.check_alone(self._pyproject, self.root, "setuptools")
+            backend.check_single_back_end(self._pyproject, self.root, "setuptools")
             needed, packages = self._dependencies(), self.packages()
             built = backend.build(
                 table,
@@ -137,13 +137,13 @@ class Project:
             if self._undo is None:  # the step was run by itself
                 _warn(source_tree.install(built, self.root))
             else:
-                _warn(self._undo.enter_context(source_tree.installed(built, self.root)))
+                _warn(self._undo.enter_context(source_tree.install_around(built, self.root)))
 
     @contextmanager
     def packing(self) -> Iterator[None]:
         """Restore the source tree if the block, which makes a wheel or an editable install, fails."""
         try:
-            with interrupt.raised(), ExitStack() as self._undo:  # a signal removes the files, too
+            with interrupt.raise_interrupts(), ExitStack() as self._undo:  # a signal removes the files, too
                 yield
         finally:
             self._undo = None
@@ -228,7 +228,7 @@ class Project:
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
-        with interrupt.in_one_line(_abort):
+        with interrupt.end_in_one_line(_abort):
             yield
 
 

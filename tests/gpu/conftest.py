@@ -21,7 +21,7 @@ import pytest
 from aotcuda.runtime import fast as extension
 from gpu import prepare
 from support import front_ends
-from support.quick import general
+from support.launch_paths import general
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -149,7 +149,7 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     """Run the test on the general path and on the fast path; arguments that no overload accepts are an error."""
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
     if request.param == "general":
-        monkeypatch.setattr(extension, "_found", [None])
+        monkeypatch.setattr(extension, "_module", [None])
     elif extension.in_use() is None:
         pytest.skip(f"there is no fast path in C: {extension.why_not()}")
     return request.param

@@ -53,7 +53,7 @@ print(json.dumps([chosen, versions, out.read(), cell.image, bool(cell.packaged),
         ("quickstart-older", None, []),
     ],
 )
-def test_launch_takes_the_predicted_image(run_clean, wheel, arch, versions):
+def test_launch_takes_predicted_image(run_clean, wheel, arch, versions):
     chosen, seen, out, predicted, packaged, taken, driver = run_clean(LAUNCH, wheel, AOTCUDA_FALLBACK="error")
     assert (chosen, seen) == (arch, versions)
     assert predicted == taken == chosen

@@ -107,7 +107,7 @@ def test_jit_kernel_passes_structs_and_arrays(library, cuda):
     np.testing.assert_array_equal(out.get(), np.array([2, 0.75, 4.25, 1.5, 1.25], "float32"))
 
 
-def test_callbacks_run_once_for_a_jit_kernel(library, cuda):
+def test_callbacks_run_once_for_jit_kernel(library, cuda):
     import devicefunctions._hooks as hooks
 
     t = library.table
@@ -193,7 +193,7 @@ def test_cuda_core_links_packaged_functions(installed, lto):
 
 
 @pytest.mark.front_end(front_ends.MLIR)
-def test_callbacks_come_from_a_helper_that_is_not_inlined(library, cuda):
+def test_callbacks_come_from_helper_that_is_not_inlined(library, cuda):
     # The compiler compiles this helper by itself, and drops its link items and callbacks.
     import devicefunctions._hooks as hooks
 

@@ -71,7 +71,7 @@ def test_each_gpu_has_its_own_image(features, square):
     assert {tier.choice.gpu for tier in tiers} >= {chosen[0].gpu, chosen[1].gpu}
 
 
-def test_launch_goes_to_the_gpu_of_the_current_context(square, library):
+def test_launch_goes_to_gpu_of_current_context(square, library):
     run = square[2, 128]
     for scale, gpu in enumerate((0, 1, 1, 0, 1, 0, 0, 1)):
         x = X * scale
@@ -97,7 +97,7 @@ def test_launches_on_two_gpus_in_turn_keep_their_arguments(square, library, gene
     assert len(general) == 2, "the fast path takes all but the first launch on each GPU"
 
 
-def test_thread_without_a_context_launches_on_the_gpu_of_its_arrays(square):
+def test_thread_without_context_launches_on_gpu_of_its_arrays(square):
     found = {}
 
     def work(gpu, x, out):
@@ -184,7 +184,7 @@ print(json.dumps([first, second, results]))
 """
 
 
-def test_array_that_the_gpu_can_reach_is_accepted(run_there):
+def test_array_that_gpu_can_reach_is_accepted(run_there):
     found = run_there(PEERS)
     if found is None:
         pytest.skip("these GPUs cannot reach each other's memory")
@@ -216,7 +216,7 @@ with cupy.cuda.Device(1):
 """
 
 
-def test_streams_of_the_second_gpu(square, library):
+def test_streams_of_second_gpu(square, library):
     with library.on(1):
         for stream in (cupy.cuda.Stream(non_blocking=True), torch.cuda.Stream(device=1)):
             x, out = library.put(X), library.put(ZEROS)
@@ -228,7 +228,7 @@ def test_streams_of_the_second_gpu(square, library):
 
 
 @pytest.mark.parametrize("library", [CuPy, Torch], ids=["cupy", "torch"])
-def test_launch_on_the_second_gpu_waits_for_its_current_stream(square, library):
+def test_launch_on_second_gpu_waits_for_its_current_stream(square, library):
     with library.on(1):
         x, out = library.put(X), library.put(ZEROS)
         for value in (3.0, 4.0, 5.0):
@@ -240,7 +240,7 @@ def test_launch_on_the_second_gpu_waits_for_its_current_stream(square, library):
             np.testing.assert_array_equal(library.get(out), np.full(N, value**2, "float32"))
 
 
-def test_stream_of_another_gpu_than_the_arrays_is_refused(run_there):
+def test_stream_of_another_gpu_than_arrays_is_refused(run_there):
     # The driver takes a launch's GPU from its stream, whatever context is current.
     outcomes, result, alive = run_there(FOREIGN_STREAM)
     assert outcomes == ["refused"] * 3
@@ -273,7 +273,7 @@ with cupy.cuda.Device(0):
 """
 
 
-def test_preload_loads_for_the_current_gpu(features, square):
+def test_preload_loads_for_current_gpu(features, square):
     for gpu in (1, 0):
         with cupy.cuda.Device(gpu):
             x, out = cupy.asarray(X), cupy.zeros(N, "float32")
@@ -289,7 +289,7 @@ def test_preload_loads_for_the_current_gpu(features, square):
             np.testing.assert_array_equal(out.get(), X * X)
 
 
-def test_each_gpu_allows_more_shared_memory_than_the_default(features, square):
+def test_each_gpu_allows_more_shared_memory_than_default(features, square):
     x = np.arange(25_000, dtype="float32")
     for gpu in (0, 1, 0, 1):
         with cupy.cuda.Device(gpu):
@@ -345,7 +345,7 @@ print(json.dumps([results, [chosen[0].arch, chosen[1].arch], current]))
 """
 
 
-def test_without_a_context_the_arguments_name_the_gpu(run_there):
+def test_without_context_arguments_name_gpu(run_there):
     assert run_there(NO_CONTEXT) == [[[12.0, 24.0, 36.0], True]] * 3
 
 

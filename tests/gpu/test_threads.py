@@ -98,7 +98,7 @@ def test_each_thread_has_its_own_stream_and_launchers(axpy):
         buffers.check(buffers.cuda.cuStreamDestroy_v2(stream))
 
 
-def test_python_without_the_gil_stays_without_it(axpy):
+def test_python_without_gil_stays_without_it(axpy):
     if "t" not in sys.abiflags:
         pytest.skip("this Python has a GIL at all times")
     assert not sys._is_gil_enabled()

@@ -97,7 +97,7 @@ def test_launch_runs_on_pytorchs_current_stream(t: SimpleNamespace) -> None:
     assert torch.equal(out, x)
 
 
-def test_triton_compiles_a_missing_variant_with_a_warning(t: SimpleNamespace, compiled: list[str]) -> None:
+def test_triton_compiles_missing_variant_with_warning(t: SimpleNamespace, compiled: list[str]) -> None:
     from aotcuda.errors import FallbackWarning
 
     x = t.torch.ones(512, device="cuda")
@@ -110,7 +110,7 @@ def test_triton_compiles_a_missing_variant_with_a_warning(t: SimpleNamespace, co
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("case", ["add 1000", "norm 1024", "bias 777", "softmax 1001", "total 4096"])
-def test_torch_compile_gives_the_same_numbers(t: SimpleNamespace, case: str) -> None:
+def test_torch_compile_gives_same_numbers(t: SimpleNamespace, case: str) -> None:
     def model(x: Any) -> Any:
         out = t.torch.zeros_like(x)
         if case.startswith("add"):
@@ -133,7 +133,7 @@ def test_torch_compile_gives_the_same_numbers(t: SimpleNamespace, case: str) -> 
     assert t.torch.allclose(found, expected)
 
 
-def test_wrap_triton_launches_the_packaged_kernel(t: SimpleNamespace, compiled: list[str]) -> None:
+def test_wrap_triton_launches_packaged_kernel(t: SimpleNamespace, compiled: list[str]) -> None:
     from torch.library import triton_op, wrap_triton
 
     torch = t.torch

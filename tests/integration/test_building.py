@@ -219,7 +219,7 @@ def test_failing_prelude_is_refused(front_end: str, tmp_path: Path) -> None:
     assert refused(project).message.startswith("tool.aotcuda.prelude: there is no module _aot_prelude in ")
     text = (project / "pyproject.toml").read_text()
     (project / "pyproject.toml").write_text(text.replace('"_aot_prelude"', '"hatchling"'))
-    assert "is none of the project's files, and the JIT fallback needs it wherever" in refused(project).message
+    assert "is not a file of the project, and the JIT fallback needs it where" in refused(project).message
 
 
 def two_modules(folder: Path) -> Path:

@@ -278,7 +278,7 @@ def test_import_outside_the_bundled_run_time_is_refused(tmp_path: Path) -> None:
 def test_imports_alone_are_rewritten(statement: str, changed: str, tmp_path: Path) -> None:
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "m.py").write_text(f"é = 1; {statement}\naotcuda = 2\n", encoding="utf-8")
-    found = bundle.rewritten_sources(tmp_path, "p")
+    found = bundle.rewrite_sources(tmp_path, "p")
     text = found["p/m.py"].decode() if found else f"é = 1; {statement}\naotcuda = 2\n"
     assert text == f"é = 1; {changed}\naotcuda = 2\n"
 

@@ -169,7 +169,7 @@ def test_worker_with_other_tools_refuses_the_job() -> None:
 def test_hidden_files_and_environments_are_not_sent(project: Path, tmp_path: Path) -> None:
     for path in (".git/config", "venv/pyvenv.cfg", "venv/lib/x.py", "pkg/__pycache__/x.pyc", "pkg/.hidden"):
         projects.put(project, {path: "x"})
-    names = zipfile.ZipFile(io.BytesIO(executor.packed(project))).namelist()
+    names = zipfile.ZipFile(io.BytesIO(executor.pack_project(project))).namelist()
     assert sorted(names) == ["pkg/__init__.py", "pkg/_kernels.py", "pyproject.toml"]
 
 

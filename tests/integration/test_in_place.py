@@ -80,9 +80,9 @@ def test_source_that_imports_numba_gives_a_warning(own: bool, tmp_path: Path) ->
     for path in project.glob("src/inplace/*.py") if own else ():
         path.write_text(path.read_text().replace("aotcuda.numba", "numba"))
     said = (
-        'tool.aotcuda.modules."inplace.solver": it is packaged in place, and neither inplace.solver nor what it '
-        "imports has aotcuda.numba, so the compiler itself would launch its kernels; write from aotcuda.numba import "
-        "cuda"
+        'tool.aotcuda.modules."inplace.solver": it is packaged in place, and neither inplace.solver nor a module that '
+        "it imports has aotcuda.numba, so the compiler itself would launch its kernels; write from aotcuda.numba "
+        "import cuda"
     )
     assert (said in projects.aotcuda(project, "build").err) is own
 
@@ -95,7 +95,7 @@ def test_import_of_numba_submodule_gives_a_warning(tmp_path: Path) -> None:
     path.write_text(text)
     assert (
         f"aotcuda: warning: src/inplace/solver.py:{text[: text.index(line)].count(chr(10)) + 1}: it imports "
-        "numba.cuda.random, so the wheel needs numba where it is used; write from aotcuda.numba import cuda, and "
+        "numba.cuda.random, so users of the wheel need numba; write from aotcuda.numba import cuda, and "
         "cuda.random.NAME in place of NAME\n"
     ) in projects.aotcuda(project, "build").err
 

@@ -112,12 +112,12 @@ class Fuzz:
         """Return a launcher of a new kernel that takes one of the paths."""
         self._select(path)
         loader = Loader(self._module._loader.source)
-        loader._launch(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
+        loader._make_current(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
         return Kernel(case.record["name"], loader)[1, 1, case.stream]
 
     def _select(self, path: str) -> None:
         _caching[:] = [path != "general"]
-        fast_extension._found[:] = [self._extension if path == "extension" else None]
+        fast_extension._module[:] = [self._extension if path == "extension" else None]
 
     def _outcome(self, path: str, launcher: Any, described: tuple[Any, ...], *, count: bool = True) -> tuple[Any, ...]:
         self._select(path)
@@ -144,7 +144,7 @@ _submitted = [0]
 @contextlib.contextmanager
 def patched() -> Iterator[None]:
     """Cache nothing on path `general` and from the first launch on path `extension`; count general launches."""
-    settle, submit, extension = GeneralPath.settle, GeneralPath.submit, [*fast_extension._found]
+    settle, submit, extension = GeneralPath.settle, GeneralPath.submit, [*fast_extension._module]
     specialize_at, general_path.SPECIALIZE_AT = general_path.SPECIALIZE_AT, 1
     direct_at, overload_tables.DIRECT_AT = overload_tables.DIRECT_AT, 1
 
@@ -165,7 +165,7 @@ def patched() -> Iterator[None]:
         GeneralPath.settle, GeneralPath.submit = settle, submit  # type: ignore[method-assign]
         general_path.SPECIALIZE_AT = specialize_at
         overload_tables.DIRECT_AT = direct_at
-        fast_extension._found[:] = extension
+        fast_extension._module[:] = extension
 
 
 # ------------------------------------------------------------------------------------------------------ arguments

@@ -35,7 +35,7 @@ def main() -> int:
     plans = [item for item in plan.make(settings) if item.frontend == name]
     front: Any = loading.compiler(name, "the test")
     loading.prepare(front, str(root), name, "the test")
-    imports.prepare_imports((str(root / "src"), str(root)), plan.names(plans), {})
+    imports.prepare_imports((str(root / "src"), str(root)), plan.exported_names(plans), {})
     units = {}
     with front.importing(plans[0].targets[0]):
         for item in plans:

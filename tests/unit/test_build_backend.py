@@ -25,7 +25,7 @@ def project(tmp_path):
 
 def test_files_and_modules_of_the_table_are_named(project):
     root, _ = project
-    assert backend.named_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]
+    assert backend.sdist_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_linked_files_of_sources_are_found_by_name(source, project):
     write("src/pkg/sub/deep.py", f"{source}\n")
     for name in ("src/pkg/native/add.cu", "src/pkg/native/add.h", "build/lib/pkg/native/add.cu", ".venv/x/add.cu"):
         write(name)
-    found = backend.named_files(TABLE, root)
+    found = backend.sdist_files(TABLE, root)
     assert {"src/pkg/native/add.cu", "src/pkg/native/add.h"} <= {*found}
     assert not [name for name in found if name.startswith(("build", ".venv"))]
     assert "csrc/other.cu" not in found
@@ -50,4 +50,4 @@ def test_linked_files_of_sources_are_found_by_name(source, project):
 def test_other_sources_name_no_files(source, project):
     root, write = project
     write("src/pkg/_kernels.py", f"{source}\n")
-    assert backend.named_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]
+    assert backend.sdist_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]

@@ -14,6 +14,6 @@ from aotcuda.builder import assembly
 def test_watched_files_are_relative_to_the_folder_of_the_package(tmp_path, folder, kept):
     """Files outside that folder are not in the wheel."""
     table = {"watch": ["src/mypkg/data/*.csv", "data/**/*.h5", "/etc/tables"]}
-    found = assembly._as_installed(table, tmp_path, tmp_path / folder)
+    found = assembly._with_relative_globs(table, tmp_path, tmp_path / folder)
     assert found == {"watch": kept}
-    assert assembly._as_installed({}, tmp_path, tmp_path / folder) == {}
+    assert assembly._with_relative_globs({}, tmp_path, tmp_path / folder) == {}

@@ -107,7 +107,7 @@ kernels.one = "void(int32)"
 """)
     made = plan.make(parser.parse(table, environ={}))
     assert [item.in_place for item in made] == [True, False, True]
-    assert plan.names(made) == {"pkg.other": ("one",)}
+    assert plan.exported_names(made) == {"pkg.other": ("one",)}
 
 
 OLD, NEW = "numba-cuda", "numba-cuda-mlir"
@@ -177,7 +177,15 @@ def run(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(stages.process, "run", workers)
         plans = project(**modules)
         return stages.run(
-            Job(root="/", import_roots=(), arch_key="", plans=plans, names=plan.names(plans), jobs=1, product=product)
+            Job(
+                root="/",
+                import_roots=(),
+                arch_key="",
+                plans=plans,
+                names=plan.exported_names(plans),
+                jobs=1,
+                product=product,
+            )
         )
 
     return run
@@ -245,7 +253,7 @@ def job(kernels: dict[str, int], costs: dict[str, float] | None = None) -> Job:
 def divided(whole: Job, count: int, *, in_groups: bool = True) -> list[set[str]]:
     functions = {unit: SimpleNamespace(python=divided) for item in whole.plans for unit in item.units}
     parts = [
-        shards.part_of(replace(whole, shard=(index, count)), functions, in_groups=in_groups)
+        shards.choose_units(replace(whole, shard=(index, count)), functions, in_groups=in_groups)
         for index in range(1, count + 1)
     ]
     return [{unit.symbol for unit in part} for part in parts]

@@ -181,7 +181,7 @@ def test_gathered_errors_are_raised_together() -> None:
     done = []
 
     def three_attempts() -> None:
-        with failures.gathered() as attempt:
+        with failures.gather() as attempt:
             for number, error in enumerate([SourceError("one\n  detail"), None, ConfigError("two")]):
                 with attempt():
                     if error is not None:
@@ -203,13 +203,13 @@ def test_spare_process_runs_tasks_and_reports_steps_and_errors() -> None:
             return run(failing(error))
         return run(Task("two", lambda: tell(step="two", done=1, total=2)), Task("large", lambda: b"x" * 3_000_000))
 
-    with pool.spare(work, lambda **step: steps.append(step)) as call:
+    with pool.spare_process(work, lambda **step: steps.append(step)) as call:
         assert call(None)[1] == b"x" * 3_000_000
     assert [step["step"] for step in steps] == ["one", "two"]
-    with pool.spare(work, lambda **_: None) as call, pytest.raises(SourceError, match="not there"):
+    with pool.spare_process(work, lambda **_: None) as call, pytest.raises(SourceError, match="not there"):
         call(SourceError("not there"))
     with (
-        pool.spare(lambda *_: os.kill(os.getpid(), signal.SIGKILL), print) as call,
+        pool.spare_process(lambda *_: os.kill(os.getpid(), signal.SIGKILL), print) as call,
         pytest.raises(BuildError, match=r"imported for each target: .* was killed"),
     ):
         call(None)
@@ -228,7 +228,7 @@ def test_flow_continues_while_another_is_in_its_first_round() -> None:
     slow = Task("compiles until the other one is linked", lambda: bool(select.select([reading], [], [], 60)[0]))
     linked = Task("linked", lambda: os.write(writing, b"x"))
     several = [in_rounds((0, [slow]), (3, [])), in_rounds((0, [Task("compiled", int)]), (3, [linked]))]
-    assert flows.flow(several, 2, ignore) == [[True], [0, 1]]
+    assert flows.run_flows(several, 2, ignore) == [[True], [0, 1]]
     os.close(reading)
     os.close(writing)
 
@@ -239,6 +239,6 @@ def test_errors_of_the_lowest_rank_are_raised() -> None:
     slow = in_rounds((0, [Task("slow", int), failing(CompileError("one"), "s1"), failing(CompileError("two"), "s2")]))
     last = in_rounds((0, [failing(CompileError("three"), "last")]), (3, [Task("never", int)]))
     with pytest.raises(CompileError) as caught:
-        flows.flow([quick, slow, last], 1, lambda task: titles.append(task.title))
+        flows.run_flows([quick, slow, last], 1, lambda task: titles.append(task.title))
     assert str(caught.value).splitlines() == ["one", "two", "three"]
     assert sorted(titles) == ["last", "linked", "quick", "s1", "s2", "slow"]

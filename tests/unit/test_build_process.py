@@ -73,14 +73,14 @@ SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_signal_is_raised_with_its_exit_status(number: signal.Signals) -> None:
-    with pytest.raises(Interrupted, match=NOTHING_WRITTEN) as caught, interrupt.raised():
+    with pytest.raises(Interrupted, match=NOTHING_WRITTEN) as caught, interrupt.raise_interrupts():
         os.kill(os.getpid(), number)
     assert caught.value.code == 128 + number
 
 
 def test_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
-    with interrupt.raised():
+    with interrupt.raise_interrupts():
         assert signal.getsignal(signal.SIGTERM) not in before
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
@@ -88,7 +88,7 @@ def test_handlers_are_restored() -> None:
 def test_another_handler_stays() -> None:
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with interrupt.raised():
+        with interrupt.raise_interrupts():
             os.kill(os.getpid(), signal.SIGTERM)
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     finally:
@@ -99,7 +99,7 @@ def test_thread_installs_no_handlers() -> None:
     found = []
 
     def build() -> None:
-        with interrupt.raised():
+        with interrupt.raise_interrupts():
             found.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=build)
@@ -117,6 +117,6 @@ def test_thread_installs_no_handlers() -> None:
 )
 def test_error_or_signal_ends_the_build_with_one_line(error: BaseException, line: str, code: int) -> None:
     ended: list[tuple[str, int]] = []
-    with interrupt.in_one_line(lambda text, status: ended.append((text, status))):
+    with interrupt.end_in_one_line(lambda text, status: ended.append((text, status))):
         raise error
     assert ended == [(line, code)]

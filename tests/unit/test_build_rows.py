@@ -68,7 +68,7 @@ def compiled(number: int, work: Callable[[int], object] = id) -> tuple[list[int]
     job = SimpleNamespace(jobs=2, plans=[item])
     ended: list[pool.Task] = []
     flow: Any = unit_compiling.compile_units(job, Front(work), item, dict.fromkeys(units), TARGETS, CompileCache())  # type: ignore[arg-type]
-    (found,) = flows.flow([flow], 2, ended.append)
+    (found,) = flows.run_flows([flow], 2, ended.append)
     assert list(found) == [(unit, target) for unit in units for target in TARGETS]
     return [found[unit, TARGETS[0]] for unit in units], ended
 

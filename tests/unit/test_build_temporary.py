@@ -21,7 +21,7 @@ DAY = 24 * 3600
 @pytest.fixture(scope="module")
 def dead() -> str:
     """Return the temporary name of a process that has ended."""
-    code = "from aotcuda.builder import temporary; print(temporary.name(''))"
+    code = "from aotcuda.builder import temporary; print(temporary.make_name(''))"
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -50,9 +50,9 @@ def test_files_of_a_dead_process_are_removed(tmp_path: Path, dead: str) -> None:
 
 
 def test_files_of_a_living_process_stay(tmp_path: Path) -> None:
-    assert not swept(tmp_path, temporary.name(""), age=30 * DAY)
-    start = temporary.name("").rsplit("-", 2)[1]
-    reused = changed(temporary.name(""), start=str(int(start) - 1))
+    assert not swept(tmp_path, temporary.make_name(""), age=30 * DAY)
+    start = temporary.make_name("").rsplit("-", 2)[1]
+    reused = changed(temporary.make_name(""), start=str(int(start) - 1))
     assert swept(tmp_path, reused), "an earlier process had this number"
 
 
@@ -86,6 +86,6 @@ def test_new_folder_is_private_and_replaces_dead_ones(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / dead).mkdir()
-    made = temporary.folder()
+    made = temporary.make_folder()
     assert list(tmp_path.iterdir()) == [made]
     assert made.stat().st_mode & 0o777 == 0o700

@@ -169,7 +169,7 @@ def test_arrays_hinted_as_input_are_not_copied_back(cuda, monkeypatch):
     s = solver(cuda)
     back = []
 
-    monkeypatch.setattr(host_arrays._Copy, "bring_back", lambda self: back.append(self._array))
+    monkeypatch.setattr(host_arrays._Copy, "copy_back", lambda self: back.append(self._array))
     read, written = np.ones(8, "<f4"), np.zeros(8, "<f4")
     s.add[1, 32](s.cuda.In(read), read, s.cuda.Out(written))
     assert [array is written for array in back] == [True]

@@ -34,7 +34,7 @@ def registered(extension_module):
 
 @pytest.fixture
 def kernels(cuda, registered, monkeypatch):
-    monkeypatch.setattr(extension, "_found", [registered])
+    monkeypatch.setattr(extension, "_module", [registered])
     jax.clear_caches()
     return cuda.package(
         manifests.kernel("axpy", *AXPY, names="axyz"),
@@ -99,12 +99,13 @@ def test_a_program_on_the_cpu_is_refused(kernels):
         ),
         (lambda k, x: call(k.axpy, [])(2.0, x, x), "result_shape_dtypes has none"),
         (lambda k, x: call(k.two, like(x), outputs=("w",))(x, x), "it has no parameter 'w'; it has x, y, z"),
-        (lambda k, x: call(k.two, like(x), outputs="x")(x, x), "name one for each"),
+        (lambda k, x: call(k.two, like(x), outputs="x")(x, x), "outputs is 'x'; name one parameter for each of the 1"),
+        (lambda k, x: call(k.two, [like(x), like(x)], outputs=("x", "x"))(x), r"outputs is \('x', 'x'\); name one"),
         (lambda k, x: call(k.scale, like(x), input_output_aliases={1: 0})(x, 3.0), "there is no such array"),
         (lambda k, x: call(k.scale, like(x), input_output_aliases={0: 1})(x, 3.0), "there is no such result"),
         (
             lambda k, x: call(k.scale, jax.ShapeDtypeStruct((5,), x.dtype), input_output_aliases={0: 0})(x, 3.0),
-            r"argument 0 is float32\[4\], and result 0, which it is to be as well, float32\[5\]",
+            r"argument 0 is float32\[4\], and result 0, its alias, is float32\[5\]",
         ),
         (lambda k, x: call(k.axpy, like(x), vmap_method="expand_dims"), "vmap_method is 'expand_dims'"),
     ],

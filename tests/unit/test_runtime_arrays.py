@@ -14,7 +14,7 @@ from support import libraries
 from support.libraries import Array, State
 from support.manifests import kernel
 
-pytestmark = pytest.mark.usefixtures("quick")
+pytestmark = pytest.mark.usefixtures("both_paths")
 
 LINE = np.zeros(4, "<f4")
 GENERAL = pytest.mark.general("capsules")

@@ -16,7 +16,7 @@ from support.libraries import Array, State
 from support.manifests import kernel
 from support.stand_in import DeviceArray
 
-pytestmark = pytest.mark.usefixtures("quick")
+pytestmark = pytest.mark.usefixtures("both_paths")
 
 F4 = np.zeros(4, "<f4")
 F8 = np.zeros(4, "<f8")

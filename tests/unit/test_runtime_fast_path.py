@@ -23,8 +23,8 @@ def looking(monkeypatch):
     """Search for the extension again, with another module in its place; None for none."""
 
     def look(module):
-        monkeypatch.setattr(extension, "_found", [])
-        monkeypatch.setattr(extension, "_missing", [])
+        monkeypatch.setattr(extension, "_module", [])
+        monkeypatch.setattr(extension, "_reason", [])
         monkeypatch.delenv("AOTCUDA_EXTENSION", raising=False)
         monkeypatch.setitem(sys.modules, "aotcuda.runtime.fast._launch", module)
         monkeypatch.setattr("aotcuda.runtime.fast._launch", module, raising=False)

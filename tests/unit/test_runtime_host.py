@@ -117,8 +117,8 @@ def test_any_failure_frees_the_copies(cuda, k, function, at):
 
 
 def test_warnings_as_errors_lose_no_result(cuda, k, monkeypatch):
-    original, back = host_arrays._Copy.bring_back, []
-    monkeypatch.setattr(host_arrays._Copy, "bring_back", lambda copy: back.append(original(copy)))
+    original, back = host_arrays._Copy.copy_back, []
+    monkeypatch.setattr(host_arrays._Copy, "copy_back", lambda copy: back.append(original(copy)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(HostArrayWarning):

@@ -76,9 +76,9 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("both_paths")
 @pytest.mark.parametrize(("shape", "shift", "strides", "expected"), VARIANTS, ids=str)
-def test_the_first_variant_that_holds_is_launched(cuda, package, shape, shift, strides, expected):
+def test_first_variant_whose_promises_hold_is_launched(cuda, package, shape, shift, strides, expected):
     k = package(EVEN, ALIGNED, ANY)
     x = given(cuda, shape, shift=shift, strides=strides)
     for _ in range(2):
@@ -88,7 +88,7 @@ def test_the_first_variant_that_holds_is_launched(cuda, package, shape, shift, s
         assert cuda.parameters() == np.uint64(x.interface["data"][0]).tobytes() + numbers.tobytes()
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("both_paths")
 def test_strides_are_counted_in_elements(cuda, package):
     k = package(array(2, "A"))
     for strides in ((64, 8), (4, 400), (0, 4)):
@@ -111,7 +111,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("parameter", "shape", "shift", "strides", "message"), REFUSED, ids=[one[-1] for one in REFUSED]
 )
-def test_arrays_that_break_a_promise_are_refused(cuda, package, monkeypatch, parameter, shape, shift, strides, message):
+def test_arrays_that_break_promise_are_refused(cuda, package, monkeypatch, parameter, shape, shift, strides, message):
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
     k = package(parameter)
     right = (16,) * len(shape)
@@ -145,11 +145,11 @@ APART = [(0, 8, 32, 8), (32, 8, 0, 8), (0, 1, 4, 1)]
 OVERLAPPING = [(0, 8, 0, 8), (0, 8, 28, 8), (28, 8, 0, 8), (0, 100, 16, 1)]
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("both_paths")
 @pytest.mark.parametrize(
     ("places", "expected"), [*((one, "k_0") for one in APART), *((one, "k_1") for one in OVERLAPPING)], ids=str
 )
-def test_overlapping_arrays_take_their_own_variant(cuda, places, expected):
+def test_overlapping_arrays_select_their_own_variant(cuda, places, expected):
     k = cuda.package(two_arrays(cuda)).k
     memory = cuda.array(np.zeros(4096, "<f4"))
     start, count, other, others = places

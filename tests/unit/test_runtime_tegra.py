@@ -32,7 +32,7 @@ def test_both_tables_of_tegra_agree():
         ("8.6,9.0", TARGETS, len(TARGETS)),
     ],
 )
-def test_a_tegra_driver_gets_its_images_alone(devices, targets, handed, cuda):
+def test_tegra_driver_gets_only_its_own_images(devices, targets, handed, cuda):
     cuda.set(devices=devices)
     cuda.package(manifests.kernel("axpy", "void(float32)"), targets=targets)
     (call,) = cuda.calls("cuLibraryLoadData")
@@ -48,7 +48,7 @@ def packed():
     return nvfatbin.join([nvfatbin.pack("test", given, image.target, image.data) for image in every])
 
 
-def test_a_subset_of_a_fatbin_has_the_same_images(packed):
+def test_subset_of_fatbin_has_same_images(packed):
     whole = {entry.arch: entry.content for entry in fatbin.read(packed, "whole")}
     part = subset.only([packed], {"sm_80", "compute_75"}, "it")
     assert {entry.arch: entry.content for entry in fatbin.read(part, "part")} == {
@@ -59,7 +59,7 @@ def test_a_subset_of_a_fatbin_has_the_same_images(packed):
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:40], lambda data: b"\0" + data[1:], lambda data: b""])
-def test_a_damaged_fatbin_is_an_error_in_one_line(damage, packed):
+def test_damaged_fatbin_is_error_in_one_line(damage, packed):
     with pytest.raises(
         ManifestError, match=r"^it does not hold the images that its manifest lists; install the package"
     ):

@@ -50,7 +50,7 @@ def spellings(name):
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_a_type_is_known_however_it_is_spelled(name):
+def test_types_of_all_libraries_have_one_type_string(name):
     assert {other_values.type_of(value) for value in spellings(name)} == {np.dtype(name).str}
 
 
@@ -61,7 +61,7 @@ def test_other_objects_are_no_number_types(value):
 
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.usefixtures("path")
-def test_types_are_zeros_in_the_parameter_block(cuda, name):
+def test_types_are_zeros_in_parameter_block(cuda, name):
     k = cuda.package(taking(name)).k
     for value in spellings(name):
         k[1, 32](value, 7)
@@ -94,7 +94,7 @@ def test_another_type_is_refused_by_name(cuda, wrong):
 
 @pytest.mark.parametrize("text", ["<U1", "<U5", "|S1", "|S5"])
 @pytest.mark.usefixtures("path")
-def test_an_array_of_strings_is_passed_as_any_other(cuda, text):
+def test_arrays_of_strings_are_passed_like_other_arrays(cuda, text):
     record = kernel("k", "void(float32[:])")
     (parameter,) = record["overloads"][0]["parameters"]
     parameter["dtype"] = text
@@ -112,7 +112,7 @@ def test_an_array_of_strings_is_passed_as_any_other(cuda, text):
         k[1, 32](cuda.array(np.zeros(6, longer)))
 
 
-def test_the_fallback_compiles_for_types_and_strings(cuda):
+def test_signatures_for_fallback_have_types_and_strings(cuda):
     assert signatures.from_arguments((np.float32, np.dtype("i8"))) == "void(NumberClass(float32), NumberClass(int64))"
     assert signatures.from_arguments((np.dtype("M8[ns]"),)) is None
     assert signatures.from_arguments((cuda.array(np.zeros(3, "U5")),)) == "void(UnicodeCharSeq(5)[::1])"

@@ -44,7 +44,7 @@ def outcome(function, *args, **named):
 @example("<f4", 4096, (3,), (4.0,))
 @example(Text("<f4"), 4096, (Number(3),), None)
 @settings(max_examples=1000)
-def test_the_short_reader_agrees_with_the_full_rules(typestr, address, shape, strides):
+def test_quick_check_agrees_with_all_rules(typestr, address, shape, strides):
     interface = {"typestr": typestr, "data": (address, False), "shape": shape, "strides": strides, "version": 3}
     array = SimpleNamespace(__cuda_array_interface__=interface)
     read = arrays.reader(array)

@@ -41,7 +41,7 @@ REFUSED = {
 def k(request, monkeypatch, cuda):
     """Return a kernel that was launched with plain tensors before, by one of the paths."""
     module = request.getfixturevalue("extension_module") if request.param == "extension" else None
-    monkeypatch.setattr(extension, "_found", [module])
+    monkeypatch.setattr(extension, "_module", [module])
     if module is None:
         monkeypatch.setattr(GeneralPath, "settle", lambda *_args: None)
     k = cuda.package(kernel("k", *SIGNATURES)).k

@@ -131,7 +131,7 @@ def test_choices_of_autotuners_come_along_unless_they_are_damaged(tmp_path: Path
     made = planned(tmp_path, content())
     assert (made.tuning, made.warnings) == (tuning.read_bytes(), ())
     table = {"modules": {"pkg.ops": {"source": "pkg.ops", "variants": "pkg/ops.variants.json"}}}
-    assert backend.named_files(table, tmp_path) == ["pkg/ops.tuning.json", "pkg/ops.variants.json"], "for sdists"
+    assert backend.sdist_files(table, tmp_path) == ["pkg/ops.tuning.json", "pkg/ops.variants.json"], "for sdists"
     for damaged, fact in (({}, "it is no file of aotcuda tuning"), ({**whole, "source": "other"}, "other")):
         tuning.write_text(json.dumps(damaged))
         made = planned(tmp_path, content())

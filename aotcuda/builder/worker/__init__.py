@@ -1,1 +1,1 @@
-"""The worker process of a build, and how it is started, fed and followed."""
+"""Run the worker process of a build."""

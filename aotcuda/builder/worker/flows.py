@@ -46,14 +46,14 @@ def run(tasks: Sequence[Task], jobs: int, done: Callable[[Task], None]) -> list[
         BuildError: A child died; the message names its task and the signal.
     """
 
-    def once() -> Flow[list[Any]]:
+    def single_round() -> Flow[list[Any]]:
         return (yield Round(0, tasks))
 
-    (results,) = flow([once()], jobs, done)
+    (results,) = run_flows([single_round()], jobs, done)
     return results
 
 
-def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> list[T]:
+def run_flows(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> list[T]:
     """Run several flows concurrently, at most `jobs` of their tasks at a time, and return their results.
 
     A flow waits only for its own round. Tasks of higher rank start first, because others wait for them. After a
@@ -68,24 +68,24 @@ def flow(flows: Iterable[Flow[T]], jobs: int, done: Callable[[Task], None]) -> l
     try:
         while True:
             for state in states:
-                while state.has_all() and state.level < _limit(states):
+                while state.can_advance() and state.level < _lowest_failure(states):
                     state.advance()
-            while len(running) < jobs and (chosen := _next(states)):
-                running.append((pool.start(*chosen.waiting.pop()), chosen))
+            while len(running) < jobs and (following := _next_flow(states)):
+                running.append((pool.start(*following.waiting.pop()), following))
             if not running:
                 break
             pool.wait_for([child for child, _ in running])
-            for child, state in [one for one in running if one[0].outcome is not None]:
+            for child, state in [(child, state) for child, state in running if child.outcome is not None]:
                 running.remove((child, state))
-                done(state.take(child.index, child.outcome))
+                done(state.add_outcome(child.index, child.outcome))
     finally:
         for child, _ in running:  # an error was raised here; no child may continue
             child.end()
     failed = [failure for state in states for failure in state.failures]
     if failed:
-        lowest = [failure for failure in failed if failure[0] == _limit(states)]
+        lowest = [failure for failure in failed if failure[0] == _lowest_failure(states)]
         raise failures.join([error for *_, error in sorted(lowest, key=lambda failure: failure[1:3])])
-    return [returned for state in states for returned in state.returned]
+    return [value for state in states for value in state.returned]
 
 
 def run_round(rank: int, tasks: Mapping[K, pool.Task]) -> Flow[dict[K, Any]]:
@@ -93,25 +93,27 @@ def run_round(rank: int, tasks: Mapping[K, pool.Task]) -> Flow[dict[K, Any]]:
     return dict(zip(tasks, (yield Round(rank, list(tasks.values()))), strict=True))
 
 
-def shared(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int) -> Flow[list[Any]]:
-    """Run quick tasks for several targets in a few processes: starting one takes as long as a task."""
+def run_in_shares(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int) -> Flow[list[Any]]:
+    """Run quick tasks for several targets in a few processes, because starting one takes as long as a task."""
     shares = [share for start in range(processes) if (share := tasks[start::processes])]
     if not shares:
         return []
     results: dict[Target, Any] = {}
-    for found in (yield Round(rank, [_joint(share) for share in shares])):
-        results |= found
+    for result in (yield Round(rank, [_joint_task(share) for share in shares])):
+        results |= result
     return [results[target] for target, _ in tasks]
 
 
-def _joint(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
+def _joint_task(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
+    """Return a task that does several tasks, one after the other."""
+
     def run() -> dict[Target, Any]:
-        found = {}
-        with failures.gathered() as attempt:
+        results = {}
+        with failures.gather() as attempt:
             for target, task in tasks:
                 with attempt():
-                    found[target] = task.run()
-        return found
+                    results[target] = task.run()
+        return results
 
     (_, first), *others = tasks
     return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
@@ -122,8 +124,11 @@ class _FlowState(Generic[T]):
     """The state of a flow.
 
     Attributes:
+        number: Its place among the flows.
         level: Twice the rank of its round's tasks; the flow's own work with their results is one level higher.
-        waiting: The tasks that were not started, with their places; the last one is the next.
+        tasks: The tasks of its round.
+        waiting: The tasks that were not started, with their places in the round; the last one is started next.
+        returned: The flow's result, if it has ended.
         failures: Level, number of the flow, place and error of each failure.
     """
 
@@ -135,11 +140,11 @@ class _FlowState(Generic[T]):
     returned: list[T] = field(default_factory=list)
     failures: list[tuple[int, int, int, AotcudaError]] = field(default_factory=list)
     _results: list[Any] = field(default_factory=list)
-    _left: int = 0
+    _unfinished: int = 0
 
-    def has_all(self) -> bool:
-        """Return True if the round has ended well, and the flow has not ended."""
-        return not self._left and not self.failures and not self.returned
+    def can_advance(self) -> bool:
+        """Return True if all tasks of the round have succeeded, and the flow has not ended."""
+        return not self._unfinished and not self.failures and not self.returned
 
     def advance(self) -> None:
         """Pass the round's results to the flow, and get its next round."""
@@ -153,17 +158,17 @@ class _FlowState(Generic[T]):
             self.level, self.tasks = following.rank * 2, following.tasks
             self.waiting = list(enumerate(self.tasks))[::-1]
             self._results = [None] * len(self.tasks)
-            self._left = len(self.tasks)
+            self._unfinished = len(self.tasks)
 
-    def take(self, place: int, outcome: tuple[Any] | AotcudaError | None) -> Task:
-        """Take the outcome of a task; return the task with its true number of steps."""
+    def add_outcome(self, place: int, outcome: tuple[Any] | AotcudaError | None) -> Task:
+        """Add the outcome of a task; return the task with its true number of steps."""
         task = self.tasks[place]
-        self._left -= 1
+        self._unfinished -= 1
         if isinstance(outcome, AotcudaError) and task.fallback is not None:
             outcome = (task.fallback(),)
         if isinstance(outcome, tuple):
             self._results[place] = outcome[0]
-            return replace(task, steps=task.counted(*outcome)) if task.counted is not None else task
+            return replace(task, steps=task.count_steps(*outcome)) if task.count_steps is not None else task
         if outcome is not None:
             self._fail(self.level, place, outcome)
         return task
@@ -175,13 +180,13 @@ class _FlowState(Generic[T]):
 _NEVER = 1 << 30
 
 
-def _limit(states: Iterable[_FlowState[Any]]) -> int:
-    """Return the lowest level of a failure."""
+def _lowest_failure(states: Iterable[_FlowState[Any]]) -> int:
+    """Return the lowest level of a failure; a very high number without failures."""
     return min((failure[0] for state in states for failure in state.failures), default=_NEVER)
 
 
-def _next(states: Sequence[_FlowState[T]]) -> _FlowState[T] | None:
+def _next_flow(states: Sequence[_FlowState[T]]) -> _FlowState[T] | None:
     """Return the flow whose task starts next: the one with the highest level, the first of several."""
-    limit = _limit(states)
+    limit = _lowest_failure(states)
     ready = [state for state in states if state.waiting and state.level <= limit]
     return max(ready, key=lambda state: (state.level, -state.number), default=None)

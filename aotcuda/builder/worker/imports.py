@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-_others: list[str] = []
+_installed_folders: list[str] = []
 """Folders of installed packages that may be inside the project's folder."""
 
 
@@ -67,8 +67,8 @@ class _OwnModules(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__dict__["__aotcuda__"] = Placeholder(f"{module.__name__}.__aotcuda__")
 
 
-class _ForOthers:
-    """A finder of another package, which is not used for the project's own modules.
+class _FinderForOthers:
+    """A wrapper of another package's finder, which finds no modules of the project.
 
     The finder of an editable install by meson-python or scikit-build-core comes before `sys.path`. It finds a package
     in its source tree, which may be another checkout; in this checkout it would start the running build again.
@@ -85,10 +85,13 @@ class _ForOthers:
         return getattr(self._finder, name)
 
 
-def _owner(roots: Sequence[str], generated: Iterable[str]) -> Callable[[str], bool]:
-    """Return a function that returns True if the project in `roots` has a module, or a package that would hold it."""
-    above = {name.rpartition(".")[0] for name in generated}
-    spaces = {".".join(name.split(".")[:size]) for name in above for size in range(1, name.count(".") + 2)}
+def _ownership_test(roots: Sequence[str], generated: Iterable[str]) -> Callable[[str], bool]:
+    """Return a function that returns True for the name of a module that belongs to the project in `roots`.
+
+    A module that does not exist belongs to the project if the project has a package above it.
+    """
+    parents = {name.rpartition(".")[0] for name in generated}
+    packages = {".".join(name.split(".")[:size]) for name in parents for size in range(1, name.count(".") + 2)}
 
     @functools.cache
     def is_own(fullname: str) -> bool:
@@ -100,14 +103,14 @@ def _owner(roots: Sequence[str], generated: Iterable[str]) -> Callable[[str], bo
                 return False
             if spec.loader is not None:
                 return True
-            folders = list(spec.submodule_search_locations or ())  # of a namespace, which others may have a part of
-        return fullname in spaces
+            folders = list(spec.submodule_search_locations or ())  # a namespace, which other projects may share
+        return fullname in packages
 
     return is_own
 
 
-_PYTHONS = ("_frozen_importlib", "importlib", "zipimport", "_distutils_hack")
-"""The modules of finders that every Python has, or every Python with setuptools."""
+_PYTHON_MODULES = ("_frozen_importlib", "importlib", "zipimport", "_distutils_hack")
+"""Modules with finders of Python itself, and of setuptools."""
 
 
 def prepare_imports(
@@ -118,23 +121,28 @@ def prepare_imports(
 ) -> None:
     """Make the project importable from `roots`, and the modules that its wheel gains importable as placeholders.
 
-    `extensions` are the files of extension modules that are elsewhere, by their names; `installed` is a folder whose
-    packages go before those of the environment.
+    Args:
+        roots: The folders that contain the project's packages.
+        generated: The modules that the wheel gains, with the names in each.
+        extensions: The files of extension modules that are not in `roots`, by the modules' names.
+        installed: A folder whose packages have precedence over those of the environment; may be empty.
     """
-    sys.dont_write_bytecode = True  # none of the project's
+    sys.dont_write_bytecode = True
     sys.path[:0] = [*([installed] if installed else []), *(root for root in roots if root not in sys.path)]
-    _others.extend([f"{Path(installed).resolve()}/"] if installed else [])
-    is_own = _owner(roots, generated)
-    others: list[Any] = [finder if _is_pythons(finder) else _ForOthers(finder, is_own) for finder in sys.meta_path]
-    sys.meta_path[:] = [_OwnModules(generated, extensions), *others]
+    _installed_folders.extend([f"{Path(installed).resolve()}/"] if installed else [])
+    is_own = _ownership_test(roots, generated)
+    finders: list[Any] = [
+        finder if _belongs_to_python(finder) else _FinderForOthers(finder, is_own) for finder in sys.meta_path
+    ]
+    sys.meta_path[:] = [_OwnModules(generated, extensions), *finders]
     importlib.invalidate_caches()
     packages = tuple(f"{Path(root, name.partition('.')[0])}/" for root in roots for name in generated)
     _distrust_bytecode(packages, tuple(f"{root.rstrip('/')}/" for root in roots))
 
 
-def _is_pythons(finder: object) -> bool:
-    home = finder if isinstance(finder, type) else type(finder)
-    return home.__module__.partition(".")[0].startswith(_PYTHONS)
+def _belongs_to_python(finder: object) -> bool:
+    finder_type = finder if isinstance(finder, type) else type(finder)
+    return finder_type.__module__.partition(".")[0].startswith(_PYTHON_MODULES)
 
 
 def _distrust_bytecode(packages: tuple[str, ...], roots: tuple[str, ...]) -> None:
@@ -160,34 +168,34 @@ def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple
     Files in `elsewhere` are left out, because they are in no source tree.
     """
     folders = _resolved(roots)
-    found = {path for path in files_of(list(sys.modules)) if path not in elsewhere and _is_below(path, folders)}
-    return tuple({"path": path, "sha256": manifest.digest(Path(path).read_bytes())} for path in sorted(found))
+    paths = {path for path in files_of(list(sys.modules)) if path not in elsewhere and _is_below(path, folders)}
+    return tuple({"path": path, "sha256": manifest.digest(Path(path).read_bytes())} for path in sorted(paths))
 
 
 def file_of(module: object) -> str | None:
-    """Return the file of an entry of `sys.modules`, which may be any object, also one whose attributes raise."""
+    """Return the file of an entry of `sys.modules`, which may be any object."""
     try:
-        found = getattr(module, "__file__", None)
-    except Exception:  # noqa: BLE001 (a lazy module's own, of a package that is not installed)
+        file = getattr(module, "__file__", None)
+    except Exception:  # noqa: BLE001 (a lazy module may import a package that is not installed)
         return None
-    return found if isinstance(found, str) else None
+    return file if isinstance(file, str) else None
 
 
 def files_of(names: Iterable[str]) -> set[str]:
     """Return the absolute paths of the modules' files."""
     resolved = functools.cache(os.path.realpath)  # a compiler has thousands of files, in a few folders
-    found = set()
+    paths = set()
     for path in filter(None, (file_of(sys.modules.get(name)) for name in names)):
-        if os.path.islink(path):  # noqa: PTH114 (a Path of each takes a while)
+        if os.path.islink(path):  # noqa: PTH114 (thousands of Path objects are slow)
             path = os.path.realpath(path)  # noqa: PLW2901
         if os.path.isfile(path):  # noqa: PTH113 (as above)
             folder, name = os.path.split(path)
-            found.add(os.path.join(resolved(folder), name))  # noqa: PTH118 (as above)
-    return found
+            paths.add(os.path.join(resolved(folder), name))  # noqa: PTH118 (as above)
+    return paths
 
 
 def is_of_project(file: str, roots: Sequence[str]) -> bool:
-    """Return True if a file is below one of the project's folders, and is not installed in an environment there."""
+    """Return True if a file is below a folder of the project, and not in an environment there."""
     return _is_below(str(Path(file).resolve()), _resolved(roots))
 
 
@@ -196,5 +204,5 @@ def _resolved(roots: Iterable[str]) -> tuple[str, ...]:
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:
-    is_own = "site-packages" not in Path(path).parts and not path.startswith(tuple(_others))
-    return is_own and path.startswith(folders)
+    is_installed = "site-packages" in Path(path).parts or path.startswith(tuple(_installed_folders))
+    return not is_installed and path.startswith(folders)

@@ -1,4 +1,4 @@
-"""Ctrl-C and the signals that end a process: one exception inside a build, one line for the user.
+"""Turn Ctrl-C and the signals that end a process into one exception inside a build, and one line for the user.
 
 A build runs in another tool's main program. It handles a signal only during the build, and only if no other code has a
 handler for the signal.
@@ -34,17 +34,17 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextmanager
-def raised() -> Iterator[None]:
-    """Raise `Interrupted` inside the block for signals that have no other handler; only the main thread can."""
-    before: dict[signal.Signals, Any] = {}
+def raise_interrupts() -> Iterator[None]:
+    """Raise `Interrupted` inside the block for signals without another handler; only the main thread can do so."""
+    handlers: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
-        before = {number: handler for number in _SIGNALS if (handler := signal.getsignal(number)) in _DEFAULTS}
-    for number in before:
+        handlers = {number: handler for number in _SIGNALS if (handler := signal.getsignal(number)) in _DEFAULTS}
+    for number in handlers:
         signal.signal(number, _raise)
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
@@ -56,14 +56,14 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def in_one_line(abort: Callable[[str, int], object]) -> Iterator[None]:
+def end_in_one_line(abort: Callable[[str, int], object]) -> Iterator[None]:
     """End the build in one line for an error or a signal inside the block.
 
     Args:
         abort: Ends the build with a message and an exit code. With `AOTCUDA_DEBUG=1` errors are raised instead.
     """
     try:
-        with raised():
+        with raise_interrupts():
             yield
     except AotcudaError as error:
         if os.environ.get("AOTCUDA_DEBUG") == "1":

@@ -1,4 +1,4 @@
-"""Messages from a worker to the build that started it: pickled objects in a pipe, by `multiprocessing.connection`.
+"""Send messages from a worker to the build that started it: pickled objects in a pipe of `multiprocessing`.
 
 The same pipes carry the results of the worker's forked children (`pool`). A source that writes into the pipe by
 accident is reported. There is no protection against intent, because the project's code runs in the worker.
@@ -26,7 +26,7 @@ UNREADABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The work that the worker does now; `total` is 0 where the number of steps is not known."""
+    """The current work of the worker; `total` is 0 if the number of steps is unknown."""
 
     title: str
     done: int
@@ -60,7 +60,7 @@ class Sender:
         self.send(Step(step, done, total, slowest))
 
     def send(self, message: Step | Failed | Finished) -> None:
-        """Send a message; end the process if it is a copy that a source has forked, since one build is enough."""
+        """Send a message; end the process if it is a copy that a source has forked, because one process builds."""
         if os.getpid() != self._pid:
             os._exit(0)
         try:
@@ -77,7 +77,7 @@ def read(connection: Connection) -> object:
 
     Raises:
         EOFError: Every process that could write has ended or closed the pipe.
-        ValueError: The pipe holds bytes that are no message.
+        ValueError: The bytes in the pipe are not a message.
     """
     try:
         data = connection.recv_bytes()

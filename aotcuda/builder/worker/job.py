@@ -152,10 +152,10 @@ class Result:
         part: For a shard, the number of units that it compiled or found, and the number of all units.
     """
 
-    toolchain: dict[str, str]
-    modules: tuple[BuiltModule, ...]
-    sources: tuple[Source, ...]
-    warnings: tuple[str, ...]
+    toolchain: dict[str, str] = field(default_factory=dict)
+    modules: tuple[BuiltModule, ...] = ()
+    sources: tuple[Source, ...] = ()
+    warnings: tuple[str, ...] = ()
     seen: Stamp = field(default_factory=Stamp)
     linkable: Mapping[str, Linked] = field(default_factory=dict)
     queries: tuple[GpuQuery, ...] = ()

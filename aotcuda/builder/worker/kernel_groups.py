@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     Group = tuple[str, ...]
     """Kernels of a module that become machine code together, by symbol."""
-    Apart = dict[tuple[Group, Target], list[LinkInput]]
+    GroupCode = dict[tuple[Group, Target], list[LinkInput]]
     """The code of each group, for each target."""
     Code = tuple[bytes, dict[str, int]]
     """The linker's output, and the spilled bytes of its kernels."""
     Objects = dict[tuple[Group, Target], Code]
-    """The machine code of each group; empty if it cannot be linked with other code."""
+    """The machine code of each group for each target; empty bytes if it cannot be linked with other code."""
     Generate = Callable[[Sequence[LinkInput], Target], list[LinkInput]]
     """A function that makes linkable code from inputs that the front end compiled for a target."""
 
@@ -41,56 +41,66 @@ _ENDS = frozenset("01234")
 def divide(names: Sequence[str]) -> list[Group]:
     """Divide a module's kernels into groups of neighbours that become machine code together.
 
-    Linking five kernels one by one takes a third longer than linking them at once; an edit of one kernel costs its
-    whole group. Names decide where groups end, so a new or removed kernel changes only the groups next to it.
+    Linking five kernels one by one takes a third longer than linking them at once. After an edit of one kernel, its
+    whole group is linked again. Names decide where groups end, so a new or removed kernel changes only the groups next
+    to it.
     """
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
     for name in names:
-        size = len(found[-1]) if found else MOST
+        size = len(groups[-1]) if groups else MOST
         ends = size >= LEAST and manifest.digest(name.encode())[-1] in _ENDS
         if size >= MOST or ends:
-            found.append([])
-        found[-1].append(name)
-    return [tuple(group) for group in found]
+            groups.append([])
+        groups[-1].append(name)
+    return [tuple(group) for group in groups]
 
 
-def divide_among(groups: Sequence[Apart], jobs: int) -> list[Apart]:
+def divide_among(groups: Sequence[GroupCode], jobs: int) -> list[GroupCode]:
     """Divide a module's groups among processes, each group with all or some of its targets.
 
     Starting a process takes as long as one or two kernels. The first shares are large and the last ones small, so all
     processes end at about the same time.
     """
     if len(groups) < jobs:
-        each = -(-jobs // len(groups)) if groups else 1
+        each = -(-jobs // max(len(groups), 1))
         return [
-            {key: one[key] for key in [*one][start::each]} for one in groups for start in range(min(each, len(one)))
+            {key: code[key] for key in [*code][start::each]} for code in groups for start in range(min(each, len(code)))
         ]
-    waiting = {key: part for one in groups for key, part in one.items()}
-    left = sum(len(group) for group, _ in waiting)
-    found: list[Apart] = []
+    waiting = {key: inputs for code in groups for key, inputs in code.items()}
+    count = sum(len(group) for group, _ in waiting)
+    shares: list[GroupCode] = []
     size = 0
-    for key, part in waiting.items():
+    for (group, target), inputs in waiting.items():
         if size <= 0:
-            found.append({})
-            size = max(left // (2 * jobs), MOST)
-        found[-1][key] = part
-        size -= len(key[0])
-        left -= len(key[0])
-    return found
+            shares.append({})
+            size = max(count // (2 * jobs), MOST)
+        shares[-1][group, target] = inputs
+        size -= len(group)
+        count -= len(group)
+    return shares
 
 
-def make_objects(module: str, groups: Apart, generate: Generate, *settings: Any) -> Objects:
-    """Return the machine code of some groups; in a child, since it leaves the folder it is in."""
-    os.chdir("/")  # as for `linked`
+# The linker writes the current folder into line tables. An image must not tell where it was built.
+_FOLDER = "/"
+
+
+def make_objects(module: str, groups: GroupCode, generate: Generate, *settings: Any) -> Objects:
+    """Return the machine code of some groups; run in a child, because it changes the current folder."""
+    os.chdir(_FOLDER)
     return {
-        (group, target): nvjitlink.relocatable(module, generate(part, target), target, *settings)
-        for (group, target), part in groups.items()
+        (group, target): nvjitlink.relocatable(module, generate(inputs, target), target, *settings)
+        for (group, target), inputs in groups.items()
     }
 
 
 def spilled_bytes(target: Target, objects: Objects) -> dict[str, int]:
-    """Return the spilled bytes of the kernels in some machine code."""
-    return {name: size for (_, at), (_, sizes) in objects.items() if at == target for name, size in sizes.items()}
+    """Return the spilled bytes of the kernels in the machine code for a target."""
+    return {
+        name: size
+        for (_, of_target), (_, sizes) in objects.items()
+        if of_target == target
+        for name, size in sizes.items()
+    }
 
 
 def link(
@@ -101,19 +111,24 @@ def link(
     settings: tuple[Any, ...],
     spills: Mapping[str, int],
 ) -> Code:
-    """Link inputs into an image. `spills` are the spilled bytes of inputs that are machine code already."""
-    # The linker writes the current folder into line tables; an image must not tell where it was built.
-    os.chdir("/")
-    data, found = nvjitlink.link(module, generate(inputs, target), target, *settings)
-    return data, {**found, **spills}
+    """Link inputs into an image; run in a child, because it changes the current folder.
+
+    `spills` are the spilled bytes of kernels whose machine code is among the inputs.
+    """
+    os.chdir(_FOLDER)
+    data, of_generated = nvjitlink.link(module, generate(inputs, target), target, *settings)
+    return data, {**of_generated, **spills}
 
 
 def link_inputs(target: Target, objects: Objects) -> list[LinkInput]:
     """Return the machine code of a module's kernels for a target; empty if the image is linked from other code."""
-    found = ((group, data) for (group, at), (data, _) in objects.items() if at == target)
-    return [LinkInput(kind="cubin", name=f"machine code of {short_list(group)}", data=data) for group, data in found]
+    return [
+        LinkInput(kind="cubin", name=f"machine code of {short_list(group)}", data=data)
+        for (group, of_target), (data, _) in objects.items()
+        if of_target == target
+    ]
 
 
 def short_list(names: Sequence[str]) -> str:
-    """Return the names of kernels for the title of a step."""
+    """Return the names of kernels, shortened for the title of a step."""
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]

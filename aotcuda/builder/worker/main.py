@@ -1,4 +1,4 @@
-"""Be the worker: the process that imports the compiler and the user's modules, and builds everything.
+"""Do a job in the worker: import the compiler and the user's modules, and build everything.
 
 `aotcuda.builder.worker.process` starts it in a clean environment, below a reaper (`process_tree`). It reads a pickled
 `Job` from standard input, and sends a message for each step, then one with the result or the error. The output of user
@@ -66,11 +66,11 @@ def _timed(tell: Callable[..., None]) -> Callable[..., None]:
     """Return a function that collects the times of the worker's own steps and calls `tell`."""
     phases = telemetry.Phases()
 
-    def told(*, step: str, done: int, total: int, slowest: str = "") -> None:
+    def tell_and_time(*, step: str, done: int, total: int, slowest: str = "") -> None:
         phases.begin(None if total else step)
         tell(step=step, done=done, total=total, slowest=slowest)
 
-    return told
+    return tell_and_time
 
 
 def _with_telemetry(result: Result, job: Job) -> Result:
@@ -78,12 +78,12 @@ def _with_telemetry(result: Result, job: Job) -> Result:
     if job.product == "jit":
         _print_warnings()
     collected = telemetry.take()
-    warnings = dict.fromkeys([*result.warnings, *report.counted(collected.warnings)])
+    warnings = dict.fromkeys([*result.warnings, *report.count_repeated(collected.warnings)])
     return replace(result, warnings=tuple(warnings), steps=tuple(collected.steps))
 
 
 def _print_warnings() -> None:
-    for text in report.counted(telemetry.take().warnings):
+    for text in report.count_repeated(telemetry.take().warnings):
         print(f"aotcuda: warning: {text}", file=sys.stderr)
 
 
@@ -93,7 +93,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     Raises:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
-    front, versions = _started(job, tell)
+    front, versions = _start_compiler(job, tell)
     folder = job.plans[0].config.pack_from  # the same for all modules of a stage
     installed = str(Path(job.root, folder)) if folder else ""
     imports.prepare_imports(job.import_roots, job.names, job.extensions, installed)
@@ -101,34 +101,25 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)
     cache = CompileCache(job.cache, job.root, job.frontend, tools)
     getattr(front, "keep_in", lambda _: None)(cache)
-    pipeline, loaded = _loaded(job, front, packager, cache, tell)
+    pipeline, loaded = _load_sources(job, front, packager, cache, tell)
     if job.shard is not None:
         part = pipeline.run_shard()
-        return Result(
-            toolchain={},
-            modules=(),
-            sources=(),
-            warnings=(*loaded.warnings, *pipeline.warnings),
-            part=part,
-            reused=cache.reused,
-            made=cache.made,
-            problems=cache.problems,
-            unanswered=not cache.answers,
-        )
-    own = imports.project_files(job.import_roots, {*job.extensions.values()})
+        return _with_cache(Result(warnings=(*loaded.warnings, *pipeline.warnings), part=part), cache)
+    sources = imports.project_files(job.import_roots, {*job.extensions.values()})
     modules = pipeline.run()
     modules = [replace(module, pack=packs.origin(module.plan.config)) for module in modules]
     toolchain.check_loaded()
     if job.carry:
-        beside = source_loading.prelude_files(loaded.job, loaded.of_prelude)
-        carried = tuple((name, path.read_bytes()) for name, path in beside)
+        prelude = source_loading.prelude_files(loaded.job, loaded.prelude_modules)
+        carried = tuple((name, path.read_bytes()) for name, path in prelude)
         modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
-        own = tuple(source for source in own if source["path"] not in {str(path) for _, path in beside})
-    vain = []
+        sources = tuple(source for source in sources if source["path"] not in {str(path) for _, path in prelude})
+    warnings = []
     if job.product != "jit":
-        vain = [*source_loading.unused_packaging(loaded.job, own), *source_loading.direct_imports(loaded.job, own)]
+        warnings += source_loading.unused_packaging(loaded.job, sources)
+        warnings += source_loading.direct_imports(loaded.job, sources)
     queries = [*loaded.queries, *(query for other in pipeline.other_imports for query in other.queries)]
-    return Result(
+    result = Result(
         toolchain={
             "cuda": ".".join(map(str, toolchain.toolkit_version())),
             "nvjitlink": nvjitlink.version(),
@@ -137,21 +128,23 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
             **versions,
         },
         modules=tuple(modules),
-        sources=_sources(pipeline, own, job),
-        warnings=tuple(dict.fromkeys([*vain, *loaded.warnings, *pipeline.warnings])),
-        seen=_seen(loaded, pipeline),
+        sources=_all_sources(pipeline, sources, job),
+        warnings=tuple(dict.fromkeys([*warnings, *loaded.warnings, *pipeline.warnings])),
+        seen=_input_stamp(loaded, pipeline),
         linkable=pipeline.linkable,
         queries=tuple(dict.fromkeys(queries)),
-        unseen=pipeline.inputs.unseen(),
-        reused=cache.reused,
-        made=cache.made,
-        problems=cache.problems,
-        unanswered=not cache.answers,
+        unseen=pipeline.inputs.undetermined(),
     )
+    return _with_cache(result, cache)
 
 
-def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, str]]:
-    """Load the toolkit and start the compiler; return the front end and the versions of its parts."""
+def _with_cache(result: Result, cache: CompileCache) -> Result:
+    """Return `result` with the counts and problems of the build cache."""
+    return replace(result, reused=cache.reused, made=cache.made, problems=cache.problems, unanswered=not cache.answers)
+
+
+def _start_compiler(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, str]]:
+    """Load the toolkit and start the compiler; return the front end and the versions of its components."""
     _keep_freed_memory()
     toolchain.load(job.toolkit)
     registered = registry.find(job.frontend)
@@ -159,25 +152,25 @@ def _started(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, s
         for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)
     with source_loading.freeze_objects(), _one_thread():
-        front = loading.compiler(job.frontend, _askers(job), jit=job.product == "jit")
+        front = loading.compiler(job.frontend, _front_end_key(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
         jit, warm = job.product == "jit", not job.from_cache_only
-        versions = loading.prepare(front, job.root, job.frontend, _askers(job), jit=jit, warm=warm)
+        versions = loading.prepare(front, job.root, job.frontend, _front_end_key(job), jit=jit, warm=warm)
     if hasattr(front, "check_target"):
         for target in dict.fromkeys(target for item in job.plans for target in item.targets):
             front.check_target(target, job.arch_key)
     return front, versions
 
 
-def _loaded(
+def _load_sources(
     job: Job, front: FrontEnd, packager: Packager, cache: CompileCache, tell: Callable[..., None]
 ) -> tuple[Pipeline, Loaded]:
     """Import the sources and read linked files. Sources that query the GPU are imported for each target."""
-    first, *others = source_loading.targets(job)
-    again = partial(source_loading.load_for_others, front, cache, others)
+    first, *others = source_loading.targets_by_capability(job)
+    again = partial(source_loading.load_for_targets, front, cache, others)
     with ExitStack() as stack:
         # A copy of this process without the sources, which imports them for the other targets.
-        spare = stack.enter_context(pool.spare(again, tell)) if others and hasattr(front, "importing") else None
+        spare = stack.enter_context(pool.spare_process(again, tell)) if others and hasattr(front, "importing") else None
         with source_loading.load_sources(job, front, first[0], tell) as loaded:
             tell(step="reading what is linked", done=0, total=0)
             with loaded.attempt():
@@ -189,24 +182,23 @@ def _loaded(
     return pipeline, loaded
 
 
-def _sources(pipeline: Pipeline, own: Sequence[Source], job: Job) -> tuple[Source, ...]:
-    """Return the project's files that were imported or linked, each once."""
-    elsewhere = (source for other in pipeline.other_imports for source in other.sources)
-    late = _imported_late(pipeline.seen, job.import_roots)
-    every = (*elsewhere, *late, *own, *pipeline.inputs.linked_files())
+def _all_sources(pipeline: Pipeline, imported: Sequence[Source], job: Job) -> tuple[Source, ...]:
+    """Return the project's files that were imported or linked, each once; `imported` are those of this process."""
+    by_others = (source for other in pipeline.other_imports for source in other.sources)
+    by_functions = _imported_by_functions(pipeline.seen, job.import_roots)
+    every = (*by_others, *by_functions, *imported, *pipeline.inputs.linked_files())
     return tuple({source["path"]: source for source in every}.values())
 
 
-def _seen(loaded: Loaded, pipeline: Pipeline) -> Stamp:
+def _input_stamp(loaded: Loaded, pipeline: Pipeline) -> Stamp:
     """Return the stamp of all inputs of the sources, the linker and the tools."""
     tools = pipeline.inputs.tools(target for item in loaded.job.plans for target in item.targets)
-    own = Stamp({("file", path): digest for path, digest in tools})
-    return Stamp().add(
-        [loaded.seen, *(other.seen for other in pipeline.other_imports), pipeline.seen, pipeline.inputs.stamp(), own]
-    )
+    of_tools = Stamp({("file", path): digest for path, digest in tools})
+    of_others = (other.seen for other in pipeline.other_imports)
+    return Stamp().add([loaded.seen, *of_others, pipeline.seen, pipeline.inputs.stamp(), of_tools])
 
 
-def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
+def _imported_by_functions(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
     """Yield the project's files that functions of its sources imported when the compiler ran them."""
     read = {
         path: digest
@@ -223,8 +215,8 @@ def _imported_late(seen: Stamp, roots: Sequence[str]) -> Iterator[Source]:
 def _one_thread() -> Iterator[None]:
     """Load NumPy in the block with a BLAS that starts no threads, unless the user has set their number.
 
-    OpenBLAS stops its threads before each fork and starts them after it: a twelfth of a build's processor time. The
-        results of sources then do not depend on the number of cores.
+    OpenBLAS stops its threads before each fork and starts them again, which takes a twelfth of a build's processor
+    time. With one thread, the results of sources do not depend on the number of cores.
     """
     name = "OPENBLAS_NUM_THREADS"
     if name in os.environ:
@@ -254,6 +246,6 @@ def _keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 
-def _askers(job: Job) -> str:
-    """Return, for errors, the table's key that names the job's front end, and the modules that use it."""
+def _front_end_key(job: Job) -> str:
+    """Return the key that names the job's front end, and the modules that use it, as the beginning of errors."""
     return f"{job.plans[0].frontend_key}: the front end of {', '.join(item.config.name for item in job.plans)}"

@@ -1,4 +1,4 @@
-"""Observe what the project's code reads while it is imported, and when a compiler runs functions of it.
+"""Observe the reads of the project's code while it is imported, and while a compiler runs functions of it.
 
 The observer sees four audit events (`open`, `os.listdir`, `os.scandir`, and modules that are imported), and the
 variables that are read from `os.environ`. It records an event if a function of the project is on the stack, so reads
@@ -6,7 +6,7 @@ through libraries count. The project's code is every file that is not installed,
 includes other projects' editable installs. For an imported package that is installed, the time of its installation is
 recorded.
 
-Nothing else is traced or replaced. docs/build-cache.md lists what is not seen.
+Nothing else is traced or replaced. docs/build-cache.md lists the reads that the observer misses.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ class Observer:
     """Record the reads of the project's code."""
 
     def __init__(self, own: Iterable[str]) -> None:
-        """Start observing; `own` are the folders and files of the project, which the JIT fallback finds installed."""
+        """Install the observer.
+
+        `own` are the folders and files of the project, which are in site-packages during a JIT build.
+        """
         self.seen = Stamp()
         self.is_on = False
         self._own = tuple(own)
-        self._made: set[str] = set()
+        self._written: set[str] = set()
         self._kinds: dict[str, str] = {}
         self._assigned: set[str] = set()
         self._busy = threading.local()
@@ -82,7 +85,6 @@ class Observer:
 
     def watch(self, patterns: Iterable[str]) -> None:
         """Record the files that match globs, and the folders in which there may be more."""
-        self.is_on = True
         for pattern in patterns:
             for path in glob.glob(pattern, recursive=True, include_hidden=True):
                 self.seen.add_question("file" if os.path.isfile(path) else "names", os.path.normpath(path))
@@ -92,66 +94,64 @@ class Observer:
             for above, folders, _ in os.walk(folder) if "**" in pattern else [(folder, [], [])]:
                 folders[:] = [name for name in folders if name != "__pycache__"]
                 self.seen.add_question("names", os.path.normpath(above))
-        self.is_on = False
 
-    def note_variable(self, name: str) -> None:
-        """Record an environment variable that is about to be read; `ALL_NAMES`: the names of all."""
+    def record_variable(self, name: str) -> None:
+        """Record that an environment variable is read; `ALL_NAMES` stands for the names of all variables."""
         if self.is_on and name not in self._assigned and name not in self.seen.variables and self._reads_directly():
-            with self._alone() as first:
-                if first:
+            with self._recording() as is_outermost:
+                if is_outermost:
                     self.seen.add_variable(name)
 
-    def note_assigned(self, name: str) -> None:
-        """Record a variable that the project sets itself, whose value then does not depend on the machine."""
+    def record_assigned(self, name: str) -> None:
+        """Record that the project sets a variable, whose value then does not depend on the machine."""
         if self.is_on:
             self._assigned.add(name)
 
     def concerns(self, path: str) -> bool:
-        """Return True for a path of the project, or of another one that is not installed."""
+        """Return True for a path of this project, or of another project that is not installed."""
         for own in self._own:
             if path.startswith(own):
                 return INSTALLED.isdisjoint(path[len(own) :].split("/"))
-        is_ours = path.startswith((*_SYSTEM, _AOTCUDA, *_STANDARD))
-        return not is_ours and INSTALLED.isdisjoint(path.split("/"))
+        is_excluded = path.startswith((*_SYSTEM, _AOTCUDA, *_STANDARD))
+        return not is_excluded and INSTALLED.isdisjoint(path.split("/"))
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.is_on or event not in _EVENTS:
             return
-        with self._alone() as first:
-            if first:
+        with self._recording() as is_outermost:
+            if is_outermost:
                 getattr(self, _EVENTS[event])(*arguments)
 
-    def _opened(self, name: object, mode: object, flags: object) -> None:
+    def _record_open(self, name: object, mode: object, flags: object) -> None:
         path = _absolute(name)
         if path is None:
             return
-        # The import system reads a module's file for the code that imports it: the recorded content is the one that
-        # runs.
-        if _reads(mode, flags) and self._is_new("file", path) and (_is_import() or self._is_on_the_stack()):
+        # The import system reads a module's file for the code that imports the module.
+        if _reads(mode, flags) and self._is_new("file", path) and (_is_import() or self._project_is_on_the_stack()):
             self.seen.add_question("file", path)
-        if _makes(path, mode, flags):
-            self._made.add(path)
+        if _creates(path, mode, flags):
+            self._written.add(path)
 
-    def _listed(self, name: object) -> None:
+    def _record_listing(self, name: object) -> None:
         path = _absolute("." if name is None else name)
-        if path is not None and self._is_new("names", path) and not _is_import() and self._is_on_the_stack():
+        if path is not None and self._is_new("names", path) and not _is_import() and self._project_is_on_the_stack():
             self.seen.add_question("names", path)
 
-    def _created(self, *names: object) -> None:
+    def _record_creation(self, *names: object) -> None:
         path = _absolute(names[0] if len(names) < 4 else names[1])
         if path is not None and not os.path.isdir(path):
-            self._made.add(path)
+            self._written.add(path)
 
     def _is_new(self, question: str, path: str) -> bool:
         """Return True for a path that is new, concerns the project, and was not written by the project itself."""
         if path.endswith(".pyc") or (question, path) in self.seen.reads or not self.concerns(path):
             return False
         above = path
-        while above not in self._made and os.path.dirname(above) != above:
+        while above not in self._written and os.path.dirname(above) != above:
             above = os.path.dirname(above)
-        return above not in self._made
+        return above not in self._written
 
-    def _is_on_the_stack(self) -> bool:
+    def _project_is_on_the_stack(self) -> bool:
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
         while frame is not None:
             file = frame.f_code.co_filename
@@ -191,14 +191,14 @@ class Observer:
                 self.seen.add_question("status", path)
 
     @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Yield False in a thread that is already recording, because recording itself reads files."""
-        first = not getattr(self._busy, "now", False)
+    def _recording(self) -> Iterator[bool]:
+        """Yield True unless this thread records a read already, because recording itself reads files."""
+        is_outermost = not getattr(self._busy, "now", False)
         self._busy.now = True
         try:
-            yield first
+            yield is_outermost
         finally:
-            if first:
+            if is_outermost:
                 self._busy.now = False
 
 
@@ -210,31 +210,31 @@ class _Variables(dict[bytes, bytes]):
         self._observer = observer
 
     def __getitem__(self, name: bytes) -> bytes:
-        self._observer.note_variable(os.fsdecode(name))
+        self._observer.record_variable(os.fsdecode(name))
         return super().__getitem__(name)
 
     def __setitem__(self, name: bytes, value: bytes) -> None:
         super().__setitem__(name, value)
-        self._observer.note_assigned(os.fsdecode(name))
+        self._observer.record_assigned(os.fsdecode(name))
 
     def __delitem__(self, name: bytes) -> None:
         self[name]
         super().__delitem__(name)
-        self._observer.note_assigned(os.fsdecode(name))
+        self._observer.record_assigned(os.fsdecode(name))
 
     def __iter__(self) -> Iterator[bytes]:
-        self._observer.note_variable(ALL_NAMES)
+        self._observer.record_variable(ALL_NAMES)
         return super().__iter__()
 
 
 _EVENTS = {
-    "open": "_opened",
-    "os.listdir": "_listed",
-    "os.scandir": "_listed",
-    "os.mkdir": "_created",
-    "os.rename": "_created",
+    "open": "_record_open",
+    "os.listdir": "_record_listing",
+    "os.scandir": "_record_listing",
+    "os.mkdir": "_record_creation",
+    "os.rename": "_record_creation",
 }
-"""The last two events find files that the project itself writes, such as temporary files, which are not inputs."""
+"""The last two events show files that the project itself writes, such as temporary files, which are not inputs."""
 
 
 _observers: list[Observer] = []
@@ -292,8 +292,11 @@ def _reads(mode: object, flags: object) -> bool:
     return not isinstance(flags, int) or (flags & os.O_ACCMODE != os.O_WRONLY and not flags & (os.O_TRUNC | os.O_EXCL))
 
 
-def _makes(path: str, mode: object, flags: object) -> bool:
-    """Return True if a file is created or loses its content; a folder is opened for a temporary file without a name."""
+def _creates(path: str, mode: object, flags: object) -> bool:
+    """Return True if the project creates a file, or removes its content.
+
+    Python opens a folder to create a temporary file without a name, which does not count.
+    """
     if isinstance(mode, str):
         writes, empties = any(letter in mode for letter in "wax+"), "w" in mode
     else:

@@ -85,8 +85,8 @@ class JitPackager:
         """Return the LTOIR of a module's functions and the link inputs that they need."""
         ((target, merged),) = parts.merged.items()
         title = f"code of {parts.name}'s functions"
-        linked = [LinkInput(kind="ltoir", name=title, data=merged, header=parts.declared())]
-        for item in parts.called:
+        linked = [LinkInput(kind="ltoir", name=title, data=merged, header=parts.c_header())]
+        for item in parts.function_inputs:
             if item.kind == "cu":
                 code = compile_source(parts.plan, item, [target])[target]
                 linked.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code))
@@ -145,7 +145,7 @@ class WheelPackager:
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:  # noqa: ARG002
         """Return the link inputs that other projects read from the wheel."""
         return inputs.packaged(
-            parts.name, built.function_fatbin, parts.declared(), built.function_links, built.callbacks
+            parts.name, built.function_fatbin, parts.c_header(), built.function_links, built.callbacks
         )
 
 
@@ -156,7 +156,7 @@ def make(job: Job) -> Packager:
 
 def _function_links(parts: Parts, compile_source: Compile) -> Iterator[tuple[str, bytes]]:
     """Yield the files that users of the exported functions link: CUDA C++ compiled to LTOIR, other files unchanged."""
-    for number, item in enumerate(parts.called):
+    for number, item in enumerate(parts.function_inputs):
         path = Path(item.name)  # a module's name, possibly with a file, is handled as a path too
         plain = path.stem if path.suffix in linkable.KINDS else path.name
         stem = f"link{number}_" + re.sub(r"\W+", "_", plain)

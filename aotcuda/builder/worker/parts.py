@@ -46,7 +46,7 @@ class Parts:
         merged: Its exported functions as LTOIR or PTX, for each of the packager's targets; empty when it has none.
         foreign: Symbols of linked items, by the name of the item.
         linked: The linked items, for the bill of materials.
-        called: The inputs that must be linked together with its exported functions.
+        function_inputs: The inputs that must be linked together with its exported functions.
         files: The project's files that it links or is compiled from, with the headers that they include.
         left_out: The kernels that targets cannot have.
     """
@@ -59,7 +59,7 @@ class Parts:
     callbacks: tuple[Callbacks, ...]
     foreign: tuple[tuple[str, tuple[str, ...]], ...]
     linked: tuple[LinkedItem, ...]
-    called: tuple[LinkInput, ...]
+    function_inputs: tuple[LinkInput, ...]
     files: tuple[Path, ...]
     left_out: tuple[manifest.LeftOut, ...] = ()
 
@@ -68,13 +68,13 @@ class Parts:
         """Return the module's name."""
         return self.plan.config.name
 
-    def declared(self) -> bytes:
+    def c_header(self) -> bytes:
         """Return the C header of the exported functions, for modules that call them."""
         names = [unit.name for unit in self.plan.functions]
         return header.render(self.name, list(zip(names, self.functions, strict=True))).encode()
 
 
-def put_together(
+def combine(
     plan: ModulePlan, compiled: Compiled, made: Mapping[tuple[str, Target], Any], inputs: ModuleInputs
 ) -> Parts:
     """Return a module's parts, compiled and linked for its targets."""
@@ -83,7 +83,7 @@ def put_together(
     kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
     functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
     linked = tuple(_image(target, made["image", target]) for target in plan.targets if plan.kernels)
-    kernels = _with_cooperative(plan, kernels, linked, inputs)
+    kernels = _mark_cooperative(plan, kernels, linked, inputs)
     callbacks: dict[Callbacks, None] = dict.fromkeys(inputs.linked[name].callbacks)
     for built in (*kernels, *functions):
         callbacks |= dict.fromkeys(built.callbacks)
@@ -96,12 +96,12 @@ def put_together(
         callbacks=tuple(callbacks),
         foreign=tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal),
         linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
-        called=tuple(inputs.called(plan, functions)),
+        function_inputs=tuple(inputs.function_inputs(plan, functions)),
         files=tuple(sorted(inputs.headers(plan).own)),
     )
 
 
-def _with_cooperative(
+def _mark_cooperative(
     plan: ModulePlan, kernels: tuple[CompiledKernel, ...], linked: Sequence[Image], inputs: ModuleInputs
 ) -> tuple[CompiledKernel, ...]:
     """Mark kernels that synchronize the grid in CUDA C++ or other foreign code; front ends mark their own."""

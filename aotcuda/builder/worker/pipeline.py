@@ -16,11 +16,11 @@ from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut, LinkInpu
 from aotcuda.builder.link import nvrtc, preconditions, prototypes
 from aotcuda.builder.plan import code_target
 from aotcuda.builder.worker import flows, left_out, pool, source_loading, telemetry, unit_compiling
-from aotcuda.builder.worker.linking import Linking, note_cached
+from aotcuda.builder.worker.linking import Linking, record_cached
 from aotcuda.builder.worker.module_inputs import ModuleInputs
-from aotcuda.builder.worker.parts import put_together
-from aotcuda.builder.worker.shards import part_of
-from aotcuda.builder.worker.unit_cache import UnitCache, plain
+from aotcuda.builder.worker.parts import combine
+from aotcuda.builder.worker.shards import choose_units
+from aotcuda.builder.worker.unit_cache import UnitCache, without_cache_data
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import CompileError
 
@@ -48,6 +48,9 @@ class Pipeline:
     Attributes:
         inputs: The link inputs of its modules.
         linkable: The link items for other modules of the wheel, by module.
+        other_imports: The results of processes that imported the sources for other compute capabilities.
+        units: The entries of units, if several machines share the build.
+        seen: The stamp of what functions of the project read while the compiler ran them.
     """
 
     def __init__(
@@ -67,9 +70,9 @@ class Pipeline:
         self.other_imports: Sequence[OtherImport] = ()
         self.cache = cache
         self.units: UnitCache | None = None
-        self.own_targets = source_loading.targets(job)
+        self.own_targets = source_loading.targets_by_capability(job)
         self._all_plans = {plan.config.name: plan for plan in job.plans}
-        self._have: Compiled = {}
+        self._cached: Compiled = {}
         self.warnings: list[str] = []
         self.linkable: dict[str, Linked] = {}
         self.inputs = ModuleInputs(job, front, functions)
@@ -90,14 +93,18 @@ class Pipeline:
         """
         self._begin()
         modules = []
-        for parts, packed in flows.flow(map(self._module, self.job.plans), self.job.jobs, self._done):
+        for parts, packed in flows.run_flows(map(self._module, self.job.plans), self.job.jobs, self._done):
             modules.append(self.packager.finish(parts, packed, self._sources_compiled))
             if parts.name in self.job.wanted:
                 self.linkable[parts.name] = self.packager.linkable(parts, modules[-1], self._sources_compiled)
         return modules
 
     def share(self, seen: Stamp) -> frozenset[tuple[str, str]] | None:
-        """Use the cache's entries of units; return the part of the units that a shard compiles."""
+        """Use the cache's entries of units if several machines share the build.
+
+        Returns:
+            The module and symbol of each unit that this shard compiles; None if this process is not a shard.
+        """
         if not self.job.is_shared:
             return None
         of_sources = Stamp()
@@ -105,10 +112,12 @@ class Pipeline:
             headers = self.inputs.headers(plan)
             for path in (*headers.files, *headers.missing):
                 of_sources.add_question("file", os.path.normpath(path))
-        self.units = self.linking.units = UnitCache(self.job, self.cache, [seen, of_sources], self.inputs.unseen())
+        self.units = self.linking.units = UnitCache(
+            self.job, self.cache, [seen, of_sources], self.inputs.undetermined()
+        )
         if self.job.shard is None:
             return None
-        chosen = part_of(self.job, self.functions, in_groups=self.linking.assembler is None)
+        chosen = choose_units(self.job, self.functions, in_groups=self.linking.assembler is None)
         part = frozenset((unit.module, unit.symbol) for unit in chosen)
         plans = [plan.only_with(part) for plan in self.job.plans]
         self.job = replace(self.job, plans=tuple(plan for plan in plans if plan.units))
@@ -117,79 +126,79 @@ class Pipeline:
         return part
 
     def run_shard(self) -> tuple[int, int]:
-        """Compile the shard's units and machine code into the cache; return how many units it and the build have.
+        """Compile the shard's units and machine code into the cache; return the numbers of its units and of all units.
 
         Raises:
             AotcudaError: Something cannot be compiled or stored.
         """
         self._begin()
-        flows.flow(map(self._shard, self.job.plans), self.job.jobs, self._done)
+        flows.run_flows(map(self._compile_part, self.job.plans), self.job.jobs, self._done)
         if self.units is not None:
             self.units.record()
-        own, every = (sum(len(plan.units) for plan in plans) for plans in (self.job.plans, self._all_plans.values()))
-        return own, every
+        return sum(len(plan.units) for plan in self.job.plans), sum(
+            len(plan.units) for plan in self._all_plans.values()
+        )
 
-    def _shard(self, plan: ModulePlan) -> flows.Flow[None]:
+    def _compile_part(self, plan: ModulePlan) -> flows.Flow[None]:
         """Compile a shard's part of a module, with machine code of complete groups; link a complete module."""
-        whole = self._all_plans[plan.config.name]
-        if len(plan.units) == len(whole.units) and not any(item.module for item in plan.config.link):
-            yield from self._made(plan)
+        every = self._all_plans[plan.config.name].units
+        if len(plan.units) == len(every) and not any(item.module for item in plan.config.link):
+            yield from self._build_code(plan)
             return
         compiled, _ = yield from self._compile(plan)
-        yield from self.linking.of_shard(plan, compiled)
+        yield from self.linking.compile_shard(plan, compiled)
 
     def _begin(self) -> None:
         """Find the entries of all units; a build from the cache alone fails if one is missing."""
         self.tell(step="compiling", done=0, total=self.linking.total)
         if self.units is not None:
-            self._have = self.units.find(unit_compiling.wanted_units(self.job.plans, self._targets_here()))
-            for unit in dict.fromkeys(unit for unit, _ in self._have):
-                work = tuple((unit.module, unit.symbol, str(target)) for one, target in self._have if one is unit)
-                telemetry.note_cached(work, self.units.seconds.get((unit.module, unit.symbol), 0.0))
+            self._cached = self.units.find(unit_compiling.wanted_units(self.job.plans, self._own_targets()))
+            for unit in dict.fromkeys(unit for unit, _ in self._cached):
+                work = tuple((unit.module, unit.symbol, str(target)) for key, target in self._cached if key is unit)
+                telemetry.add_cached(work, self.units.seconds.get((unit.module, unit.symbol), 0.0))
 
-    def _targets_here(self) -> list[Target]:
+    def _own_targets(self) -> list[Target]:
         """Return the targets that this process compiles for."""
-        here = self.own_targets[: 1 if self.other_imports else None]
-        return [target for found in here for target in found]
+        return [target for targets in self.own_targets[: 1 if self.other_imports else None] for target in targets]
 
     def _done(self, task: pool.Task) -> None:
         linking = self.linking
         linking.done += task.steps
-        slow = telemetry.slowest()
-        slowest = f"{slow.title} {slow.seconds:.1f} s" if slow is not None else ""
+        step = telemetry.slowest()
+        slowest = f"{step.title} {step.seconds:.1f} s" if step is not None else ""
         self.tell(step=task.title, done=linking.done, total=max(linking.total, linking.done), slowest=slowest)
 
     def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
-        parts = yield from self._made(plan)
-        return parts, (yield from self._packing(parts))
+        parts = yield from self._build_code(plan)
+        return parts, (yield from self._pack(parts))
 
-    def _made(self, plan: ModulePlan) -> flows.Flow[Parts]:
+    def _build_code(self, plan: ModulePlan) -> flows.Flow[Parts]:
         """Compile and link a module."""
         compiled, lacking = yield from self._compile(plan)
-        plan, notes = self._without(plan, lacking)
-        built = ((unit, one) for (unit, _), one in compiled.items())
+        plan, notes = self._remove_kernels(plan, lacking)
+        built = ((unit, code) for (unit, _), code in compiled.items())
         self.warnings += code_warnings.known_faults(built, self.job.known_faults)
         for target in plan.targets if plan.kernels else ():
             code = plan.code_targets[target]
             of_target = [(unit, compiled[unit, code]) for unit in plan.kernels if (unit, code) in compiled]
             code_warnings.check_constants(plan.config.key, of_target)
         self.inputs.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
-        made = yield from self.linking.work(plan, compiled)
-        plan, more = self._without(plan, _refused(plan, made))
-        parts = put_together(plan, compiled, made, self.inputs)
+        made = yield from self.linking.link_module(plan, compiled)
+        plan, more = self._remove_kernels(plan, _refused_by_assembler(plan, made))
+        parts = combine(plan, compiled, made, self.inputs)
         self.warnings += [text for function in parts.functions for text in function.warnings]
         self.warnings += code_warnings.shared_memory(zip(plan.kernels, parts.kernels, strict=True))
         return replace(parts, left_out=(*notes, *more))
 
-    def _without(
-        self, plan: ModulePlan, found: Mapping[tuple[Unit, Target], LeftOut]
+    def _remove_kernels(
+        self, plan: ModulePlan, kernels: Mapping[tuple[Unit, Target], LeftOut]
     ) -> tuple[ModulePlan, list[manifest.LeftOut]]:
-        """Return a plan without the kernels that targets cannot have, and the notes about these kernels."""
-        plan, notes, warnings = left_out.remove_kernels(plan, found, self.job.incomplete)
+        """Return a plan without the kernels that targets cannot have, and the manifest's entries for these kernels."""
+        plan, notes, warnings = left_out.remove_kernels(plan, kernels, self.job.incomplete)
         self.warnings += warnings
         return plan, notes
 
-    def _packing(self, parts: Parts) -> flows.Flow[list[bytes]]:
+    def _pack(self, parts: Parts) -> flows.Flow[list[bytes]]:
         """Pack a module's images."""
         pack = self.packager.packer(parts.name, [image.cuda for image in parts.images])
         if pack is None:
@@ -202,80 +211,79 @@ class Pipeline:
             for image in self.packager.images(parts)
         ]
         self.linking.total += len(tasks)
-        return (yield from flows.shared(flows.PACK, tasks, self.job.jobs))
+        return (yield from flows.run_in_shares(flows.PACK, tasks, self.job.jobs))
 
     def _compile(self, plan: ModulePlan) -> flows.Flow[tuple[Compiled, dict[tuple[Unit, Target], LeftOut]]]:
         """Return every unit for every target, and the units that targets cannot have.
 
         Results of other processes are used unchanged.
         """
-        own = self._targets_here()
-        batches = self._batch_names(plan, own)
-        have: Compiled = {key: built for key, built in self._have.items() if key[0].module == plan.config.name}
+        targets = self._own_targets()
+        batches = self._batch_names(plan, targets)
+        cached = _of_module(plan.config.name, self._cached)
         for (units, target), built in self.cache.find(batches, lambda _: list[CompiledKernel]).items():
             if len(built) == len(units):
-                have |= {(unit, target): one for unit, one in zip(units, built, strict=True)}
-                note_cached(units, target)
-        whole = [unit for unit in plan.units if all((unit, target) in have for target in plan.compiled_for(unit))]
-        self.linking.done += len(whole)
-        compiled = yield from unit_compiling.compile_units(
-            self.job, self.front, plan, self.functions, own, self.cache, have
+                cached |= {(unit, target): kernel for unit, kernel in zip(units, built, strict=True)}
+                record_cached(units, target)
+        self.linking.done += sum(
+            all((unit, target) in cached for target in plan.compiled_for(unit)) for unit in plan.units
         )
-        made = {key: built for key, built in compiled.items() if key not in have}
-        self._keep_compiled(plan, batches, made)
+        compiled = yield from unit_compiling.compile_units(
+            self.job, self.front, plan, self.functions, targets, self.cache, cached
+        )
+        made = {key: built for key, built in compiled.items() if key not in cached}
+        self._store_compiled(plan, batches, made)
         if self.units is not None:
             self.units.store(made)
-        others = [(other, _of_module(plan.config.name, other.compiled)) for other in self.other_imports]
-        for one in (compiled, *(found for _, found in others)):
-            self.seen.add(built.seen for built in one.values())
-        imports = [consistency.Import(own[0], frozenset(plan.units), _complete(compiled))]
-        for other, found in others:
+        imports = [consistency.Import(targets[0], frozenset(plan.units), _without_left_out(compiled))]
+        for other in self.other_imports:
             target = next(target for _, target in other.compiled)
-            of_module = frozenset(unit for unit in other.units if unit.module == plan.config.name)
-            imports.append(consistency.Import(target, of_module, _complete(found)))
+            units_of_module = frozenset(unit for unit in other.units if unit.module == plan.config.name)
+            of_other = _of_module(plan.config.name, other.compiled)
+            imports.append(consistency.Import(target, units_of_module, _without_left_out(of_other)))
+            compiled |= of_other
+        self.seen.add(built.seen for built in compiled.values())
         consistency.check(imports)
-        for _, found in others:
-            compiled |= found
         lacking = {key: built for key, built in compiled.items() if isinstance(built, LeftOut)}
-        return {key: plain(built) for key, built in _complete(compiled).items()}, lacking
+        return {key: without_cache_data(built) for key, built in _without_left_out(compiled).items()}, lacking
 
-    def _batch_names(self, plan: ModulePlan, own: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
+    def _batch_names(self, plan: ModulePlan, targets: Sequence[Target]) -> dict[tuple[tuple[Unit, ...], Target], Name]:
         """Return the names of the code of batches that are compiled from files instead of Python, for each target."""
         if not hasattr(self.front, "declared") or self.other_imports or self.units is not None:
             return {}
-        found: dict[str, list[Unit]] = {}
+        batches: dict[str, list[Unit]] = {}
         for unit in plan.units:
             if unit.batch:
-                found.setdefault(unit.batch, []).append(unit)
-        named: dict[tuple[tuple[Unit, ...], Target], Name] = {}
-        for units in found.values():
-            made_from = ("batch", plan.frontend, units, self.front.declared(units[0], self.functions[units[0]]))
-            shared = self.linking.name_with(plan, self.inputs.sources_of(units), *made_from)
+                batches.setdefault(unit.batch, []).append(unit)
+        names: dict[tuple[tuple[Unit, ...], Target], Name] = {}
+        for units in batches.values():
+            others = ("batch", plan.frontend, units, self.front.declared(units[0], self.functions[units[0]]))
+            name = self.linking.name_with(plan, self.inputs.sources_of(units), *others)
             for target in plan.compiled_for(units[0]):
-                if target in own:
-                    named[tuple(units), target] = self.cache.name(shared, target) if shared else ""
-        return named
+                if target in targets:
+                    names[tuple(units), target] = self.cache.name(name, target) if name else ""
+        return names
 
-    def _keep_compiled(
+    def _store_compiled(
         self, plan: ModulePlan, batches: Mapping[tuple[tuple[Unit, ...], Target], Name], made: Compiled
     ) -> None:
         """Store compiled batches, and the results of front ends' own code generators."""
-        whole = {
+        compiled_batches = {
             (units, target): [made[unit, target] for unit in units]
             for units, target in batches
             if (units[0], target) in made
         }
-        titles = {key: f"{key[0][0].batch}, {len(key[0])} kernels, for {key[1]}" for key in whole}
+        titles = {key: f"{key[0][0].batch}, {len(key[0])} kernels, for {key[1]}" for key in compiled_batches}
         unedited = self.linking.unedited(batches, self._batch_names(plan, [*plan.ltoir_targets]))
-        self.cache.store(whole, unedited, titles, "code")
-        generated = {key: built.generated for key, built in made.items() if getattr(built, "generated", None)}
-        fresh = {key: found for key, found in generated.items() if found.value is not None}
-        self.cache.count_reused(len(generated) - len(fresh))
-        for unit, target in generated.keys() - fresh.keys():
-            note_cached([unit], target)
-        values = {key: found.value for key, found in fresh.items()}
-        named = {key: found.name for key, found in fresh.items()}
-        self.cache.store(values, named, {key: f"{key[0].title} for {key[1]}" for key in fresh}, "code")
+        self.cache.store(compiled_batches, unedited, titles, "code")
+        entries = {key: built.generated for key, built in made.items() if getattr(built, "generated", None)}
+        new = {key: entry for key, entry in entries.items() if entry.value is not None}
+        self.cache.count_reused(len(entries) - len(new))
+        for unit, target in entries.keys() - new.keys():
+            record_cached([unit], target)
+        values = {key: entry.value for key, entry in new.items()}
+        names = {key: entry.name for key, entry in new.items()}
+        self.cache.store(values, names, {key: f"{key[0].title} for {key[1]}" for key in new}, "code")
 
     def _survey(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[dict[LinkInput, Symbols]]:
         """Return the symbols of a module's linked files and modules, after checking them."""
@@ -283,36 +291,36 @@ class Pipeline:
             return {}
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
-        wanted = {unit: found.externals for unit, found in built.items()}
-        externals = [external for found in wanted.values() for external in found]
-        foreign = self.inputs.foreign(plan, built.values())
+        wanted = {unit: code.externals for unit, code in built.items()}
+        externals = [external for of_unit in wanted.values() for external in of_unit]
+        foreign = self.inputs.foreign_inputs(plan, built.values())
         if not foreign and not externals:
             return {}
-        asked_by = {item: self.inputs.asked_by(plan, item, compiled) for item in foreign}
+        keys = {item: self.inputs.requesting_key(plan, item, compiled) for item in foreign}
         tasks = {}
         for item in foreign:
-            arguments = (plan.config.options, self.inputs.folders(plan), asked_by[item])
+            arguments = (plan.config.options, self.inputs.include_dirs(plan), keys[item])
             run = partial(preconditions.survey, item, externals, first, *arguments)
             tasks[item] = pool.Task(f"{plan.config.name}: symbols of {item.name}", run)
-        declared = self._declarations(plan, asked_by, first)
-        results = yield from flows.run_round(flows.SURVEY, {**tasks, **declared})
-        found = {item: results[item] for item in tasks}
+        declarations = self._declarations(plan, keys, first)
+        results = yield from flows.run_round(flows.SURVEY, {**tasks, **declarations})
+        symbols = {item: results[item] for item in tasks}
         own = [unit.symbol for unit in plan.units]
         preconditions.check(
-            plan.config.name, wanted, own, found, plan.targets, asked_by, self.inputs.names_of_other_modules(plan)
+            plan.config.name, wanted, own, symbols, plan.targets, keys, self.inputs.names_of_other_modules(plan)
         )
-        return found
+        return symbols
 
     def _declarations(
-        self, plan: ModulePlan, asked_by: Mapping[LinkInput, str], target: Target
+        self, plan: ModulePlan, keys: Mapping[LinkInput, str], target: Target
     ) -> dict[tuple[LinkInput, LinkInput], pool.Task]:
         """Return tasks that check declarations in a module's own CUDA C++ against other modules' headers."""
         sources = [item for item in self.inputs.sources_of(plan.units) if item.kind == "cu"]
         tasks = {}
         for source in sources:
-            for item, key in asked_by.items():
+            for item, key in keys.items():
                 if item.header:
-                    arguments = (source, item, target, plan.config.options, self.inputs.folders(plan), key)
+                    arguments = (source, item, target, plan.config.options, self.inputs.include_dirs(plan), key)
                     title = f"{plan.config.name}: declarations of {item.name} in {source.name}"
                     tasks[source, item] = pool.Task(title, partial(prototypes.check_source, *arguments), key=key)
         return tasks
@@ -320,7 +328,7 @@ class Pipeline:
     def _sources_compiled(self, plan: ModulePlan, item: LinkInput, targets: Sequence[Target]) -> dict[Target, bytes]:
         """Compile CUDA C++ for each target: to LTOIR for machine code, to PTX for PTX."""
         joined = replace(item, data=item.data + b"".join(data for _, data in item.pieces), pieces=())
-        arguments = (plan.config.options, self.inputs.folders(plan))
+        arguments = (plan.config.options, self.inputs.include_dirs(plan))
         tasks = {}
         for target in targets:
             run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
@@ -328,13 +336,13 @@ class Pipeline:
         return dict(zip(tasks, flows.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
 
 
-def _complete(compiled: Compiled) -> Compiled:
-    """Return the compiled kernels, without those that targets cannot have."""
+def _without_left_out(compiled: Compiled) -> Compiled:
+    """Return the compiled units, without the stand-ins for kernels that targets cannot have."""
     return {key: built for key, built in compiled.items() if not isinstance(built, LeftOut)}
 
 
-def _refused(plan: ModulePlan, made: PerTarget) -> dict[tuple[Unit, Target], LeftOut]:
-    """Return the kernels that the front end's assembler has refused."""
+def _refused_by_assembler(plan: ModulePlan, made: PerTarget) -> dict[tuple[Unit, Target], LeftOut]:
+    """Return the kernels that the front end's assembler refused."""
     units = {unit.symbol: unit for unit in plan.kernels}
     return {
         (units[symbol], plan.code_targets[target]): LeftOut(

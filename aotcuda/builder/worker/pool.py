@@ -33,12 +33,12 @@ class Task:
     Attributes:
         title: The name that progress shows.
         run: The work.
-        key: The configuration key that it comes from, for errors.
-        steps: How many steps it is, as progress counts them.
-        fallback: Makes the result in another way if the task fails or its process dies.
-        counted: Returns the number of steps by the result, where `steps` does not tell.
+        key: The configuration key that errors begin with.
+        steps: The number of steps, as progress counts them.
+        fallback: A function that makes the result if the task fails or its process dies.
+        count_steps: A function that returns the number of steps for a result, if `steps` is not known before.
         work: The kernels and functions that it serves, with their targets.
-        notes_steps: `run` itself collects how long its steps took; else the task is one step.
+        times_steps: True if `run` itself collects the seconds of its steps; otherwise the task is one step.
     """
 
     title: str
@@ -46,8 +46,8 @@ class Task:
     key: str = ""
     steps: int = 1
     fallback: Callable[[], Any] | None = None
-    counted: Callable[[Any], int] | None = None
-    notes_steps: bool = False
+    count_steps: Callable[[Any], int] | None = None
+    times_steps: bool = False
     work: telemetry.Work = ()
 
     @property
@@ -58,10 +58,13 @@ class Task:
 
 @dataclass(slots=True)
 class Child:
-    """A child at work.
+    """A running child.
 
     Attributes:
-        outcome: A tuple with the result, or an error; None until it is known.
+        index: The place of its task among others.
+        pipe: The pipe that it sends its outcome to.
+        outcome: A tuple with the result, or an error; None before the child ends.
+        status: Its exit status; None before the child ends.
     """
 
     index: int
@@ -72,7 +75,7 @@ class Child:
     status: int | None = None
 
     def read(self) -> None:
-        """Take the message that the child has sent; its pipe has one, or has ended."""
+        """Read the child's message from the pipe, which has one or has ended."""
         try:
             match ipc.read(self.pipe):
                 case (outcome, telemetry.Telemetry() as collected):
@@ -81,7 +84,7 @@ class Child:
                 case _:
                     self.outcome = BuildError(f"{self.task.where}: {ipc.UNREADABLE}")
         except EOFError:
-            self.outcome = _death(self.task, self._wait(0) or 0)
+            self.outcome = _death_error(self.task, self._wait(0) or 0)
         except ValueError as error:
             self.outcome = BuildError(f"{self.task.where}: {error}")
         self.end()
@@ -91,10 +94,10 @@ class Child:
         status = self._wait(os.WNOHANG)
         if status is None or self.outcome is not None:
             return
-        if self.pipe.poll():  # it sent its result before it ended
+        if self.pipe.poll():  # the child sent its result before it ended
             self.read()
         else:
-            self.outcome = _death(self.task, status)
+            self.outcome = _death_error(self.task, status)
             self.end()
 
     def end(self) -> None:
@@ -118,7 +121,7 @@ class Child:
 
 
 def wait_for(children: Sequence[Child]) -> None:
-    """Wait until a child sends its result or ends, but not for long."""
+    """Wait until a child sends its result or ends, at most `_TICK` seconds."""
     by_pipe = {child.pipe: child for child in children}
     ready = wait(list(by_pipe), _TICK)
     for pipe in ready:
@@ -148,9 +151,9 @@ def _work(task: Task, sender: Connection) -> NoReturn:
     """Do the task and send its outcome; leave by `os._exit`, so that no exit handler of the parent runs twice."""
     status = 1
     try:
-        telemetry.take()  # the parent has collected this
+        telemetry.take()  # remove a copy of what the parent has collected
         try:
-            with nullcontext() if task.notes_steps else telemetry.step(task.title, task.work):
+            with nullcontext() if task.times_steps else telemetry.step(task.title, task.work):
                 outcome: Any = (task.run(),)
         except BaseException as error:  # noqa: BLE001 (a child reports every error)
             if os.environ.get("AOTCUDA_DEBUG") == "1":
@@ -168,13 +171,13 @@ def _work(task: Task, sender: Connection) -> NoReturn:
 
 
 def _flush() -> None:
-    """Empty the buffers of what was printed, so that no copy of this process prints it again."""
+    """Write out the buffers of printed text, so that no copy of this process prints the text again."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):  # a source may have closed them, or put something else there
             stream.flush()
 
 
-def _death(task: Task, status: int) -> BuildError:
+def _death_error(task: Task, status: int) -> BuildError:
     """Return the error about a child that ended without a result."""
     if status == -signal.SIGKILL:
         return BuildError(
@@ -190,11 +193,13 @@ def _death(task: Task, status: int) -> BuildError:
 
 
 @contextmanager
-def spare(work: Callable[[Any, Callable[..., None]], Any], tell: Callable[..., None]) -> Iterator[Callable[[Any], Any]]:
-    """Yield a function that does `work` in a copy of this process as it is now; the copy ends with the block.
+def spare_process(
+    work: Callable[[Any, Callable[..., None]], Any], tell: Callable[..., None]
+) -> Iterator[Callable[[Any], Any]]:
+    """Yield a function that does `work` in a copy of this process, made now; the copy ends with the block.
 
-    The function returns the result of `work`, or raises as `run` does. `work` is given the function's argument, and a
-    function by which it, or one child of it at a time, reports steps as by `tell`.
+    The function passes its argument to `work`, and returns the result or raises the error. `work` also gets a function
+    that passes steps to `tell`. One process may call it at a time: the copy, or one child of the copy.
     """
     requests, requester = Pipe(duplex=False)
     reports, reporter = Pipe(duplex=False)
@@ -203,7 +208,7 @@ def spare(work: Callable[[Any, Callable[..., None]], Any], tell: Callable[..., N
         requester.close()
         return work(requests.recv(), lambda **step: reporter.send(step))
 
-    child = start(0, Task("the sources, imported for each target", wait_and_work, notes_steps=True))
+    child = start(0, Task("the sources, imported for each target", wait_and_work, times_steps=True))
     requests.close()
     reporter.close()
 

@@ -50,14 +50,14 @@ The user's modules may import packages that aotcuda built. These must not start 
 
 
 def run(job: Job, watcher: Progress | None = None) -> Result:
-    """Do `job` in a worker process. No process of it outlives this call.
+    """Do `job` in a worker process, and end all processes below the worker before this call returns.
 
     Raises:
         AotcudaError: The worker reports what is wrong with the project or the toolchain.
         BuildError: The worker died, or a source interfered with its messages.
     """
     watcher = watcher or progress.line(sys.stderr)
-    with _started(job) as (process, messages):
+    with _start_worker(job) as (process, messages):
         step = "starting Python"
         try:
             while True:
@@ -80,18 +80,18 @@ def run(job: Job, watcher: Progress | None = None) -> Result:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(_PATIENCE)
             _stop(process)
-            raise _death(step, process.returncode) from None
+            raise _death_error(step, process.returncode) from None
         finally:
             watcher.clear()
 
 
 @contextmanager
-def _started(job: Job) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
-    """Start a worker and send it its job; at the end of the block, end all of its processes."""
+def _start_worker(job: Job) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
+    """Start a worker and send it its job; end the worker and all processes below it when the block ends."""
     _fill_standard_streams()
     receiver, sender = Pipe(duplex=False)
     requirement = registry.requirement(job.frontend, jit=job.product == "jit")
-    of_product = JIT_VARIABLES if job.product == "jit" else {}
+    variables = JIT_VARIABLES if job.product == "jit" else {}
     settings = json.dumps([[path for path in sys.path if path], sys.dont_write_bytecode])
     with receiver:
         try:
@@ -101,13 +101,13 @@ def _started(job: Job) -> Iterator[tuple[subprocess.Popen[bytes], Connection]]:
                     stdin=subprocess.PIPE,
                     pass_fds=[sender.fileno()],
                     cwd=job.root,
-                    env=environment(os.environ, job.frontend, toolkit=job.toolkit) | of_product,
+                    env=environment(os.environ, job.frontend, toolkit=job.toolkit) | variables,
                     start_new_session=True,  # the build answers Ctrl-C on a terminal
                 )
         except OSError as error:
             raise process_tree.start_error(error) from error
         try:
-            with suppress(BrokenPipeError), process.stdin:  # type: ignore[union-attr]  # a dead one is reported later
+            with suppress(BrokenPipeError), process.stdin:  # type: ignore[union-attr]  # `run` reports a worker that has ended
                 pickle.dump(job, process.stdin)  # type: ignore[arg-type]
             yield process, receiver
         finally:
@@ -146,28 +146,30 @@ def environment(current: Mapping[str, str], *front_ends: str, toolkit: Toolkit |
 
     The compilers' settings change the code that is built. The libraries of `toolkit` are found first.
     """
-    known = registry.variables(front_ends)
-    found = {
-        name: value for name, value in current.items() if not name.startswith(known.prefixes) or name in known.kept
+    of_compilers = registry.variables(front_ends)
+    variables = {
+        name: value
+        for name, value in current.items()
+        if not name.startswith(of_compilers.prefixes) or name in of_compilers.kept
     }
-    found |= {
-        **dict(known.given),
+    variables |= {
+        **dict(of_compilers.given),
         "PYTHONHASHSEED": "0",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "AOTCUDA_BUILDING": "1",  # for sources that have to know
+        "AOTCUDA_BUILDING": "1",  # sources may check it
         "AOTCUDA_LOAD": "first-use",  # sources may import packaged modules, which must not load images here
     }
     if toolkit is not None:
         # pip isolates builds by an overlay on PYTHONPATH, which cuda.pathfinder does not search; and a toolkit that is
         # installed on the machine must not replace the one that the build needs.
         folders = dict.fromkeys(str(Path(path).parent) for path in toolkit.libraries.values())
-        found["CUDA_PATH"] = found["CUDA_HOME"] = toolkit.home
-        found["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*folders, current.get("LD_LIBRARY_PATH")]))
-    return found
+        variables["CUDA_PATH"] = variables["CUDA_HOME"] = toolkit.home
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [*folders, current.get("LD_LIBRARY_PATH")]))
+    return variables
 
 
-def _death(step: str, status: int) -> BuildError:
+def _death_error(step: str, status: int) -> BuildError:
     """Return the error about a worker that ended without a last message; `status` is the reaper's exit status."""
     number = -status if status < 0 else status - 128
-    how = f"killed by {process_tree.signal_name(number)}" if number > 0 else f"exit status {status}"
-    return BuildError(f"the build ended while {step} ({how}); its output is printed above")
+    cause = f"killed by {process_tree.signal_name(number)}" if number > 0 else f"exit status {status}"
+    return BuildError(f"the build ended while {step} ({cause}); its output is printed above")

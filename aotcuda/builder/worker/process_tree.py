@@ -1,4 +1,4 @@
-"""The processes of a build end together: a worker dies with the build, and everything below a worker dies with it.
+"""End the processes of a build together: the worker ends with the build, and all processes below it with the worker.
 
 The kernel has three mechanisms for this. `PR_SET_PDEATHSIG` sends a process a signal when its parent ends for any
 reason. `PR_SET_CHILD_SUBREAPER` makes the reaper, a small process between build and worker, the parent of all orphans
@@ -33,7 +33,7 @@ def adopt_orphans() -> None:
 
 
 def end_with_parent(parent: int, number: int) -> None:
-    """Have the kernel send this process a signal when its parent, the process `parent`, ends; now, if it has ended."""
+    """Have the kernel send this process a signal when its parent `parent` ends; send it now if the parent has ended."""
     _prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
@@ -50,12 +50,12 @@ def end_descendants() -> None:
         reap()
 
 
-def reap(wanted: int | None = None) -> int | None:
-    """Take the exit status of children that have ended; return that of `wanted` if it is one of them."""
+def reap(pid: int | None = None) -> int | None:
+    """Collect the children that have ended; return the exit status of the child `pid` if it is one of them."""
     status = None
     with suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if ended[0] == wanted:
+            if ended[0] == pid:
                 status = os.waitstatus_to_exitcode(ended[1])
     return status
 
@@ -71,7 +71,7 @@ def signal_name(number: int) -> str:
 
 
 def _children() -> list[int]:
-    """Return this process's children; empty without /proc, where the kernel ends the worker's own children."""
+    """Return this process's children; without /proc none, and the kernel ends the worker's own children."""
     here = os.getpid()
     with suppress(OSError):
         return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal() and _parent(path) == here]
@@ -84,7 +84,7 @@ def _parent(folder: Path) -> int | None:
         text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    return int(text.rpartition(")")[2].split()[1])  # the program's name before it may hold any character
+    return int(text.rpartition(")")[2].split()[1])  # the program's name may contain spaces and parentheses
 
 
 def _prctl(option: int, value: int) -> None:

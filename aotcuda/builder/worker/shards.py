@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.worker.job import Job
 
 
-def part_of(job: Job, functions: Mapping[Unit, object], *, in_groups: bool) -> frozenset[Unit]:
+def choose_units(job: Job, functions: Mapping[Unit, object], *, in_groups: bool) -> frozenset[Unit]:
     """Return the units that a shard compiles.
 
     Small modules are not divided, so a shard can link them. Kernels that become machine code together and the units of
@@ -29,8 +29,8 @@ def part_of(job: Job, functions: Mapping[Unit, object], *, in_groups: bool) -> f
     largest = sum(costs.values()) / count / 4
     parts: list[tuple[float, list[Unit]]] = []
     for plan in job.plans:
-        whole = sum(costs[unit] for unit in plan.units) <= largest
-        of_plan = [list(plan.units)] if whole else _parts(plan, in_groups=in_groups)
+        is_small = sum(costs[unit] for unit in plan.units) <= largest
+        of_plan = [list(plan.units)] if is_small else _parts(plan, in_groups=in_groups)
         parts += [(sum(costs[unit] for unit in part), part) for part in of_plan]
     loads = [0.0] * count
     chosen: list[Unit] = []
@@ -47,10 +47,10 @@ def _parts(plan: ModulePlan, *, in_groups: bool) -> list[list[Unit]]:
     if in_groups:
         for group in kernel_groups.divide([unit.symbol for unit in plan.kernels]):
             group_of |= dict.fromkeys(group, group)
-    found: dict[object, list[Unit]] = {}
+    parts: dict[object, list[Unit]] = {}
     for unit in plan.units:
-        found.setdefault(unit.batch or group_of.get(unit.symbol, unit.symbol), []).append(unit)
-    return list(found.values())
+        parts.setdefault(unit.batch or group_of.get(unit.symbol, unit.symbol), []).append(unit)
+    return list(parts.values())
 
 
 def _cost(job: Job, unit: Unit, loaded: Any, targets: Sequence[Target]) -> float:
@@ -58,7 +58,7 @@ def _cost(job: Job, unit: Unit, loaded: Any, targets: Sequence[Target]) -> float
     recorded = job.costs.get(f"{unit.module}.{unit.symbol}")
     if recorded is not None:
         return recorded
-    for name in ("python", "function", "fn"):  # where front ends, and Triton's own functions, have a function of Python
+    for name in ("python", "function", "fn"):  # attributes of loaded objects and of Triton's functions
         loaded = getattr(loaded, name, loaded)
     length = len(getattr(getattr(loaded, "__code__", None), "co_code", b""))
     return _SECONDS * (1 + length / _TYPICAL) * (_SHARED + len(targets))

@@ -10,6 +10,7 @@ import re
 import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,10 @@ class Loaded:
     Attributes:
         job: The job with the units that the front end has completed.
         functions: The loaded object of each unit.
-        attempt: A context manager whose errors are raised together with those of loading.
+        attempt: A function that returns a context, whose errors are raised together with the errors of loading.
         queries: The GPU queries of the imported code.
-        seen: The stamp of all that was read.
-        of_prelude: The names of the modules that the prelude imported.
+        seen: The stamp of everything that was read.
+        prelude_modules: The names of the modules that the prelude imported.
         warnings: A text for each kernel with recorded units that are left out.
     """
 
@@ -53,7 +54,7 @@ class Loaded:
     attempt: Callable[[], AbstractContextManager[None]]
     queries: Iterable[GpuQuery]
     seen: Stamp
-    of_prelude: frozenset[str]
+    prelude_modules: frozenset[str]
     warnings: tuple[str, ...] = ()
 
 
@@ -76,22 +77,21 @@ def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., 
         AotcudaError: Something cannot be loaded or compiled; raised at the end of the block.
     """
     complete: Callable[[Any, Any], Sequence[Any]] = getattr(front, "complete", lambda unit, _: [unit])
-    ask: Callable[[Target], AbstractContextManager[Iterable[GpuQuery]]] = getattr(
+    importing: Callable[[Target], AbstractContextManager[Iterable[GpuQuery]]] = getattr(
         front, "importing", lambda _: nullcontext(())
     )
     observing = observer.observing(job.own, job.watched, job.watched_variables)
     functions: dict[Unit, object] = {}
-    understood: dict[tuple[str, str, str], Unit] = {}
-    before, of_prelude = frozenset(sys.modules), frozenset[str]()
+    before, prelude_modules = frozenset(sys.modules), frozenset[str]()
     warnings: list[str] = []
-    with failures.gathered() as attempt, observing as seen, ask(target) as queries:
+    with failures.gather() as attempt, observing as seen, importing(target) as queries:
         with attempt(), freeze_objects():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
-                of_prelude = frozenset(sys.modules) - before
-            warnings = _load(job, front, complete, tell, attempt, functions, understood)
-        yield Loaded(_completed(job, functions), functions, attempt, queries, seen, of_prelude, tuple(warnings))
+                prelude_modules = frozenset(sys.modules) - before
+            warnings = _load(job, front, complete, tell, attempt, functions)
+        yield Loaded(_with_units(job, functions), functions, attempt, queries, seen, prelude_modules, tuple(warnings))
 
 
 _OBJECTS = 50_000
@@ -102,7 +102,7 @@ _OBJECTS = 50_000
 def freeze_objects() -> Iterator[None]:
     """Exempt the objects that the block makes from garbage collection, in the block and after it.
 
-    A compiler has 270,000 objects, and PyTorch a million. Searching them repeatedly takes a sixth of the time of their
+    A compiler has 270,000 objects, and PyTorch a million. Searching them repeatedly takes a sixth of the time of the
     imports. Child processes that compile create only some ten thousand more objects before they end.
     """
     gc.disable()
@@ -121,32 +121,36 @@ def _load(
     tell: Callable[..., None],
     attempt: Callable[[], AbstractContextManager[None]],
     functions: dict[Unit, object],
-    understood: dict[tuple[str, str, str], Unit],
 ) -> list[str]:
-    """Load and complete all units; return a warning for each kernel with recorded units that no source fits."""
+    """Load and complete all units, and add them to `functions`.
+
+    Returns:
+        A warning for each kernel with recorded units that do not fit its source.
+    """
+    by_signature: dict[tuple[str, str, str], Unit] = {}
     left_out: dict[str, list[AotcudaError]] = {}
     for item in job.plans:
         for unit in item.units:
             tell(step=unit.loading, done=0, total=0)
-            with attempt(), _recorded(unit, left_out) if item.in_place else nullcontext():
-                found = front.load(unit, job.root)
-                for completed in complete(unit, found):
-                    signature = front.resolve(completed, found)
-                    first = understood.setdefault((unit.module, unit.name, signature), completed)
+            with attempt(), _collecting_errors(unit, left_out) if item.in_place else nullcontext():
+                loaded = front.load(unit, job.root)
+                for completed in complete(unit, loaded):
+                    signature = front.resolve(completed, loaded)
+                    first = by_signature.setdefault((unit.module, unit.name, signature), completed)
                     if unit.recorded and first is not completed:
                         continue  # both have the same signature
-                    functions[completed] = found
+                    functions[completed] = loaded
                     _check_new(completed, first)
         with attempt():
             plan.check_symbols([unit for unit in functions if unit.module == item.config.name])
-    return [f"{errors[0]}; {_variants(len(errors))} left out" for errors in left_out.values()]
+    return [f"{errors[0]}; {_variant_count(len(errors))} left out" for errors in left_out.values()]
 
 
 @contextmanager
-def _recorded(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[None]:
-    """Collect the error of a recorded unit that its source does not fit; at run time Triton or Numba compiles it.
+def _collecting_errors(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[None]:
+    """Collect the error of a recorded unit that does not fit its source; at run time the compiler's JIT compiles it.
 
-    Other errors are raised: of units from the tables, and of source modules that cannot be imported.
+    Errors of units from the tables are raised, and errors of source modules that cannot be imported.
     """
     try:
         yield
@@ -156,7 +160,7 @@ def _recorded(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[N
         left_out.setdefault(unit.key, []).append(error)
 
 
-def _variants(count: int) -> str:
+def _variant_count(count: int) -> str:
     return "its one variant is" if count == 1 else f"its {count} variants are"
 
 
@@ -165,8 +169,8 @@ def _import_prelude(job: Job, name: str) -> None:
     file = getattr(python_source.import_for(key, name, job.root), "__file__", None) or ""
     if job.carry and not imports.is_of_project(file, job.import_roots):
         message = (
-            f"{key}: {name} ({file}) is none of the project's files, and the JIT fallback needs it wherever the wheel "
-            'is installed; copy it into the project, or set fallback = "error"'
+            f"{key}: {name} ({file}) is not a file of the project, and the JIT fallback needs it where the wheel is "
+            'installed; copy it into the project, or set fallback = "error"'
         )
         raise ConfigError(message)
 
@@ -174,42 +178,43 @@ def _import_prelude(job: Job, name: str) -> None:
 def unused_packaging(job: Job, sources: Iterable[Source]) -> list[str]:
     """Return a warning for each module in place that imports the compiler itself: launches use no packaged kernels."""
     registered = registry.find(job.frontend)
-    instead = registered.in_place if registered is not None else ""
-    names = "triton, tl" if instead == "aotcuda.triton" else "cuda"
-    if any(instead.encode() in Path(source["path"]).read_bytes() for source in sources):
+    module = registered.in_place if registered is not None else ""
+    names = "triton, tl" if module == "aotcuda.triton" else "cuda"
+    if any(module.encode() in Path(source["path"]).read_bytes() for source in sources):
         return []
     return [
-        f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor what it imports has "
-        f"{instead}, so the compiler itself would launch its kernels; write from {instead} import {names}"
+        f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor a module that it imports has "
+        f"{module}, so the compiler itself would launch its kernels; write from {module} import {names}"
         for item in job.plans
         if item.in_place and not item.config.pack
     ]
 
 
-_OF_NUMBA = re.compile(r"^(?:from|import) +(numba(?:_cuda_mlir)?\.cuda[\w.]*)", re.MULTILINE)
+_SUBMODULE_IMPORT = re.compile(r"^(?:from|import) +(numba(?:_cuda_mlir)?\.cuda[\w.]*)", re.MULTILINE)
 
 
 def direct_imports(job: Job, sources: Iterable[Source]) -> list[str]:
     """Return a warning for each source in place that imports a submodule of Numba, which users may lack."""
     if not any(item.in_place for item in job.plans):
         return []
-    found = []
+    warnings = []
     for source in sources:
         text = Path(source["path"]).read_text(encoding="utf-8", errors="replace")
-        for line in _OF_NUMBA.finditer(text) if "aotcuda.numba" in text else ():
+        for line in _SUBMODULE_IMPORT.finditer(text) if "aotcuda.numba" in text else ():
             where = f"{error_table.relative(source['path'], job.root)}:{text.count(chr(10), 0, line.start()) + 1}"
             package, _, rest = line[1].partition(".")
-            found.append(
-                f"{where}: it imports {line[1]}, so the wheel needs {package} where it is used; write from "
-                f"aotcuda.{package} import cuda, and {rest}.NAME in place of NAME"
+            warnings.append(
+                f"{where}: it imports {line[1]}, so users of the wheel need {package}; write from aotcuda.{package} "
+                f"import cuda, and {rest}.NAME in place of NAME"
             )
-    return found
+    return warnings
 
 
-def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]:
+def prelude_files(job: Job, prelude_modules: Iterable[str]) -> list[tuple[str, Path]]:
     """Return the project's files that the prelude imports and that are in no package of the wheel.
 
-    Each has its path relative to the folder from which it is imported.
+    Returns:
+        For each file its path relative to the folder from which it is imported, and its absolute path.
     """
     if job.prelude is None:
         return []
@@ -218,7 +223,7 @@ def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]
         *(name for item in job.plans for name in loading.tables(item.frontend).modules(item.config)),
     ]
     packages = {name.partition(".")[0] for name in modules}
-    files = imports.files_of(name for name in of_prelude if name.partition(".")[0] not in packages)
+    files = imports.files_of(name for name in prelude_modules if name.partition(".")[0] not in packages)
     folders = sorted((Path(root).resolve() for root in job.import_roots), key=lambda path: -len(path.parts))
     return [
         (next(path.relative_to(folder) for folder in folders if path.is_relative_to(folder)).as_posix(), path)
@@ -227,7 +232,7 @@ def prelude_files(job: Job, of_prelude: Iterable[str]) -> list[tuple[str, Path]]
     ]
 
 
-def _completed(job: Job, units: Iterable[Unit]) -> Job:
+def _with_units(job: Job, units: Iterable[Unit]) -> Job:
     units = list(units)
     plans = [
         replace(item, units=tuple(unit for unit in units if unit.module == item.config.name)) for item in job.plans
@@ -243,58 +248,61 @@ def _check_new(unit: Unit, first: Unit) -> None:
         raise ConfigError(message)
 
 
-def targets(job: Job) -> list[list[Target]]:
+def targets_by_capability(job: Job) -> list[list[Target]]:
     """Return the targets that units are compiled for, those of one compute capability together, the lowest first."""
-    found: dict[tuple[int, int], dict[Target, None]] = {}
+    targets: dict[tuple[int, int], set[Target]] = {}
     for item in job.plans:
         for target in (target for unit in item.units for target in item.compiled_for(unit)):
-            found.setdefault(target.capability, {})[target] = None
-    return [sorted(found[capability], key=Target.sort_key) for capability in sorted(found)]
+            targets.setdefault(target.capability, set()).add(target)
+    return [sorted(targets[capability], key=Target.sort_key) for capability in sorted(targets)]
 
 
-def load_for_others(
+def load_for_targets(
     front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]], job: Job, tell: Callable[..., None]
 ) -> list[OtherImport]:
-    """Load and compile everything once more, for each of several compute capabilities, in a process for each.
+    """Load and compile everything again for each of several compute capabilities, each in its own process.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
     """
     tasks = [
-        pool.Task(f"the sources, imported for {own[0]}", lambda own=own: _for(job, front, cache, own, tell))  # type: ignore[misc]
-        for own in which
+        pool.Task(
+            f"the sources, imported for {targets[0]}", partial(_load_for_target, job, front, cache, targets, tell)
+        )
+        for targets in which
     ]
     return flows.run(tasks, 1, lambda _: None)
 
 
-def _for(
-    job: Job, front: FrontEnd, cache: CompileCache, own: Sequence[Target], tell: Callable[..., None]
+def _load_for_target(
+    job: Job, front: FrontEnd, cache: CompileCache, targets: Sequence[Target], tell: Callable[..., None]
 ) -> OtherImport:
-    tell(step=f"importing the sources for {own[0]}", done=0, total=0)
-    with load_sources(job, front, own[0], lambda **_: None) as found:
+    tell(step=f"importing the sources for {targets[0]}", done=0, total=0)
+    with load_sources(job, front, targets[0], lambda **_: None) as loaded:
         pass
     done = 0
 
     def step(task: pool.Task) -> None:
         nonlocal done
         done += task.steps
-        tell(step=task.title, done=done, total=max(done, len(found.functions)))
+        tell(step=task.title, done=done, total=max(done, len(loaded.functions)))
 
-    plans = [item.only_with(job.part) if job.part is not None else item for item in found.job.plans]
-    units = UnitCache(job, cache, [found.seen]) if job.is_shared else None
-    cached = units.find(unit_compiling.wanted_units(plans, own)) if units is not None else {}
+    plans = [item.only_with(job.part) if job.part is not None else item for item in loaded.job.plans]
+    units = UnitCache(job, cache, [loaded.seen]) if job.is_shared else None
+    cached = units.find(unit_compiling.wanted_units(plans, targets)) if units is not None else {}
     compiled_flows = [
-        unit_compiling.compile_units(found.job, front, item, found.functions, own, cache, cached) for item in plans
+        unit_compiling.compile_units(loaded.job, front, item, loaded.functions, targets, cache, cached)
+        for item in plans
     ]
     compiled: Compiled = {}
-    for of_module in flows.flow(compiled_flows, job.jobs, step):
+    for of_module in flows.run_flows(compiled_flows, job.jobs, step):
         compiled |= of_module
     if units is not None:
         units.store({key: built for key, built in compiled.items() if key not in cached})
     return OtherImport(
         units=tuple(unit for item in plans for unit in item.units),
         compiled=compiled,
-        queries=tuple(found.queries),
-        seen=found.seen,
+        queries=tuple(loaded.queries),
+        seen=loaded.seen,
         sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
     )

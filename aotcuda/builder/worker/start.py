@@ -21,10 +21,11 @@ _STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> int:
-    """Start a worker, and end every process below this one when it ends or when this process gets a signal to end.
+    """Start a worker, and end all processes below this one when the worker ends or a signal ends this process.
 
-    Arguments: the process that started this one, the descriptor of the pipe for messages, and the requirement that a
-    missing package would come with. The exit status is the worker's; 128 and the number for one that a signal ended.
+    The arguments of the program are the process that started this one, the descriptor of the pipe for messages, and
+    the requirement whose installation brings missing packages. The exit status is that of the worker, or 128 plus the
+    number of the signal that ended the worker.
     """
     parent, descriptor, requirement = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     sys.argv[1:] = []  # the project's modules have no use for them
@@ -52,14 +53,14 @@ def main() -> int:
 
 
 def _work(connection: Connection, requirement: str) -> int:
-    """Be the worker: do the job on standard input, and return the exit status."""
+    """Do the job on standard input as the worker, and return the exit status."""
     sender = ipc.Sender(connection)
     status = [1]
-    # Registered first, so that it runs after all exit handlers of sources. It leaves without freeing the compilers'
-    # objects one by one; a process that a source has forked ends as usual.
-    atexit.register(_leave, os.getpid(), status)
+    # The first registered handler runs last, after all handlers of sources. It ends the process without freeing the
+    # compilers' objects one by one. A process that a source has forked ends as usual.
+    atexit.register(_exit_at_once, os.getpid(), status)
     try:
-        from aotcuda.builder.worker import main as worker  # noqa: PLC0415 (what cannot be imported is reported)
+        from aotcuda.builder.worker import main as worker  # noqa: PLC0415 (the worker reports what cannot be imported)
     except ImportError as error:
         message = f"building needs compilers, which are not installed ({error}); run: pip install {requirement!r}"
         sender.send(ipc.Failed(ToolchainError(message)))
@@ -68,7 +69,7 @@ def _work(connection: Connection, requirement: str) -> int:
     return status[0]
 
 
-def _leave(worker: int, status: list[int]) -> None:
+def _exit_at_once(worker: int, status: list[int]) -> None:
     if os.getpid() != worker:
         return
     for stream in (sys.stdout, sys.stderr):

@@ -1,7 +1,7 @@
 """Python's warnings and the seconds of each step, collected in the worker and its children.
 
-A child returns what it collected with its result. Warnings are not printed as they come: a source's would be mixed with
-progress, and a compiler's come once for each target.
+A child returns its collected warnings and times with its result. The build prints warnings at the end, because they
+would interrupt the display of progress, and compilers repeat warnings for each target.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Work = tuple[tuple[str, str, str], ...]
 
 
 class Step(NamedTuple):
-    """A step that has ended, or a result of the build cache with the seconds that it took another machine."""
+    """A step that has ended, or a result of the build cache with the seconds that another machine needed for it."""
 
     title: str
     seconds: float
@@ -43,10 +43,10 @@ _collected = Telemetry()
 
 
 def take() -> Telemetry:
-    """Return all that this process has collected since the last call."""
+    """Return the warnings and times that this process has collected since the last call."""
     global _collected
-    taken, _collected = _collected, Telemetry()
-    return taken
+    collected, _collected = _collected, Telemetry()
+    return collected
 
 
 def warning_count() -> int:
@@ -61,21 +61,21 @@ def add(others: Telemetry) -> None:
 
 
 def seconds_by_unit() -> dict[tuple[str, str], float]:
-    """Return the seconds that steps took for each unit, by module and symbol; what several share counts in parts."""
-    found: dict[tuple[str, str], float] = {}
+    """Return the seconds of each unit, by module and symbol; steps for several units count in equal parts."""
+    seconds: dict[tuple[str, str], float] = {}
     for step in _collected.steps:
         for module, symbol, _ in step.work:
-            found[module, symbol] = found.get((module, symbol), 0.0) + step.seconds / len(step.work)
-    return found
+            seconds[module, symbol] = seconds.get((module, symbol), 0.0) + step.seconds / len(step.work)
+    return seconds
 
 
-def note_cached(work: Work, seconds: float = 0.0) -> None:
-    """Count results from the build cache."""
+def add_cached(work: Work, seconds: float = 0.0) -> None:
+    """Add a result from the build cache."""
     _collected.steps.append(Step("", seconds, work, cached=True))
 
 
 def slowest() -> Step | None:
-    """Return the collected step that took the longest of those that serve units."""
+    """Return the slowest of the collected steps that serve units."""
     return max(
         (step for step in _collected.steps if step.work and not step.cached),
         key=lambda step: step.seconds,
@@ -85,7 +85,7 @@ def slowest() -> Step | None:
 
 @contextmanager
 def step(title: str, work: Work = ()) -> Iterator[None]:
-    """Time a block that is a step, whether or not it succeeds."""
+    """Time a block that is a step, also if it fails."""
     start = time.monotonic()
     try:
         yield
@@ -94,17 +94,17 @@ def step(title: str, work: Work = ()) -> Iterator[None]:
 
 
 class Phases:
-    """The worker's own steps: each ends when the next one begins."""
+    """The worker's own steps; a step ends when the next one begins."""
 
     def __init__(self) -> None:
         self._open: tuple[str, float] | None = None
 
     def begin(self, title: str | None) -> None:
-        """Begin the next step; with None, children do the work from now on."""
+        """Begin the next step; None ends the current step, because children do the work from now on."""
         now = time.monotonic()
         if self._open is not None and self._open[0] != title:
-            before, start = self._open
-            _collected.steps.append(Step(before, now - start))
+            previous, start = self._open
+            _collected.steps.append(Step(previous, now - start))
             self._open = None
         if title is not None and self._open is None:
             self._open = (title, now)
@@ -118,9 +118,9 @@ def collecting_warnings(root: str) -> Iterator[None]:
         text = f"{filename}:{lineno}: {category.__name__}: {message}"
         _collected.warnings.append(error_table.strip_machine_details(error_table.relative(text, root)))
 
-    before = warnings.showwarning
-    warnings.showwarning = collect  # type: ignore[assignment]  # documented to be replaced
+    original = warnings.showwarning
+    warnings.showwarning = collect  # type: ignore[assignment]  # its documentation allows a replacement
     try:
         yield
     finally:
-        warnings.showwarning = before
+        warnings.showwarning = original

@@ -1,9 +1,9 @@
-"""Share one build among several machines: entries of single units in the build cache.
+"""Share one build among several machines by entries of single units in the build cache.
 
 A shard compiles its part of a project's units and stores an entry for each. The entry's name has the build's stamp and
 the unit, but no intermediate representation. A build from the cache alone therefore imports the sources, computes the
-names, and finds every result without typing. An entry also lists the files that a function read while the compiler ran
-it; they are compared before the entry is used.
+names, and finds every result without typing. An entry also lists the files that were read while the unit was compiled,
+which are compared before the entry is used.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ _LEFT_OUT = tuple[str, str]
 _READS = list[tuple[str, str, str | None]]
 """The type of what was read while a unit was compiled, in an entry."""
 
-_OF_MACHINES = frozenset([ALL_NAMES, "PATH", "VIRTUAL_ENV", "TMPDIR", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"])
+_MACHINE_VARIABLES = frozenset(
+    [ALL_NAMES, "PATH", "VIRTUAL_ENV", "TMPDIR", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"]
+)
 """Variables with paths of the machine."""
 
-_SHOWN = 8
+_MOST_NAMES = 8
 """The most kernels and files that an error lists."""
 
 
@@ -51,7 +53,14 @@ class UnitCache:
     """
 
     def __init__(self, job: Job, cache: CompileCache, stamps: Iterable[Stamp], unseen: Sequence[str] = ()) -> None:
-        """Name the entries; `stamps` are what imports and sources read, `unseen` sources that do not tell all."""
+        """Compute the names of entries.
+
+        Args:
+            job: The job.
+            cache: The build cache.
+            stamps: The stamps of the imports and of the source files.
+            unseen: The sources whose text does not determine the compiled code.
+        """
         self._job = job
         self._cache = cache
         self._unseen = unseen
@@ -66,11 +75,11 @@ class UnitCache:
         """Return the cached results of units for targets.
 
         Raises:
-            BuildError: Something is missing, and the build takes everything from the cache.
+            BuildError: An entry is missing, and this is a build from the cache alone.
         """
-        named = {unit: self._name(unit, targets) for unit, targets in wanted.items() if targets}
+        names = {unit: self._name(unit, targets) for unit, targets in wanted.items() if targets}
         found: Compiled = {}
-        for unit, (reads, variables, seconds, built) in self._cache.find(named, _shape).items():
+        for unit, (reads, variables, seconds, built) in self._cache.find(names, _entry_type).items():
             seen = Stamp({(ask, self._absolute(path)): answer for ask, path, answer in reads}, variables)
             changed = seen.changed()
             if changed is not None:
@@ -86,7 +95,7 @@ class UnitCache:
                 found |= {(unit, target): of_target[str(target)] for target in wanted[unit]}
         missing = [unit for unit, targets in wanted.items() if any((unit, target) not in found for target in targets)]
         if missing and self._job.from_cache_only:
-            raise self._lacking(missing, len(wanted))
+            raise self._missing_error(missing, len(wanted))
         return found
 
     def store(self, made: Compiled) -> None:
@@ -106,15 +115,19 @@ class UnitCache:
             of_targets: list[tuple[list[str], Any]] = []
             for target, built in of_target.items():
                 left_out = isinstance(built, LeftOut)
-                value = (str(built.error), built.reason) if left_out else _in_folder(plain(built), self._relative)
-                _add(of_targets, str(target), value)
+                value = (
+                    (str(built.error), built.reason)
+                    if left_out
+                    else _in_folder(without_cache_data(built), self._relative)
+                )
+                _add_result(of_targets, str(target), value)
             values[unit] = reads, seen.variables, seconds.get((unit.module, unit.symbol), 0.0), of_targets
-        named = {unit: self._name(unit, list(of_target)) for unit, of_target in of_unit.items()}
-        for unit, name in named.items():
+        names = {unit: self._name(unit, list(of_target)) for unit, of_target in of_unit.items()}
+        for unit, name in names.items():
             if not name:
-                message = f"{unit.key}: {self._why_nameless()}; build this project on one machine"
+                message = f"{unit.key}: {self._no_name_reason()}; build this project on one machine"
                 raise BuildError(message)
-        if not self._cache.store(values, named, {unit: unit.title for unit in values}, "unit"):
+        if not self._cache.store(values, names, {unit: unit.title for unit in values}, "unit"):
             problem = next(iter(self._cache.problems), "an entry has a value that the cache cannot hold")
             message = f"the shard cannot store its results: {problem}"
             raise BuildError(message)
@@ -131,39 +144,40 @@ class UnitCache:
         """Return the error about groups of kernels whose machine code is missing."""
         names = sorted({f"{module}.{symbol}" for module, group in groups for symbol in group})
         return BuildError(
-            f"the build cache lacks the machine code of {_listed(names)}; build the shards again with this cache, and "
-            "set AOTCUDA_CACHE_SIZE so that it holds them all"
+            f"the build cache lacks the machine code of {_join_names(names)}; build the shards again with this cache, "
+            "and set AOTCUDA_CACHE_SIZE so that it holds them all"
         )
 
-    def _lacking(self, missing: Sequence[Unit], count: int) -> BuildError:
+    def _missing_error(self, missing: Sequence[Unit], count: int) -> BuildError:
         """Return the error about units that the cache does not have, with the shards that have to be built again."""
         names = list(dict.fromkeys(f"{unit.module}.{unit.name}" for unit in missing))
-        fact = f"the build cache lacks {len(missing)} of {count} kernels and device functions ({_listed(names)})"
+        fact = f"the build cache lacks {len(missing)} of {count} kernels and device functions ({_join_names(names)})"
         if self._unseen:
-            return BuildError(f"{fact}: {self._why_nameless()}; build this project without AOTCUDA_FROM_CACHE_ONLY")
+            return BuildError(f"{fact}: {self._no_name_reason()}; build this project without AOTCUDA_FROM_CACHE_ONLY")
         if self._changed:
             return BuildError(f"{fact}: {self._changed[0]} after they were compiled; build all shards again")
-        total = self._record(())
+        total = self._read_record(())
         if not isinstance(total, int):
             return BuildError(
                 f"{fact}, and no shard of this project; run aotcuda build --shard I/N for each I with the same "
                 "AOTCUDA_BUILD_CACHE, then this build"
             )
         reasons: dict[str, list[int]] = {}
-        for index in range(1, min(total, _MOST) + 1):
-            inputs = self._record((index, total))
+        for index in range(1, min(total, _MOST_SHARDS) + 1):
+            inputs = self._read_record((index, total))
             if inputs is None:
                 reasons.setdefault("was not built with this cache", []).append(index)
             elif differing := sorted(
                 key for key in {*inputs, *self._inputs} if inputs.get(key) != self._inputs.get(key)
             ):
-                reasons.setdefault(f"was built from another state ({_listed(differing)})", []).append(index)
+                reasons.setdefault(f"was built from another state ({_join_names(differing)})", []).append(index)
         if not reasons:
             return BuildError(f"{fact}; build the shards again with this cache, each of them of {total}")
         texts = [f"shard {', '.join(map(str, which))} of {total} {reason}" for reason, which in reasons.items()]
         return BuildError(f"{fact}: {'; '.join(texts)}; build it again from this state of the project")
 
-    def _record(self, part: tuple[int, ...]) -> Any:
+    def _read_record(self, part: tuple[int, ...]) -> Any:
+        """Return the inputs of a shard, or for `()` the number of shards; None if the cache has no record."""
         found = self._cache.find({part: self._record_name(part)}, lambda part: dict[str, str | None] if part else int)
         return found.get(part)
 
@@ -175,42 +189,42 @@ class UnitCache:
     def _name(self, unit: Unit, targets: Sequence[Target]) -> Name:
         return self._cache.name("unit", self._stamp, unit, list(targets)) if self._stamp else ""
 
-    def _why_nameless(self) -> str:
+    def _no_name_reason(self) -> str:
         return f"{self._unseen[0]} does not determine what is compiled" if self._unseen else "its unit cannot be named"
 
     def _relative(self, path: str) -> str:
-        return _below(path, self._job.root)
+        return _relative_path(path, self._job.root)
 
     def _absolute(self, path: str) -> str:
         return os.path.normpath(Path(self._job.root, path))
 
 
 _VERSIONS = "the versions of Python, aotcuda and compilers, or AOTCUDA_* variables"
-_MOST = 10_000
+_MOST_SHARDS = 10_000
 """The most shards."""
 
 
 def _portable(stamp: Stamp, root: str) -> Inputs:
     """Return a stamp's answers by names that are equal in every folder and on every machine."""
     reads = {
-        f"{_below(path, root)}{'' if question == 'file' else f' ({question})'}": answer
+        f"{_relative_path(path, root)}{'' if question == 'file' else f' ({question})'}": answer
         for (question, path), answer in stamp.reads.items()
         if question != "status"  # versions represent installed packages
     }
-    variables = {f"${name}": value for name, value in stamp.variables.items() if name not in _OF_MACHINES}
+    variables = {f"${name}": value for name, value in stamp.variables.items() if name not in _MACHINE_VARIABLES}
     return reads | variables
 
 
-def _below(path: str, root: str) -> str:
+def _relative_path(path: str, root: str) -> str:
     return PurePosixPath(path).relative_to(root).as_posix() if PurePosixPath(path).is_relative_to(root) else path
 
 
-def _shape(unit: Unit) -> Any:
+def _entry_type(unit: Unit) -> Any:
     value: Any = CompiledKernel if unit.kind == "kernel" else CompiledFunction
     return tuple[_READS, dict[str, str | None], float, list[tuple[list[str], value | _LEFT_OUT]]]
 
 
-def _add(of_targets: list[tuple[list[str], Any]], target: str, built: Any) -> None:
+def _add_result(of_targets: list[tuple[list[str], Any]], target: str, built: Any) -> None:
     """Add a target's result; an entry has equal results once."""
     for targets, other in of_targets:
         if other == built:
@@ -219,8 +233,8 @@ def _add(of_targets: list[tuple[list[str], Any]], target: str, built: Any) -> No
     of_targets.append(([target], built))
 
 
-def plain(built: Any) -> Any:
-    """Return a compiled unit without its data for the caches."""
+def without_cache_data(built: Any) -> Any:
+    """Return a compiled unit without the attributes that only caches need."""
     if built.seen is None and getattr(built, "generated", None) is None:
         return built
     return replace(built, seen=None, **({"generated": None} if hasattr(built, "generated") else {}))
@@ -241,6 +255,6 @@ def _with_reads(built: Any, seen: Stamp) -> Any:
     return replace(built, seen=seen) if seen else built
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _join_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more

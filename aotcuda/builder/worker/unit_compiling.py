@@ -36,18 +36,20 @@ def compile_units(
     functions: Mapping[Unit, object],
     own: Sequence[Target],
     cache: CompileCache,
-    have: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
+    cached: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
 ) -> flows.Flow[Compiled]:
-    """Compile a module's units for its targets that are in `own`, except the results in `have`.
+    """Compile a module's units for its targets that are in `own`, except the results in `cached`.
 
     Children read only the cache's folder. Entries that may be at its URL are fetched together; then the units that need
     them are compiled again.
     """
     wanted = wanted_units([item], own)
-    found: Compiled = {key: built for key, built in have.items() if key[0] in wanted}
+    compiled: Compiled = {key: built for key, built in cached.items() if key[0] in wanted}
 
     def missing() -> dict[Unit, list[Target]]:
-        return {unit: [target for target in targets if (unit, target) not in found] for unit, targets in wanted.items()}
+        return {
+            unit: [target for target in targets if (unit, target) not in compiled] for unit, targets in wanted.items()
+        }
 
     # With fewer units than cores, it is faster to repeat the work that targets share.
     processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
@@ -56,80 +58,82 @@ def compile_units(
         if in_rows:
             tasks = _rows(front, missing(), functions, job.jobs)
         else:
-            shares = _batches(missing()) if processes is None else _each(missing(), processes)
+            shares = _batches(missing()) if processes is None else _split_targets(missing(), processes)
             tasks = [_task(front, units, functions, share) for units, share in shares]
-        in_rows = False  # the other units of a row that ended early are compiled one by one
+        in_rows = False  # the units that a row did not reach are compiled one by one
         made: Compiled = {}
-        for built in (yield flows.Round(flows.COMPILE, tasks)):
-            made |= built
+        for result in (yield flows.Round(flows.COMPILE, tasks)):
+            made |= result
         requested = {built.name: built.shape for built in made.values() if isinstance(built, Wanted)}
         if requested:
             cache.fetch(requested)
-        found |= {key: built for key, built in made.items() if not isinstance(built, Wanted)}
-    return {(unit, target): found[unit, target] for unit, targets in wanted.items() for target in targets}
+        compiled |= {key: built for key, built in made.items() if not isinstance(built, Wanted)}
+    return {(unit, target): compiled[unit, target] for unit, targets in wanted.items() for target in targets}
 
 
-def _each(left: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:
+def _split_targets(missing: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:
     """Divide each unit's targets into `number` parts, or into one for each target if there are fewer."""
     return [
         ([unit], share)
-        for unit, targets in left.items()
+        for unit, targets in missing.items()
         for start in range(number)
         if (share := targets[start::number])
     ]
 
 
 _ROW = 16
-"""The most units that one process compiles. A crash loses their results, and memory holds all of them."""
+"""The most units that one process compiles. Their results are in memory until the last one, and a crash loses them."""
 
 
 def _rows(
-    front: FrontEnd, left: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], jobs: int
+    front: FrontEnd, missing: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], jobs: int
 ) -> list[pool.Task]:
     """Return tasks that compile several units each. A task may end before its last unit; the caller compiles the rest.
 
     Starting a process and copying its memory takes a third as long as compiling a unit. The first rows are long and the
     last ones have one unit, so all processes end at about the same time.
     """
-    waiting = {unit: targets for unit, targets in left.items() if targets}
+    waiting = {unit: targets for unit, targets in missing.items() if targets}
     rows = []
     while waiting:
         size = min(-(-len(waiting) // (2 * jobs)), _ROW)
         rows.append({unit: waiting.pop(unit) for unit in list(waiting)[:size]})
-    every = Counter((unit.module, unit.name) for unit in left)
-    begun: Counter[tuple[str, str]] = Counter()
+    variants = Counter((unit.module, unit.name) for unit in missing)
+    started: Counter[tuple[str, str]] = Counter()
     tasks = []
     for row in rows:
-        tasks.append(_row(front, row, functions, _title(row, begun, every)))
-        begun.update((unit.module, unit.name) for unit in row)
+        tasks.append(_row_task(front, row, functions, _title(row, started, variants)))
+        started.update((unit.module, unit.name) for unit in row)
     return tasks
 
 
 def _title(
-    row: Mapping[Unit, Sequence[Target]], begun: Mapping[tuple[str, str], int], every: Mapping[tuple[str, str], int]
+    row: Mapping[Unit, Sequence[Target]],
+    started: Mapping[tuple[str, str], int],
+    variants: Mapping[tuple[str, str], int],
 ) -> str:
     """Return a row as progress shows it: `mypkg.ops.norm.fwd for sm_90a: 12 of 340 variants`."""
     first, *others = row
     targets = ", ".join(map(str, row[first]))
     kernel = (first.module, first.name)
-    if every[kernel] > 1:
-        return f"{first.module}.{first.name} for {targets}: {begun[kernel] + 1} of {every[kernel]} variants"
+    if variants[kernel] > 1:
+        return f"{first.module}.{first.name} for {targets}: {started[kernel] + 1} of {variants[kernel]} variants"
     more = f" and {len(others)} more" if others else ""
     return f"{first.title}{more} for {targets}"
 
 
-def _row(
+def _row_task(
     front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], title: str
 ) -> pool.Task:
-    def compiled() -> Compiled:
-        found: Compiled = {}
+    def compile_row() -> Compiled:
+        compiled: Compiled = {}
         for unit, targets in row.items():
-            one = _task(front, [unit], functions, targets)
+            task = _task(front, [unit], functions, targets)
             before = telemetry.take()
             try:
-                with telemetry.step(one.title, one.work):
-                    found |= one.run()
-            except Exception:  # noqa: BLE001 (the unit is compiled again by itself, and then its error is reported)
+                with telemetry.step(task.title, task.work):
+                    compiled |= task.run()
+            except Exception:  # noqa: BLE001 (the unit is compiled again alone, which reports its error)
                 telemetry.take()
                 telemetry.add(before)
                 break
@@ -138,33 +142,35 @@ def _row(
             telemetry.add(collected)
             if collected.warnings or not front.is_fresh():  # a process shows a warning once
                 break
-        return found
+        return compiled
 
-    return pool.Task(title, compiled, key=next(iter(row)).key, fallback=dict, counted=_units_of, notes_steps=True)
+    return pool.Task(
+        title, compile_row, key=next(iter(row)).key, fallback=dict, count_steps=_units_of, times_steps=True
+    )
 
 
 def _units_of(compiled: Compiled) -> int:
     return len({unit for unit, _ in compiled})
 
 
-def _batches(left: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
+def _batches(missing: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
     """Return a share for each target and batch of units."""
-    found: dict[tuple[object, Target], list[Unit]] = {}
-    for unit, targets in left.items():
+    shares: dict[tuple[object, Target], list[Unit]] = {}
+    for unit, targets in missing.items():
         for target in targets:
-            found.setdefault((unit.batch or unit, target), []).append(unit)
-    return [(units, [target]) for (_, target), units in found.items()]
+            shares.setdefault((unit.batch or unit, target), []).append(unit)
+    return [(units, [target]) for (_, target), units in shares.items()]
 
 
 def _task(
     front: FrontEnd, units: Sequence[Unit], functions: Mapping[Unit, object], targets: Sequence[Target]
 ) -> pool.Task:
-    def made() -> Compiled:
+    def compile_all() -> Compiled:
         if hasattr(front, "compile_alike"):
             return {
-                (unit, target): made
+                (unit, target): built
                 for unit in units
-                for target, made in front.compile_alike(unit, functions[unit], targets).items()
+                for target, built in front.compile_alike(unit, functions[unit], targets).items()
             }
         # A front end without device functions has no `compile_function`.
         return {
@@ -175,12 +181,12 @@ def _task(
             for unit in units
         }
 
-    def compiled() -> Compiled:
+    def compile_and_observe() -> Compiled:
         with observer.compiling() as seen:
-            found = made()
-        return {key: replace(built, seen=seen) for key, built in found.items()} if seen else found
+            compiled = compile_all()
+        return {key: replace(built, seen=seen) for key, built in compiled.items()} if seen else compiled
 
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
     work = tuple((unit.module, unit.symbol, str(target)) for unit in units for target in targets)
-    return pool.Task(f"{title} for {', '.join(map(str, targets))}", compiled, key=first.key, work=work)
+    return pool.Task(f"{title} for {', '.join(map(str, targets))}", compile_and_observe, key=first.key, work=work)

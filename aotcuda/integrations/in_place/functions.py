@@ -161,7 +161,7 @@ class Kernel(Function):
         """
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        raise errors.unconfigured(str(self), self.__name__)
+        raise errors.configuration_error(str(self), self.__name__)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name not in vars(self.py_func):

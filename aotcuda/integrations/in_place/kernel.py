@@ -84,7 +84,7 @@ class _Launcher(Launcher):
         stream = self.stream or 0
         with _Copies.made(self._loader, args, stream, self.where) as copies:
             super().launch(copies.args)
-            copies.bring_back(stream)
+            copies.copy_back(stream)
 
 
 class _ForAll(ForAll):
@@ -101,7 +101,7 @@ class _ForAll(ForAll):
         stream = self._stream or 0
         with _Copies.made(self._loader, args, stream, str(self._kernel)) as copies:
             super()._launch(copies.args)
-            copies.bring_back(stream)
+            copies.copy_back(stream)
 
 
 class _Copies(host_arrays.Copies):
@@ -120,7 +120,7 @@ class _Copies(host_arrays.Copies):
 
     _only_read: list[object]
 
-    def bring_back(self, stream: int) -> None:
+    def copy_back(self, stream: int) -> None:
         """Wait for the kernel, copy the arrays back, and warn as Numba does.
 
         The warning comes last, since it may be an error.
@@ -130,12 +130,12 @@ class _Copies(host_arrays.Copies):
         """
         synchronize = self._driver.call["cuStreamSynchronize"]
         self._driver.check(synchronize(stream), f"{self._where} failed")
-        for array, copy in self._made:
+        for array, copy in self._copies:
             if not any(array is item for item in self._only_read):
-                copy.bring_back()
+                copy.copy_back()
         if self._numbers and os.environ.get("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "1") != "0":
             message = f"{_WORDS} ({self._where} was given it)"
-            warnings.warn(message, _category(), stacklevel=host_arrays.depth())
+            warnings.warn(message, _category(), stacklevel=host_arrays.caller_depth())
 
 
 def _is_copied(arg: object) -> bool:

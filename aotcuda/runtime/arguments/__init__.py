@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 def reader(value: object) -> Read | None:
     """Return the function that reads arguments of the type of `value`; None if no parameter accepts the type.
 
-    It returns the view of an array (None for an array in the host's memory), a plain number, or for other values the
-    result of `other_values.reader`.
+    The function returns the view of an array (None for an array in the host's memory) or a plain number. For other
+    values see `other_values.reader`.
     """
-    found: Read | None = arrays.reader(value)
-    if found is not None:
-        return found
+    read: Read | None = arrays.reader(value)
+    if read is not None:
+        return read
     if scalars.is_plain(value):
         return scalars.reader(value)
     from aotcuda.runtime.arguments import other_values  # noqa: PLC0415 (few kernels have such parameters)

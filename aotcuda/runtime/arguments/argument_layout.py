@@ -1,9 +1,9 @@
 """The argument layout of one overload: the places of the numbers of its arguments in the parameter block."""
 
-# A `PackedOverload` is made once from the manifest. It has one `struct` for the whole block, and for each parameter a
-# closure that appends an argument's numbers in the struct's order, or returns False for an argument that the parameter
-# does not accept (`aotcuda.runtime.arguments.parameter_kinds`). Blocks are packed into slots, which a launch borrows
-# and returns; the driver copies the block during the launch call.
+# A `PackedOverload` is made once, from the manifest. It has one `struct` for the whole block, and for each parameter a
+# closure that appends an argument's numbers in the order of the struct, or returns False for an argument that the
+# parameter does not accept (`aotcuda.runtime.arguments.parameter_kinds`). A launch borrows a slot, packs the block into
+# it and returns it. The driver copies the block during the launch call.
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Overload
-    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.driver import ValidityFlag
 
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 
@@ -65,10 +65,10 @@ class PackedOverload:
         starts: The offset of each parameter, if launches pass a pointer for each; the driver then copies each parameter
             to its place on the GPU. Empty if launches pass the block.
         live: `OverloadTable.live` of the overload's table.
-        slots: Free slots; take one with `take`, return it with `slots.append`.
-        made: References to the slots that exist. An interrupted launch removes its slot, so a slot that exists and is
-            not free belongs to a launch in progress.
-        fast_layout: The layout for the fast path in C; None before it is made, False if only the general path launches.
+        slots: The free slots. `take` takes one, and `slots.append` returns it.
+        existing: References to all slots. An interrupted launch deletes its slot, so a slot that exists and is not in
+            `slots` belongs to a launch in progress.
+        fast_layout: The layout for the fast path in C; None before the first use, False if C does not support it.
         kernels: The overload's `DeviceKernel` by the GPU's ordinal, if launches may use it without further checks.
         targets: By configuration, the arguments of `Driver.launch` on the only GPU: configurations by stream, and the
             kernel.
@@ -77,12 +77,12 @@ class PackedOverload:
     __slots__ = (
         "addresses",
         "apart",
+        "existing",
         "fast_layout",
         "fits",
         "forms",
         "kernels",
         "live",
-        "made",
         "pack_into",
         "parameters",
         "record",
@@ -92,7 +92,7 @@ class PackedOverload:
         "targets",
     )
 
-    def __init__(self, overload: Overload, where: str, live: Mark, *, is_exact: bool = False) -> None:
+    def __init__(self, overload: Overload, where: str, live: ValidityFlag, *, is_exact: bool = False) -> None:
         """Prepare a manifest's overload. The key of an exact overload implies that constants fit."""
         self.record = overload
         self.live = live
@@ -104,26 +104,26 @@ class PackedOverload:
             parameter_kinds.add_kinds(KINDS)
         try:
             fields = [field for each in self.parameters for field in parameter_kinds.kind_of(each).fields(each)]
-            self.pack_into = _packing(fields, self.size)
+            self.pack_into = _packer(fields, self.size)
             fits = [
-                _fits_already if is_exact and each["kind"] == "constant" else parameter_kinds.kind_of(each).fit(each)
+                _accept if is_exact and each["kind"] == "constant" else parameter_kinds.kind_of(each).fit(each)
                 for each in self.parameters
             ]
             self.fits = tuple([None if fit is scalars.fit_plain else fit for fit in fits])
             self.apart = [(first, second) for first, second in overload.get("apart", ())]
-            for at in [at for pair in self.apart for at in pair]:
-                self.parameters[at]["dtype"]  # only arrays have one
+            for index in [index for pair in self.apart for index in pair]:
+                self.parameters[index]["dtype"]  # a KeyError if it is no array
         except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
             raise aotcuda.errors.ManifestError(message) from None
         self.forms = [parameter_kinds.form(parameter) for parameter in self.parameters]
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
-        packed = [each for each in self.parameters if each["kind"] != "constant"]
-        offsets = [part["offset"] for each in packed for part in (each, *each.get("sizes", ()))]
-        offsets += [place for each in packed for place in each.get("places", ())[1:]]  # the first is the offset
+        in_block = [each for each in self.parameters if each["kind"] != "constant"]
+        offsets = [part["offset"] for each in in_block for part in (each, *each.get("sizes", ()))]
+        offsets += [place for each in in_block for place in each.get("places", ())[1:]]  # the first is the offset
         self.starts = sorted([*offsets, *overload.get("reserved", ())]) if overload.get("one_by_one") else []
         self.slots: deque[Slot] = deque()  # an empty list would free its memory
-        self.made: set[ref[Slot]] = set()
+        self.existing: set[ref[Slot]] = set()
         self.fast_layout: object = None
         self.kernels: dict[int, Any] = {}
         self.targets: dict[object, tuple[Any, object]] = {}
@@ -134,7 +134,7 @@ class PackedOverload:
             return self.slots.pop()
         except IndexError:
             slot = Slot(self.size, self.starts)
-            self.made.add(ref(slot, self.made.discard))
+            self.existing.add(ref(slot, self.existing.discard))
             return slot
 
     def addresses_of(self, values: list[object]) -> list[int]:
@@ -143,15 +143,15 @@ class PackedOverload:
 
     def is_idle(self) -> bool:
         """Return True if no launch is in progress. If `live` is empty, no later launch begins."""
-        free = len(self.slots.copy())  # without the GIL, a copy waits for threads that change the deque; len() does not
-        return free >= len(self.made)
+        free = self.slots.copy()  # without the GIL, a copy waits for threads that change the deque; len() does not
+        return len(free) >= len(self.existing)
 
 
-def _fits_already(_read: object, _values: list[object]) -> bool:
+def _accept(_read: object, _values: list[object]) -> bool:
     return True
 
 
-def _packing(fields: list[tuple[int, str, bool]], size: int) -> Callable[..., None]:
+def _packer(fields: list[tuple[int, str, bool]], size: int) -> Callable[..., None]:
     """Return the function that packs the numbers of `fields` into a block of `size` bytes."""
     block = struct.Struct(_format(fields, size))
     order = sorted(range(len(fields)), key=lambda at: fields[at][0])

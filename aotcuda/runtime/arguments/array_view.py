@@ -1,11 +1,11 @@
-"""The view of an array: the description that every reader returns, and the rules that it must satisfy."""
+"""The view of an array: the description that readers return, and its rules."""
 
 # `view` checks the description of an array of any library. The fast path checks the same rules, or declines:
 #
-# 1. The address is an int of 64 bits; it is not 0 if the array has elements. There are at most 64 extents, which are
-#    ints and not negative. The product of the extents that are not zero and the size of an element is below 2**63, as
-#    in NumPy, and therefore computed strides and the number of elements fit into 64 bits.
-# 2. There are as many strides as extents, or none. Strides are ints of 64 bits.
+# 1. The address is an unsigned int of 64 bits, and not 0 if the array has elements. There are at most 64 extents, which
+#    are ints and not negative. The product of the extents that are not zero and the size of an element is below 2**63,
+#    as in NumPy. Computed strides and the number of elements therefore fit into 64 bits.
+# 2. There are as many strides as extents, or none. Strides are signed ints of 64 bits.
 # 3. The check for contiguous arrays ignores the stride of a dimension of one element, and all strides of an array
 #    without elements. A contiguous array gets the strides that follow from its shape.
 
@@ -25,8 +25,8 @@ _BEYOND = 1 << 63
 MOST_BYTES = _BEYOND - 1
 """The most bytes of an array."""
 
-_MOST_KNOWN = 64
-_known: dict[str, tuple[str, int]] = {}
+_MOST_TYPES = 64
+_types: dict[str, tuple[str, int]] = {}
 """By the type string of an array, the canonical one and the bytes of an element."""
 
 
@@ -36,12 +36,12 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
     Raises:
         UnreadableError: The description breaks a rule.
     """
-    known = _known.get(typestr)
-    if known is None:
-        known = canonical(typestr), item_bytes(typestr)
-        if type(typestr) is str and len(_known) < _MOST_KNOWN:  # a subclass may define equality by itself
-            _known[typestr] = known
-    typestr, itemsize = known
+    element = _types.get(typestr)
+    if element is None:
+        element = canonical(typestr), item_bytes(typestr)
+        if type(typestr) is str and len(_types) < _MOST_TYPES:  # a subclass may define equality by itself
+            _types[typestr] = element
+    typestr, itemsize = element
     size = itemsize
     if type(shape) is not tuple:
         shape = _extents(shape)
@@ -53,7 +53,7 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
         message = f"has shape {aotcuda.errors.short_repr(shape)}, which no memory can hold"
         raise aotcuda.errors.UnreadableError(message)
     if strides is not None:
-        strides = _normal(shape, _numbers(strides, "strides"), itemsize)
+        strides = _normalize(shape, _numbers(strides, "strides"), itemsize)
     if type(address) is not int:
         address = number(address, "address")
     if not 0 <= address < 1 << 64:
@@ -66,11 +66,11 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
     return typestr, address, shape, strides, readonly
 
 
-def _normal(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
+def _normalize(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
     """Check the strides of a shape; return None for a C-contiguous array."""
     if len(strides) != len(shape):
         short_repr = aotcuda.errors.short_repr
-        message = f"has shape {short_repr(shape)} and strides {short_repr(strides)}, which are not as many"
+        message = f"has shape {short_repr(shape)} and strides {short_repr(strides)}, which differ in number"
         raise aotcuda.errors.UnreadableError(message)
     if is_contiguous(shape, strides, itemsize, "C"):
         return None
@@ -81,33 +81,33 @@ def _normal(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> 
 
 
 def _extents(shape: object) -> tuple[int, ...]:
-    found = _numbers(shape, "shape")
-    if any(extent < 0 for extent in found):
-        message = f"has shape {aotcuda.errors.short_repr(found)}, and no extent can be negative"
+    extents = _numbers(shape, "shape")
+    if any(extent < 0 for extent in extents):
+        message = f"has shape {aotcuda.errors.short_repr(extents)}, and no extent can be negative"
         raise aotcuda.errors.UnreadableError(message)
-    return found
+    return extents
 
 
-def _numbers(items: object, what: str) -> tuple[int, ...]:
+def _numbers(items: object, attribute: str) -> tuple[int, ...]:
     if not isinstance(items, tuple | list):
-        message = f"has a {what} that is {aotcuda.errors.describe(items)}, and no tuple"
+        message = f"has a {attribute} that is {aotcuda.errors.describe(items)}, and no tuple"
         raise aotcuda.errors.UnreadableError(message)
-    return tuple([item if type(item) is int else number(item, what) for item in items])
+    return tuple([item if type(item) is int else number(item, attribute) for item in items])
 
 
-def number(item: object, what: str) -> int:
-    """Return an int, or an object that represents one; `what` names the array's attribute in errors."""
-    if isinstance(item, int):  # as C code reads it, whatever `__index__` of a subclass returns
+def number(item: object, attribute: str) -> int:
+    """Return the value of an int, or of an object with `__index__`; errors name the attribute."""
+    if isinstance(item, int):  # C code ignores `__index__` of a subclass, too
         return int.__index__(item)
     index = getattr(type(item), "__index__", None)
     if index is None:
-        message = f"has {aotcuda.errors.describe(item)} in its {what}, where an int belongs"
+        message = f"has {aotcuda.errors.describe(item)} in its {attribute}, where an int belongs"
         raise aotcuda.errors.UnreadableError(message)
     return int.__index__(index(item))
 
 
 def canonical(typestr: str) -> str:
-    """Return a type string with the byte order as NumPy writes it: `|` for single bytes, `<` for little-endian."""
+    """Return a type string with NumPy's byte order: `|` for single bytes, `<` for little-endian."""
     if typestr[1:] == "f1":  # ml_dtypes
         return "float8_e5m2"
     if typestr[:1] not in ("<", "|", "=") or typestr[1:2] == "V":
@@ -139,13 +139,22 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: in
     """Return True if strides are contiguous in an order; the stride of a dimension of one element does not matter."""
     step, contiguous = itemsize, True
     pairs = zip(shape, strides, strict=True) if layout == "F" else zip(shape[::-1], strides[::-1], strict=True)
-    for extent, have in pairs:
+    for extent, stride in pairs:
         if extent == 0:
             return True
-        if extent != 1 and have != step:
+        if extent != 1 and stride != step:
             contiguous = False
         step *= extent
     return contiguous
+
+
+def layout_of(view: View) -> str:
+    """Return the layout of an array: `"C"` or `"F"` if it is contiguous in that order, `"C"` if in both, else `"A"`."""
+    typestr, _, shape, strides, _ = view
+    if strides is None:
+        return "C"
+    itemsize = item_bytes(typestr)
+    return next((order for order in "CF" if is_contiguous(shape, strides, itemsize, order)), "A")
 
 
 def count_items(shape: tuple[int, ...], itemsize: int) -> int | None:

@@ -1,22 +1,22 @@
 """Read device arrays of every library, and import none of the libraries."""
 
-# A reader takes an array and gives its view: `(typestr, address, shape, strides, readonly)`, with NumPy's type string
-# and strides in bytes, or None for an array that is C-contiguous. It gives None for an array that is not on a GPU. A
-# reader appends to `pending` the stream that the launch has to wait for, as an `aotcuda.runtime.streams.Ready`, or the
-# DLPack capsule that must stay alive until the launch.
+# A reader takes an array and returns its view: `(typestr, address, shape, strides, readonly)`, with NumPy's type string
+# and strides in bytes. The strides of a C-contiguous array are None. For an array that is not on a GPU, a reader
+# returns None. It appends to `pending` the stream that the launch has to wait for, as an
+# `aotcuda.runtime.streams.Ready`, or the DLPack capsule that must stay alive until the launch.
 #
 # `aotcuda.runtime.arguments.array_view` has the rules for the description of any array. `_view` calls it unless a
-# quick check shows that the array satisfies them.
+# quick check shows that the array satisfies the rules.
 #
-# CuPy arrays, PyTorch tensors and Numba's arrays are read directly: their interfaces would cost more than the launch,
-# and bfloat16 tensors and tensors that require gradients have none. All other arrays are read through
-# `__cuda_array_interface__` or DLPack, which name the stream of the data. The stream of CuPy's and PyTorch's data is
-# the library's current stream; the stream of Numba's data is the one that the array is bound to, if any. The streams of
-# CuPy, Numba and the interface also have to wait for the launch: version 3 of the interface demands that from work on
-# another stream. DLPack and PyTorch do not.
+# The attributes of CuPy's, PyTorch's and Numba's arrays are read, because their interfaces would cost more than the
+# launch, and bfloat16 tensors and tensors that require gradients have no interface. All other arrays are read through
+# `__cuda_array_interface__` or DLPack, which name the stream of the data. CuPy's and PyTorch's data are on the
+# library's current stream, and Numba's data on the stream that the array is bound to, if any. The streams of CuPy,
+# Numba and the interface also have to wait for the launch: version 3 of the interface demands that from work on another
+# stream. DLPack and PyTorch do not demand it.
 #
-# A launch with no stream of its own uses `current_stream`, which is where the library of the first PyTorch or CuPy
-# array launches its own kernels.
+# `current_stream` is the stream of launches without a given stream: the library of the first PyTorch or CuPy array
+# launches its own kernels there.
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ _CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
 is_c_contiguous = attrgetter(_CONTIGUOUS)
 """A function that returns True if an array of CuPy is C-contiguous."""
 
-_torch_types: dict[object, str] = {}  # torch.dtype -> type string
-_OWN_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
-_elements: dict[object, str] = {}  # NumPy's dtypes with their type strings
+_torch_types: dict[object, str] = {}  # from torch.dtype to the type string
+_BASE_CLASSES = (("torch", "Tensor"), ("torch.nn.parameter", "Parameter"), ("cupy", "ndarray"))
+_elements: dict[object, str] = {}  # from NumPy's dtype to the type string
 _MOST_ELEMENTS = 64
-_torch_streams: list[Any] = [None, None]  # the module, and its function for the current stream
+_torch_stream: list[Any] = [None, None]  # the module, and its function for the current stream
 _families: dict[type, str] = {}  # by type; "" for types that are no arrays
 _MOST_FAMILIES = 256  # a program may make any number of classes
 
@@ -84,14 +84,14 @@ def family(array: object) -> str | None:
     describe its memory.
     """
     kind = type(array)
-    found = _families.get(kind)
-    if found is None:
-        found = _family_of(kind)
-        if found is None:  # objects of this type may differ in their attributes
+    name = _families.get(kind)
+    if name is None:
+        name = _family_of(kind)
+        if name is None:  # objects of this type may differ in their attributes
             return "interface" if hasattr(array, "__cuda_array_interface__") else None
         if len(_families) < _MOST_FAMILIES:
-            _families[kind] = found
-    return found or None
+            _families[kind] = name
+    return name or None
 
 
 def is_open(kind: type) -> bool:
@@ -100,7 +100,7 @@ def is_open(kind: type) -> bool:
 
 
 def _family_of(kind: type) -> str | None:
-    """Return the family of a type's objects, "" if they are no arrays, None if each decides for itself."""
+    """Return the family of a type's objects, "" if they are no arrays, None if their own attributes decide."""
     numpy: Any = sys.modules.get("numpy")
     if issubclass(kind, (int, float, complex, tuple)) or is_descriptor(kind):
         return ""
@@ -131,41 +131,41 @@ def _dispatch(kind: type) -> object:
 
 def reader(array: object) -> Reader | None:
     """Return the reader for the type of an array; None if the object is no array."""
-    found = family(array)
-    return _READERS[found] if found else None
+    name = family(array)
+    return _READERS[name] if name else None
 
 
-def is_own_class(kind: type) -> bool:
+def is_base_class(kind: type) -> bool:
     """Return True for an array class of CuPy or PyTorch; their subclasses may have other attributes."""
-    return (module_of(kind), kind.__name__) in _OWN_CLASSES
+    return (module_of(kind), kind.__name__) in _BASE_CLASSES
 
 
-def element(name: Any) -> str:
-    """Return the type string, in NumPy's byte order, of a dtype of any library, or of DLPack's code and bits."""
-    known_typestr = _elements.get(name)
+def element(dtype: Any) -> str:
+    """Return the type string, in NumPy's byte order, of a library's dtype, a type string, or DLPack's code and bits."""
+    known_typestr = _elements.get(dtype)
     if known_typestr is not None:
         return known_typestr
-    found = getattr(name, "str", None)  # NumPy's, which CuPy uses
-    if found is None:
-        if isinstance(name, str):
-            known = PLAIN.get(name)
-            return known[0] if known is not None else array_view.canonical(name)
-        if isinstance(name, tuple):
-            from aotcuda.runtime.arguments import dlpack  # noqa: PLC0415 (most programs never meet DLPack)
+    numpy_typestr = getattr(dtype, "str", None)  # CuPy uses NumPy's dtypes
+    if numpy_typestr is None:
+        if isinstance(dtype, str):
+            plain = PLAIN.get(dtype)
+            return plain[0] if plain is not None else array_view.canonical(dtype)
+        if isinstance(dtype, tuple):
+            from aotcuda.runtime.arguments import dlpack  # noqa: PLC0415 (few programs use DLPack)
 
-            return dlpack.typestr(*name)
-        return _torch_typestr(name)
-    typestr: str = found
-    if typestr[1:] in ("V1", "V2", "f1") and name.name in NAMED:
-        typestr = name.name
+            return dlpack.typestr(*dtype)
+        return _torch_typestr(dtype)
+    typestr: str = numpy_typestr
+    if typestr[1:] in ("V1", "V2", "f1") and dtype.name in NAMED:
+        typestr = dtype.name
     if "V" not in typestr:
         numpy: Any = sys.modules.get("numpy")
-        if numpy is not None and len(_elements) < _MOST_ELEMENTS and isinstance(name, numpy.dtype):
-            _elements[name] = typestr
+        if numpy is not None and len(_elements) < _MOST_ELEMENTS and isinstance(dtype, numpy.dtype):
+            _elements[dtype] = typestr
         return typestr
-    from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (most arrays hold plain numbers)
+    from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
 
-    return structured(typestr, name.descr)
+    return structured(typestr, dtype.descr)
 
 
 def current_stream(args: Iterable[object], device: int | None) -> int:
@@ -178,29 +178,29 @@ def current_stream(args: Iterable[object], device: int | None) -> int:
         args: The arguments.
         device: The ordinal of the GPU of the launch; None for the array's own GPU.
     """
-    found = leading(args)
-    if found is None:
+    leading = find_leading(args)
+    if leading is None:
         return 0
-    library, array = found
+    library, array = leading
     if library == "cupy":
         return int(cupy_stream()().ptr)
     current = torch_stream()
-    assert current is not None  # noqa: S101 (`leading` returns tensors only if it is there)
+    assert current is not None  # noqa: S101 (otherwise `find_leading` returns no tensor)
     return int(current(array.get_device() if device is None else device))
 
 
-def leading(args: Iterable[object]) -> tuple[str, Any] | None:
+def find_leading(args: Iterable[object]) -> tuple[str, Any] | None:
     """Return family and array of the first PyTorch or CuPy array on a GPU, also among the items of tuples."""
     for arg in args:
-        found = family(arg)
-        if found == "cupy":
-            return found, arg
-        if found == "torch":
+        name = family(arg)
+        if name == "cupy":
+            return name, arg
+        if name == "torch":
             tensor: Any = arg
             if torch_stream() is not None and tensor.is_cuda:
-                return found, arg
+                return name, arg
         elif isinstance(arg, tuple) or is_descriptor(type(arg)):
-            inner = leading(arg if isinstance(arg, tuple) else (arg.base,))  # type: ignore[attr-defined]
+            inner = find_leading(arg if isinstance(arg, tuple) else (arg.base,))  # type: ignore[attr-defined]
             if inner is not None:
                 return inner
     return None
@@ -212,7 +212,7 @@ def cupy_stream() -> Callable[[], Any]:
     return current
 
 
-def cupy_says_stream() -> bool:
+def orders_cupy_stream() -> bool:
     """Return True if launches have to wait for the streams of CuPy's arrays.
 
     With `CUPY_CUDA_ARRAY_INTERFACE_EXPORT_VERSION=2`, arrays name no stream, and the program synchronises.
@@ -224,11 +224,11 @@ def cupy_says_stream() -> bool:
 def torch_stream() -> Callable[[int], int] | None:
     """Return PyTorch's function from a GPU's ordinal to the handle of its current stream; None without CUDA."""
     torch = sys.modules.get("torch")
-    known, found = _torch_streams
-    if known is not torch:
-        found = foreign_names.TORCH_STREAM.find()
-        _torch_streams[:] = [torch, found]
-    return found  # type: ignore[no-any-return]
+    module, current = _torch_stream
+    if module is not torch:
+        current = foreign_names.TORCH_STREAM.find()
+        _torch_stream[:] = [torch, current]
+    return current  # type: ignore[no-any-return]
 
 
 def _read_interface(array: Any, pending: list[object], stream: int) -> View | None:
@@ -241,8 +241,8 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
         raise aotcuda.errors.UnreadableError(message)
     data, ready = interface.get("data"), interface.get("stream")
     if not isinstance(data, tuple | list) or len(data) != 2:
-        found = aotcuda.errors.describe(data)
-        message = f"has a __cuda_array_interface__ whose data is {found}, and no pair of address and read-only"
+        text = aotcuda.errors.describe(data)
+        message = f"has a __cuda_array_interface__ whose data is {text}, and no pair of address and read-only"
         raise aotcuda.errors.UnreadableError(message)
     if interface.get("mask") is not None:
         message = "has a mask, which no kernel sees; pass the array without it"
@@ -259,9 +259,9 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
 
 
 def _read_cupy(array: Any, _pending: list[object], _stream: int) -> View | None:
-    name = array.dtype
+    dtype = array.dtype
     strides = None if is_c_contiguous(array) else array.strides
-    return _view(element(name), array.data.ptr, array.shape, strides, False)
+    return _view(element(dtype), array.data.ptr, array.shape, strides, False)
 
 
 def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
@@ -270,15 +270,15 @@ def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
     except (aotcuda.errors.UnreadableError, MemoryError, RecursionError):
         raise
     except Exception as error:
-        kind = "nested" if getattr(tensor, "is_nested", False) else str(getattr(tensor, "layout", "torch.strided"))
-        if kind == "torch.strided":
+        layout = "nested" if getattr(tensor, "is_nested", False) else str(getattr(tensor, "layout", "torch.strided"))
+        if layout == "torch.strided":
             raise
-        message = f"is a tensor with no strides ({kind}); pass the tensors with its elements"
+        message = f"is a tensor with no strides ({layout}); pass the tensors with its elements"
         raise aotcuda.errors.UnreadableError(message) from error
 
 
 def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
-    name = _torch_typestr(tensor.dtype)
+    typestr = _torch_typestr(tensor.dtype)
     if not tensor.is_cuda:
         return None
     current = torch_stream()
@@ -286,7 +286,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
         wait(current(tensor.get_device()), pending, stream, mutual=False)
     # PyTorch's own exports refuse a lazy conjugate. They ignore lazy negation, and so does this reader.
     if tensor.is_conj():
-        name += " (a lazy conjugate; call resolve_conj())"
+        typestr += " (a lazy conjugate; call resolve_conj())"
     strides = None
     if not tensor.is_contiguous():
         itemsize = tensor.element_size()
@@ -295,7 +295,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
     if type(address) is int and 0 < address < LEAST_ADDRESS:
         begin: int = tensor.storage_offset() * tensor.element_size()
         address -= begin if begin == address else 0  # the storage was resized to 0 bytes
-    return _view(name, address, tuple(tensor.shape), strides, False)
+    return _view(typestr, address, tuple(tensor.shape), strides, False)
 
 
 def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> View | None:
@@ -308,27 +308,27 @@ def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> Vi
 
 def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
     try:
-        name, ready, address = element(array.dtype), array.stream, array.gpu_data.device_pointer
+        typestr, ready, address = element(array.dtype), array.stream, array.gpu_data.device_pointer
         if ready != 0:  # 0 means that the array is bound to no stream
             wait(_to_int(ready), pending, stream, mutual=True)
-        # The interface has no strides for broadcast dimensions among contiguous ones.
-        return _view(name, _to_int(address), array.shape, array.strides, False)
+        # The interface lacks the strides of some arrays with broadcast dimensions.
+        return _view(typestr, _to_int(address), array.shape, array.strides, False)
     except (AttributeError, TypeError):  # an array of another release, with other attributes
         return _read_interface(array, pending, stream)
 
 
 def _to_int(number: Any) -> int:
-    """Convert to an int, without methods of subclasses of int."""
+    """Convert to an int; ignore methods of subclasses of int."""
     return int.__index__(number) if isinstance(number, int) else int(number)
 
 
 def _view(typestr: str, address: Any, shape: Any, strides: Any, readonly: bool) -> View:
-    """Return the result of `array_view.view`, which is called only if a quick check of its rules fails."""
-    known = PLAIN.get(typestr)
-    if known is not None and type(shape) is tuple and (strides is None or _is_one_step(shape, strides, known[1])):
-        items = array_view.count_items(shape, known[1])
+    """Return the result of `array_view.view`; call it only if a quick check of its rules fails."""
+    plain = PLAIN.get(typestr)
+    if plain is not None and type(shape) is tuple and (strides is None or _is_one_step(shape, strides, plain[1])):
+        items = array_view.count_items(shape, plain[1])
         if items is not None and type(address) is int and 0 < address < 1 << 64:
-            return known[0], address, shape, None, readonly
+            return plain[0], address, shape, None, readonly
     return array_view.view(typestr, address, shape, strides, readonly=readonly)
 
 
@@ -337,7 +337,7 @@ def _is_one_step(shape: tuple[object, ...], strides: Any, itemsize: int) -> bool
 
 
 def _read_dlpack(array: Any, pending: list[object], stream: int) -> View | None:
-    from aotcuda.runtime.arguments import dlpack  # noqa: PLC0415 (most programs never meet DLPack)
+    from aotcuda.runtime.arguments import dlpack  # noqa: PLC0415 (few programs use DLPack)
 
     return dlpack.read(array, pending, stream)
 
@@ -353,14 +353,14 @@ _READERS: dict[str, Reader] = {
 
 
 def _torch_typestr(dtype: object) -> str:
-    name = _torch_types.get(dtype)
-    if name is None:
-        name = _torch_types[dtype] = TORCH.get(str(dtype), str(dtype))
-    return name
+    typestr = _torch_types.get(dtype)
+    if typestr is None:
+        typestr = _torch_types[dtype] = TORCH.get(str(dtype), str(dtype))
+    return typestr
 
 
 def _typestr(array: Any, interface: dict[str, Any]) -> str:
-    """Return the type string of an interface; a structured one has its fields, as `manifest.dtypes` does."""
+    """Return the type string of an interface, with the fields of a structured type as in `manifest.dtypes`."""
     typestr: object = interface.get("typestr")
     if not isinstance(typestr, str):
         message = f"has a __cuda_array_interface__ whose typestr is {aotcuda.errors.describe(typestr)}, and no str"
@@ -372,7 +372,7 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
     from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
 
     descr = interface.get("descr")
-    if descr is None:  # Numba's arrays have it in their dtype alone
+    if descr is None:  # only the dtype of Numba's arrays has it
         descr = getattr(getattr(array, "dtype", None), "descr", None)
     return structured(typestr, descr)
 

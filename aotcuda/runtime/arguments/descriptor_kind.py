@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.parameter_kinds import Fields, Fit
 
 
-_MOST_KNOWN = 256
+_MOST_MAPS = 256
 
 
 class TensorDescriptor(Kind):
@@ -27,26 +27,26 @@ class TensorDescriptor(Kind):
     def fit(self, parameter: Parameter) -> Fit:
         dtype, block, tensor_map = parameter["dtype"], tuple(parameter["block"]), parameter.get("tensor_map")
         flags, name = len(parameter["places"]) - 4 * len(block) - 1, parameter["name"]
-        known: dict[tuple[object, ...], bytes] = {}  # tensor maps, by the properties that they encode
+        encoded_maps: dict[tuple[object, ...], bytes] = {}  # by the properties that a tensor map encodes
 
-        def fit(given: Descriptor | None, values: list[object]) -> bool:
-            if given is None or given.dtype != dtype or given.block != block or not _is_regular(given):
+        def fit(read: Descriptor | None, values: list[object]) -> bool:
+            if read is None or read.dtype != dtype or read.block != block or not _is_regular(read):
                 return False
             if tensor_map is None:
-                values += [given.address, *given.shape, *given.strides]
-                values += [given.pads_with_nan, given.rounds_to_tf32][:flags]
+                values += [read.address, *read.shape, *read.strides]
+                values += [read.pads_with_nan, read.rounds_to_tf32][:flags]
             else:
-                key = given.address, given.shape, given.strides, given.pads_with_nan, given.rounds_to_tf32
-                data = known.get(key)
+                key = read.address, read.shape, read.strides, read.pads_with_nan, read.rounds_to_tf32
+                data = encoded_maps.get(key)
                 if data is None:
-                    data = descriptors.encode(tensor_map, given)
+                    data = descriptors.encode(tensor_map, read)
                     if data is None:
-                        raise aotcuda.errors.ArgumentError(_refused(name, given))
-                    if len(known) >= _MOST_KNOWN:
-                        known.clear()
-                    known[key] = data
+                        raise aotcuda.errors.ArgumentError(_driver_refusal(name, read))
+                    if len(encoded_maps) >= _MOST_MAPS:
+                        encoded_maps.clear()
+                    encoded_maps[key] = data
                 values.append(data)
-            values += [*given.shape, *given.strides]
+            values += [*read.shape, *read.strides]
             return True
 
         return fit
@@ -60,29 +60,33 @@ class TensorDescriptor(Kind):
         return [(place, form, form == "Q") for place, form in zip(places, forms, strict=True)]
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
-        given: Descriptor | None = read
-        if given is None:
+        descriptor: Descriptor | None = read
+        if descriptor is None:
             return "is a tensor descriptor of an array in the host's memory; copy the array to the GPU"
-        if given.dtype != parameter["dtype"] or given.block != tuple(parameter["block"]):
-            found = f"{given.dtype} elements and block shape {list(given.block)}"
-            return f"is a tensor descriptor with {found}, where {self.wanted(parameter)}"
-        return None if _is_regular(given) else f"is a tensor descriptor with {_shown(given)}, which no kernel takes"
+        if descriptor.dtype != parameter["dtype"] or descriptor.block != tuple(parameter["block"]):
+            properties = f"{descriptor.dtype} elements and block shape {list(descriptor.block)}"
+            return f"is a tensor descriptor with {properties}, where {self.wanted(parameter)}"
+        if _is_regular(descriptor):
+            return None
+        return f"is a tensor descriptor with {_describe(descriptor)}, which no kernel takes"
 
     def wanted(self, parameter: Parameter) -> str:
         return f"{parameter['type']} is packaged"
 
 
-def _is_regular(given: Descriptor) -> bool:
+def _is_regular(descriptor: Descriptor) -> bool:
     """Return True if shape and strides have as many dimensions as the block, and the last one is contiguous."""
-    return len(given.shape) == len(given.strides) == len(given.block) and given.strides[-1] == 1
+    dimensions = len(descriptor.block)
+    return len(descriptor.shape) == len(descriptor.strides) == dimensions and descriptor.strides[-1] == 1
 
 
-def _shown(given: Descriptor) -> str:
-    return f"shape {list(given.shape)}, strides {list(given.strides)} and block shape {list(given.block)}"
+def _describe(descriptor: Descriptor) -> str:
+    shape, strides = list(descriptor.shape), list(descriptor.strides)
+    return f"shape {shape}, strides {strides} and block shape {list(descriptor.block)}"
 
 
-def _refused(name: str, given: Descriptor) -> str:
+def _driver_refusal(name: str, descriptor: Descriptor) -> str:
     return (
-        f"{name} is a tensor descriptor with {_shown(given)} at {given.address:#x}, which the driver refuses; "
-        "align address and strides to 16 bytes"
+        f"{name} is a tensor descriptor with {_describe(descriptor)} at {descriptor.address:#x}, which the driver "
+        "refuses; align address and strides to 16 bytes"
     )

@@ -1,7 +1,7 @@
 """Read Triton's tensor descriptors, and let the driver encode them as tensor maps."""
 
 # A kernel that was compiled with tensor maps takes a `CUtensorMap` (128 bytes) by value, then shape and strides. A
-# kernel for a GPU without them takes address, shape, strides and one or two flags, then shape and strides again.
+# kernel for a GPU without tensor maps takes address, shape, strides and one or two flags, then shape and strides again.
 # The arguments of `cuTensorMapEncodeTiled` are those of Triton's driver (its releases 3.6 to 3.9,
 # triton/backends/nvidia/driver.c): extents are reversed, strides are in bytes, with none for the last dimension.
 
@@ -25,7 +25,7 @@ _ALIGNMENT = 64
 _TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32
 _PROMOTION = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B
 _LAST_DRIVER, _SMALL, _BIT = (13, 1), 128 << 10, 1 << 21
-"""Tensor maps of smaller tensors must not have this bit in their second word, up to this driver (as in Triton)."""
+"""Up to this driver, tensor maps of smaller tensors must not have this bit in their second word (as in Triton)."""
 
 
 class Descriptor:
@@ -53,23 +53,24 @@ def read(value: Any, pending: list[object], stream: int) -> Descriptor | None:
     return Descriptor(value, view[0], view[1])
 
 
-def encode(tensor_map: TensorMap, given: Descriptor) -> bytes | None:
+def encode(tensor_map: TensorMap, descriptor: Descriptor) -> bytes | None:
     """Return the `CUtensorMap` of a tensor descriptor; None if the driver refuses it."""
     driver = drivers.get()
-    size, rank = tensor_map["bytes"], len(given.shape)
-    shape = (*given.shape[:-1], given.shape[-1] * 2) if tensor_map["padded"] else given.shape
+    size, rank, shape = tensor_map["bytes"], len(descriptor.shape), descriptor.shape
+    if tensor_map["padded"]:
+        shape = (*shape[:-1], shape[-1] * 2)
     extents = (ctypes.c_uint64 * rank)(*reversed(shape))
-    strides = (ctypes.c_uint64 * rank)(*[size * step for step in reversed(given.strides[:-1])])
+    strides = (ctypes.c_uint64 * rank)(*[size * step for step in reversed(descriptor.strides[:-1])])
     box, steps = (ctypes.c_uint32 * rank)(*reversed(tensor_map["box"])), (ctypes.c_uint32 * rank)(*[1] * rank)
     storage = ctypes.create_string_buffer(BYTES + _ALIGNMENT)
     begin = -ctypes.addressof(storage) % _ALIGNMENT
     code = driver.call["cuTensorMapEncodeTiled"](
         ctypes.addressof(storage) + begin,
-        _TF32 if given.rounds_to_tf32 else tensor_map["element"],
+        _TF32 if descriptor.rounds_to_tf32 else tensor_map["element"],
         rank,
-        given.address,
+        descriptor.address,
         *(extents, strides, box, steps),
-        *(0, tensor_map["swizzle"], _PROMOTION, int(given.pads_with_nan)),
+        *(0, tensor_map["swizzle"], _PROMOTION, int(descriptor.pads_with_nan)),
     )
     if code:
         return None

@@ -1,6 +1,6 @@
 """Read arrays through DLPack; ctypes reads the structure in the capsule.
 
-The capsule is never marked as used. It stays in `pending` until the launch is made. Its destructor then releases the
+The capsule is never marked as used. It stays in `pending` until the launch was made. Then its destructor releases the
 array, as DLPack demands for a capsule that was not consumed.
 """
 
@@ -49,7 +49,7 @@ class _Array(ctypes.Structure):
 
 
 class _Versioned(ctypes.Structure):
-    """`DLManagedTensorVersioned`, which begins `dltensor_versioned` capsules; `dltensor` ones begin with the array."""
+    """`DLManagedTensorVersioned`, the content of `dltensor_versioned` capsules; `dltensor` capsules hold the array."""
 
     _fields_ = (
         ("major", ctypes.c_uint32),
@@ -96,7 +96,7 @@ def read(array: Any, pending: list[object], stream: int) -> View | None:
 def _export(array: Any, stream: int) -> object:
     try:
         return array.__dlpack__(stream=stream, max_version=(1, 0))
-    except TypeError:  # a library from before DLPack 1.0, without max_version
+    except TypeError:  # a library without DLPack 1.0 does not know `max_version`
         return array.__dlpack__(stream=stream)
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import Kernel, Overload, Parameter
 
-    class Described(Protocol):
+    class DescribedOverload(Protocol):
         """The attributes of an overload that errors name."""
 
         record: Overload
@@ -51,10 +51,10 @@ _TRITON_ELEMENTS = {
 }
 _SEQUENCES = (list, tuple, range, bytes, bytearray, memoryview)
 _NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number", "small")
-"""The kinds of parameters whose arguments need not be on the GPU."""
+"""The kinds of parameters that accept values in the host's memory."""
 
 
-def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]) -> ArgumentError:
+def refusal(where: str, overloads: Sequence[DescribedOverload], args: tuple[object, ...]) -> ArgumentError:
     """Return the error for arguments that none of the overloads of kernel `where` accepts."""
     lists = _lists(overloads, args)
     counts = sorted({len(overload.parameters) for overload in overloads})
@@ -67,41 +67,41 @@ def refusal(where: str, overloads: Sequence[Described], args: tuple[object, ...]
             (_problems(overload, args) for overload in overloads if len(overload.parameters) == len(args)), key=len
         )
         problem, conversion = problems[0]
-        several = len(overloads) > 1 and not any(map(host_arrays.is_host, args))
+        names_nearest = len(overloads) > 1 and not any(map(host_arrays.is_host, args))
     except (MemoryError, RecursionError):
         raise
-    except Exception as error:  # noqa: BLE001 (it was readable before: an object that changes)
-        return unreadable(where, overloads, args, None, error)
-    if several:
+    except Exception as error:  # noqa: BLE001 (an object that has changed since the launch read it)
+        return read_error(where, overloads, args, None, error)
+    if names_nearest:
         first = f"no packaged signature of {where} accepts these arguments; in the nearest one, {problem}"
     else:
         first = f"{where}: {problem}"
-    way = f"\n  pass:     {conversion}" if conversion is not None else ""
-    return ArgumentError(first + way + lists)
+    remedy = f"\n  pass:     {conversion}" if conversion is not None else ""
+    return ArgumentError(first + remedy + lists)
 
 
-def unreadable(
-    where: str, overloads: Sequence[Described], args: tuple[object, ...], at: int | None, error: Exception
+def read_error(
+    where: str, overloads: Sequence[DescribedOverload], args: tuple[object, ...], at: int | None, error: Exception
 ) -> ArgumentError:
-    """Return the error for an argument that cannot be read: the argument at index `at`, or else the first one."""
+    """Return the error for an argument that cannot be read: the argument at index `at`; for None the first one."""
     if at is None:
         at = next((index for index, arg in enumerate(args) if type_names.readable_name(arg) is None), None)
-    called = [
+    names = [
         overload.parameters[at]["name"] for overload in overloads if at is not None and at < len(overload.parameters)
     ]
-    which = f"argument {at + 1}, {called[0]}," if at is not None and called else "an argument"
+    which = f"argument {at + 1}, {names[0]}," if at is not None and names else "an argument"
     problem = error if isinstance(error, UnreadableError) else UnreadableError.from_error(error)
     return ArgumentError(f"{where}: {which} {problem}{_lists(overloads, args)}")
 
 
-def missing_variant(
+def explain_missing_variant(
     where: str,
     records: Sequence[Overload],
     numbers: dict[tuple[Any, ...], int],
     args: tuple[object, ...],
     codes: Sequence[object],
 ) -> str:
-    """Return the text of the error for arguments for which no variant of an exact kernel is packaged.
+    """Return the text of an error: no variant of an exact kernel is packaged for the arguments.
 
     Args:
         where: The kernel.
@@ -116,21 +116,21 @@ def missing_variant(
     if len(args) != count:
         return f"{where} takes {count} arguments, got {len(args)}"
 
-    def differing(key: tuple[Any, ...]) -> list[int]:
+    def differences(key: tuple[Any, ...]) -> list[int]:
         return [at for at, (one, other) in enumerate(zip(key, codes, strict=True)) if one != other]
 
-    key = min(numbers, key=lambda key: len(differing(key)))
+    key = min(numbers, key=lambda key: len(differences(key)))
     nearest = records[numbers[key]]
-    found = [
+    problems = [
         f"{parameter['name']} is {_variant_type(args[at], codes[at])} where {_wanted(parameter)}"
-        for at in differing(key)
+        for at in differences(key)
         if (parameter := nearest["parameters"][at])
     ]
-    if not found:
-        problems = [_problem(parameter, arg) for parameter, arg in zip(nearest["parameters"], args, strict=True)]
-        found = [problem for problem in problems if problem] or ["the arguments could not be packed"]
-    differences = f"in the nearest one, {nearest['signature']}, {', '.join(found)}"
-    return f"{where} has no packaged variant for these arguments; {differences}"
+    if not problems:
+        found = [_problem(parameter, arg) for parameter, arg in zip(nearest["parameters"], args, strict=True)]
+        problems = [problem for problem in found if problem] or ["the arguments could not be packed"]
+    text = f"in the nearest one, {nearest['signature']}, {', '.join(problems)}"
+    return f"{where} has no packaged variant for these arguments; {text}"
 
 
 def _wanted(parameter: Parameter) -> str:
@@ -139,15 +139,15 @@ def _wanted(parameter: Parameter) -> str:
 
 
 def _variant_type(arg: object, code: object) -> str:
-    """Return an argument as Triton's signatures write it (`i32:16`, `*fp32`), or the value of a constant."""
+    """Return an argument's type in Triton's notation (`i32:16`, `*fp32`), or the value of a constant."""
     if isinstance(code, tuple) and len(code) == 3:
         return f"tensordesc<{_TRITON_ELEMENTS.get(code[0], code[0])}{list(code[1])}>"
     form, is_multiple = code if isinstance(code, tuple) and len(code) == 2 else ("", None)
-    shown = quoted(arg) if type(arg) in (int, float, bool, str, tuple, type(None)) else type_names.name_of(arg)
+    text = quoted(arg) if type(arg) in (int, float, bool, str, tuple, type(None)) else type_names.name_of(arg)
     if not isinstance(form, str) or not isinstance(is_multiple, bool):
-        return shown
+        return text
     name = _TRITON_NUMBERS.get(form) or (f"*{_TRITON_ELEMENTS.get(form, form)}" if arrays.family(arg) else "")
-    return f"{name}{':16' * is_multiple}" if name else shown
+    return f"{name}{':16' * is_multiple}" if name else text
 
 
 def keyword_error(where: str, launch: str, record: Kernel | None, named: Iterable[str]) -> ArgumentError:
@@ -160,18 +160,19 @@ def keyword_error(where: str, launch: str, record: Kernel | None, named: Iterabl
         named: The names of the keyword arguments.
     """
     overloads = record["overloads"] if record is not None else []
-    called = [[parameter["name"] for parameter in overload["parameters"]] for overload in overloads]
-    nearest = next((known for known in called if {*named} <= {*known}), called[0] if called else ["..."])
-    given = ", ".join(map(repr, named))
+    lists_of_names = [[parameter["name"] for parameter in overload["parameters"]] for overload in overloads]
+    first = lists_of_names[0] if lists_of_names else ["..."]
+    nearest = next((names for names in lists_of_names if {*named} <= {*names}), first)
+    text = ", ".join(map(repr, named))
     lists = "".join(f"\n  packaged: {overload['signature']}" for overload in overloads)
-    way = f"write {launch}({', '.join(nearest)})"
-    return ArgumentError(f"{where} accepts positional arguments, not names ({given}): {way}{lists}")
+    remedy = f"write {launch}({', '.join(nearest)})"
+    return ArgumentError(f"{where} accepts positional arguments, not names ({text}): {remedy}{lists}")
 
 
-def unconfigured(where: str, name: str, *ways: str) -> CallError:
-    """Return the error for a kernel that is called without a configuration; `ways` are the right forms."""
-    shown = [f"{name}{way}(...)" for way in ways or ("[grid, block]", ".forall(n)")]
-    return CallError(f"{where} needs a configuration: {' or '.join(shown)}")
+def configuration_error(where: str, name: str, *forms: str) -> CallError:
+    """Return the error for a kernel that is called without a configuration; `forms` are the right forms."""
+    calls = [f"{name}{form}(...)" for form in forms or ("[grid, block]", ".forall(n)")]
+    return CallError(f"{where} needs a configuration: {' or '.join(calls)}")
 
 
 def host_call_error(where: str) -> CallError:
@@ -179,32 +180,32 @@ def host_call_error(where: str) -> CallError:
     return CallError(f"{where} is a device function: kernels call it on the GPU, the host cannot")
 
 
-def _lists(overloads: Sequence[Described], args: tuple[object, ...]) -> str:
+def _lists(overloads: Sequence[DescribedOverload], args: tuple[object, ...]) -> str:
     lines = [f"\n  passed:   ({', '.join(map(type_names.name_of, args))})"]
     return "\n  ".join([*lines, *(f"packaged: {overload.record['signature']}" for overload in overloads)])
 
 
-def _problems(overload: Described, args: tuple[object, ...]) -> list[tuple[str, str | None]]:
+def _problems(overload: DescribedOverload, args: tuple[object, ...]) -> list[tuple[str, str | None]]:
     """Return the problem of each argument that the overload does not accept, and an expression to pass instead."""
-    found: list[tuple[str, str | None]] = []
+    problems: list[tuple[str, str | None]] = []
     for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1):
         problem = _problem(parameter, arg)
         if problem is not None:
-            found.append((f"argument {number}, {parameter['name']}, {problem}", _conversion(parameter, arg, args)))
-    if found:
-        return found
+            problems.append((f"argument {number}, {parameter['name']}, {problem}", _conversion(parameter, arg, args)))
+    if problems:
+        return problems
     return [(problem, None) for problem in _overlaps(overload, args) or ["the arguments could not be packed"]]
 
 
-def _overlaps(overload: Described, args: tuple[object, ...]) -> list[str]:
+def _overlaps(overload: DescribedOverload, args: tuple[object, ...]) -> list[str]:
     """Return a problem for each pair of arrays that overlap and must not."""
-    found = []
+    problems = []
     for pair in overload.apart:
-        read: list[Any] = [reader(args[at], [], 0) for at in pair if (reader := arrays.reader(args[at])) is not None]
-        if len(read) == len(pair) and None not in read and overlap(*read):
+        views: list[Any] = [read(args[at], [], 0) for at in pair if (read := arrays.reader(args[at])) is not None]
+        if len(views) == len(pair) and None not in views and overlap(*views):
             first, second = (f"argument {at + 1}, {overload.parameters[at]['name']}," for at in pair)
-            found.append(f"{first} and {second} overlap, and the kernel was compiled for arrays that do not")
-    return found
+            problems.append(f"{first} and {second} overlap, and the kernel was compiled for arrays that do not")
+    return problems
 
 
 def _problem(parameter: Parameter, arg: object) -> str | None:
@@ -212,11 +213,11 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
     if parameter["kind"] == "tuple":
         return _tuple_problem(parameter, arg)
     if parameter["kind"] not in _NOT_FROM_MEMORY and host_arrays.is_host(arg):
-        what = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
-        copied = type_names.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
-        way = " (or set AOTCUDA_HOST_ARRAYS=copy)" if copied else ""
-        kind_name, copy = type_names.class_of(arg), _copy_to_gpu(parameter["name"], arg)
-        return f"is {what} in the host's memory ({kind_name}); copy it to the GPU first, as {copy} does{way}"
+        noun = "a record" if hasattr(arg, "setfield") and not hasattr(arg, "ctypes") else "an array"
+        may_copy = type_names.class_of(arg).startswith("numpy.") and os.environ.get("AOTCUDA_HOST_ARRAYS") != "copy"
+        variable = " (or set AOTCUDA_HOST_ARRAYS=copy)" if may_copy else ""
+        class_name, copy = type_names.class_of(arg), _copy_to_gpu(parameter["name"], arg)
+        return f"is {noun} in the host's memory ({class_name}); copy it to the GPU first, as {copy} does{variable}"
     kind = parameter_kinds.kind_of(parameter)
     read = arguments.reader(arg)
     if read is not None and kind.rank(parameter, arg) is not None:
@@ -238,7 +239,7 @@ def _conversion(parameter: Parameter, arg: object, args: Iterable[object]) -> st
     Args:
         parameter: The parameter's entry in the manifest.
         arg: The argument.
-        args: All arguments of the launch: the expression makes new arrays in the library of the others.
+        args: All arguments of the launch: the expression makes new arrays in the library of the other arguments.
     """
     name, kind = parameter["name"], parameter["kind"]
     if kind == "tuple":
@@ -257,8 +258,8 @@ def _conversion(parameter: Parameter, arg: object, args: Iterable[object]) -> st
     view = read(arg, [], 0) if read is not None else None
     if view is None or view[0] == parameter["dtype"]:
         return None
-    way = f"{name}.to(torch.{dtype})" if _library(arg) == "torch" else f'{name}.astype("{dtype}")'
-    return f"{way}, a copy" if hasattr(type(arg), way.removeprefix(f"{name}.").partition("(")[0]) else None
+    method, value = ("to", f"torch.{dtype}") if _library(arg) == "torch" else ("astype", f'"{dtype}"')
+    return f"{name}.{method}({value}), a copy" if hasattr(type(arg), method) else None
 
 
 def _copy_to_gpu(name: str, arg: object) -> str:
@@ -270,12 +271,12 @@ def _copy_to_gpu(name: str, arg: object) -> str:
 
 
 def _new_array(name: str, dtype: str, args: Iterable[object]) -> str:
-    used = [_library(arg) for arg in args if arrays.family(arg) is not None]
-    ways = {
+    libraries = [_library(arg) for arg in args if arrays.family(arg) is not None]
+    calls = {
         "torch": f'torch.tensor({name}, dtype=torch.{dtype}, device="cuda")',
         "jax": f'jax.numpy.asarray({name}, "{dtype}")',
     }
-    return next((ways[each] for each in used if each in ways), f'cupy.asarray({name}, "{dtype}")')
+    return next((calls[each] for each in libraries if each in calls), f'cupy.asarray({name}, "{dtype}")')
 
 
 def _library(arg: object) -> str:

@@ -1,8 +1,8 @@
 """Exact kernels: an overload is launched only for the arguments for which Triton's JIT would compile it.
 
-Triton specialises a kernel for the types of its arguments, for integers that are 1 or divisible by 16, for addresses
+Triton specializes a kernel for the types of its arguments, for integers that are 1 or divisible by 16, for addresses
 that are divisible by 16, and for the values of constants and options. A key has a code for each argument. Each overload
-has one key, and a launch takes the overload with the key of its arguments, if there is one.
+has one key, and a launch takes the overload whose key equals the key of its arguments.
 """
 
 # Triton's rules, as in its releases 3.6 to 3.9 (native_specialize_impl and create_function_from_signature of
@@ -16,8 +16,8 @@ has one key, and a launch takes the overload with the key of its arguments, if t
 #     constexpr  its type and value: 1, 1.0 and True are three constants
 #     descriptor its dtype and block shape
 #
-# `hints` of an argument limits Triton's checks: with "none" (do_not_specialize) neither 1 nor multiples are constants
-# or hints, with "no alignment" multiples are not. `annotation` fixes the type: then 1 is no constant, and numbers of
+# `hints` of an argument limits Triton's checks. With "none" (do_not_specialize), 1 is no constant and multiples get no
+# hint; with "no alignment", multiples get no hint. `annotation` fixes the type: then 1 is no constant, and numbers of
 # other types fit.
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Argument, Kernel, Parameter
     from aotcuda.runtime.arguments.overloads import Specialization
     from aotcuda.runtime.arguments.scalars import Read
-    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.driver import ValidityFlag
 
     Code = Any
     """`(format, is a multiple)` of a number, `(dtype, is a multiple)` of an array, `(type, value)` of a constant,
@@ -56,12 +56,12 @@ _DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "fl
 
 
 class Rule:
-    """The rule by which arguments of one Python type are read and get a code.
+    """The reader and the code of arguments of one Python type.
 
     Attributes:
         read: Reads the argument.
-        code: The code, if the type decides it.
-        coder: Computes the code from the value that was read; None if the type decides the code.
+        code: The code; None if the value decides it.
+        coder: Computes the code from the value that was read; None if the type decides it.
     """
 
     __slots__ = ("code", "coder", "read")
@@ -73,16 +73,18 @@ class Rule:
 
 
 class ExactOverloads(OverloadTable):
-    """The overloads of an exact kernel. An overload is prepared by its first launch, since there may be thousands."""
+    """The overloads of an exact kernel. The first launch of an overload prepares it, since there may be thousands."""
 
-    __slots__ = ("_arguments", "_keys", "_made", "_records", "_values")
+    __slots__ = ("_arguments", "_keys", "_prepared", "_records", "_values")
 
-    def __init__(self, kernel: Kernel, where: str, live: Mark, device: Callable[[], int | None] = lambda: None) -> None:
+    def __init__(
+        self, kernel: Kernel, where: str, live: ValidityFlag, device: Callable[[], int | None] = lambda: None
+    ) -> None:
         """Implement OverloadTable.__init__."""
         super().__init__({**kernel, "overloads": []}, where, live, device)
         self._records = kernel["overloads"]
         self._arguments = kernel.get("arguments", [])
-        self._made: dict[int, PackedOverload] = {}
+        self._prepared: dict[int, PackedOverload] = {}
         self._keys: dict[tuple[Code, ...], list[int]] = {}
         self._values: list[dict[Code, Code] | None] = []
         columns = []
@@ -101,23 +103,23 @@ class ExactOverloads(OverloadTable):
         """Implement OverloadTable.is_exact."""
         return True
 
-    def every(self) -> list[PackedOverload]:
-        """Implement OverloadTable.every."""
+    def all_overloads(self) -> list[PackedOverload]:
+        """Implement OverloadTable.all_overloads."""
         return [self._overload(number) for number in range(len(self._records))]
 
     def is_idle(self) -> bool:
         """Implement OverloadTable.is_idle."""
-        return all(overload.is_idle() for overload in [*self._made.values()])
+        return all(overload.is_idle() for overload in [*self._prepared.values()])
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """Implement OverloadTable.refusal."""
-        return aotcuda.errors.MissingVariantError(lambda: self._explained(args))
+        return aotcuda.errors.MissingVariantError(lambda: self._explain(args))
 
-    def unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
-        """Implement OverloadTable.unreadable."""
-        return aotcuda.errors.MissingVariantError(lambda: self._unreadable(args, error, at))
+    def read_error(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
+        """Implement OverloadTable.read_error."""
+        return aotcuda.errors.MissingVariantError(lambda: self._explain_read_error(args, error, at))
 
-    def missing(self, args: tuple[object, ...]) -> Specialization | None:
+    def find_miss(self, args: tuple[object, ...]) -> Specialization | None:
         """Return the specialization of arguments that no overload accepts; it has no overloads.
 
         None if the types of the arguments exclude all overloads, or if an overload accepts them.
@@ -127,19 +129,19 @@ class ExactOverloads(OverloadTable):
             if candidates is None or not candidates.readers:
                 return None
             pairs = zip(candidates.readers, args, strict=True)
-            found = candidates.specialization([arg if read is None else read(arg, [], 0) for read, arg in pairs])
+            specialization = candidates.specialization([read(arg, [], 0) if read else arg for read, arg in pairs])
         except (MemoryError, RecursionError):
             raise
         except Exception:  # noqa: BLE001 (the launch raises an error for an argument that cannot be read)
             return None
-        return None if found.overloads else found
+        return None if specialization.overloads else specialization
 
     def _overload(self, number: int) -> PackedOverload:
-        found = self._made.get(number)
-        if found is None:
-            made = PackedOverload(self._records[number], self._where, self.live, is_exact=True)
-            found = self._made.setdefault(number, made)
-        return found
+        overload = self._prepared.get(number)
+        if overload is None:
+            overload = PackedOverload(self._records[number], self._where, self.live, is_exact=True)
+            overload = self._prepared.setdefault(number, overload)
+        return overload
 
     def _rank(self, key: object, args: tuple[object, ...]) -> Candidates:
         """Make the candidates of arguments of these types."""
@@ -150,15 +152,16 @@ class ExactOverloads(OverloadTable):
         except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:
-            raise self.unreadable(args, error) from error
-        known = [rule for rule in rules if rule is not None]
-        made = Candidates([], [], (), [], None) if len(known) < len(rules) else self._candidates_of(known, args)
+            raise self.read_error(args, error) from error
+        complete = [rule for rule in rules if rule is not None]
+        is_complete = len(complete) == len(rules)
+        candidates = self._make_candidates(complete, args) if is_complete else Candidates([], [], (), [], None)
         if len(self._candidates) >= _MOST_TYPES:
             self._candidates.clear()
-        self._candidates[key] = made
-        return made
+        self._candidates[key] = candidates
+        return candidates
 
-    def _candidates_of(self, rules: list[Rule], args: tuple[object, ...]) -> Candidates:
+    def _make_candidates(self, rules: list[Rule], args: tuple[object, ...]) -> Candidates:
         fixed = [rule.code for rule in rules]
         coders = [rule.coder for rule in rules if rule.coder is not None]
 
@@ -175,12 +178,12 @@ class ExactOverloads(OverloadTable):
         argument, values = self._arguments[at], self._values[at]
         if arg is None:
             is_option = argument.get("keyword", False)  # an option that is None has its default
-            return Rule(scalars.as_it_is, _code_of_value(argument.get("default")) if is_option else _NONE)
+            return Rule(scalars.read_plain, _code_of_value(argument.get("default")) if is_option else _NONE)
         if values is not None:
             return _rule_of_constant(at, arg, values)
         annotation = argument.get("annotation")
         if isinstance(arg, bool):
-            return Rule(scalars.as_it_is, (_ANNOTATED if annotation else "?", False))
+            return Rule(scalars.read_plain, (_ANNOTATED if annotation else "?", False))
         if isinstance(arg, int):
             return _rule_of_int(at, scalars.reader(arg), argument)
         if isinstance(arg, float):
@@ -191,15 +194,15 @@ class ExactOverloads(OverloadTable):
         read = None if arrays.is_open(type(arg)) else arrays.reader(arg)
         return _rule_of_array(at, read, argument) if read is not None else None
 
-    def _unreadable(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> str:
+    def _explain_read_error(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> str:
         """Return the text of an error: an argument cannot be read."""
-        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (as above)
+        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-        one = [self._overload(0)] if self._records else []
-        return str(errors.unreadable(self._where, one, args, at, error))
+        first = [self._overload(0)] if self._records else []
+        return str(errors.read_error(self._where, first, args, at, error))
 
-    def _explained(self, args: tuple[object, ...]) -> str:
-        """Return the text of an error: the nearest variant, and what differs."""
+    def _explain(self, args: tuple[object, ...]) -> str:
+        """Return the text of an error, with the nearest variant and its differences."""
         from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
         def code(at: int, arg: object) -> Code:
@@ -212,10 +215,10 @@ class ExactOverloads(OverloadTable):
             codes = [code(at, arg) for at, arg in enumerate(args)]
         except (MemoryError, RecursionError):
             raise
-        except Exception as error:  # noqa: BLE001 (an object that changed since the launch read it)
-            return self._unreadable(args, error)
-        numbers = {key: found[0] for key, found in self._keys.items()}
-        return errors.missing_variant(self._where, self._records, numbers, args, codes)
+        except Exception as error:  # noqa: BLE001 (an object that has changed since the launch read it)
+            return self._explain_read_error(args, error)
+        numbers = {key: indices[0] for key, indices in self._keys.items()}
+        return errors.explain_missing_variant(self._where, self._records, numbers, args, codes)
 
 
 def _code(parameter: Parameter, argument: Argument) -> Code:
@@ -230,8 +233,8 @@ def _code(parameter: Parameter, argument: Argument) -> Code:
     return _ANNOTATED if "annotation" in argument else parameter["format"], is_multiple
 
 
-def _code_of_descriptor(given: Any) -> Code:
-    return (given.dtype, given.block, None) if given is not None else keys.OTHER
+def _code_of_descriptor(descriptor: Any) -> Code:
+    return (descriptor.dtype, descriptor.block, None) if descriptor is not None else keys.OTHER
 
 
 def _code_of_value(value: Any) -> Code:
@@ -258,19 +261,19 @@ def _code_of_constant(arg: Any) -> Code:
 def _rule_of_constant(at: int, arg: object, values: dict[Code, Code]) -> Rule:
     kind = type(arg)
     if kind in (int, bool, str):
-        plain = {value: code for code, (of, value) in zip(values, values, strict=True) if of is kind}
+        plain = {code[1]: code for code in values if code[0] is kind}
         if kind is str:
             plain = {value: code for value, code in plain.items() if not value.startswith("tl.")}
 
-        def of_plain(value: Any) -> Code:
+        def plain_code(value: Any) -> Code:
             return plain.get(value, keys.OTHER)
 
-        return Rule(scalars.as_it_is, coder=Coder(at, of_plain, of_value=True))
+        return Rule(scalars.read_plain, coder=Coder(at, plain_code, is_value=True))
 
-    def of_any(value: Any) -> Code:
+    def constant_code(value: Any) -> Code:
         return values.get(_code_of_constant(value), keys.OTHER)
 
-    return Rule(scalars.as_it_is, coder=Coder(at, of_any, of_value=True))
+    return Rule(scalars.read_plain, coder=Coder(at, constant_code, is_value=True))
 
 
 def _rule_of_int(at: int, read: Read, argument: Argument) -> Rule:
@@ -291,7 +294,7 @@ def _rule_of_int(at: int, read: Read, argument: Argument) -> Rule:
         return keys.OTHER
 
     tests: list[keys.Test] = [*multiples, ("equal", 1)] if finds_one else multiples
-    return Rule(read, coder=Coder(at, code, tests, of_type=True))
+    return Rule(read, coder=Coder(at, code, tests, has_type=True))
 
 
 def _rule_of_array(at: int, read: Read, argument: Argument) -> Rule:

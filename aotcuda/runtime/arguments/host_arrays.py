@@ -1,4 +1,4 @@
-"""Arrays in the host's memory, copied to the GPU for one launch and back after it, as Numba does.
+"""Copy arrays in the host's memory to the GPU for one launch, and back after it, as Numba does.
 
 `AOTCUDA_HOST_ARRAYS=copy` enables the copies; otherwise arrays in the host's memory are an error. The copies take far
 longer than most kernels, and the launch has to wait for the kernel. Each launch with copies warns.
@@ -49,8 +49,8 @@ class _Copy:
     def __cuda_array_interface__(self) -> dict[str, object]:
         return _interface(self._array, self._address.value)
 
-    def bring_back(self) -> None:
-        """Copy what a kernel wrote; read-only arrays have not changed."""
+    def copy_back(self) -> None:
+        """Copy the array back, unless it is read-only."""
         if not self._array.flags.writeable:
             return
         packed = self._packed
@@ -68,8 +68,8 @@ class _Copy:
         self._driver.check(code, f"an array in the host's memory could not be copied for {self._where}")
 
 
-class _Described:
-    """The description of a NumPy array's copy, for checks of arguments without a launch."""
+class _Description:
+    """An object with the interface of a NumPy array's copy, to check arguments without a launch."""
 
     __slots__ = ("__cuda_array_interface__",)
 
@@ -78,34 +78,35 @@ class _Described:
 
 
 def _interface(array: Any, address: int) -> dict[str, object]:
-    """Return the description of a copy: in Fortran's order if the array has that order, else in C's."""
+    """Return the interface of a copy: in F order if the array has that order, else in C order."""
     data, strides = (address, not array.flags.writeable), array.strides if array.flags.fnc else None
     return {**array.__array_interface__, "data": data, "strides": strides, "version": 3, "stream": None}
 
 
-def described(args: tuple[object, ...], overloads: Sequence[Any]) -> tuple[object, ...]:
-    """Return the arguments of a launch, with descriptions of copies in place of copies.
+def describe_copies(args: tuple[object, ...], overloads: Sequence[Any]) -> tuple[object, ...]:
+    """Return the arguments of a launch, with a description in place of each array that a launch would copy.
 
-    It raises the errors of `wanted`.
+    Raises:
+        ConfigError: As `find_arguments_to_copy`.
     """
-    given, address = list(args), _ALIGNMENT
-    for number in wanted(args, overloads):
+    described, address = list(args), _ALIGNMENT
+    for number in find_arguments_to_copy(args, overloads):
         at = next(at for at, arg in enumerate(args) if arg is args[number - 1])
         if at < number - 1:  # an array that is passed twice has one copy
-            given[number - 1] = given[at]
+            described[number - 1] = described[at]
             continue
         array = sys.modules["numpy"].asarray(args[at])
-        given[at] = _Described(array, address)
+        described[at] = _Description(array, address)
         address += (array.nbytes // _ALIGNMENT + 1) * _ALIGNMENT
-    return tuple(given)
+    return tuple(described)
 
 
-def wanted(args: tuple[object, ...], overloads: Sequence[Any]) -> list[int]:
-    """Return the numbers of the arguments, from 1, that are to be copied.
+def find_arguments_to_copy(args: tuple[object, ...], overloads: Sequence[Any]) -> list[int]:
+    """Return the numbers, from 1, of the arguments that a launch has to copy.
 
     Args:
         args: The arguments.
-        overloads: The kernel's overloads; an argument that one of them accepts as a record by value is not copied.
+        overloads: The kernel's overloads. If one of them takes a record by value, its argument is not copied.
 
     Raises:
         ConfigError: `AOTCUDA_HOST_ARRAYS` has an unknown value, and arguments are in the host's memory.
@@ -125,10 +126,10 @@ def wanted(args: tuple[object, ...], overloads: Sequence[Any]) -> list[int]:
 
 def is_host(array: object) -> bool:
     """Return True if an object is an array in the host's memory."""
-    found = arrays.reader(array)
-    if found is None:  # NumPy's scalars have the interface, too, but no `__setitem__`
+    read = arrays.reader(array)
+    if read is None:  # NumPy's scalars have the interface, too, but no `__setitem__`
         return hasattr(type(array), "__setitem__") and hasattr(array, "__array_interface__")
-    return found(array, [], 0) is None
+    return read(array, [], 0) is None
 
 
 def is_numpy(arg: object) -> bool:
@@ -138,7 +139,7 @@ def is_numpy(arg: object) -> bool:
 
 
 class Copies:
-    """A context manager: copies on the GPU of arrays and records in the host's memory, for one launch.
+    """A context manager for the copies on the GPU of one launch's host arrays and records.
 
     Attributes:
         args: The arguments, with copies in place of arrays.
@@ -153,20 +154,20 @@ class Copies:
         self._numbers = numbers
         self._driver = driver
         self._where = where
-        self._made: list[tuple[object, _Copy]] = []
-        given = list(args)
+        self._copies: list[tuple[object, _Copy]] = []
+        replaced = list(args)
         for number in numbers:
             array = args[number - 1]
-            copy = next((copy for other, copy in self._made if other is array), None)  # an array may be passed twice
-            if copy is None:  # `asarray` makes of a record an array without dimensions, in the same memory
-                copy = _Copy(numpy.asarray(array), driver, where)
-                self._made.append((array, copy))
-            given[number - 1] = copy
-        self.args = tuple(given)
+            copy = next((copy for other, copy in self._copies if other is array), None)  # it may be passed twice
+            if copy is None:
+                copy = _Copy(numpy.asarray(array), driver, where)  # of a record a view without dimensions
+                self._copies.append((array, copy))
+            replaced[number - 1] = copy
+        self.args = tuple(replaced)
 
     def __enter__(self) -> Self:
         try:
-            for _, copy in self._made:
+            for _, copy in self._copies:
                 copy.make()
         except BaseException:
             self.free()
@@ -176,7 +177,7 @@ class Copies:
     def __exit__(self, *_error: object) -> None:
         self.free()
 
-    def bring_back(self, stream: int) -> None:
+    def copy_back(self, stream: int) -> None:
         """Wait for the kernel, copy the arrays back, and warn. The warning comes last, since it may be an error.
 
         Raises:
@@ -184,17 +185,17 @@ class Copies:
         """
         synchronize: Callable[..., int] = self._driver.call["cuStreamSynchronize"]
         self._driver.check(synchronize(stream), f"{self._where} failed")
-        for _, copy in self._made:
-            copy.bring_back()
+        for _, copy in self._copies:
+            copy.copy_back()
         _warn(self._where, self._numbers)
 
     def free(self) -> None:
         """Free the memory of all copies."""
         try:
-            for _, copy in self._made:
+            for _, copy in self._copies:
                 copy.free()
         except BaseException:  # an interrupt: free the other copies, too
-            for _, copy in self._made:
+            for _, copy in self._copies:
                 copy.free()
             raise
 
@@ -207,13 +208,13 @@ def _warn(where: str, numbers: list[int]) -> None:
     )
     import warnings  # noqa: PLC0415 (few launches copy)
 
-    warnings.warn(message, HostArrayWarning, stacklevel=depth())
+    warnings.warn(message, HostArrayWarning, stacklevel=caller_depth())
 
 
-def depth() -> int:
+def caller_depth() -> int:
     """Return the `stacklevel` of the frame that called aotcuda."""
     depth = 1
-    frame = sys._getframe(1)  # noqa: SLF001 (warnings have no other way before Python 3.12)
+    frame = sys._getframe(1)  # noqa: SLF001 (`skip_file_prefixes` needs Python 3.12)
     here = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
         frame = frame.f_back

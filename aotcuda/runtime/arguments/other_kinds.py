@@ -40,7 +40,7 @@ class Pointer(Kind):
         return [(parameter["offset"], "Q", False)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return parameter_errors.out_of_range(self, parameter, arg, read)
+        return parameter_errors.range_problem(self, parameter, arg, read)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         return parameter_kinds.fast_path_record("p", parameter)
@@ -72,7 +72,7 @@ class Datetime(Kind):
 
 
 class SmallFloat(Kind):
-    """A bfloat16 or float8 number by value; it accepts the numbers that a float parameter accepts, and rounds them."""
+    """A bfloat16 or float8 number by value; it accepts and rounds the numbers that a float parameter accepts."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
         kind = scalars.kind_of(value)
@@ -97,7 +97,7 @@ class SmallFloat(Kind):
         return [(parameter["offset"], _CODES[array_view.item_bytes(parameter["dtype"])], False)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        return parameter_errors.out_of_range(self, parameter, arg, read)
+        return parameter_errors.range_problem(self, parameter, arg, read)
 
 
 _CODES = {1: "B", 2: "H"}
@@ -139,7 +139,7 @@ class Buffer(Address):
 
     def fit(self, parameter: Parameter) -> Fit:
         dtype, writable = parameter["dtype"], not parameter.get("readonly", False)
-        append = self.contiguous(parameter)
+        append = self.fit_contiguous(parameter)
 
         def fit(view: View | None, values: list[object]) -> bool:
             if view is None:
@@ -151,8 +151,8 @@ class Buffer(Address):
 
         return fit
 
-    def contiguous(self, parameter: Parameter) -> Append:
-        itemsize, sizes = array_view.item_bytes(parameter["dtype"]), parameter_kinds.sizes(parameter)
+    def fit_contiguous(self, parameter: Parameter) -> Append:
+        itemsize, sizes = array_view.item_bytes(parameter["dtype"]), parameter_kinds.size_words(parameter)
 
         def append(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
             items = array_view.count_items(shape, itemsize)
@@ -181,7 +181,7 @@ class Buffer(Address):
             )
         if readonly and not parameter.get("readonly", False):
             return f"is read-only, and {parameter['type']} lets the kernel write to it; {parameter_errors.WRITABLE}"
-        return parameter_errors.too_large(self, parameter, read)
+        return parameter_errors.size_problem(self, parameter, read)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         writable, ndim = not parameter.get("readonly", False), parameter_kinds.ANY_DIMENSIONS
@@ -198,9 +198,9 @@ class Struct(Kind):
         dtype, size = parameter["dtype"], parameter["bytes"]
 
         def fit(read: Any, values: list[object]) -> bool:
-            found, data = read
+            typestr, data = read
             values.append(data)
-            return bool(found == dtype and len(data) == size)
+            return bool(typestr == dtype and len(data) == size)
 
         return fit
 
@@ -213,11 +213,9 @@ class Struct(Kind):
         return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
-        return (
-            None
-            if parameter_errors.packs(self, parameter, read)
-            else f"is a record {read[0]} where {self.wanted(parameter)}"
-        )
+        if parameter_errors.packs(self, parameter, read):
+            return None
+        return f"is a record {read[0]} where {self.wanted(parameter)}"
 
 
 class Type(Kind):
@@ -275,7 +273,7 @@ class Tuple(Kind):
 
 
 class Elements(Address):
-    """The address of an array's first element: an array of one dtype, with any shape and strides.
+    """The address of the first element of an array of one dtype, with any shape and strides.
 
     `divisor` applies to the address. A read-only array fits only a parameter that is `readonly`.
     """
@@ -291,7 +289,7 @@ class Elements(Address):
 
         return fit
 
-    def contiguous(self, parameter: Parameter) -> Append:
+    def fit_contiguous(self, parameter: Parameter) -> Append:
         itemsize, divisor = array_view.item_bytes(parameter["dtype"]), parameter.get("divisor", 1)
 
         def append(address: int, shape: tuple[int, ...], values: list[object]) -> bool:
@@ -319,7 +317,7 @@ class Elements(Address):
 
 
 class Number(Scalar):
-    """A number that is passed by value. The first overload that fits is taken; a `Scalar` prefers the widest one."""
+    """A number by value. A launch takes the first overload that fits; with `Scalar` it takes the widest one."""
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
         return None if scalars.rank(parameter, value) is None else 0
@@ -329,7 +327,7 @@ class Number(Scalar):
         if not _is_bounded(parameter):
             return plain
         divisor, least, most = _bounds(parameter)
-        is_free = "least" not in parameter  # only the type limits the number, beyond int64, too
+        is_free = "least" not in parameter  # only the type limits the number, also beyond int64
 
         def fit(number: Any, values: list[object]) -> bool:
             return number % divisor == 0 and (is_free or least <= number <= most) and plain(number, values)
@@ -353,7 +351,7 @@ class Number(Scalar):
 class Constant(Kind):
     """A value that was compiled into the kernel; nothing is packed. An `optional` constant accepts None, too.
 
-    The value's type counts: 1, 1.0 and True are three values.
+    Values of different types are different: 1, 1.0 and True are three values.
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:

@@ -36,8 +36,8 @@ _TYPES = {"bool": "|b1", "boolean": "|b1", "int8": "|i1", "uint8": "|u1"} | {
 def reader(value: object, member: Callable[[object], Read | None]) -> Read | None:
     """Return the function that reads arguments of the type of `value`; None if no parameter accepts the type.
 
-    It returns an int for an address, unit and count for a datetime, dtype and bytes for a record, and a list for a
-    tuple; `member` returns the readers of a tuple's items. None and strings, which are constants, are not changed.
+    The function returns an int for an address, unit and count for a datetime, dtype and bytes for a record, and a list
+    for a tuple. It returns constants (None and strings) unchanged. `member` returns the readers of a tuple's items.
     """
     if isinstance(value, tuple):
         members = [member(item) for item in value]
@@ -53,7 +53,7 @@ def reader(value: object, member: Callable[[object], Read | None]) -> Read | Non
 
         return descriptors.read
     if is_type(value):
-        return lambda given, _pending, _stream: type_of(given)
+        return lambda kind, _pending, _stream: type_of(kind)
     if value is None or type(value) is str:
         return lambda constant, _pending, _stream: constant
     return scalars.reader(value) if scalars.kind_of(value) is not None else None
@@ -70,13 +70,13 @@ def is_datetime(value: object) -> bool:
 
 
 def is_record(value: object) -> bool:
-    """Return True if a value is a structured element in the host's memory: a record of NumPy, or a tensor map."""
+    """Return True if a value is a structured element in the host's memory: a record of NumPy's, or a tensor map."""
     dtype = scalars.numpy_dtype(value)
     return (dtype is not None and dtype.kind == "V" and dtype.name not in NAMED) or _is_tensor_map(type(value))
 
 
 def _is_tensor_map(kind: type) -> bool:
-    """Return True for the tensor map class of cuda.core, and of cuda.bindings.driver."""
+    """Return True for the classes of tensor maps in cuda.core and cuda.bindings.driver."""
     return (module_of(kind), kind.__name__) in _TENSOR_MAPS
 
 
@@ -86,12 +86,12 @@ def _read_record(value: Any, _pending: list[object], _stream: int) -> tuple[str,
 
 
 def _read_tensor_map(value: Any, _pending: list[object], _stream: int) -> tuple[str, bytes]:
-    """Read a tensor map. The bytes of cuda.core's are only in the parameter holder of its own launch."""
+    """Read a tensor map. Only the parameter holder of cuda.core's own launch gives the bytes of cuda.core's map."""
     if hasattr(value, "getPtr"):
         address = int(value.getPtr())
     else:
-        held = sys.modules["cuda.core._kernel_arg_handler"].ParamHolder([value])
-        address = ctypes.c_void_p.from_address(held.ptr).value or 0
+        holder = sys.modules["cuda.core._kernel_arg_handler"].ParamHolder([value])
+        address = ctypes.c_void_p.from_address(holder.ptr).value or 0
     return TENSOR_MAP, (ctypes.c_char * _TENSOR_MAP_BYTES).from_address(address).raw
 
 

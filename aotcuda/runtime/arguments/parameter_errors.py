@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 WRITABLE = "pass a writable array, or declare the parameter read-only"
 
 
-def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bool) -> str | None:
+def array_problem(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bool) -> str | None:
     """Return the problem of an array, or None.
 
-    `counts_elements` is True if the kernel counts the strides in elements, and not in bytes.
+    `counts_elements` is True if the kernel counts strides in elements, not in bytes.
     """
     view: View = read
     typestr, _, shape, strides, readonly = view
@@ -45,27 +45,27 @@ def of_array(kind: Kind, parameter: Parameter, read: Any, *, counts_elements: bo
             f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "
             "pass a contiguous copy"
         )
-    return _broken_promise(kind, parameter, view) or too_large(kind, parameter, view)
+    return _promise_problem(kind, parameter, view) or size_problem(kind, parameter, view)
 
 
-def _broken_promise(kind: Kind, parameter: Parameter, view: View) -> str | None:
+def _promise_problem(kind: Kind, parameter: Parameter, view: View) -> str | None:
     """Return the promise of the parameter's type (divisor or sign) that an array breaks, or None."""
     divisor = parameter.get("divisor", 1)
     if view[1] % divisor:
         return f"has the address {view[1]:#x}, which {divisor} does not divide as {parameter['type']} promises"
     for size in parameter.get("sizes", ()):
-        lenient: Parameter = {**parameter, "sizes": [{**size, "divisor": 1}]}  # one size, without promises
+        lenient: Parameter = {**parameter, "sizes": [{**size, "divisor": 1}]}  # only this size, without its promises
         lenient["sizes"][0].pop("least", None)
         values: list[Any] = []
         if kind.fit(lenient)(view, values) and not kind.fit({**parameter, "sizes": [size]})(view, []):
             number = values[-1]
-            broken = f"{size['divisor']} does not divide" if number >= 0 else "is negative, and must not be,"
-            what = f"has {size['name'].partition('.')[2]} = {number}, which {broken}"
-            return f"{what} as {parameter['type']} promises"
+            problem = f"{size['divisor']} does not divide" if number >= 0 else "is negative, and must not be,"
+            name = size["name"].partition(".")[2]
+            return f"has {name} = {number}, which {problem} as {parameter['type']} promises"
     return None
 
 
-def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
+def size_problem(kind: Kind, parameter: Parameter, read: Any) -> str | None:
     """Return the problem of a shape or stride that exceeds the type of its kernel parameter, or None."""
     if packs(kind, parameter, read):
         return None
@@ -73,7 +73,7 @@ def too_large(kind: Kind, parameter: Parameter, read: Any) -> str | None:
     return f"has shape {read[2]}, which exceeds the range of the kernel's {sizes}; pass parts of the array"
 
 
-def out_of_range(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
+def range_problem(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
     """Return the problem of a number that exceeds its parameter's type, or None."""
     if packs(kind, parameter, read):
         return None

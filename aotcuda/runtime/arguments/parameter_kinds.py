@@ -5,9 +5,9 @@ other kinds.
 """
 
 # The kinds, `array_view.view` and `scalars.reader` define the meaning of arguments. A launch reads an argument once,
-# with a function that depends only on the argument's type; the parameter of each overload then accepts or refuses the
-# value that was read. `record` describes the parameter to the fast path in C; kernels with a kind that has no record
-# take the general path.
+# with a function that depends only on the argument's type. The parameter of each overload then accepts or refuses the
+# value that was read. `record` describes the parameter to the fast path in C. Kernels with a parameter that has no
+# record take the general path.
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class Kind:
         """Return the function that appends an argument's numbers in the order of `fields`, or returns False."""
         raise NotImplementedError
 
-    def contiguous(self, parameter: Parameter) -> Append | None:
-        """Return the function that appends the numbers of a contiguous array of the parameter's dtype.
+    def fit_contiguous(self, parameter: Parameter) -> Append | None:
+        """Return the function that appends the numbers of a C-contiguous array of the parameter's dtype.
 
-        Its arguments are address and shape; it returns False for a shape that the parameter does not accept. None if
-        the parameter checks more than an array's dtype and number of dimensions.
+        The function takes address and shape, and returns False for a shape that the parameter does not accept. The
+        result is None if the parameter checks more than dtype and number of dimensions.
         """
         return None
 
     def fields(self, parameter: Parameter) -> Fields:
         """Return for each number in the block: offset, `struct` character, True for the address of an array.
 
-        Words that are always zero are left out, since packing fills the gaps with zeros.
+        Words that are always zero are omitted, since packing fills the gaps with zeros.
         """
         raise NotImplementedError
 
@@ -69,10 +69,10 @@ class Kind:
         return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
-        """Return True if the fallback would compile this parameter for each fitting value of the argument's type.
+        """Return True if the JIT fallback compiles this parameter for every value of the argument's type that fits.
 
-        Earlier compilations must not decide which overload a launch takes: a parameter for any strides would accept
-        contiguous arrays, too, and a parameter for large ints small ones.
+        Earlier compilations must not decide which overload a launch takes. A parameter for any strides would accept
+        contiguous arrays, too, and a parameter for large ints would accept small ones.
         """
         return True
 
@@ -103,7 +103,7 @@ class Scalar(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (only errors come here)
 
-        return parameter_errors.out_of_range(self, parameter, arg, read)
+        return parameter_errors.range_problem(self, parameter, arg, read)
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         large = parameter["kind"] == "scalar" and parameter["format"] == "Q"
@@ -127,7 +127,7 @@ class Array(Kind):
     def fit(self, parameter: Parameter) -> Fit:
         dtype, ndim, layout = parameter["dtype"], parameter["ndim"], parameter["layout"]
         writable, itemsize = not parameter.get("readonly", False), array_view.item_bytes(dtype)
-        counts_elements = in_elements(parameter)
+        counts_elements = counts_in_elements(parameter)
         append = _contiguous(parameter)
         pick = _picker(parameter)
         divisor, promises = parameter.get("divisor", 1), _promises(parameter)
@@ -137,7 +137,7 @@ class Array(Kind):
             return (
                 fit(view, values)
                 and view[1] % divisor == 0  # type: ignore[index]  # of a view that fits
-                and all(_keeps(values[first + at], *promise) for at, promise in promises)
+                and all(_keeps_promise(values[first + at], *promise) for at, promise in promises)
             )
 
         def fit(view: View | None, values: list[object]) -> bool:
@@ -164,10 +164,10 @@ class Array(Kind):
 
         return fit_promised if divisor > 1 or promises else fit
 
-    def contiguous(self, parameter: Parameter) -> Append | None:
-        in_other_order = parameter["layout"] == "F" and parameter["ndim"] > 1
-        asks_more = parameter.get("divisor", 1) > 1 or _promises(parameter)
-        return None if in_other_order or asks_more else _contiguous(parameter)
+    def fit_contiguous(self, parameter: Parameter) -> Append | None:
+        is_f_order = parameter["layout"] == "F" and parameter["ndim"] > 1
+        has_promises = parameter.get("divisor", 1) > 1 or _promises(parameter)
+        return None if is_f_order or has_promises else _contiguous(parameter)
 
     def fields(self, parameter: Parameter) -> Fields:
         return [
@@ -184,7 +184,7 @@ class Array(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         from aotcuda.runtime.arguments import parameter_errors  # noqa: PLC0415 (as above)
 
-        return parameter_errors.of_array(self, parameter, read, counts_elements=in_elements(parameter))
+        return parameter_errors.array_problem(self, parameter, read, counts_elements=counts_in_elements(parameter))
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         return parameter["layout"] == "C" and not parameter.get("readonly", False)
@@ -225,9 +225,9 @@ def kind_of(parameter: Parameter) -> Kind:
     return _KINDS[parameter["kind"]]
 
 
-def in_elements(parameter: Parameter) -> bool:
+def counts_in_elements(parameter: Parameter) -> bool:
     """Return True if an array's words or sizes count strides in elements."""
-    return any(word.startswith("step") for word in (*parameter["words"], *sizes(parameter)))
+    return any(word.startswith("step") for word in (*parameter["words"], *size_words(parameter)))
 
 
 def form(parameter: Parameter) -> tuple[str, int | None] | None:
@@ -240,7 +240,7 @@ def form(parameter: Parameter) -> tuple[str, int | None] | None:
     return parameter["dtype"], parameter["ndim"] if parameter["kind"] == "array" else None
 
 
-def sizes(parameter: Parameter) -> list[str]:
+def size_words(parameter: Parameter) -> list[str]:
     """Return the words of an array's sizes that are further parameters of the kernel."""
     return [size["word"] for size in parameter.get("sizes", ())]
 
@@ -299,12 +299,12 @@ def _size_records(parameter: Parameter) -> bytes:
 
 
 def _promises(parameter: Parameter) -> list[tuple[int, tuple[int, bool]]]:
-    """Return index, divisor and lower bound of those sizes that promise more than their type."""
-    found = [(size.get("divisor", 1), "least" in size) for size in parameter.get("sizes", ())]
-    return [(at, promise) for at, promise in enumerate(found) if promise != (1, False)]
+    """Return index, divisor and True for a lower bound of 0 for each size that promises more than its type."""
+    promises = [(size.get("divisor", 1), "least" in size) for size in parameter.get("sizes", ())]
+    return [(at, promise) for at, promise in enumerate(promises) if promise != (1, False)]
 
 
-def _keeps(number: Any, divisor: int, bounded: bool) -> bool:
+def _keeps_promise(number: Any, divisor: int, bounded: bool) -> bool:
     return number % divisor == 0 and not (bounded and number < 0)
 
 
@@ -317,14 +317,14 @@ def _names(ndim: int) -> list[str]:
 def _picker(parameter: Parameter) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
     """Return the function that picks an array's words and sizes from the numbers that `_names` lists."""
     names = _names(parameter["ndim"])
-    indices = [names.index(word) for word in (*parameter["words"], *sizes(parameter)) if word != "zero"]
+    indices = [names.index(word) for word in (*parameter["words"], *size_words(parameter)) if word != "zero"]
     if len(indices) > 1:
         return itemgetter(*indices)
     return lambda numbers: tuple([numbers[at] for at in indices])
 
 
 def _contiguous(parameter: Parameter) -> Append:
-    """Return the function that appends the numbers of an array that is contiguous in C order; see `Kind.contiguous`."""
+    """Return the function that appends the numbers of a C-contiguous array; see `Kind.fit_contiguous`."""
     ndim, itemsize, pick = parameter["ndim"], array_view.item_bytes(parameter["dtype"]), _picker(parameter)
     most = array_view.MOST_BYTES // max(itemsize, 1)
 

@@ -1,17 +1,17 @@
 """Match Python values with scalar parameters."""
 
-# A Python bool, int, float or complex adopts the parameter's type, and so do NumPy's scalars and anything with
-# `__index__`, `__float__` or `__complex__`. It may widen in kind (bool -> int -> float -> complex), never narrow: a
-# float does not fit an int parameter. An int or a bool fits a bool parameter if it is 0 or 1. Ranges are checked.
+# A Python bool, int, float or complex, a scalar of NumPy and any object with `__index__`, `__float__` or `__complex__`
+# adopts the parameter's type. Its kind may widen (bool -> int -> float -> complex) and never narrows: a float does not
+# fit an int parameter. An int or a bool fits a bool parameter if it is 0 or 1. Ranges are checked.
 #
-# Only the value's type decides the kind. `reader` reads the number once for a launch, as a plain bool, int, float or
-# complex: objects of subclasses of these (such as `numpy.float64`) have the number that they hold; NumPy's other
+# The value's type alone decides the kind. `reader` reads the number once for a launch, as a plain bool, int, float or
+# complex. An object of a subclass of these types (such as `numpy.float64`) has the number that it holds. NumPy's other
 # scalars and all other objects have the result of the first of `__index__`, `__float__` and `__complex__` that they
 # define.
 #
-# An `exact` parameter, of a kernel that is packaged in place, accepts only the numbers to which Numba gives the
-# parameter's type: a Python int is an int64, a float a float64, and NumPy's scalars have their own types. Beyond int64
-# a Python int is a uint64: `told_apart` gives it another Python type, since launches cache decisions by types.
+# An `exact` parameter, of a kernel that is packaged in place, accepts only numbers that have the parameter's type in
+# Numba: a Python int is an int64, a float is a float64, and NumPy's scalars have their own types. A Python int beyond
+# int64 is a uint64. `separate_large` gives it another Python type, since launches cache decisions by types.
 #
 # If several overloads fit, the nearest kind wins, then NumPy's own type, then the widest type (int64 before int32,
 # float64 before float32, signed before unsigned).
@@ -53,7 +53,7 @@ _NUMPY_CHARACTERS = {
     "complex128": "d",
 }
 _METHODS = (("int", "__index__"), ("float", "__float__"), ("complex", "__complex__"))
-_MARKS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
+_ARRAY_ATTRIBUTES = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 
 PLAIN = (bool, int, float, complex)
 """The types of the values that readers return; their own values need no reader."""
@@ -64,13 +64,13 @@ def kind_of(value: object) -> str | None:
     for kind, plain in zip(_KINDS, PLAIN, strict=True):
         if isinstance(value, plain):
             return kind
-    own = numpy_dtype(value)
-    if own is not None:
-        return "float" if own.name in NAMED else _NUMPY_KINDS.get(own.kind)
-    if any(hasattr(type(value), mark) for mark in _MARKS):
+    dtype = numpy_dtype(value)
+    if dtype is not None:
+        return "float" if dtype.name in NAMED else _NUMPY_KINDS.get(dtype.kind)
+    if any(hasattr(type(value), attribute) for attribute in _ARRAY_ATTRIBUTES):
         return None
-    given = next((kind for kind, method in _METHODS if hasattr(type(value), method)), None)
-    return None if given is None or arrays.family(value) is not None else given
+    kind_of_method = next((kind for kind, method in _METHODS if hasattr(type(value), method)), None)
+    return None if kind_of_method is None or arrays.family(value) is not None else kind_of_method
 
 
 def numpy_dtype(value: object) -> Any:
@@ -85,15 +85,15 @@ class Large(int):
     __slots__ = ()
 
 
-def told_apart(args: tuple[object, ...]) -> tuple[object, ...]:
+def separate_large(args: tuple[object, ...]) -> tuple[object, ...]:
     """Return the arguments with each Python int beyond int64 as a `Large`; without such ints, the same tuple."""
-    found = tuple([_told_apart(arg) for arg in args])
-    return args if all(one is other for one, other in zip(found, args, strict=True)) else found
+    separated = tuple([_separate_large(arg) for arg in args])
+    return args if all(one is other for one, other in zip(separated, args, strict=True)) else separated
 
 
-def _told_apart(arg: object) -> object:
+def _separate_large(arg: object) -> object:
     if isinstance(arg, tuple):
-        return told_apart(arg)
+        return separate_large(arg)
     if isinstance(arg, int) and type(arg) is not Large:
         number = int.__index__(arg)
         return Large(number) if number >= 1 << 63 else arg
@@ -105,19 +105,19 @@ def is_plain(value: object) -> bool:
     return isinstance(value, PLAIN) or getattr(numpy_dtype(value), "kind", "") in _NUMPY_KINDS
 
 
-def is_foreign(value: object) -> bool:
-    """Return True if a number is neither Python's nor NumPy's: objects of one class may differ."""
+def is_from_other_library(value: object) -> bool:
+    """Return True if a number is neither Python's nor NumPy's. Reading it then runs Python code."""
     return not isinstance(value, PLAIN) and numpy_dtype(value) is None
 
 
 def reader(value: object) -> Read:
     """Return the function that reads numbers of the type of `value` as a plain bool, int, float or complex."""
     if type(value) in PLAIN:
-        return as_it_is
+        return read_plain
     for plain in (int, float, complex):
         if isinstance(value, plain):
-            return _read_by(_HELD[plain])
-    return _read_by(_GIVEN[kind_of(value) or ""])
+            return _read_by(_BASE_METHODS[plain])
+    return _read_by(_CONVERSIONS[kind_of(value) or ""])
 
 
 def _read_by(number: Callable[[Any], object]) -> Read:
@@ -128,17 +128,17 @@ def _index(value: object) -> int:
     return int.__index__(index(value))  # type: ignore[arg-type]  # `kind_of` found the method
 
 
-def as_it_is(value: object, _pending: list[object], _stream: int) -> object:
+def read_plain(value: object, _pending: list[object], _stream: int) -> object:
     """Read a number of Python's own types."""
     return value
 
 
-_HELD: dict[type, Callable[[Any], object]] = {
+_BASE_METHODS: dict[type, Callable[[Any], object]] = {
     int: int.__index__,
     float: float.__float__,
     complex: complex.__complex__,
 }
-_GIVEN: dict[str, Callable[[Any], object]] = {
+_CONVERSIONS: dict[str, Callable[[Any], object]] = {
     "bool": bool,  # NumPy's has no __index__
     "int": _index,
     "float": float,
@@ -162,29 +162,25 @@ def rank(parameter: Parameter, value: object) -> int | None:
     if kind is None:
         return None
     if parameter.get("exact"):
-        return 0 if _numba_type(value, kind) == _own_type(parameter) else None
+        return 0 if _numba_type(value, kind) == (family(parameter), parameter["format"]) else None
     wanted = family(parameter)
     distance = _KINDS.index(wanted) - _KINDS.index(kind)
     if distance < 0:
         if (kind, wanted) != ("int", "bool"):
             return None
         distance = len(_KINDS)
-    own = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
-    if distance == 0 and own == parameter["format"]:
+    character = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
+    if distance == 0 and character == parameter["format"]:
         return 0
     return 100 * distance + 1 + _BY_WIDTH[wanted].index(parameter["format"])
 
 
 def _numba_type(value: object, kind: str) -> tuple[str, str]:
     """Return kind and `struct` character of the type that Numba gives a number."""
-    own = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
+    character = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
     if type(value) is Large:
         return kind, "Q"
-    return kind, own or {"bool": "?", "int": "q", "float": "d", "complex": "d"}[kind]
-
-
-def _own_type(parameter: Parameter) -> tuple[str, str]:
-    return family(parameter), parameter["format"]
+    return kind, character or {"bool": "?", "int": "q", "float": "d", "complex": "d"}[kind]
 
 
 def fit_plain(number: object, values: list[object]) -> bool:

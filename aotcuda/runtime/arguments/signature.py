@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from aotcuda.runtime.arguments.array_view import View
+
 _SCALARS = frozenset(
     f"{kind}{bits}"
     for kind, widths in (("int", (8, 16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
@@ -21,7 +23,7 @@ _SCALARS = frozenset(
 
 
 def from_arguments(args: tuple[object, ...]) -> str | None:
-    """Return the signature, or None if an argument has no type that a packaged kernel can take.
+    """Return the signature; None if no packaged kernel can have a parameter for one of the arguments.
 
     Raises:
         UnreadableError: An argument cannot be read.
@@ -39,26 +41,21 @@ def _type(arg: object) -> str | None:
     read = arrays.reader(arg)
     if read is not None:
         view = read(arg, [], 0)
-        return None if view is None else _array(*view)
+        return None if view is None else _array(view)
     if isinstance(arg, tuple):
         members = [_type(item) for item in arg]
         return f"Tuple(({', '.join([name for name in members if name])},))" if arg and None not in members else None
     return None if host_arrays.is_host(arg) else _scalar(arg)
 
 
-def _array(
-    typestr: str, _address: int, shape: tuple[int, ...], strides: tuple[int, ...] | None, readonly: object
-) -> str | None:
+def _array(view: View) -> str | None:
+    typestr, _, shape, _, readonly = view
     element = type_names.type_name(typestr)
     if element == "bool":
         element = "boolean"
     elif element not in _SCALARS and "CharSeq" not in element:
         return None
-    ndim = len(shape)
-    layout = "C"
-    if strides is not None:
-        itemsize = array_view.item_bytes(typestr)
-        layout = next((order for order in "CF" if array_view.is_contiguous(shape, strides, itemsize, order)), "A")
+    ndim, layout = len(shape), array_view.layout_of(view)
     if readonly or ndim == 0:
         extra = ", readonly=True" if readonly else ""
         return f"Array({element}, {ndim}, {layout!r}{extra})"
@@ -71,9 +68,9 @@ def _scalar(value: object) -> str | None:
         element = type_names.type_name(name)
         return f"NumberClass({element})" if element in _SCALARS else None
     kind = scalars.kind_of(value)
-    own = getattr(scalars.numpy_dtype(value), "name", "")
-    if own:  # a NumPy scalar; the methods of a date would make it a float
-        return "boolean" if own == "bool" else str(own) if own in _SCALARS else None
+    numpy_name = getattr(scalars.numpy_dtype(value), "name", "")
+    if numpy_name:  # a NumPy scalar has its own type
+        return "boolean" if numpy_name == "bool" else str(numpy_name) if numpy_name in _SCALARS else None
     if kind == "int":
         number: Any = scalars.reader(value)(value, [], 0)
         return "int64" if -(2**63) <= number < 2**63 else "uint64" if 0 <= number < 2**64 else None

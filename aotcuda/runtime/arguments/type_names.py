@@ -33,18 +33,7 @@ def array_name(typestr: str, ndim: int, layout: str) -> str:
 
 def view_name(view: View) -> str:
     """Return `array_name` of an array that was read."""
-    typestr, _, shape, strides, _ = view
-    layout = "C"
-    if strides is not None:
-        layout = next(
-            (
-                order
-                for order in "CF"
-                if array_view.is_contiguous(shape, strides, array_view.item_bytes(typestr), order)
-            ),
-            "A",
-        )
-    return array_name(typestr, len(shape), layout)
+    return array_name(view[0], len(view[2]), array_view.layout_of(view))
 
 
 def name_of(arg: object) -> str:
@@ -63,17 +52,17 @@ def readable_name(arg: object) -> str | None:
             return f"({', '.join(map(name_of, arg))})"
         if host_arrays.is_host(arg):
             return f"host {class_of(arg)}"
-        stands_for = other_values.type_of(arg)
-        if stands_for is not None:
-            return f"the type {type_name(stands_for)}"
-        number = arguments.reader(arg)
-        if number is not None:
-            number(arg, [], 0)
+        typestr = other_values.type_of(arg)
+        if typestr is not None:
+            return f"the type {type_name(typestr)}"
+        read_value = arguments.reader(arg)
+        if read_value is not None:
+            read_value(arg, [], 0)
         dtype = scalars.numpy_dtype(arg)
         return str(dtype) if dtype is not None and scalars.kind_of(arg) else class_of(arg)
     except (MemoryError, RecursionError):
         raise
-    except Exception:  # noqa: BLE001 (this is for an error's text)
+    except Exception:  # noqa: BLE001 (the caller writes the text of another error)
         return None
 
 

@@ -29,27 +29,27 @@ _VARIABLE = "AOTCUDA_EXTENSION"
 _MOST = 0xFFFFFFFF
 """The largest dimension of a grid in the driver's call."""
 
-_found: list[Any] = []  # the module, or None if it was not found; unset before the search
-_missing: list[str] = []  # the reason, if it is None
-_lock = new_lock()  # held while specializations are made: launchers of a kernel share them
+_module: list[Any] = []  # the extension, or None if launches do not use it; empty before the search
+_reason: list[str] = []  # the reason if the module is None
+_lock = new_lock()  # for the creation of specializations, which the launchers of a kernel share
 
 
 def in_use() -> Any:
-    """Return the extension module; None if it is not installed or not wanted."""
-    if not _found:
+    """Return the extension module; None if it is not installed or disabled."""
+    if not _module:
         module, problem = _find()
-        _missing[:] = [problem]
-        _found.append(module)
-    return _found[0]
+        _reason[:] = [problem]
+        _module.append(module)
+    return _module[0]
 
 
 def why_not() -> str | None:
     """Return the reason why launches do not use the extension; None if they use it."""
-    return None if in_use() is not None else " ".join(_missing)
+    return None if in_use() is not None else " ".join(_reason)
 
 
 def _find() -> tuple[Any, str]:
-    """Return the extension module; or None and the reason."""
+    """Return the extension module and an empty text, or None and the reason."""
     variables.check(_VARIABLE)
     if os.environ.get(_VARIABLE) == "0":
         return None, f"{_VARIABLE} is 0"
@@ -70,14 +70,14 @@ def _find() -> tuple[Any, str]:
 
 
 def specializations_of(cache: Any, configuration: Configuration) -> Any:
-    """Return the fast path's specializations of a `KernelCache`; None where launches take the general path."""
+    """Return the fast path's specializations of a `KernelCache`; None if launches take the general path."""
     module = in_use()
     if module is None or configuration.largest() > _MOST:  # the launch raises an error
         return None
-    driver = sys.modules.get("aotcuda.runtime.driver")  # if it is not imported, CUDA was not started before a fork
+    driver = sys.modules.get("aotcuda.runtime.driver")  # imported before CUDA is started
     if driver is not None and getattr(driver, "forked", False):
         return None
-    if configuration.attributes is not None:  # limits were checked for this configuration alone, so share nothing
+    if configuration.attributes is not None:  # the checked limits hold for this configuration alone
         return module.Specializations()
     with _lock:
         return cache.share_specializations(module.Specializations)
@@ -86,9 +86,9 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
 def wrap(
     launcher: Callable[..., None], configuration: Configuration, specializations: object, named: Named | None = None
 ) -> Any:
-    """Return the launcher wrapped in the fast path; `named` are the arguments that calls may name.
+    """Return the launcher wrapped in the fast path; return the launcher itself if `named` has too many names.
 
-    If there are more names than the extension supports, return the launcher itself.
+    `named` are the arguments that calls may name.
     """
     module = in_use()
     if named is not None and len(named[0]) > module.MOST_ARGUMENTS:
@@ -112,11 +112,11 @@ def layered(
 
     Args:
         layers: The heuristics and autotuners from the outside, and the innermost function.
-        kinds: Of each, `h` for heuristics or `t` for an autotuner.
+        kinds: A byte for each layer: `h` for heuristics, `t` for an autotuner.
         cache_type: The type of an autotuner's `cache`, if it is not dict.
         config_type: The type of configs.
-        literals: Arguments that the launcher computes itself: the name, the argument that it tests for None, and the
-            result for None.
+        literals: Arguments that the launcher computes: the name, the argument that is compared with None, and the
+            result if the argument is None.
     """
     module = in_use()
     arg_names = layers[0].arg_names

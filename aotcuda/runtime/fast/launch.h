@@ -222,11 +222,11 @@ typedef struct {
     int any_stream;    /* data may be on any stream: nothing is launched, a specialization is added */
     int several_gpus;
     int waits;         /* the number of streams in `waits_for` */
-    int before;        /* the number of arrays that were read before the launch's stream was known */
-    int cupy_asked, torch_asked; /* the library's current stream was read */
-    const DLPackExchange *exchange_asked;
+    int early_count;   /* the number of streams in `early_streams` */
+    int cupy_is_read, torch_is_read; /* the library's current stream was read */
+    const DLPackExchange *last_exchange;
     DataStream waits_for[MOST_STREAMS];
-    DataStream read_before[MOST_ARRAYS];
+    DataStream early_streams[MOST_ARRAYS]; /* of arrays that were read before the launch's stream was known */
 } LaunchStreams;
 
 void begin_streams(LaunchStreams *streams, int is_given, void *stream, int several_gpus);
@@ -301,7 +301,7 @@ enum { MOST_TESTS = 4 };
 typedef struct {
     int at, array;     /* the argument's number; its number among the arrays, -1 for no array */
     int any_dimensions; /* of an array: the number of its dimensions is not in the key */
-    int of_type, of_value;
+    int has_type, is_value;
     int tests_count;
     struct {
         int is_equal;   /* equal to `number`; else a multiple of it */
@@ -349,22 +349,22 @@ typedef struct Specialization {
     const ArgumentTypes *types;
     void *context;  /* the CUDA context that it is for; NULL: for any */
     PyObject *live; /* a list, empty once the images are not loaded any more */
-    SHARED(unsigned) *in_flight; /* the counters of `live`, Mark.flights in aotcuda/runtime/driver.py */
+    SHARED(unsigned) *in_flight; /* the counters of `live`, ValidityFlag.flights in aotcuda/runtime/driver.py */
     unsigned limits[LIMITS];
     Candidate *candidates;
     int candidates_count, most_bytes; /* of the candidates' blocks */
     int arrays_count;
     ArrayType *arrays;
     int device; /* with several GPUs the GPU of the context; -1 with one GPU, where the arrays' GPU is not checked */
-    SHARED(void *) event;        /* for the next launch that orders streams; NULL if in use, or not made yet */
-    PyObject *kept; /* keeps the objects alive whose addresses identify element types and constants */
+    SHARED(void *) event;        /* for the next launch that orders streams; NULL if it is in use or does not exist yet */
+    PyObject *references; /* to the objects whose addresses identify element types and constants */
     uint64_t hash, *codes;       /* of its key */
     struct Specialization *next; /* of all that the Specializations object ever had */
 } Specialization;
 
 /* Limits of a Specializations object. Replaced specializations live as long as the object, so their number must be bounded for
  * programs that load images again and again. Kernels with variants may need one for each variant. */
-enum { MOST_MADE = 1 << 10, MOST_MADE_OF_VARIANTS = 1 << 14, MOST_TYPES = 256 };
+enum { MOST_SPECIALIZATIONS = 1 << 10, MOST_SPECIALIZATIONS_OF_VARIANTS = 1 << 14, MOST_TYPES = 256 };
 
 /* Two hash tables with linear probing; at least half of the places of each are empty. */
 typedef struct Table {
@@ -382,7 +382,7 @@ typedef struct {
     SHARED(Table *) table;
     Specialization *all;      /* read and written under the object's lock alone, like the members below */
     ArgumentTypes *all_types;
-    int made;                 /* the number of specializations in `all` */
+    int all_count;            /* the number of specializations in `all` */
 } Specializations;
 
 extern PyTypeObject *specializations_type;

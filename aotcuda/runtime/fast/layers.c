@@ -16,7 +16,7 @@ typedef struct Layered {
     PyObject *arg_set;     /* the same as a frozenset */
     PyObject *cache_type;  /* the type of `cache`, if it is not dict */
     PyObject *config_type; /* the type of configs whose `all_kwargs` depends on their attributes alone */
-    PyObject *known;       /* results of `all_kwargs`: by address, the config, its attributes, the result */
+    PyObject *kwargs_cache; /* results of `all_kwargs`: by address, the config, its attributes, the result */
     PyObject *literals;    /* tuples (name, argument, answer) of arguments that the launcher computes: see are_literal */
     struct Layered *base;  /* has the members above; NULL in the base itself, which lacks the members below */
     PyObject *launcher;    /* of the kernel with the grid; None if the innermost function is no packaged kernel */
@@ -193,7 +193,7 @@ static PyObject *all_kwargs(const Layered *self, PyObject *config) {
     PyObject *key = NULL, *known = NULL, *result = NULL, *list = NULL, *state = NULL;
     if (constants && PyDict_CheckExact(constants) && (PyObject *)Py_TYPE(config) == self->config_type)
         key = PyLong_FromVoidPtr(config);
-    if (key && (known = PyDict_GetItemWithError(self->known, key))) {
+    if (key && (known = PyDict_GetItemWithError(self->kwargs_cache, key))) {
         state = PyTuple_GetItem(known, 1);
         Py_ssize_t size = 2 * PyDict_Size(own);
         if (PyTuple_Size(state) == size + 2 * PyDict_Size(constants) && same_items(own, state, 0, NULL) &&
@@ -204,7 +204,7 @@ static PyObject *all_kwargs(const Layered *self, PyObject *config) {
         list = PyList_New(0);
         state = list && same_items(own, NULL, 0, list) && same_items(constants, NULL, 0, list) ? PyList_AsTuple(list) : NULL;
         known = state ? PyTuple_Pack(3, config, state, result) : NULL;
-        if (!known || PyDict_SetItem(self->known, key, known))
+        if (!known || PyDict_SetItem(self->kwargs_cache, key, known))
             Py_CLEAR(result);
         Py_XDECREF(known);
         Py_XDECREF(state);
@@ -356,7 +356,7 @@ static PyObject *layered_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     self->cache_type = Py_NewRef(cache_type);
     self->config_type = Py_NewRef(config_type);
     self->literals = Py_NewRef(literals);
-    if (!(self->known = PyDict_New()) || !(self->arg_set = PyFrozenSet_New(arg_names)))
+    if (!(self->kwargs_cache = PyDict_New()) || !(self->arg_set = PyFrozenSet_New(arg_names)))
         Py_CLEAR(self);
     return (PyObject *)self;
 }
@@ -380,7 +380,7 @@ static PyObject *layered_with_grid(Layered *self, PyObject *args) {
 static int layered_traverse(Layered *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->layers);
-    Py_VISIT(self->known);
+    Py_VISIT(self->kwargs_cache);
     Py_VISIT(self->base);
     Py_VISIT(self->launcher);
     Py_VISIT(self->grid);
@@ -389,8 +389,8 @@ static int layered_traverse(Layered *self, visitproc visit, void *arg) {
 
 /* Layers refer to the base. Launches with it fail from now on. */
 static int layered_clear(Layered *self) {
-    if (self->known)
-        PyDict_Clear(self->known);
+    if (self->kwargs_cache)
+        PyDict_Clear(self->kwargs_cache);
     return 0;
 }
 
@@ -404,7 +404,7 @@ static void layered_dealloc(Layered *self) {
     Py_XDECREF(self->cache_type);
     Py_XDECREF(self->config_type);
     Py_XDECREF(self->literals);
-    Py_XDECREF(self->known);
+    Py_XDECREF(self->kwargs_cache);
     Py_XDECREF((PyObject *)self->base);
     Py_XDECREF(self->launcher);
     Py_XDECREF(self->grid);

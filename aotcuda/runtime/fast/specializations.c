@@ -46,18 +46,18 @@ const ArgumentTypes *find_types(const Table *table, PyObject *const *args, Py_ss
 static uint64_t code_of(const Coder *coder, const Number *number, const ArrayView *views) {
     uint64_t code = 0, value = coder->array >= 0 ? views[coder->array].address : number->bits;
     int is_unsigned = coder->array >= 0 || number->is_unsigned, is_int = coder->array >= 0 || number->kind == INT;
-    if (coder->of_value && number->kind == CONSTANT)
+    if (coder->is_value && number->kind == CONSTANT)
         return number->object == Py_None ? 0 : (uint64_t)PyObject_Hash(number->object); /* of a string */
-    if (coder->of_value && number->kind == OBJECT)
+    if (coder->is_value && number->kind == OBJECT)
         return (uint64_t)(uintptr_t)number->object;
-    if (coder->of_value) /* of a float its bits */
+    if (coder->is_value) /* of a float its bits */
         return is_int && is_unsigned ? mixed(1, value) : value;
     for (int i = 0; i < coder->tests_count && is_int; i++) {
         int64_t wanted = coder->tests[i].number;
         int holds = coder->tests[i].is_equal ? !is_unsigned && (int64_t)value == wanted : is_multiple((int64_t)value, wanted, is_unsigned);
         code |= (uint64_t)holds << i;
     }
-    if (coder->of_type && is_int)
+    if (coder->has_type && is_int)
         code |= (uint64_t)(is_unsigned ? 2 : (int64_t)value < INT32_MIN || (int64_t)value > INT32_MAX) << 8;
     return code;
 }
@@ -113,7 +113,7 @@ const Specialization *find_specialization(Table *table, const Key *key) {
 
 /* ------------------------------------------------------------------------------------------------------- launches under way */
 
-enum { CELLS = 16, CELL = 16 }; /* of Mark.flights in aotcuda/runtime/driver.py: a counter every 64 bytes, which is a cache line */
+enum { CELLS = 16, CELL = 16 }; /* of ValidityFlag.flights in aotcuda/runtime/driver.py: a counter every 64 bytes, which is a cache line */
 
 /* Return the counter for this thread. Without the GIL, threads rarely share one. */
 static SHARED(unsigned) *counter_of(const Specialization *specialization) {
@@ -148,7 +148,7 @@ static void free_types(const ArgumentTypes *types) {
 /* Read Python's description of a coder; 0 and an error if it is not one. */
 static int read_coder(Coder *coder, PyObject *described) {
     PyObject *tests;
-    if (!PyArg_ParseTuple(described, "ipppO!;a coder", &coder->at, &coder->any_dimensions, &coder->of_type, &coder->of_value, &PyTuple_Type,
+    if (!PyArg_ParseTuple(described, "ipppO!;a coder", &coder->at, &coder->any_dimensions, &coder->has_type, &coder->is_value, &PyTuple_Type,
                           &tests))
         return 0;
     coder->tests_count = PyTuple_Size(tests) > MOST_TESTS ? MOST_TESTS + 1 : (int)PyTuple_Size(tests);
@@ -242,7 +242,7 @@ static void free_specialization(Specialization *specialization) {
     }
     if (READ(specialization->event) && !READ(fast_path_disabled))
         driver.destroy_event(READ(specialization->event));
-    Py_XDECREF(specialization->kept);
+    Py_XDECREF(specialization->references);
     Py_XDECREF(specialization->live);
     PyMem_Free(specialization->candidates);
     PyMem_Free(specialization);
@@ -300,24 +300,24 @@ static int all_take(Specialization *specialization, int at, int kind, const Arra
  * candidates accept an argument, or on an error. */
 static PyObject *verify(Specialization *specialization, PyObject *const *args, const ArrayView *views, PyObject *name_of) {
     const ArgumentTypes *types = specialization->types;
-    PyObject *kept = PyList_New(0);
-    for (int at = 0, array = 0; kept && at < types->count; at++) {
+    PyObject *references = PyList_New(0);
+    for (int at = 0, array = 0; references && at < types->count; at++) {
         int kind = kind_of(types, at), agree;
         if (kind >= INT) {
-            agree = all_take(specialization, at, kind, NULL, NULL, NULL) && (kind != OBJECT || PyList_Append(kept, args[at]) == 0);
+            agree = all_take(specialization, at, kind, NULL, NULL, NULL) && (kind != OBJECT || PyList_Append(references, args[at]) == 0);
         } else {
             PyObject *dtype = element_of(kind, args[at], &views[array]);
             PyObject *name = dtype ? PyObject_CallFunctionObjArgs(name_of, dtype, NULL) : NULL;
-            agree = name && PyUnicode_Check(name) && PyList_Append(kept, dtype) == 0 &&
+            agree = name && PyUnicode_Check(name) && PyList_Append(references, dtype) == 0 &&
                     all_take(specialization, at, kind, &views[array], name, &specialization->arrays[array]);
             array++;
             Py_XDECREF(dtype);
             Py_XDECREF(name);
         }
         if (!agree)
-            Py_CLEAR(kept);
+            Py_CLEAR(references);
     }
-    return kept;
+    return references;
 }
 
 /* Make a specialization and its key, without a lock, because reading arguments can run any code. Return NULL, perhaps without an error,
@@ -333,34 +333,34 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
         return NULL;
     }
     make_key(key, types, context, views, numbers);
-    Specialization *made = PyMem_Calloc(1, sizeof(Specialization) + (size_t)types->coders_count * sizeof *made->codes +
-                                               (size_t)arrays * sizeof *made->arrays);
-    if (!made) {
+    Specialization *specialization = PyMem_Calloc(1, sizeof(Specialization) + (size_t)types->coders_count * sizeof *specialization->codes +
+                                               (size_t)arrays * sizeof *specialization->arrays);
+    if (!specialization) {
         PyErr_NoMemory();
         return NULL;
     }
-    made->codes = (uint64_t *)(made + 1);
-    made->arrays = (ArrayType *)(made->codes + types->coders_count);
-    memcpy(made->codes, key->codes, (size_t)types->coders_count * sizeof *made->codes);
-    made->hash = key->hash;
-    made->types = types;
-    made->context = context;
-    made->live = Py_NewRef(description->live);
-    made->in_flight = description->in_flight;
-    memcpy(made->limits, description->limits, sizeof made->limits);
-    made->device = description->device;
-    made->arrays_count = arrays;
+    specialization->codes = (uint64_t *)(specialization + 1);
+    specialization->arrays = (ArrayType *)(specialization->codes + types->coders_count);
+    memcpy(specialization->codes, key->codes, (size_t)types->coders_count * sizeof *specialization->codes);
+    specialization->hash = key->hash;
+    specialization->types = types;
+    specialization->context = context;
+    specialization->live = Py_NewRef(description->live);
+    specialization->in_flight = description->in_flight;
+    memcpy(specialization->limits, description->limits, sizeof specialization->limits);
+    specialization->device = description->device;
+    specialization->arrays_count = arrays;
     for (int i = 0; i < arrays; i++) {
-        made->arrays[i].element = views[i].element;
-        made->arrays[i].ndim = views[i].ndim;
+        specialization->arrays[i].element = views[i].element;
+        specialization->arrays[i].ndim = views[i].ndim;
     }
-    if (read_candidates(made, description->candidates, types->count)) {
-        made->kept = verify(made, description->args, views, description->element);
-        if (made->kept)
-            return made;
+    if (read_candidates(specialization, description->candidates, types->count)) {
+        specialization->references = verify(specialization, description->args, views, description->element);
+        if (specialization->references)
+            return specialization;
         (void)clear_error(); /* an argument has changed, or the candidates do not accept it */
     }
-    free_specialization(made);
+    free_specialization(specialization);
     return NULL;
 }
 
@@ -431,7 +431,7 @@ static int insert(Specializations *self, Specialization *added, const Key *key, 
     Table *table = READ(self->table);
     const ArgumentTypes *known = table ? same_types(table, added->types) : NULL;
     const Specialization *replaced = table ? find_specialization(table, key) : NULL;
-    if (self->made >= (added->types->coders_count ? MOST_MADE_OF_VARIANTS : MOST_MADE) ||
+    if (self->all_count >= (added->types->coders_count ? MOST_SPECIALIZATIONS_OF_VARIANTS : MOST_SPECIALIZATIONS) ||
         (!known && table && table->types_count >= MOST_TYPES))
         return 0; /* there is no room */
     if (known && known != added->types)
@@ -447,7 +447,7 @@ static int insert(Specializations *self, Specialization *added, const Key *key, 
     WRITE(table->last, added);
     added->next = self->all;
     self->all = added;
-    self->made++;
+    self->all_count++;
     WRITE(self->table, table);
     return 1;
 }
@@ -467,18 +467,18 @@ static PyObject *add_described(Specializations *self, const Description *descrip
     ArrayView views[MOST_ARRAYS];
     Key key;
     int added = 0;
-    Specialization *made = make_specialization(known ? known : types, description, views, &key);
-    if (made) {
+    Specialization *specialization = make_specialization(known ? known : types, description, views, &key);
+    if (specialization) {
         Py_BEGIN_CRITICAL_SECTION(self);
-        added = insert(self, made, &key, description->needs_context);
+        added = insert(self, specialization, &key, description->needs_context);
         if (added && !known) {
             types->next = self->all_types;
             self->all_types = types;
         }
         Py_END_CRITICAL_SECTION();
     }
-    if (made && !added)
-        free_specialization(made);
+    if (specialization && !added)
+        free_specialization(specialization);
     if (known || !added)
         free_types(types);
     return PyErr_Occurred() ? NULL : PyBool_FromLong(added);
@@ -534,7 +534,7 @@ static PyMethodDef specializations_methods[] = {
      "add(args, kinds, candidates, coders, live, in_flight, device, needs_context, limits, element) -> bool\n\n"
      "Add a specialization for arguments of these types. Return False if not all candidates accept an argument, if it is there\n"
      "already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel[, threads, shared, attributes]), a coder\n"
-     "(argument, any dimensions, of type, of value, ((is equal, number), ...)); element(dtype) returns the name of an element type."},
+     "(argument, any dimensions, has type, is value, ((is equal, number), ...)); element(dtype) returns the name of an element type."},
     {NULL, NULL, 0, NULL},
 };
 

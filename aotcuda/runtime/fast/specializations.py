@@ -1,7 +1,7 @@
-"""Add specializations to the fast path in C: the way to read arguments of some types, and the overloads for them.
+"""Add specializations to the fast path in C: the readers of arguments of some types, and the overloads for them.
 
-The fast path reads the arguments again, and adds nothing if the overloads do not accept them. A kernel that is launched
-once does not import this module.
+The fast path reads the arguments again, and adds nothing if the overloads do not accept them. A program that launches
+each kernel once does not import this module.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.keys import Coder
     from aotcuda.runtime.arguments.overloads import Specialization
     from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Driver, Mark
+    from aotcuda.runtime.driver import Driver, ValidityFlag
     from aotcuda.runtime.library import Library
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
@@ -62,11 +62,11 @@ _READ_OF_TENSORS = frozenset(
         "stride",
     )
 )
-"""The attributes by which the general path reads a tensor: a subclass that overrides one is read by attributes."""
+"""The attributes by which the general path reads a tensor. If a subclass overrides one, C reads attributes, too."""
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT, _OBJECT = 16, 17, 18, 19, 20, 21, 22
 _MOST_TESTS = 4
 _OF_TRITON = (("triton.language.core", "dtype"), ("triton.language.core", "constexpr"))
-"""Classes of constants that do not change."""
+"""Classes of immutable constants."""
 
 
 def use_driver(driver: Driver) -> None:
@@ -105,7 +105,7 @@ def add(
         library,
         specialization.overloads[0].live,
         specialization.coders,
-        tuple([(layout, *_launched(kernel)) for layout, kernel in zip(layouts, kernels, strict=True)]),
+        tuple([(layout, *_describe_kernel(kernel)) for layout, kernel in zip(layouts, kernels, strict=True)]),
         kernels[0].device.index if len(library.driver.devices) > 1 else -1,
         _limits(kernels, shared),
         args,
@@ -113,16 +113,16 @@ def add(
 
 
 def add_miss(
-    specializations: Any, library: Library, live: Mark, specialization: Specialization, args: tuple[object, ...]
+    specializations: Any, library: Library, live: ValidityFlag, specialization: Specialization, args: tuple[object, ...]
 ) -> bool:
-    """Record that no overload accepts arguments of these types; return False if the fast path cannot use that."""
+    """Record that no overload accepts arguments of these types; return False if the fast path cannot do that."""
     return _add(specializations, library, live, specialization.coders, (), -1, (0,) * 8, args)
 
 
 def _add(
     specializations: Any,
     library: Library,
-    live: Mark,
+    live: ValidityFlag,
     coders: Sequence[Coder],
     candidates: tuple[object, ...],
     device: int,
@@ -173,23 +173,23 @@ def _layout(overload: PackedOverload) -> object:
 def _coders(coders: Sequence[Coder], kinds: Sequence[int | None]) -> tuple[object, ...] | None:
     """Return coders in the form of `Coder` in launch.h; None if the fast path does not support one.
 
-    Each key in C has the element types and dimensions of arrays, so coders for these alone are omitted.
+    Each key in C has the element types and dimensions of arrays, so coders that have nothing else are omitted.
     """
-    found = []
+    result = []
     for coder in coders:
         is_number = (kinds[coder.at] or 0) >= _INT
         if is_number and coder.tests and kinds[coder.at] not in (_INT, _TRUTH, _INDEX):
             return None
-        tests = tuple([(what == "equal", number) for what, number in coder.tests])
+        tests = tuple([(test == "equal", number) for test, number in coder.tests])
         if len(tests) > _MOST_TESTS or not all(isinstance(each, int) and abs(each) < 1 << 63 for _, each in tests):
             return None
-        if tests or coder.any_dimensions or coder.of_type or coder.of_value:
-            found.append((coder.at, coder.any_dimensions, coder.of_type, coder.of_value, tests))
-    return (*found,)
+        if tests or coder.any_dimensions or coder.has_type or coder.is_value:
+            result.append((coder.at, coder.any_dimensions, coder.has_type, coder.is_value, tests))
+    return (*result,)
 
 
-def _launched(kernel: DeviceKernel) -> tuple[object, ...]:
-    """Return a kernel's handle, and its fixed threads of a block, bytes of shared memory and attributes, if any."""
+def _describe_kernel(kernel: DeviceKernel) -> tuple[object, ...]:
+    """Return a kernel's handle and, if they are fixed, the threads of a block, shared memory and attributes."""
     fixed = kernel.fixed
     if fixed is None:
         return (kernel.kernel.value,)
@@ -198,22 +198,22 @@ def _launched(kernel: DeviceKernel) -> tuple[object, ...]:
 
 
 def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
-    """Return the largest grid, block, shared memory and number of threads that all overloads may have.
+    """Return the largest grid, block, dynamic shared memory and number of threads that all overloads may have.
 
     The limit of shared memory exceeds the driver's default only if `shared` does.
     """
-    *extents, plain, threads = map(min, zip(*[kernel.unchecked_limits() for kernel in kernels], strict=True))
-    if shared > plain:
-        plain = min(kernel.device.limit("shared_optin") - kernel.static_shared for kernel in kernels)
-    return *extents, plain, threads
+    *extents, most_shared, threads = map(min, zip(*[kernel.unchecked_limits() for kernel in kernels], strict=True))
+    if shared > most_shared:
+        most_shared = min(kernel.device.limit("shared_optin") - kernel.static_shared for kernel in kernels)
+    return *extents, most_shared, threads
 
 
 def _kind(arg: object) -> int | None:
-    """Return the code for the way that the fast path reads an argument; None if it declines it."""
+    """Return the code of the fast path's reader for an argument; None if it has none."""
     family = arrays.family(arg)
     if family == "torch" and hasattr(type(arg), _EXCHANGE) and _shows_its_memory(type(arg)):
         return _KINDS["exchange"]
-    if family == "cupy" and not arrays.is_own_class(type(arg)):
+    if family == "cupy" and not arrays.is_base_class(type(arg)):
         return _KINDS["cupy subclass"]
     if family is not None:
         return _KINDS.get(family)
@@ -222,9 +222,9 @@ def _kind(arg: object) -> int | None:
     if (module_of(type(arg)), type(arg).__name__) in _OF_TRITON:
         return _OBJECT
     if not isinstance(arg, (int, float, complex)) and module_of(type(arg)).partition(".")[0] != "numpy":
-        return None  # reading it runs Python code, which may change arrays that were read before
+        return None  # reading it runs Python code, which may change arrays that C has read already
     number = scalars.kind_of(arg)
-    if number is None or scalars.is_foreign(arg):
+    if number is None or scalars.is_from_other_library(arg):
         return None
     if number == "int":
         return _INT if isinstance(arg, int) else _INDEX
@@ -236,20 +236,20 @@ def _kind(arg: object) -> int | None:
 
 
 def _shows_its_memory(kind: type) -> bool:
-    """Return True if a class does not override the attributes of PyTorch's tensor, so the exchange reads the same."""
+    """Return True if a class overrides no attribute of PyTorch's tensor: DLPack's exchange then gives equal values."""
     for base in kind.__mro__:
         if (module_of(base), base.__name__) == ("torch", "Tensor"):
             return True
-        if not arrays.is_own_class(base) and not _READ_OF_TENSORS.isdisjoint(base.__dict__):
+        if not arrays.is_base_class(base) and not _READ_OF_TENSORS.isdisjoint(base.__dict__):
             return False
     return False
 
 
 def _use_cupy() -> None:
-    """Give the fast path the names and functions for CuPy's arrays, in C where CuPy has them."""
+    """Give the fast path CuPy's classes, names and stream functions (in C if CuPy has them)."""
     functions = foreign_names.CUPY_STREAM.find() or {}
     in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
     cupy: Any = sys.modules["cupy"]
     classes = getattr(cupy, "ndarray", None), getattr(cupy.cuda, "MemoryPointer", None)
     contiguous = foreign_names.CUPY_CONTIGUOUS.path
-    fast.in_use().set_cupy(*classes, contiguous, *in_c, arrays.cupy_stream(), arrays.cupy_says_stream())
+    fast.in_use().set_cupy(*classes, contiguous, *in_c, arrays.cupy_stream(), arrays.orders_cupy_stream())

@@ -26,8 +26,8 @@ void begin_streams(LaunchStreams *streams, int is_given, void *stream, int sever
     streams->handle = (uintptr_t)stream;
     streams->stream = stream ? (uintptr_t)stream : 1;
     streams->is_known = is_given;
-    streams->any_stream = streams->before = streams->waits = streams->cupy_asked = streams->torch_asked = 0;
-    streams->exchange_asked = NULL;
+    streams->any_stream = streams->early_count = streams->waits = streams->cupy_is_read = streams->torch_is_read = 0;
+    streams->last_exchange = NULL;
 }
 
 /* Add a stream that the launch waits for, unless it is the launch's own; 0 if there are too many. */
@@ -50,8 +50,8 @@ int set_launch_stream(LaunchStreams *streams, uintptr_t handle) {
     streams->is_known = 1;
     streams->handle = handle;
     streams->stream = handle ? handle : 1;
-    for (int i = 0; i < streams->before; i++)
-        if (!wait_for(streams, streams->read_before[i].stream, streams->read_before[i].mutual))
+    for (int i = 0; i < streams->early_count; i++)
+        if (!wait_for(streams, streams->early_streams[i].stream, streams->early_streams[i].mutual))
             return 0;
     return 1;
 }
@@ -62,7 +62,7 @@ int add_data_stream(LaunchStreams *streams, uintptr_t stream, int mutual) {
         stream = 1;
     if (streams->any_stream || streams->is_known)
         return wait_for(streams, stream, mutual);
-    streams->read_before[streams->before++] = (DataStream){stream, mutual};
+    streams->early_streams[streams->early_count++] = (DataStream){stream, mutual};
     return 1;
 }
 
@@ -75,9 +75,9 @@ static int add_current_stream(LaunchStreams *streams, uintptr_t current, int mut
 
 int add_cupy_stream(LaunchStreams *streams) {
     const StreamSource *source = READ(cupy_source);
-    if (streams->cupy_asked || !source || (streams->is_known && !source->orders_others))
+    if (streams->cupy_is_read || !source || (streams->is_known && !source->orders_others))
         return 1;
-    streams->cupy_asked = 1;
+    streams->cupy_is_read = 1;
     if (source->function) {
         intptr_t handle = source->on_gpu && !streams->several_gpus ? source->on_gpu(0) : source->function();
         return !PyErr_Occurred() && add_current_stream(streams, (uintptr_t)handle, 1);
@@ -92,9 +92,9 @@ int add_cupy_stream(LaunchStreams *streams) {
 
 int add_torch_stream(LaunchStreams *streams, PyObject *tensor) {
     const StreamSource *source = READ(torch_source);
-    if (streams->torch_asked || !source)
+    if (streams->torch_is_read || !source)
         return 1;
-    streams->torch_asked = 1;
+    streams->torch_is_read = 1;
     PyObject *device = PyObject_CallMethodObjArgs(tensor, s_get_device, NULL);
     PyObject *stream = device ? PyObject_CallFunctionObjArgs(source->object, device, NULL) : NULL;
     Py_XDECREF(device);
@@ -105,9 +105,9 @@ int add_torch_stream(LaunchStreams *streams, PyObject *tensor) {
 
 int add_exchange_stream(LaunchStreams *streams, const DLPackExchange *exchange, int32_t device_type, int32_t device) {
     void *stream;
-    if (streams->exchange_asked == exchange)
+    if (streams->last_exchange == exchange)
         return 1;
-    streams->exchange_asked = exchange;
+    streams->last_exchange = exchange;
     return !exchange->current_stream(device_type, device, &stream) && add_current_stream(streams, (uintptr_t)stream, 0);
 }
 

@@ -136,13 +136,13 @@ static void *xla_run(XlaFrame *frame) {
     void *error = frame->api->stream_get(&stream);
     if (error)
         return error;
-    int code = 0, gone;
+    int code = 0, is_retired;
     __atomic_fetch_add(call->flights, 1, __ATOMIC_SEQ_CST);
-    gone = (!call->pinned && __atomic_load_n(call->retired, __ATOMIC_SEQ_CST)) || READ(fast_path_disabled);
-    if (!gone)
+    is_retired = (!call->pinned && __atomic_load_n(call->retired, __ATOMIC_SEQ_CST)) || READ(fast_path_disabled);
+    if (!is_retired)
         code = xla_launch(call, frame, stream.stream, message);
     __atomic_fetch_sub(call->flights, 1, __ATOMIC_SEQ_CST);
-    if (gone) {
+    if (is_retired) {
         snprintf(message, sizeof message,
                  "%s: its images were unloaded or built anew after this program was traced, or the process forked; trace it "
                  "again (jax.clear_caches())",
@@ -225,17 +225,17 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
     made.block = copied(block, block_bytes);
     made.holes = copied(holes, holes_bytes);
     made.starts = copied(starts, starts_bytes);
-    Prepared *kept = copied(&made, sizeof made);
-    if (!made.where || !made.block || !made.holes || !made.starts || !kept)
+    Prepared *stored = copied(&made, sizeof made);
+    if (!made.where || !made.block || !made.holes || !made.starts || !stored)
         return PyErr_NoMemory();
     int number = __atomic_load_n(&prepared_count, __ATOMIC_ACQUIRE); /* the caller holds a lock */
     if (number >= MOST_PREPARED) {
         PyErr_SetString(PyExc_OverflowError, "this process has traced too many different launches");
         return NULL;
     }
-    if (kept->pinned)
-        __atomic_fetch_add(kept->flights, 1, __ATOMIC_SEQ_CST);
-    prepared[number] = kept;
+    if (stored->pinned)
+        __atomic_fetch_add(stored->flights, 1, __ATOMIC_SEQ_CST);
+    prepared[number] = stored;
     __atomic_store_n(&prepared_count, number + 1, __ATOMIC_RELEASE);
     return PyLong_FromLong(number);
 }

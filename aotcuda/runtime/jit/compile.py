@@ -13,7 +13,7 @@ from aotcuda.common import system
 from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.gpus import FIRST_CURRENT
-from aotcuda.runtime.arguments.host_arrays import depth
+from aotcuda.runtime.arguments.host_arrays import caller_depth
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
 
@@ -88,7 +88,7 @@ def warn(text: str) -> None:
     if text in _warned:
         return
     _warned.add(text)
-    warnings.warn(text, FallbackWarning, stacklevel=depth())
+    warnings.warn(text, FallbackWarning, stacklevel=caller_depth())
 
 
 def _check_installed(request: Request, what: str, cuda: int) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.driver import ValidityFlag
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Case, Fallback
     from aotcuda.runtime.library import Library
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class JitOverloads:
     """Overloads for signatures that are not packaged, and kernels for GPUs without a packaged image."""
 
-    def __init__(self, module: str, library: Library, fallback: Fallback, live: Mark) -> None:
+    def __init__(self, module: str, library: Library, fallback: Fallback, live: ValidityFlag) -> None:
         """Store the module's name, its packaged images, and the validity flag of the overloads."""
         self._module = module
         self._library = library
@@ -59,7 +59,7 @@ class JitOverloads:
         try:
             signature = signatures.from_arguments(args) if self._fallback.may_widen() else None
         except UnreadableError as error:
-            raise table.unreadable(args, error) from error.__cause__
+            raise table.read_error(args, error) from error.__cause__
         if signature is None:
             return None
         case = (name, signature)

@@ -97,7 +97,7 @@ class PlacedKernel(GridKernel):
             allow(str(self), str(error), self.manifest["fallback"], error)
             self.has_warned = True
 
-    def _by_name(
+    def _named_launcher(
         self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object
     ) -> GridLauncher:
         return _Launcher(self, launcher, function, stream, grid)
