@@ -88,7 +88,7 @@ def test_bill_of_materials_has_no_dependencies(source: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("environ", "reason"),
     [
-        ({"CC": "/nonexistent"}, "/nonexistent cannot be run: No such file or directory"),
+        ({"CC": "no-such-compiler"}, "no-such-compiler cannot be run: No such file or directory"),
         ({"CC": "true"}, "true reported a file that does not exist"),
         ({"CC": "gcc '-O2"}, """CC is "gcc '-O2", which cannot be split like a shell command: No closing quotation"""),
         ({"CFLAGS": "-include nowhere.h"}, "fatal error: nowhere.h: No such file or directory"),
@@ -111,8 +111,8 @@ def test_wheel_without_a_compiler_is_pure(source, tmp_path, environ, reason):
     ("environ", "reason"),
     [
         (
-            {"AOTCUDA_EXTENSION": "1", "CC": "/nonexistent"},
-            "aotcuda: the fast path was not compiled, because /non",
+            {"AOTCUDA_EXTENSION": "1", "CC": "no-such-compiler"},
+            "aotcuda: the fast path was not compiled, because no-such-compiler ",
         ),
         ({"AOTCUDA_EXTENSION": "yes"}, "aotcuda: AOTCUDA_EXTENSION is 'yes'; write '0' for the pure wheel"),
     ],
@@ -138,5 +138,5 @@ def test_editable_extension_is_replaced_and_never_packaged(source: Path, tmp_pat
     editable = (*HATCHLING[:-1], "wheel:editable")
     assert projects.forked_run(tree, *editable).status == 0
     assert extension.read_bytes().startswith(b"\x7fELF")
-    assert projects.forked_run(tree, *editable, CC="/nonexistent").status == 0
+    assert projects.forked_run(tree, *editable, CC="no-such-compiler").status == 0
     assert not extension.exists()

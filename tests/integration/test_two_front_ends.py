@@ -126,20 +126,20 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("own", [NUMBA, MLIR])
-def test_object_of_the_other_compiler_is_refused(front_end: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiler", [NUMBA, MLIR])
+def test_object_of_the_other_compiler_is_refused(compiler: str, tmp_path: Path) -> None:
     packages = {NUMBA: ("numba", "numba"), MLIR: ("numba_cuda_mlir", "numba_cuda_mlir.types")}
-    other = MLIR if front_end == NUMBA else NUMBA
+    other = MLIR if compiler == NUMBA else NUMBA
     kernel = 'kernels.k = "void(float32[::1])"'
     rest = "\n".join(f'[tool.aotcuda.modules."pkg.{case}"]\nsource = "pkg._{case}"\n{kernel}' for case in WRONG)
     plain = "def k(x):\n    x[0] = 1\n"
-    project = projects.write(tmp_path / "project", plain, aotcuda=f'frontend = "{front_end}"', module=kernel, rest=rest)
+    project = projects.write(tmp_path / "project", plain, aotcuda=f'frontend = "{compiler}"', module=kernel, rest=rest)
     for case, (text, _) in WRONG.items():
         (project / "pkg" / f"_{case}.py").write_text(text.format(*packages[other]))
     assert projects.lines_of(projects.refused(project).err) == [
         f'tool.aotcuda.modules."pkg.{case}".kernels.k: {named.replace("_k", f"_{case}")} is made by {other}, and the '
-        f'front end of pkg.{case} is {front_end}; set frontend = "{other}" for the module, or import it from '
-        f"{packages[front_end][0]}"
+        f'front end of pkg.{case} is {compiler}; set frontend = "{other}" for the module, or import it from '
+        f"{packages[compiler][0]}"
         for case, (_, named) in WRONG.items()
     ]
 
