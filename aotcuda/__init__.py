@@ -89,16 +89,16 @@ def __getattr__(name: str) -> object:
     if name == "errors":  # most launches raise none, and the module makes thirty classes
         import sys  # noqa: PLC0415 (as below)
 
-        import aotcuda.errors  # noqa: F401, PLC0415 (found when first requested; see above)
+        import aotcuda.errors  # noqa: F401, PLC0415 (as below)
 
-        # If another thread has just imported the module and not set the attribute yet, `import ... as` would call this
-        # function again.
+        # `import aotcuda.errors as errors` would call this function again if another thread has imported the module and
+        # not set the attribute yet.
         return sys.modules["aotcuda.errors"]
     if name not in __all__ and name != "__version__":
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
     if name in ("Module", "load"):
-        import aotcuda.runtime.module as home  # noqa: PLC0415 (found when first requested; see above)
+        import aotcuda.runtime.module as home  # noqa: PLC0415 (imported at the first use; see above)
     elif name in ("DeviceFunction", "DeviceFunctionGroup"):
         import aotcuda.runtime.device_function as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "__version__":

@@ -44,7 +44,7 @@ class Target:
         raise AttributeError(message)
 
     def __reduce__(self) -> tuple[type[Target], tuple[str, int, int, str]]:
-        return Target, self._all
+        return Target, self._fields
 
     def __str__(self) -> str:
         return f"{'sm' if self.kind == 'sass' else 'compute'}_{self.number}"
@@ -53,13 +53,13 @@ class Target:
         return f"Target({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and self._all == other._all
+        return isinstance(other, Target) and self._fields == other._fields
 
     def __hash__(self) -> int:
-        return hash(self._all)
+        return hash(self._fields)
 
     @property
-    def _all(self) -> tuple[str, int, int, str]:
+    def _fields(self) -> tuple[str, int, int, str]:
         return (self.kind, self.major, self.minor, self.suffix)
 
     @property
@@ -102,7 +102,7 @@ def parse(text: str) -> Target:
     """
     prefix, _, number = text.partition("_")
     suffix = number[-1:] if number[-1:] in ("a", "f") else ""
-    digits = number.removesuffix(suffix) if suffix else number
+    digits = number.removesuffix(suffix)
     if prefix not in ("sm", "compute") or not (digits.isascii() and digits.isdigit()) or len(digits) not in (2, 3):
         message = f"{text!r} is no target; write sm_XY for machine code or compute_XY for PTX, as in 'sm_90'"
         raise ValueError(message)
@@ -115,8 +115,8 @@ def preference(target: Target, capability: tuple[int, int]) -> tuple[int, int, i
     SASS for exactly this GPU comes first, then SASS of the same major version (the nearest minor one first), then PTX
     (the newest first). If targets differ only in their suffix, the more specific one comes first.
 
-    The driver uses the same order, perhaps except on Tegra: NVIDIA does not document if the driver loads SASS of a
-    desktop GPU there. So Tegra's driver receives only the chosen image.
+    The driver uses the same order. On Tegra this is not certain, since NVIDIA does not document if its driver loads
+    SASS of desktop GPUs. So that driver receives only the chosen image.
     """
     if not target.runs_on(capability):
         return None

@@ -1,7 +1,7 @@
-"""Choose the run time of a wheel that holds one: an installed aotcuda that reads the wheel, or the wheel's own copy.
+"""Choose the run time of a wheel with a private copy: an installed aotcuda that reads the wheel, or the copy.
 
-An installed aotcuda is preferred for its fast path and its JIT fallback. `AOTCUDA_RUNTIME` overrides the choice. The
-choice is made once for each private copy, when its first module is imported.
+An installed aotcuda is preferred for its fast path and its JIT fallback. `AOTCUDA_RUNTIME` overrides the choice, which
+is made once for each private copy, when the first module of the copy is imported.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _chosen: list[ModuleType] = []
 
 
 def runtime() -> ModuleType:
-    """Return the package of the run time that is used.
+    """Return the package of the chosen run time.
 
     Raises:
         ConfigError: `AOTCUDA_RUNTIME` has an unknown value.
-        RuntimeUnavailableError: It is `installed`, and no installed aotcuda reads the wheel.
+        RuntimeUnavailableError: `AOTCUDA_RUNTIME` is `installed`, and no installed aotcuda reads the wheel.
     """
     if not _chosen:
         _chosen.append(_choose())
@@ -36,7 +36,7 @@ def runtime() -> ModuleType:
 
 
 def part(name: str) -> Any:
-    """Return a module of the run time that is used, `part("integrations.in_place.entry")`."""
+    """Return a module of the chosen run time: `part("integrations.in_place.entry")`."""
     return import_module(f"{runtime().__name__}.{name}")
 
 
@@ -45,51 +45,51 @@ def _choose() -> ModuleType:
     wanted = os.environ.get("AOTCUDA_RUNTIME", "").strip()
     if wanted == "bundled" or _PACKAGE == _INSTALLED:
         return own
-    from aotcuda.common import variables  # noqa: PLC0415 (of this copy)
+    from aotcuda.common import variables  # noqa: PLC0415 (an installed aotcuda does not come here)
 
     variables.check("AOTCUDA_RUNTIME")
-    found, problem = _installed()
-    if found is None and wanted:
+    installed, problem = _installed()
+    if installed is None and wanted:
         from aotcuda.errors import RuntimeUnavailableError  # noqa: PLC0415 (as above)
 
         message = f"AOTCUDA_RUNTIME is 'installed', and {problem}; install a newer aotcuda, or set it to 'bundled'"
         raise RuntimeUnavailableError(message)
-    return own if found is None else found
+    return own if installed is None else installed
 
 
 def _installed() -> tuple[ModuleType | None, str]:
-    """Return an installed aotcuda that reads what this version writes, else None and the reason."""
-    from aotcuda.manifest import FLOOR  # noqa: PLC0415 (of this copy)
+    """Return an installed aotcuda that reads the wheels of this version, else None and the reason."""
+    from aotcuda.manifest import FLOOR  # noqa: PLC0415 (as above)
     from aotcuda.version import is_older  # noqa: PLC0415 (as above)
 
     try:
         version = import_module(f"{_INSTALLED}.version").__version__
-        found = import_module(_INSTALLED)
+        package = import_module(_INSTALLED)
     except ImportError:
         return None, "no aotcuda is installed"
     if is_older(version, FLOOR):
         return None, f"the installed aotcuda is {version}, and {_PACKAGE.partition('.')[0]} needs {FLOOR}"
-    return found, ""
+    return package, ""
 
 
 def installed_errors(own: dict[str, Any]) -> dict[str, type]:
-    """Return an installed aotcuda's error classes by name, so that programs catch those of both run times.
+    """Return an installed aotcuda's error classes by name, so that one `except` catches errors of both run times.
 
-    A class that it does not have is made again from its classes.
+    A class that the installed aotcuda does not have is derived from its classes.
 
     Args:
         own: The names of this copy's module of errors.
     """
     try:
-        given = vars(import_module(f"{_INSTALLED}.errors"))
+        installed = vars(import_module(f"{_INSTALLED}.errors"))
     except ImportError:
         return {}
-    found: dict[str, type] = {}
+    classes: dict[str, type] = {}
     for name, kind in own.items():
         if isinstance(kind, type) and issubclass(kind, BaseException) and kind.__module__ == own["__name__"]:
-            theirs = given.get(name)
-            if not isinstance(theirs, type):
-                bases = tuple([found.get(base.__name__, base) for base in kind.__bases__])
-                theirs = type(name, bases, {**vars(kind)})
-            found[name] = theirs
-    return found
+            other = installed.get(name)
+            if not isinstance(other, type):
+                bases = tuple(classes.get(base.__name__, base) for base in kind.__bases__)
+                other = type(name, bases, {**vars(kind)})
+            classes[name] = other
+    return classes

@@ -1,7 +1,6 @@
-"""The command line: parse arguments, call the tool, and turn errors into one line and an exit code.
+"""Parse the command line, call the tool, and turn errors into one line and an exit code.
 
-Exit codes: 0 fine; 1 the inspected object has a problem, reported on standard error; 2 wrong usage; 130 interrupted;
-143 ended by SIGTERM.
+Exit codes: 0 success; 1 a problem, reported on standard error; 2 wrong usage; 130 interrupted; 143 ended by SIGTERM.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ SHELLS = ("bash", "zsh", "fish", "tcsh")
 _NARROWEST = 60
 """The smallest width for wrapped text."""
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""The errors of a full or closed file, standard output included."""
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors of a full disk, of a quota, and of a limit for the size of files."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line `argv`, by default that of the process, and return the exit code."""
+    """Run a command line, by default the one of the process, and return the exit code."""
     _open_streams()
-    _set_errors("backslashreplace")  # a terminal may lack letters
+    _set_errors("backslashreplace")  # the encoding of a terminal may lack letters
     try:
         arguments = _parser().parse_args(argv)
     except SystemExit as stop:  # argparse has printed the help or the error
@@ -56,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         show(text if arguments.run is _build else escape(text), sys.stderr)
         return 1
     except MemoryError:
-        print("aotcuda: there is not enough memory for that", file=sys.stderr)
+        print("aotcuda: there is not enough memory for this command", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stop:
         show(f"aotcuda: {stop if stop.args else 'interrupted'}", sys.stderr)
@@ -65,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 1
     except OSError as error:
-        if error.filename is not None or error.errno not in _FULL:
+        if error.filename is not None or error.errno not in _NO_SPACE:
             raise
         _drop_output()
         message = f"aotcuda: writing failed ({error.strerror}); free some space, or write to another folder"
@@ -75,13 +74,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Redirect standard output to nowhere, so Python does not flush it again at exit."""
-    with contextlib.suppress(OSError):  # an embedding program's stream may be no file
+    """Redirect standard output to the null device, so that Python does not write to it again at exit."""
+    with contextlib.suppress(OSError):  # the stream of an embedding program may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_streams() -> None:
-    """Open missing standard streams; otherwise another file would get their numbers and the output."""
+    """Open missing standard streams; otherwise another file would get the number of a stream, and its output."""
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
@@ -89,7 +88,7 @@ def _open_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (as Python opens its own)
 
 
-@functools.cache  # tests call `main` many times
+@functools.cache
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
     parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")
@@ -204,9 +203,7 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build.add_argument("--depfile", metavar="FILE", type=_file, help="write the inputs as a rule for make or ninja")
     build.add_argument("--stamp", metavar="FILE", type=_file, help="touch FILE at the end; the target of --depfile")
     build.add_argument(
-        "--rebuild-missing",
-        action="store_true",
-        help="with --depfile and --stamp: build removed files again",
+        "--rebuild-missing", action="store_true", help="with --depfile and --stamp: build removed files again"
     )
     build.add_argument(
         "--expect",
@@ -242,8 +239,8 @@ def _inspect(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.inspect.collect import collect  # noqa: PLC0415
     from aotcuda.tools.inspect.report import Report  # noqa: PLC0415
 
-    found = Report(modules=tuple(module for target in arguments.target for module in collect(target).modules))
-    report = summary.select(found, pattern=arguments.filter, sort=arguments.sort)
+    modules = tuple(module for target in arguments.target for module in collect(target).modules)
+    report = summary.select(Report(modules=modules), pattern=arguments.filter, sort=arguments.sort)
     if not arguments.json:
         width = _columns()
         if arguments.summary:
@@ -268,7 +265,7 @@ def _columns() -> int | None:
 def _set_errors(errors: str) -> None:
     """Set the treatment of characters that standard output and error cannot encode."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # embedding programs may replace it
+        if isinstance(stream, io.TextIOWrapper):  # an embedding program may use another class
             stream.reconfigure(errors=errors)
 
 
@@ -293,7 +290,7 @@ def _diff(arguments: argparse.Namespace) -> None:
 
 
 def _fail_if(problem: str | None) -> None:
-    """Exit with code 1 if there is a problem, after the output."""
+    """Raise TargetError if there is a problem, after the output."""
     if problem is not None:
         sys.stdout.flush()
         raise TargetError(problem)
@@ -312,14 +309,14 @@ def _config(arguments: argparse.Namespace) -> None:
         print(cmake.FOLDER)
         return
     cuda = () if arguments.wanted == "includes" else (arguments.cuda,)
-    found = shlex.join(getattr(flags, arguments.wanted)(arguments.module, *cuda))
-    _set_errors("surrogateescape")  # paths may be no text
-    print(found)
+    line = shlex.join(getattr(flags, arguments.wanted)(arguments.module, *cuda))
+    _set_errors("surrogateescape")  # a path may be no valid text
+    print(line)
 
 
 def _build(arguments: argparse.Namespace) -> None:
     if arguments.rebuild_missing and None in (arguments.depfile, arguments.stamp):
-        arguments.usage("--rebuild-missing is for the rule of --depfile, and that for --stamp; name both files")
+        arguments.usage("--rebuild-missing is for the rule of --depfile, whose target is --stamp; name both files")
     from aotcuda.builder.worker import interrupt  # noqa: PLC0415
 
     with interrupt.raise_interrupts():
@@ -328,8 +325,8 @@ def _build(arguments: argparse.Namespace) -> None:
         except ImportError as error:
             from aotcuda import registry  # noqa: PLC0415
 
-            wanted = registry.requirement(registry.DEFAULT)
-            message = f"building needs compilers, which are not installed ({error}); run: pip install {wanted!r}"
+            requirement = registry.requirement(registry.DEFAULT)
+            message = f"building needs compilers, which are not installed ({error}); run: pip install {requirement!r}"
             raise ToolchainError(message) from error
         written = build_project(
             arguments.project,
@@ -376,7 +373,7 @@ def _add_record(commands: Any) -> None:
         help="run a command and record the signatures of its launches",
         usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--packages NAMES] "
         "[--dry [--gpu NAME] | --execute] -- COMMAND...\n"
-        "       aotcuda record [--out FILE] --merge FILE...",
+        "       aotcuda record [--out FILE] [--packages NAMES] --merge FILE...",
     )
     record.add_argument("--write", action="store_true", help="merge signatures into pyproject.toml and variants files")
     record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
@@ -390,7 +387,7 @@ def _add_record(commands: Any) -> None:
         action="store_false",
         help="execute launches, in the simulator or interpreter without a GPU",
     )
-    record.add_argument("--gpu", metavar="NAME", help="the GPU that --dry answers for (default: the first of arch)")
+    record.add_argument("--gpu", metavar="NAME", help="the GPU for --dry (default: the first of arch)")
     record.add_argument(
         "--packages",
         metavar="NAMES",
@@ -411,7 +408,7 @@ def _add_record(commands: Any) -> None:
 
 
 def _folder(text: str) -> Path:
-    """Return the path of an output folder; an empty name, as of an unset variable, is refused."""
+    """Return the path of an output folder; refuse an empty name, for example from an unset variable."""
     if not text:
         message = f"{text!r} is no path of a folder"
         raise argparse.ArgumentTypeError(message)
@@ -430,13 +427,13 @@ def _record(arguments: argparse.Namespace) -> int:
     command = arguments.command[arguments.command[:1] == ["--"] :]
     if arguments.merge:
         if command:
-            arguments.usage("--merge merges files and runs no command; give one of both")
-        merge(arguments.merge, out=arguments.out)
+            arguments.usage("--merge merges files and runs no command; give either files or a command")
+        merge(arguments.merge, out=arguments.out, packages=_names(arguments.packages))
         return 0
     if not command:
         arguments.usage("name the command to record, after --")
     if arguments.gpu and arguments.dry is False:
-        arguments.usage("--gpu names the GPU that --dry answers for; with --execute there is none")
+        arguments.usage("--gpu names the GPU for --dry; remove --gpu or --execute")
     return run(
         command,
         write=arguments.write,
@@ -449,7 +446,7 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 def _names(text: str) -> list[str]:
-    """Return the names in a comma-separated list."""
+    """Return the names in a list with commas."""
     return [name for item in text.split(",") if (name := item.strip())]
 
 
@@ -483,12 +480,9 @@ def _rebundle(arguments: argparse.Namespace) -> None:
 
 
 def _init(arguments: argparse.Namespace) -> None:
-    from aotcuda.tools.init import cuda_cpp_files  # noqa: PLC0415
     from aotcuda.tools.init.command import run  # noqa: PLC0415
 
     run(arguments.project)
-    for line in cuda_cpp_files.report(arguments.project):
-        show(line)
 
 
 def _doctor(arguments: argparse.Namespace) -> None:
@@ -496,8 +490,8 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
     from aotcuda.tools import doctor  # noqa: PLC0415
 
-    found = doctor.examine()
-    show(json.dumps(found, indent=2) if arguments.json else doctor.render(found))
+    report = doctor.examine()
+    show(json.dumps(report, indent=2) if arguments.json else doctor.render(report))
 
 
 def _completion(arguments: argparse.Namespace) -> None:

@@ -35,7 +35,7 @@ def describe(value: object) -> str:
 def quoted(value: object) -> str:
     """Return a misplaced value for a message: its `repr` if that is a short line, else its type.
 
-    An array on a GPU is not printed, since printing copies it, which ends captures.
+    For an array on a GPU it is the type: `repr` would copy the array, which ends the capture of a CUDA graph.
     """
     try:
         if hasattr(type(value), "__cuda_array_interface__"):
@@ -53,7 +53,7 @@ def quoted(value: object) -> str:
 
 
 def short_repr(value: object) -> str:
-    """Return the `repr` of a number or a tuple; a number with too many digits as a power of two."""
+    """Return the `repr` of a number or a tuple; for a number with too many digits a power of two."""
     if isinstance(value, tuple):
         return f"({', '.join(map(short_repr, value))}{',' if len(value) == 1 else ''})"
     if isinstance(value, int) and int.bit_length(value) > 80:
@@ -77,7 +77,7 @@ class SourceError(BuildError):
     """The module that holds the functions cannot be imported, or lacks a function that the configuration names.
 
     Attributes:
-        fault: The reason of a failed import; if several modules have the same fault, the error is reported once.
+        fault: The reason of a failed import; a fault of several modules is reported once.
     """
 
     fault: str = ""
@@ -87,8 +87,7 @@ class CompileError(BuildError):
     """A front end refused a function for one signature and one target.
 
     Attributes:
-        fault: The fault in the source, if it is known; an equal fault for other signatures and targets is reported
-        once.
+        fault: The fault in the source, if it is known; a fault of several signatures and targets is reported once.
     """
 
     fault: str = ""
@@ -103,7 +102,7 @@ class ToolchainError(BuildError):
 
 
 class ManifestError(AotcudaError):
-    """A manifest, or a file that it names, is missing, truncated or altered, or needs a newer aotcuda."""
+    """A manifest, or a file that it names, is missing, truncated or altered, or needs another version of aotcuda."""
 
 
 class ImageError(AotcudaError):
@@ -123,7 +122,7 @@ class NoDriverError(RuntimeUnavailableError):
 
 
 class NoDeviceError(RuntimeUnavailableError):
-    """The driver works, but there is no GPU."""
+    """The driver works, and finds no GPU."""
 
 
 class DriverTooOldError(RuntimeUnavailableError):
@@ -156,9 +155,9 @@ class UnloadedError(CudaError):
     """Another thread unloaded images that this thread uses; the launch starts again with new images."""
 
     @classmethod
-    def for_kernel(cls, what: str) -> UnloadedError:
-        """Return the error for a module, or for a kernel."""
-        message = f"the images of {what} were unloaded in the meantime, by another thread or by code that a launch runs"
+    def for_kernel(cls, name: str) -> UnloadedError:
+        """Return the error for the images of a module or a kernel."""
+        message = f"the images of {name} were unloaded in the meantime, by another thread or by code that a launch runs"
         return cls(message, name="CUDA_ERROR_INVALID_HANDLE", code=400)
 
 
@@ -221,14 +220,11 @@ class HostArrayWarning(UserWarning):
     """A launch copied arrays from the host's memory to the GPU and back."""
 
 
-# An error that users do not see.
-
-
 class UnreadableError(Exception):
     """An argument cannot be read: its description is impossible, or reading it raised an exception.
 
-    The text continues after the argument's name: "has a mask". `aotcuda.runtime.arguments.overloads` converts it to an
-    ArgumentError that names the kernel and the argument.
+    The text continues after the argument's name: "has a mask". Users do not see this error:
+    `aotcuda.runtime.arguments.overloads` converts it to an ArgumentError that names the kernel and the argument.
     """
 
     @classmethod

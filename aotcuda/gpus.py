@@ -1,8 +1,8 @@
-"""List the compute capabilities of NVIDIA's GPUs: names, limits, and the toolkits and drivers that know them.
+"""List the compute capabilities of NVIDIA's GPUs: names, limits, and the toolkits and drivers that support them.
 
-This is the one table of GPUs: a new GPU generation is a new row here. `common/drivers.toml` has drivers and toolkits.
+A new GPU generation is a new row here. `common/drivers.toml` has drivers and toolkits.
 
-Sources, read on 21 and 25 November 2026; a missing value is not known:
+Sources, read on 21 and 25 November 2026; a missing value is unknown:
 
 - names: README of NVIDIA's open kernel modules 595.45.04, "Compatible GPUs"; developer.nvidia.com/cuda-gpus, and its
   page of legacy GPUs for 6.0 to 7.2
@@ -33,7 +33,7 @@ class Limits:
     __slots__ = ("registers_block", "shared", "shared_block", "threads")
 
     def __init__(self, threads: int, shared: int, shared_block: int, registers_block: int = 65536) -> None:
-        """Store the limits; the arguments for shared memory are in KiB."""
+        """Store the limits; shared memory is in KiB."""
         self.threads = threads
         self.shared = shared * _KIB
         self.shared_block = shared_block * _KIB
@@ -86,7 +86,7 @@ class Capability:
         examples: tuple[str, ...] = (),
         names: str = "",
     ) -> None:
-        """Store the properties; `names` is one text with commas."""
+        """Store the properties; `names` is one text, separated by commas."""
         self.number = number
         self.architecture = architecture
         self.first_cuda = first_cuda
@@ -245,8 +245,8 @@ CAPABILITIES = (
         examples=("Jetson AGX Orin",),
         names="Jetson AGX Orin, Jetson Orin Nano, Jetson Orin NX",
     ),
-    # NVIDIA's compilers have it, and none of NVIDIA's pages names a GPU of it; no code for other GPUs is promised
-    # to run on it.
+    # NVIDIA's compilers have 8.8, and NVIDIA's pages name no GPU with it. It counts as Tegra, because NVIDIA does not
+    # promise that code for other GPUs runs on it.
     Capability((8, 8), "Ampere", first_cuda=(13, 0), tegra=True, limits=Limits(1536, 100, 99)),
     Capability(
         (8, 9),
@@ -294,8 +294,7 @@ CAPABILITIES = (
         examples=("B200", "GB200"),
         names="NVIDIA B200, NVIDIA GB200",
     ),
-    # What CUDA 12.8 and 12.9 called 11.0; CUDA 13.0 renumbered it ("SM101 has been renumbered as SM110", release
-    # notes of CUDA 13.0).
+    # The number of 11.0 in CUDA 12.8 and 12.9 ("SM101 has been renumbered as SM110", release notes of CUDA 13.0).
     Capability((10, 1), "Blackwell", first_cuda=(12, 8), last_cuda=(12, 9), renamed=(11, 0), tegra=True),
     Capability(
         (10, 3),
@@ -306,8 +305,8 @@ CAPABILITIES = (
         examples=("B300", "GB300"),
         names="NVIDIA B300, NVIDIA B300 SXM6 AC, NVIDIA GB300",
     ),
-    # Not on the CUDA GPUs page when it was read; the names are those of NVIDIA's own libraries (FlashInfer, cuDNN
-    # front end, CUTLASS).
+    # The page of CUDA GPUs did not have 10.7; the names are from NVIDIA's libraries (FlashInfer, cuDNN front end,
+    # CUTLASS).
     Capability((10, 7), "Rubin", first_cuda=(13, 4), family=10, examples=("R200",), names="NVIDIA R200, NVIDIA VR200"),
     # Jetson AGX Thor is the developer kit of T5000.
     Capability(
@@ -362,7 +361,7 @@ BY_NUMBER = {row.number: row for row in CAPABILITIES}
 
 
 def example(capability: tuple[int, int]) -> str:
-    """Return the name that represents all GPUs of a compute capability while sources are imported for it."""
+    """Return the name of a GPU with a compute capability, which sources see while they are imported for a target."""
     row = BY_NUMBER.get(capability)
     return f"NVIDIA {row.examples[0]}" if row is not None and row.examples else "NVIDIA GPU {}.{}".format(*capability)
 
@@ -371,7 +370,7 @@ MULTIPROCESSORS = {
     (6, 0): 56, (6, 1): 30, (6, 2): 2, (7, 0): 80, (7, 2): 8, (7, 5): 40, (8, 0): 108, (8, 6): 72, (8, 7): 16,
     (8, 9): 58, (9, 0): 132, (10, 0): 148, (10, 3): 148, (11, 0): 20, (12, 0): 170, (12, 1): 48,
 }  # fmt: skip
-"""Multiprocessors of the GPU that a row's `examples` name first; of H100 those of the SXM5 board.
+"""The multiprocessors of each row's first example; for H100 of the SXM5 board.
 
 Sources: NVIDIA's whitepapers of P100, V100, Turing, A100, Ada, H100 and RTX Blackwell; data sheets of the boards and
 Jetson modules, which count CUDA cores; NVIDIA's technical blog on DGX Spark for GB10 and B200. A B300 reports 148 to
@@ -379,14 +378,17 @@ CUDA; its chip has 160.
 """
 
 TEGRA = frozenset([(5, 3), *(row.number for row in CAPABILITIES if row.tegra)])
-"""The compute capabilities of Tegra GPUs; 8.8 counts as one, since NVIDIA names no GPU of it."""
+"""The compute capabilities of Tegra GPUs."""
 
 FIRST_CURRENT = next(row.number for row in CAPABILITIES if row.is_current)
 """The lowest compute capability that the newest toolkits build for. CUDA 12 also builds for lower ones."""
 
 MOST_LOCAL = (512 << 10) - 512
-"""The most bytes of local memory of a thread, on every GPU. The limit is 512 KiB ("Technical Specifications per Compute
-Capability"); an H200 launched kernels with 523,600 bytes and refused 523,800."""
+"""The most bytes of local memory of a thread, on every GPU.
+
+The limit is 512 KiB ("Technical Specifications per Compute Capability"). An H200 launched kernels with 523,600 bytes
+and refused 523,800.
+"""
 
 FIRST_WITH = {"": (0, 0), "a": (9, 0), "f": (10, 0)}
 """The first compute capability with each suffix (CUDA C++ Programming Guide, Feature Set Compiler Targets)."""
@@ -404,11 +406,11 @@ EVERYWHERE = {
     "MAX_SHARED_MEMORY_PER_BLOCK": 48 * _KIB,
     "TOTAL_CONSTANT_MEMORY": 64 * _KIB,
 }
-"""Limits that all these GPUs share, by the names of CUDA's device attributes."""
+"""Limits that are equal for all these GPUs, by the names of CUDA's device attributes."""
 
 
 def default_targets() -> tuple[str, ...]:
-    """Return `arch` of a new project: machine code for each desktop generation, and PTX for future GPUs."""
+    """Return `arch` for a new project: machine code for each desktop generation, and PTX for future GPUs."""
     rows = [row for row in CAPABILITIES if row.is_current and not row.tegra]
     numbers = [row.number for row in rows if row is rows[0] or row.number[1] == 0]
     return (*(f"sm_{major}{minor}" for major, minor in numbers), "compute_{}{}".format(*numbers[0]))

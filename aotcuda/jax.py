@@ -1,4 +1,4 @@
-"""Packaged kernels in JAX's programs: `aotcuda.jax.call`, which `jax.jit` compiles into a launch on XLA's stream.
+"""Launch packaged kernels in JAX's programs: `jax.jit` compiles `aotcuda.jax.call` into a launch on XLA's stream.
 
 For example::
 
@@ -35,6 +35,7 @@ __all__ = ["call"]
 _TARGET, _RECORDED = "aotcuda_launch", "aotcuda_launch_recorded"
 _SEQUENTIAL = ("sequential", "sequential_unrolled")
 _registered: list[bool] = []
+"""One item after the registration of the handlers."""
 
 
 def call(
@@ -66,7 +67,7 @@ def call(
         shared: Bytes of dynamic shared memory for each block.
         outputs: The names of the parameters that are results and not arguments, in the order of the results.
         input_output_aliases: The number of an argument, with the number of the result that is the same array. The
-            kernel changes it in place; JAX copies the argument before, unless it is donated.
+            kernel changes the array in place; JAX copies the argument before the launch, unless it is donated.
         vmap_method: The behaviour of `jax.vmap`: None refuses, `"sequential"` launches once for each element of the
             batch.
         command_buffer: Let XLA record the launch into its command buffers, CUDA graphs, together with its own kernels.
@@ -85,23 +86,25 @@ def call(
     framework_checks.check_kernel(kernel, "aotcuda.jax.call")
     framework_checks.check_configuration(kernel, grid, block, forall)
     if vmap_method is not None and vmap_method not in _SEQUENTIAL:
-        message = f"{where}: vmap_method is {vmap_method!r}, and a launch is for the shapes of one call: 'sequential'"
+        message = (
+            f"{where}: vmap_method is {vmap_method!r}; write 'sequential', since a launch is for one call's shapes"
+        )
         raise ArgumentError(message)
-    many = isinstance(result_shape_dtypes, list | tuple)
-    results = list(result_shape_dtypes) if many else [result_shape_dtypes]
+    is_sequence = isinstance(result_shape_dtypes, list | tuple)
+    results = list(result_shape_dtypes) if is_sequence else [result_shape_dtypes]
     aliases = dict(input_output_aliases or {})
     if not results:
-        message = f"{where}: a launch has no other effect than its results, and result_shape_dtypes has none"
+        message = f"{where}: a launch must have a result, and result_shape_dtypes has none"
         raise ArgumentError(message)
 
     def launch(*args: Any) -> Any:
-        whole, places, arrays, numbers = _arguments(kernel, args, results, outputs, aliases)
-        _check_numbers(kernel, whole, places)
+        parameters, places, arrays, numbers = _arguments(kernel, args, results, outputs, aliases)
+        _check_numbers(kernel, parameters, places)
         number, identity = xla_call.prepare(
             kernel.loader,
             kernel.__name__,
             where,
-            whole,
+            parameters,
             places,
             (len(arrays), len(results)),
             (grid, block, shared),
@@ -109,13 +112,13 @@ def call(
             pinned=command_buffer,
         )
         _register()
-        calling = jax.ffi.ffi_call(
+        ffi_call = jax.ffi.ffi_call(
             _RECORDED if command_buffer else _TARGET,
             result_shape_dtypes,
             input_output_aliases={numbers[at]: result for at, result in aliases.items()},
             vmap_method=vmap_method,
         )
-        return calling(*arrays, launch=np.int64(number), identity=np.int64(identity))
+        return ffi_call(*arrays, launch=np.int64(number), identity=np.int64(identity))
 
     return launch
 
@@ -125,47 +128,47 @@ def _arguments(
 ) -> tuple[list[object], list[xla_call.Place | None], list[Any], dict[int, int]]:
     """Return the kernel's arguments, their places, the array arguments, and the number of each array by argument."""
     where = str(kernel)
-    whole: list[Any] = []
+    parameters: list[Any] = []
     places: list[xla_call.Place | None] = []
     arrays: list[Any] = []
     numbers: dict[int, int] = {}
     for at, arg in enumerate(args):
         if not _is_array(arg):
-            whole.append(arg)
+            parameters.append(arg)
             places.append(None)
             continue
         numbers[at] = len(arrays)
         places.append(xla_call.Place(len(arrays), is_result=False))
         arrays.append(jnp.asarray(arg))
-        whole.append(arrays[-1])
+        parameters.append(arrays[-1])
     for at, result in aliases.items():
         _check_alias(where, at, result, args, results, numbers)
     if len(set(aliases.values())) < len(aliases):
-        raise xla_call.refuse(where, f"input_output_aliases names a result twice: {aliases}")
-    own = [number for number in range(len(results)) if number not in aliases.values()]
-    positions = _positions(kernel, len(args), own, outputs)
-    for position, number in sorted(zip(positions, own, strict=True)):
-        whole.insert(position, results[number])
+        raise xla_call.argument_error(where, f"input_output_aliases names a result twice: {aliases}")
+    separate = [number for number in range(len(results)) if number not in aliases.values()]
+    positions = _positions(kernel, len(args), len(separate), outputs)
+    for position, number in sorted(zip(positions, separate, strict=True)):
+        parameters.insert(position, results[number])
         places.insert(position, xla_call.Place(number, is_result=True))
     shaped = [
         arg if place is None else xla_call.Shaped(number, tuple(arg.shape), _typestr(arg.dtype))
-        for number, (arg, place) in enumerate(zip(whole, places, strict=True))
+        for number, (arg, place) in enumerate(zip(parameters, places, strict=True))
     ]
     return shaped, places, arrays, numbers
 
 
-def _positions(kernel: Kernel, given: int, own: list[int], outputs: Sequence[str]) -> list[int]:
-    """Return the positions of the parameters that are results and not arguments."""
+def _positions(kernel: Kernel, arguments: int, results: int, outputs: Sequence[str]) -> list[int]:
+    """Return the positions of the parameters that are results and not arguments; there are `results` of them."""
     if not outputs:
-        return list(range(given, given + len(own)))
-    where, known = str(kernel), _names(kernel)
-    if isinstance(outputs, str) or len(outputs) != len(own):
-        problem = f"outputs names {outputs!r} where {len(own)} results are no arguments as well; name one for each"
-        raise xla_call.refuse(where, problem)
+        return list(range(arguments, arguments + results))
+    where, names = str(kernel), _names(kernel)
+    if isinstance(outputs, str) or len(set(outputs)) != results or len(outputs) != results:
+        problem = f"outputs is {outputs!r}; name one parameter for each of the {results} results without an alias"
+        raise xla_call.argument_error(where, problem)
     for name in outputs:
-        if name not in known:
-            raise xla_call.refuse(where, f"it has no parameter {name!r}; it has {', '.join(known)}")
-    return [known.index(name) for name in outputs]
+        if name not in names:
+            raise xla_call.argument_error(where, f"it has no parameter {name!r}; it has {', '.join(names)}")
+    return [names.index(name) for name in outputs]
 
 
 def _check_alias(
@@ -174,21 +177,21 @@ def _check_alias(
     if at not in numbers or not 0 <= result < len(results):
         missing = "array" if at not in numbers else "result"
         problem = f"input_output_aliases has {at}: {result}, and there is no such {missing}"
-        raise xla_call.refuse(where, problem)
-    given, wanted = jnp.asarray(args[at]), results[result]
-    if tuple(given.shape) != tuple(wanted.shape) or given.dtype != wanted.dtype:
+        raise xla_call.argument_error(where, problem)
+    argument, shape_dtype = jnp.asarray(args[at]), results[result]
+    if tuple(argument.shape) != tuple(shape_dtype.shape) or argument.dtype != shape_dtype.dtype:
         problem = (
-            f"argument {at} is {given.dtype}{list(given.shape)}, and result {result}, which it is to be as well, "
-            f"{wanted.dtype}{list(wanted.shape)}"
+            f"argument {at} is {argument.dtype}{list(argument.shape)}, and result {result}, its alias, is "
+            f"{shape_dtype.dtype}{list(shape_dtype.shape)}"
         )
-        raise xla_call.refuse(where, problem)
+        raise xla_call.argument_error(where, problem)
 
 
-def _check_numbers(kernel: Kernel, whole: list[object], places: list[xla_call.Place | None]) -> None:
-    """Raise ArgumentError where an array is given to parameters that are numbers."""
+def _check_numbers(kernel: Kernel, parameters: list[object], places: list[xla_call.Place | None]) -> None:
+    """Raise ArgumentError for an array in place of a number."""
     record: Any = kernel.loader.kernels.get(kernel.__name__)
     for overload in record["overloads"] if record is not None else ():
-        if len(overload["parameters"]) != len(whole):
+        if len(overload["parameters"]) != len(parameters):
             continue
         for parameter, place in zip(overload["parameters"], places, strict=True):
             if (
@@ -199,10 +202,10 @@ def _check_numbers(kernel: Kernel, whole: list[object], places: list[xla_call.Pl
                 name, kind = parameter["name"], parameter["type"]
                 problem = (
                     f"{name} is an array of JAX where the kernel takes {kind} by value, which must be known "
-                    "while the program is traced; pass a Python number (static_argnames of "
-                    "jax.jit), or make the parameter an array"
+                    "while the program is traced; pass a Python number (static_argnames of jax.jit), or make the "
+                    "parameter an array"
                 )
-                raise xla_call.refuse(str(kernel), problem)
+                raise xla_call.argument_error(str(kernel), problem)
 
 
 def _names(kernel: Kernel) -> list[str]:
@@ -217,8 +220,9 @@ def _is_array(arg: object) -> bool:
 
 def _typestr(dtype: Any) -> str:
     """Return NumPy's type string of a dtype, or the name of a dtype that NumPy lacks, such as bfloat16."""
-    found = np.dtype(dtype)
-    return str(found.name if found.name in NAMED or found.kind == "V" else found.str)
+    numpy_dtype = np.dtype(dtype)
+    has_name = numpy_dtype.name in NAMED or numpy_dtype.kind == "V"
+    return str(numpy_dtype.name if has_name else numpy_dtype.str)
 
 
 def _register() -> None:

@@ -14,21 +14,21 @@ VARIABLE = "AOTCUDA_PACKS"
 
 
 def use(name: str) -> None:
-    """Let kernels of other packages launch the code of a pack, in modules that are imported before or after.
+    """Let kernels of other packages launch the code of a pack, in modules that are imported before or after this call.
 
-    This has no effect in builds, with `AOTCUDA_IN_PLACE=0`, and in a source tree that was never built.
+    The call has no effect in builds, with `AOTCUDA_IN_PLACE=0`, and in a source tree that was never built.
 
     Args:
         name: The pack, a package that has been imported.
     """
-    from aotcuda.integrations.in_place.triton import adoption  # noqa: PLC0415 (`start` needs none of it)
+    from aotcuda.integrations.in_place.triton import adoption  # noqa: PLC0415 (`start` does not need it)
 
     adoption.use(name)
 
 
 def start() -> None:
     """Import the packs in `AOTCUDA_PACKS`; warn of packs that cannot be imported when the program imports Triton."""
-    import importlib  # noqa: PLC0415 (an import of a pack needs none of these)
+    import importlib  # noqa: PLC0415 (packs do not need it)
 
     from aotcuda.common import after_import  # noqa: PLC0415 (as above)
 

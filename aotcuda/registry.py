@@ -1,11 +1,11 @@
-"""The registry of front ends: properties that builder, run time and tools need without an import of the front end.
+"""Register front ends, with the properties that builder, run time and tools need without an import of a front end.
 
 `BUILT_IN` has aotcuda's own front ends. The distribution of another front end registers it with an entry point:
 
     [project.entry-points."aotcuda.frontends"]
-    my-front-end = "mypkg.registration:FRONT_END"        # a `Registration`; its import should take no time
+    my-front-end = "mypkg.registration:FRONT_END"        # a `Registration`; its import should be fast
 
-Entry points are read only for names that are not in the table, since reading them takes too long for a cold start.
+Entry points are read only for names that are not in the table, since reading them would slow down a cold start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GROUP = "aotcuda.frontends"
 DEFAULT = "numba-cuda"
 
 CUDA = 13
-"""The major version of CUDA whose compilers messages recommend by default."""
+"""The major version of CUDA of the compilers that messages recommend by default."""
 
 CUDA_CORE = "pip install 'cuda-core[cu13]', or 'cuda-core[cu12]' for a driver of CUDA 12"
 """The requirement for cuda.core: without an extra it lacks `cuda-bindings` and cannot be imported."""
@@ -68,15 +68,15 @@ class Registration(NamedTuple):
         tested: The releases of the compiler that were tested (tools/matrix.py), the newest last; others are refused.
             The extras of pyproject.toml accept all of them.
         requirements_by_release: Further requirements of releases that do not work with the newest dependencies.
-        distributions: Prefixes of names of further distributions, besides `package` and `internals`, whose versions
-            change the compiled code: distributions that the compiler imports.
-        packages: The packages of its objects; other front ends refuse functions from them.
+        distributions: Prefixes of names of the distributions that the compiler imports, besides `package` and
+            `internals`; the compiled code depends on their versions.
+        packages: The packages of its objects; other front ends refuse functions from these packages.
         internals: The compiler's top-level packages. Their queries of the machine do not count as queries of sources.
         imports: The package that sources import.
         variables: The environment variables that concern the compiler.
-        waiting: Decorators (`module.name`) that do not run the decorated function; it runs only if it is named.
+        waiting: Decorators (`module.name`) that do not run the decorated function.
         caller: The package whose code reads the type of a device function; empty if kernels cannot call any.
-        interop: The module that makes these types.
+        interop: The module that makes types of device functions.
         kernel_abi: The name of the calling convention of kernels in `aotcuda inspect`; empty for `name`.
         widens: True if the JIT fallback may compile kernels for types that are not in the table.
         in_place: The module that sources import if they are packaged in place; empty if they cannot be.
@@ -124,14 +124,14 @@ class Registration(NamedTuple):
 
 
 _NUMBA = Variables(
-    prefixes=("NUMBA_", "LLVM_OVERRIDE_PRODUCER"),  # libNVVM writes the latter's value into LTOIR
+    prefixes=("NUMBA_", "LLVM_OVERRIDE_PRODUCER"),  # libNVVM writes the second variable's value into LTOIR
     kept=("NUMBA_CUDA_INCLUDE_PATH", "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS"),
     given=(("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1"),),
     files=(".numba_config.yaml",),
 )
 """The variables that both of Numba's compilers read."""
 
-_OF_TRITON = (
+_FURTHER_TRITON_PREFIXES = (
     "ALLOW_LHS_TMEM_LAYOUT_CONVERSION",
     "DISABLE_LLVM_OPT",
     "DISABLE_MMA_",
@@ -143,7 +143,7 @@ _OF_TRITON = (
     "PTXAS_OPTIONS",
     "USE_IR_LOC",
 )
-"""The variables that Triton reads in addition to those that begin with its name (`triton/knobs.py`, `GetEnv.hpp`)."""
+"""Prefixes of the variables that Triton reads and that do not begin with its name (`triton/knobs.py`, `GetEnv.hpp`)."""
 
 BUILT_IN: Mapping[str, Registration] = {
     "numba-cuda": Registration(
@@ -192,7 +192,7 @@ BUILT_IN: Mapping[str, Registration] = {
         packages=("triton",),
         internals=("triton",),
         imports="triton",
-        variables=Variables(prefixes=("TRITON_", "MLIR_", *_OF_TRITON)),
+        variables=Variables(prefixes=("TRITON_", "MLIR_", *_FURTHER_TRITON_PREFIXES)),
         waiting=("triton.jit", "triton.autotune", "triton.heuristics"),
         in_place="aotcuda.triton",
         widens=False,
@@ -247,24 +247,23 @@ def names() -> tuple[str, ...]:
 
 def front_end_of_caller(module: str) -> Registration | None:
     """Return the front end whose compiler's code in `module` may call device functions."""
-    for found in BUILT_IN.values():
-        if found.caller and f"{module}.".startswith(f"{found.caller}."):
-            return found
+    for front_end in BUILT_IN.values():
+        if front_end.caller and f"{module}.".startswith(f"{front_end.caller}."):
+            return front_end
     return None
 
 
 def front_end_of_module(module: str) -> Registration | None:
     """Return the front end to which a module belongs."""
-    for found in BUILT_IN.values():
-        for package in found.packages:
-            if f"{module}.".startswith(f"{package}."):
-                return found
+    for front_end in BUILT_IN.values():
+        if any(f"{module}.".startswith(f"{package}.") for package in front_end.packages):
+            return front_end
     return None
 
 
 def internals(name: str) -> tuple[str, ...]:
     """Return the packages whose queries of the machine do not count as queries of sources in a build."""
-    return tuple(dict.fromkeys([package for item in _with([name]) for package in item.internals]))
+    return tuple(dict.fromkeys([package for item in _built_in_and([name]) for package in item.internals]))
 
 
 def variables(names: Iterable[str]) -> Variables:
@@ -272,25 +271,25 @@ def variables(names: Iterable[str]) -> Variables:
 
     The variables of aotcuda's own front ends are always included, since a source may import any compiler.
     """
-    found = [item.variables for item in _with(names)]
+    sets = [item.variables for item in _built_in_and(names)]
     return Variables(
-        tuple(dict.fromkeys([prefix for item in found for prefix in item.prefixes])),
-        tuple(dict.fromkeys([name for item in found for name in item.kept])),
-        tuple(dict.fromkeys([pair for item in found for pair in item.given])),
-        tuple(dict.fromkeys([name for item in found for name in item.files])),
+        tuple(dict.fromkeys([prefix for item in sets for prefix in item.prefixes])),
+        tuple(dict.fromkeys([name for item in sets for name in item.kept])),
+        tuple(dict.fromkeys([pair for item in sets for pair in item.given])),
+        tuple(dict.fromkeys([name for item in sets for name in item.files])),
     )
 
 
 def requirement(name: str, *, jit: bool = False, cuda: int = CUDA) -> str:
     """Return the requirement for the front end `name`, which the configuration has checked."""
-    found = find(name)
-    return found.requirement(jit=jit, cuda=cuda) if found is not None else f"aotcuda[cu{CUDA}]"
+    front_end = find(name)
+    return front_end.requirement(jit=jit, cuda=cuda) if front_end is not None else f"aotcuda[cu{CUDA}]"
 
 
-def _with(names: Iterable[str]) -> list[Registration]:
+def _built_in_and(names: Iterable[str]) -> list[Registration]:
     """Return aotcuda's own front ends, and the front ends called `names`."""
-    found = {**BUILT_IN, **{name: item for name in names if (item := find(name)) is not None}}
-    return list(found.values())
+    others = [item for name in names if name not in BUILT_IN and (item := find(name)) is not None]
+    return [*BUILT_IN.values(), *others]
 
 
 def _registered(name: str) -> Registration | None:
@@ -299,14 +298,14 @@ def _registered(name: str) -> Registration | None:
     from aotcuda.errors import ToolchainError  # noqa: PLC0415 (as above)
 
     for entry in entry_points(group=GROUP, name=name):
-        whose = f"the front end {name}, registered as {entry.value}"
+        subject = f"the front end {name}, registered as {entry.value}"
         try:
-            found = entry.load()
+            front_end = entry.load()
         except (ImportError, AttributeError) as error:
-            message = f"{whose}, cannot be imported ({error}); install its distribution again"
+            message = f"{subject}, cannot be imported ({error}); install its distribution again"
             raise ToolchainError(message) from error
-        if not isinstance(found, Registration) or found.name != name:
-            message = f"{whose}, is no aotcuda.registry.Registration of that name; mend its entry point"
+        if not isinstance(front_end, Registration) or front_end.name != name:
+            message = f"{subject}, is no aotcuda.registry.Registration of that name; mend its entry point"
             raise ToolchainError(message)
-        return found
+        return front_end
     return None

@@ -1,4 +1,4 @@
-"""Packaged kernels as operators of PyTorch: `aotcuda.torch.op`. `torch.compile` keeps each as one node.
+"""Make operators of PyTorch from packaged kernels: `aotcuda.torch.op`. `torch.compile` keeps each as one node.
 
 For example::
 
@@ -43,7 +43,7 @@ _ARRAYS = frozenset(["array", "buffer", "elements", "record"])
 _INTEGERS = "bBhHiIqQ"
 _MOST_NUMBERS = 256
 _libraries: dict[str, Any] = {}
-"""By operator, the `torch.library.Library` that registered it: PyTorch removes the operator with that object."""
+"""The `torch.library.Library` of each operator, by name; PyTorch removes the operator with this object."""
 
 
 def op(
@@ -93,32 +93,37 @@ def op(
     where = str(kernel)
     if type(kernel) is not Kernel:
         message = (
-            f"{where}: aotcuda.torch.op needs a kernel of a module that the build made; not Triton's, which are "
-            "launched by their grid alone, and not those in place, which are launched on Numba's default stream"
+            f"{where}: aotcuda.torch.op needs a kernel of a module that the build made; Triton's kernels are launched "
+            "by their grid alone, and kernels in place on Numba's default stream"
         )
         raise ArgumentError(message)
     framework_checks.check_configuration(kernel, grid, block, forall)
     if forall is not None and attributes:
         message = f"{where}: {next(iter(attributes))} is for configurations with a grid, and not for forall"
         raise LaunchError(message)
-    made = dict(outputs or {})
+    allocated = dict(outputs or {})
     schema = _Schema(kernel, signature)
-    schema.check(mutates, made)
+    schema.check(mutates, allocated)
+    if isinstance(forall, str) and forall not in schema.tensors:
+        schema.refuse(f"forall names {forall!r}, which is none of its arrays: {', '.join(schema.tensors) or 'none'}")
     qualified = name if name is not None else f"{re.sub('[^0-9A-Za-z_]', '_', kernel.__module__)}::{kernel.__name__}"
     namespace, separator, short = qualified.partition("::")
     if not (separator and namespace.isidentifier() and short.isidentifier()):
         schema.refuse(f"{qualified!r} is no name for an operator; write 'namespace::name'")
     if qualified in _libraries or hasattr(getattr(torch.ops, namespace), short):
         schema.refuse(f"PyTorch has an operator {qualified} already; give this one another name=")
-    calling = _Calling(kernel, schema.names, made)
-    launch = calling.by_number(forall, block, shared) if forall is not None else None
-    launch = launch or calling.by_grid(grid, block, shared, attributes)
+    launcher = _OperatorLaunch(kernel, schema.names, allocated)
+    launch = (
+        launcher.by_grid(grid, block, shared, attributes)
+        if forall is None
+        else launcher.by_number(forall, block, shared)
+    )
     library = torch.library.Library(namespace, "FRAGMENT")
     tags = (torch.Tag.pt2_compliant_tag, *_exact_strides())
-    library.define(f"{short}{schema.text(mutates, list(made))}", tags=tags)
-    library.impl(short, _on_the_right_gpu(calling.returning(launch)), "CUDA")
-    library.impl(short, _refusing(where), "CompositeExplicitAutograd")
-    torch.library.register_fake(qualified, calling.fake(schema), lib=library)
+    library.define(f"{short}{schema.text(mutates, list(allocated))}", tags=tags)
+    library.impl(short, _with_gpu_of_tensors(launcher.with_outputs(launch)), "CUDA")
+    library.impl(short, _refuse_other_devices(where), "CompositeExplicitAutograd")
+    torch.library.register_fake(qualified, launcher.fake(schema), lib=library)
     _libraries[qualified] = library
     return getattr(getattr(torch.ops, namespace), short).default
 
@@ -128,36 +133,37 @@ class _Schema:
 
     Attributes:
         names: Their names, in order.
+        tensors: The names of arrays, in order.
         overloads: Their records in the manifest, for each signature that fits the schema.
-        only_packaged: Whether other dtypes are refused, because the package forbids the JIT fallback.
+        only_packaged: True if other dtypes are refused, because the package forbids the JIT fallback.
     """
 
     def __init__(self, kernel: Kernel, signature: str | None) -> None:
         self._where = str(kernel)
         record: Any = kernel.loader.kernels.get(kernel.__name__)
         self.only_packaged = kernel.loader.manifest["fallback"] == "error"
-        whole = {each["signature"]: each["parameters"] for each in record["overloads"]}
-        if signature is not None and signature not in whole:
-            self.refuse(f"it has no signature {signature!r}; it has {', '.join(whole)}")
-        kinds = {text: [_is_array(parameter) for parameter in parameters] for text, parameters in whole.items()}
+        packaged = {overload["signature"]: overload["parameters"] for overload in record["overloads"]}
+        listed = ", ".join(packaged)
+        if signature is not None and signature not in packaged:
+            self.refuse(f"it has no signature {signature!r}; it has {listed}")
+        kinds = {text: [_is_array(parameter) for parameter in parameters] for text, parameters in packaged.items()}
         chosen = kinds[signature if signature is not None else next(iter(kinds))]
-        self.overloads = [whole[text] for text, found in kinds.items() if found == chosen]
-        if signature is None and len(self.overloads) < len(whole):
-            self.refuse(
-                f"its signatures differ in the number of arguments or in which are arrays; name one: {', '.join(whole)}"
-            )
+        self.overloads = [packaged[text] for text, arrays_of_text in kinds.items() if arrays_of_text == chosen]
+        if signature is None and len(self.overloads) < len(packaged):
+            self.refuse(f"its signatures differ in the number of arguments or in which are arrays; name one: {listed}")
         self.names = [parameter["name"] for parameter in self.overloads[0]]
         self._types = [self._type(column) for column in zip(*self.overloads, strict=True)]
+        self.tensors = [name for name, kind in zip(self.names, self._types, strict=True) if kind == "Tensor"]
 
     def check(self, mutates: Sequence[str], outputs: Mapping[str, Output]) -> None:
         """Raise ArgumentError unless these name the arrays that the kernel writes to."""
-        tensors = [name for name, kind in zip(self.names, self._types, strict=True) if kind == "Tensor"]
+        tensors = self.tensors
         if isinstance(mutates, str):
             self.refuse(f"mutates is a sequence of names; write ({mutates!r},)")
         if not mutates and not outputs:
             listed = ", ".join(tensors) or "none"
             self.refuse(
-                f"name those of its arrays ({listed}) it writes to: mutates=(...), or outputs={{...}} for new ones"
+                f"name the arrays that it writes to (it has {listed}): mutates=(...), or outputs={{...}} for new ones"
             )
         for name in [*mutates, *outputs]:
             if name not in tensors:
@@ -170,7 +176,7 @@ class _Schema:
                 self.refuse(f"{name} was compiled as read-only, so the kernel cannot write to it")
         both = set(mutates) & outputs.keys()
         if both:
-            self.refuse(f"{min(both)} is in mutates and in outputs: it is an argument, or made by the operator")
+            self.refuse(f"{min(both)} is in mutates and in outputs; name it in one of them")
         for name, like in outputs.items():
             if isinstance(like, str) and (like not in tensors or like in outputs):
                 self.refuse(f"{name} cannot be like {like!r}, which is no tensor among the operator's arguments")
@@ -186,12 +192,12 @@ class _Schema:
 
     def refuse_types(self, args: Sequence[Any]) -> None:
         """Raise ArgumentError if no signature accepts the dtypes and dimensions of the tensors."""
-        given = [(arrays.element(arg.dtype), arg.dim()) if isinstance(arg, torch.Tensor) else None for arg in args]
-        if any(all(map(_fits, parameters, given)) for parameters in self.overloads):
+        kinds = [(arrays.element(arg.dtype), arg.dim()) if isinstance(arg, torch.Tensor) else None for arg in args]
+        if any(all(map(_fits, parameters, kinds)) for parameters in self.overloads):
             return
-        passed = ", ".join([type_names.array_name(each[0], each[1], "C") for each in given if each is not None])
-        packaged = "".join([f"\n  packaged: {', '.join([part['type'] for part in each])}" for each in self.overloads])
-        self.refuse(f"no packaged signature takes tensors {passed}{packaged}")
+        tensors = ", ".join(type_names.array_name(*kind, "C") for kind in kinds if kind is not None)
+        lines = [f"\n  packaged: {', '.join(item['type'] for item in parameters)}" for parameters in self.overloads]
+        self.refuse(f"no packaged signature takes tensors {tensors}{''.join(lines)}")
 
     def refuse(self, problem: str) -> NoReturn:
         """Raise ArgumentError."""
@@ -199,8 +205,8 @@ class _Schema:
         raise ArgumentError(message)
 
     def _type(self, column: tuple[Parameter, ...]) -> str:
-        found = {self._type_of(parameter) for parameter in column}
-        return found.pop() if len(found) == 1 else "Scalar"
+        types = {self._type_of(parameter) for parameter in column}
+        return types.pop() if len(types) == 1 else "Scalar"
 
     def _type_of(self, parameter: Parameter) -> str:
         kind = parameter["kind"]
@@ -218,19 +224,19 @@ class _Schema:
         return self.refuse(f"{parameter['name']} is {parameter['type']}, and operators have no such arguments")
 
 
-class _Calling:
-    """Convert the arguments of an operator to a launch."""
+class _OperatorLaunch:
+    """The launches of an operator, from the operator's arguments to its results."""
 
     def __init__(self, kernel: Kernel, names: list[str], outputs: Mapping[str, Output]) -> None:
         self._kernel = kernel
         self._names = names
         self._inputs = [name for name in names if name not in outputs]
-        self._makers = [self._maker(like) for like in outputs.values()]
-        # The index of each of the kernel's arguments in the list of the operator's arguments and its outputs.
+        self._allocators = [self._allocator(like) for like in outputs.values()]
+        # The index of each kernel argument in the list of the operator's arguments and outputs.
         self._order = [[*self._inputs, *outputs].index(name) for name in names]
 
     def by_grid(self, grid: Any, block: Any, shared: int, attributes: dict[str, Any]) -> Callable[..., None]:
-        """Return the launch with a grid; where that is constant, the launcher itself."""
+        """Return the launch with a grid; for a constant grid, the launcher itself."""
         kernel = self._kernel
         if not callable(grid):
             return (
@@ -245,49 +251,46 @@ class _Calling:
     def by_number(self, n: Any, block: Any, shared: int) -> Callable[..., None]:
         """Return the launch over a number of threads."""
         kernel = self._kernel
-        over = lru_cache(_MOST_NUMBERS)(lambda number: kernel.forall(number, block, None, shared))
+        forall = lru_cache(_MOST_NUMBERS)(lambda number: kernel.forall(number, block, None, shared))
         if isinstance(n, int):
-            return over(n)
-        if isinstance(n, str) and n not in self._names:
-            message = f"{kernel}: forall names {n!r}, which is none of its arguments: {', '.join(self._names)}"
-            raise ArgumentError(message)
+            return forall(n)
         at = self._names.index(n) if isinstance(n, str) else 0
-        number = (lambda *args: args[at].numel()) if isinstance(n, str) else n
+        count = (lambda *args: args[at].numel()) if isinstance(n, str) else n
         if block is None:
-            return lambda *args: over(number(*args))(*args)
-        over(0)  # which raises if it is not a block
+            return lambda *args: forall(count(*args))(*args)
+        forall(0)  # raises LaunchError if it is not a block
 
         def launch(*args: Any) -> None:
-            found = number(*args)
-            if found > 0:
-                kernel[-(-found // block), block, None, shared](*args)
+            number = count(*args)
+            if number > 0:
+                kernel[-(-number // block), block, None, shared](*args)
             else:
-                over(found)(*args)
+                forall(number)(*args)
 
         return launch
 
-    def returning(self, launch: Callable[..., None]) -> Callable[..., Any]:
+    def with_outputs(self, launch: Callable[..., None]) -> Callable[..., Any]:
         """Return a function that allocates the outputs, launches and returns the outputs."""
-        makers, order = self._makers, self._order
-        if not makers:
+        allocators, order = self._allocators, self._order
+        if not allocators:
             return launch
-        if len(makers) == 1 and order == list(range(len(order))):
-            maker = makers[0]
+        if len(allocators) == 1 and order == list(range(len(order))):
+            allocate = allocators[0]
 
-            def one(*args: Any) -> Any:
-                made = maker(*args)
-                launch(*args, made)
-                return made
+            def launch_with_output(*args: Any) -> Any:
+                output = allocate(*args)
+                launch(*args, output)
+                return output
 
-            return one
+            return launch_with_output
 
-        def several(*args: Any) -> Any:
-            made = tuple([maker(*args) for maker in makers])
-            parts = (*args, *made)
-            launch(*[parts[at] for at in order])
-            return made if len(made) > 1 else made[0]
+        def launch_with_outputs(*args: Any) -> Any:
+            outputs = tuple([allocate(*args) for allocate in allocators])
+            tensors = (*args, *outputs)
+            launch(*[tensors[at] for at in order])
+            return outputs if len(outputs) > 1 else outputs[0]
 
-        return several
+        return launch_with_outputs
 
     def fake(self, schema: _Schema) -> Callable[..., Any]:
         """Return the operator's function for tensors without data; it also checks their types."""
@@ -296,35 +299,35 @@ class _Calling:
             if schema.only_packaged:
                 schema.refuse_types(args)
 
-        return self.returning(check)
+        return self.with_outputs(check)
 
-    def _maker(self, like: Output) -> Callable[..., torch.Tensor]:
+    def _allocator(self, like: Output) -> Callable[..., torch.Tensor]:
         if not isinstance(like, str):
             return like
         at = self._inputs.index(like)
         return lambda *args: torch.empty_like(args[at], memory_format=torch.contiguous_format)
 
 
-def _on_the_right_gpu(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that launches on the GPU of the first tensor; with one GPU, that is `launch` itself."""
+def _with_gpu_of_tensors(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that launches on the GPU of the first tensor; on machines with one GPU, `launch` itself."""
     if torch.cuda.device_count() <= 1:
         return launch
 
-    def there(*args: Any) -> Any:
+    def launch_on_gpu(*args: Any) -> Any:
         first = next((arg for arg in args if isinstance(arg, torch.Tensor) and arg.is_cuda), None)
         with torch.cuda.device(None if first is None else first.device):
             return launch(*args)
 
-    return there
+    return launch_on_gpu
 
 
-def _refusing(where: str) -> Callable[..., Any]:
+def _refuse_other_devices(where: str) -> Callable[..., Any]:
     """Return the function that refuses tensors that are not on a CUDA GPU."""
 
     def refuse(*args: Any) -> NoReturn:
-        devices = {str(arg.device) for arg in args if isinstance(arg, torch.Tensor)}
-        found = " and ".join(sorted(devices)) or "no device"
-        message = f"{where} runs on CUDA GPUs alone, and its tensors are on {found}: move them there with x.cuda()"
+        devices = sorted({str(arg.device) for arg in args if isinstance(arg, torch.Tensor)})
+        place = " and ".join(devices) or "no device"
+        message = f"{where} runs on CUDA GPUs alone, and its tensors are on {place}; move them to a GPU: x.cuda()"
         raise ArgumentError(message)
 
     return refuse
@@ -332,16 +335,16 @@ def _refusing(where: str) -> Callable[..., Any]:
 
 def _exact_strides() -> tuple[Any, ...]:
     """Return the tag that makes Inductor keep the layout of an operator's arguments; older releases have none."""
-    found = getattr(torch.Tag, "needs_exact_strides", None)
-    return () if found is None else (found,)
+    tag = getattr(torch.Tag, "needs_exact_strides", None)
+    return () if tag is None else (tag,)
 
 
 def _is_array(parameter: Parameter) -> bool:
     return parameter["kind"] in _ARRAYS
 
 
-def _fits(parameter: Parameter, given: tuple[str, int] | None) -> bool:
-    """Return True if a parameter accepts tensors of this dtype and number of dimensions."""
-    if given is None:
+def _fits(parameter: Parameter, kind: tuple[str, int] | None) -> bool:
+    """Return True if a parameter accepts tensors of this dtype and number of dimensions; None is no tensor."""
+    if kind is None:
         return True
-    return parameter.get("dtype") == given[0] and parameter.get("ndim", given[1]) == given[1]
+    return parameter.get("dtype") == kind[0] and parameter.get("ndim", kind[1]) == kind[1]

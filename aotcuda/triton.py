@@ -1,8 +1,8 @@
-"""Triton for a module that defines and launches kernels: `from aotcuda.triton import triton, tl`.
+"""Replace Triton in a module that defines and launches kernels: `from aotcuda.triton import triton, tl`.
 
 In a module that was packaged in place, `triton` is a module whose kernels launch the packaged code. Elsewhere (a source
-tree without a build, a build, `TRITON_INTERPRET=1`, `AOTCUDA_IN_PLACE=0`) it is Triton itself. `tl` is always Triton's
-own `triton.language`. Without Triton, packaged modules get light objects of the same interface. See docs/triton.md.
+tree without a build, a build, `TRITON_INTERPRET=1`, `AOTCUDA_IN_PLACE=0`) it is Triton itself. `tl` is always
+`triton.language`. Without Triton, packaged modules get light objects with the same interface. See docs/triton.md.
 """
 
 from __future__ import annotations

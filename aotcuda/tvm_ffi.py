@@ -1,4 +1,4 @@
-"""Packaged kernels as functions of TVM-FFI: `aotcuda.tvm_ffi.function`, for libraries that call `tvm_ffi.Function`.
+"""Make functions of TVM-FFI from packaged kernels: `aotcuda.tvm_ffi.function`, for callers of `tvm_ffi.Function`.
 
 For example::
 
@@ -8,8 +8,8 @@ For example::
     axpy = aotcuda.tvm_ffi.function(k.axpy, forall=lambda a, x, y, out: x.shape[0])
     axpy(2.0, x, y, out)  # tensors of any library that speaks DLPack
 
-TVM-FFI calls back into Python, and the launch reads its tensors by DLPack. This takes some microseconds more than a
-launch with arrays of PyTorch or CuPy.
+TVM-FFI calls Python, and the launch reads its tensors by DLPack. This takes some microseconds more than a launch with
+arrays of PyTorch or CuPy.
 """
 
 from __future__ import annotations

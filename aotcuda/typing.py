@@ -1,11 +1,11 @@
-"""Types for annotations: the stubs of packaged modules use them, and programs may use them too.
+"""Types for annotations, for the stubs of packaged modules and for programs.
 
 No launch needs them, and the run time does not import this module.
 
-Types express less than kernels check: a launch also checks dtype, dimensions and layout of each array. The types of
-numbers are Python's and NumPy's; convert other numbers that the run time accepts, such as `fractions.Fraction`, for a
-type checker. Arrays that offer DLPack alone look like NumPy's arrays to a type checker, and those are not on a GPU:
-write `typing.cast(aotcuda.typing.DeviceArray, x)` for them.
+A launch also checks dtype, dimensions and layout of each array, which these types do not express. The types of numbers
+are Python's and NumPy's; for a type checker, convert other numbers that the run time accepts, such as
+`fractions.Fraction`. Arrays with DLPack alone look like NumPy's arrays to a type checker, and NumPy's arrays are not on
+a GPU: write `typing.cast(aotcuda.typing.DeviceArray, x)`.
 """
 
 from __future__ import annotations

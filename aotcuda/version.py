@@ -1,9 +1,9 @@
-"""The version of aotcuda, and the order of versions as far as a run time has to know it."""
+"""The version of aotcuda, and the order of versions."""
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
-"""The version; the build of aotcuda's own wheel reads it from here."""
+"""The version; the build of aotcuda's own wheel reads it from this file."""
 
 
 def is_older(version: str, floor: str) -> bool:

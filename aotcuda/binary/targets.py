@@ -169,19 +169,19 @@ def _hint(target: str) -> str | None:
         if wheels:
             others = f" ({len(wheels) - 1} more in its folder)" if len(wheels) > 1 else ""
             return f"name the wheel itself: {wheels[0]}{others}"
-        return uninstalled_hook.find_in_project(str(Path(target).resolve()))
+        return uninstalled_hook.find_project_fault(str(Path(target).resolve()))
     top = target.partition(".")[0]
     spec = _spec(top)
     locations = (spec.submodule_search_locations or ()) if spec else ()
     return next(
-        filter(None, map(uninstalled_hook.find_in_project, locations)), None
-    ) or uninstalled_hook.find_in_distribution(top)
+        filter(None, map(uninstalled_hook.find_project_fault, locations)), None
+    ) or uninstalled_hook.distribution_fault(top)
 
 
 def _wheel_hint(wheel: files.Wheel) -> str | None:
     names = [name for name in wheel.names if name.count("/") == 1 and name.endswith(".dist-info/METADATA")]
     return (
-        uninstalled_hook.in_metadata(wheel.read(names[0], _LARGEST_METADATA).decode(errors="replace"))
+        uninstalled_hook.metadata_fault(wheel.read(names[0], _LARGEST_METADATA).decode(errors="replace"))
         if names
         else None
     )

@@ -97,7 +97,7 @@ def build(
     project = stamps.Project(root=root, package_root=package_root, names=names, tops=stamps.top_packages(settings))
     installed = toolkits.installed()
     cache = build_settings.find([item.frontend for item in plans], installed, root)
-    folders = [str(package_root), *map(str, roots), *build_settings.searched()]
+    folders = [str(package_root), *map(str, roots), *build_settings.search_folders()]
     inputs = [table, settings, folders, compilers.distributions(), editable, sorted(extensions)]
     entry = cached_build.open_entry(cache, project, inputs, watcher)
     built = entry.find(plans, roots, editable=editable) if entry is not None and shard is None else None
@@ -161,7 +161,7 @@ def _job(
         names=plan.exported_names(plans),
         jobs=capacity.processes(),
         carry=carry and settings.fallback == "jit",
-        own=project.own,
+        own=project.prefixes,
         watched=stamps.patterns(settings.watch, project.root),
         watched_variables=settings.watch_env,
         prelude=settings.prelude,

@@ -59,7 +59,7 @@ def job(
         names=dict(names),
         jobs=capacity.processes(),
         product="jit",
-        own=project.own,
+        own=project.prefixes,
         watched=watched,
         watched_variables=settings.watch_env,
         prelude=settings.prelude,

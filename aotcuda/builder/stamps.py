@@ -53,7 +53,7 @@ class Project:
     is_installed: bool = False
 
     @property
-    def own(self) -> tuple[str, ...]:
+    def prefixes(self) -> tuple[str, ...]:
         """Return the prefixes of the paths of its files."""
         parts = [self.package_root / top for top in sorted(self.tops)] if self.is_installed else []
         folders = [self.root, *parts] if self.is_installed else [self.root, self.package_root]
@@ -64,7 +64,7 @@ class Project:
 
     def owns(self, path: str) -> bool:
         """Return True for a path of the project."""
-        own = next((prefix for prefix in self.own if path.startswith(prefix)), None)
+        own = next((prefix for prefix in self.prefixes if path.startswith(prefix)), None)
         return own is not None and INSTALLED.isdisjoint(path[len(own) :].split("/"))
 
     @property

@@ -21,12 +21,13 @@ An import with `load = "first-use"` imports `module` alone; other modules are im
 # driver              libcuda through ctypes; driver_errors: its errors as exceptions
 # streams             streams of every library, and their order
 # device_function     exported device functions, for kernels of Numba's compilers
-# framework_checks    what PyTorch, JAX and TVM-FFI need checked; xla_call: launches inside programs that XLA compiles
+# framework_checks    checks for PyTorch, JAX and TVM-FFI; xla_call: launches inside programs that XLA compiles
 # simulator           kernels in Numba's simulator
 # foreign_names       the private names of other libraries that launches use
 # arguments/          reads arguments, selects overloads, packs parameter blocks
 # fast/               the same in C; launch.h is the introduction
-# images/             choice: the image that a GPU takes, and why; callbacks; debug_exceptions; subset: part of a fatbin
+# images/             choice: the image for a GPU, with the reason; callbacks; debug_exceptions; parts: split wheels;
+#                     subset: part of a fatbin
 # jit/                fallback: images that this machine compiled; compile: from the cache or the builder;
 #                     overloads: kernels for more signatures or GPUs; build_inputs: what to build from;
 #                     cache_key: names cache entries and decides whether one is current; cache, cache_lock
@@ -45,7 +46,7 @@ _locks: set[ref[RLock]] = set()
 
 
 def new_lock() -> RLock:
-    """Return a reentrant lock that is free in a forked process, whichever thread of the parent held it."""
+    """Return a reentrant lock that is free in a forked process, even if another thread of the parent held it."""
     lock = RLock()
     if not _locks and hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_renew_locks)
@@ -54,14 +55,14 @@ def new_lock() -> RLock:
 
 
 def module_of(kind: type) -> str:
-    """Return the name of a class's module; empty if the class has none, or its `__module__` is no string."""
-    found: object = getattr(kind, "__module__", "")
-    return found if isinstance(found, str) else ""
+    """Return the name of a class's module; empty if the class has none, or if its `__module__` is no string."""
+    name: object = getattr(kind, "__module__", "")
+    return name if isinstance(name, str) else ""
 
 
 def integer(value: object) -> int | None:
     """Return an integer of any type as Python's int; None for other objects, and where `__index__` raises."""
-    from operator import index  # noqa: PLC0415 (an import of a package needs none)
+    from operator import index  # noqa: PLC0415 (the import of a package does not need it)
 
     try:
         return int.__index__(index(value))  # type: ignore[arg-type]  # any object is tried
@@ -72,7 +73,7 @@ def integer(value: object) -> int | None:
 
 
 def _renew_locks() -> None:
-    for each in list(_locks):
-        lock: Any = each()
+    for reference in list(_locks):
+        lock: Any = reference()
         if lock is not None and not lock._is_owned():  # noqa: SLF001 (as logging and threading do it)
             lock._at_fork_reinit()  # noqa: SLF001

@@ -20,7 +20,7 @@ _readers: dict[type, Callable[[object], int | None]] = {}
 
 
 def find(launchers: dict[object, Any], configuration: object) -> Any:
-    """Return the cached launcher of a configuration; None if there is none, or if its parts must be checked."""
+    """Return the cached launcher of a configuration; None without one, or if the configuration needs checks."""
     if type(configuration) is not tuple:
         return None
     for part in configuration:
@@ -40,7 +40,7 @@ def find(launchers: dict[object, Any], configuration: object) -> Any:
         return None
     try:
         handle = read(stream)
-    except Exception:  # noqa: BLE001 (making the launcher reads it again, and raises the error)
+    except Exception:  # noqa: BLE001 (the caller then makes a launcher, which raises the error)
         return None
     key = grid, block, handle, shared
     launcher = launchers.get(key) if type(handle) is int and are_exact(key) else None
@@ -48,10 +48,10 @@ def find(launchers: dict[object, Any], configuration: object) -> Any:
 
 
 def handle_of(stream: object) -> int:
-    """Return the handle of a stream object, and let `find` read those of its type.
+    """Return the handle of a stream object; from now on, `find` reads handles of stream objects of this type.
 
     Raises:
-        ArgumentError: It is no stream.
+        ArgumentError: The object is not a stream.
     """
     from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
 
@@ -62,7 +62,7 @@ def handle_of(stream: object) -> int:
 
 
 def are_exact(parts: tuple[object, ...]) -> bool:
-    """Return True if parts of a configuration are None, ints and tuples of ints: 1.0 is equal to 1, and is no int."""
+    """Return True if all parts of a configuration are None, ints or tuples of ints; 1.0 equals 1, and is not an int."""
     for part in parts:
         if type(part) is tuple:
             for number in part:
@@ -74,11 +74,11 @@ def are_exact(parts: tuple[object, ...]) -> bool:
 
 
 def exact_key(configuration: tuple[object, ...]) -> tuple[Any, ...] | None:
-    """Return a configuration with lists and integers of other types, such as NumPy's, in their exact form, or None."""
+    """Return a configuration with its lists as tuples, and its integers, such as NumPy's, as ints; None otherwise."""
     key = []
     for part in configuration:
-        made = tuple(map(integer, part)) if type(part) in (tuple, list) else integer(part)  # type: ignore[call-overload]
-        if not are_exact((made,)) or (made is None and part is not None):
+        exact_part = tuple(map(integer, part)) if type(part) in (tuple, list) else integer(part)  # type: ignore[call-overload]
+        if not are_exact((exact_part,)) or (exact_part is None and part is not None):
             return None
-        key.append(made)
+        key.append(exact_part)
     return tuple(key)

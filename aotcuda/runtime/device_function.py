@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class Linkable:
-    """The files of a packaged module to link for its device functions.
+    """A packaged module whose files are linked for its device functions.
 
     Attributes:
-        name: Its name.
+        name: The module's name.
         path: The manifest's path; the files that it names are in its folder.
-        manifest: Its manifest.
+        manifest: The manifest.
     """
 
     __slots__ = ("manifest", "name", "path")
@@ -35,7 +35,7 @@ class Linkable:
 
 
 class _Callable:
-    """A name that kernels may call, and the packaged functions behind it."""
+    """A name that kernels may call, for one or several packaged functions."""
 
     def __init__(self, linked: Linkable, name: str, records: Sequence[manifests.Function]) -> None:
         self.__name__ = self.__qualname__ = name
@@ -71,11 +71,11 @@ class _Callable:
         caller = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 (no other way to know the compiler)
         compiler = registry.front_end_of_caller(caller)
         if compiler is None:
-            callers = " and ".join(found.name for found in registry.BUILT_IN.values() if found.caller)
+            callers = " and ".join(front_end.name for front_end in registry.BUILT_IN.values() if front_end.caller)
             message = f"{self} has no type here; it can be called inside kernels of {callers}"
             raise AttributeError(message, name="_numba_type_", obj=self)
         if compiler.name not in self._types:
-            from importlib import import_module  # noqa: PLC0415 (only where a compiler has been imported already)
+            from importlib import import_module  # noqa: PLC0415 (a compiler, which is imported already, reads the attribute)
 
             interop = import_module(compiler.interop)
             self._types[compiler.name] = interop.numba_type(self._linked, self.__name__, self._records)
@@ -100,9 +100,9 @@ class DeviceFunction(_Callable):
 
 
 class DeviceFunctionGroup(_Callable):
-    """The exported device functions that come from one Python function, called by its name.
+    """The exported device functions of one Python function, which kernels call by the Python function's name.
 
-    The argument types of a call select one of them, as for any overloaded function.
+    The argument types of a call select the function, as for any overloaded function.
 
     Attributes:
         functions: The names of the functions, in the order of the configuration.
@@ -125,6 +125,7 @@ def read_functions(
     linked = Linkable(name, path, manifest)
     functions = {record["name"]: DeviceFunction(linked, record) for record in manifest["functions"]}
     groups = {
-        name: DeviceFunctionGroup(linked, name, records) for name, records in manifests.overloaded(manifest).items()
+        name: DeviceFunctionGroup(linked, name, records)
+        for name, records in manifests.overload_groups(manifest).items()
     }
     return functions, groups

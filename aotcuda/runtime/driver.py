@@ -25,15 +25,15 @@ LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 LOWEST = (12, 0)
 """The first CUDA version with the functions `cuLibrary*`, which load images without a context."""
 
-NO_DEVICE = 100
-NOT_INITIALIZED = 3
-_INVALID_DEVICE = 101
-STUB_LIBRARY = 34
-INVALID_CONTEXT = 201
 INVALID_VALUE = 1
+INVALID_CONTEXT = 201
+_NOT_INITIALIZED = 3
+_STUB_LIBRARY = 34
+_NO_DEVICE = 100
+_INVALID_DEVICE = 101
 
-AFTER = 1 << 16
-"""The fast path adds it to the driver's code if the launch was made, and a stream could not be made to wait for it."""
+LAUNCHED = 1 << 16
+"""The fast path adds this to the driver's code if it has launched, and a stream could not be made to wait."""
 
 LAST_DEFAULT_STREAM = 2
 """The handle of a thread's own default stream; like 0 and 1 it belongs to the current context."""
@@ -44,11 +44,11 @@ forked = False
 _lock = new_lock()
 _driver: Driver | None = None
 _starting = False
-_marks: set[Mark] = set()
+_validity_flags: set[ValidityFlag] = set()
 _after_forks: set[Callable[[], None]] = set()
 
 _CELLS = 256
-"""The length of `Mark.flights`: 16 cells, each in a cache line of its own, as the extension expects."""
+"""The length of `ValidityFlag.flights`: 16 cells, each in a cache line of its own, as the extension expects."""
 
 _pointer = ctypes.c_void_p
 _out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it
@@ -118,12 +118,12 @@ _ATTRIBUTES = {
 """The device attributes in use, under the names that `Device.limit` takes."""
 
 
-class Mark(list[bool]):
-    """A cell with one item until it is retired, or the process forks. Launchers check it without further calls.
+class ValidityFlag(list[bool]):
+    """A list with one item until it is retired, or the process forks. Launchers check it without a call.
 
     Attributes:
         flights: Counts of launches in progress in the extension, in several cells so that threads rarely share one.
-        retired: Not 0 if the list is empty. C code reads it without the GIL.
+        retired: A cell that is not 0 if the list is empty. C code reads it without the GIL.
     """
 
     __slots__ = ("_cells",)
@@ -136,12 +136,12 @@ class Mark(list[bool]):
 
     @property
     def flights(self) -> Any:
-        """Counts of launches in the extension; `flights` and `retired` are allocated when the extension needs them."""
+        """Return the counts of launches; `flights` and `retired` are allocated when the extension needs them."""
         return self._cells.get("flights") or self._cells.setdefault("flights", (ctypes.c_uint * _CELLS)())
 
     @property
     def retired(self) -> Any:
-        """Return a cell that is not 0 if the mark is empty."""
+        """Return the cell."""
         cell = self._cells.get("retired") or self._cells.setdefault("retired", (ctypes.c_uint * 1)())
         if not self:  # another thread may have called `retire` before the cell existed
             cell[:] = [1]
@@ -172,12 +172,12 @@ class _Functions(dict[str, "Callable[..., int]"]):
 
 
 class Device:
-    """One GPU as the driver numbers it.
+    """A GPU.
 
     Attributes:
-        index: Its ordinal in this process.
+        index: The ordinal in this process, by the driver.
         handle: The driver's handle (`CUdevice`).
-        capability: Its compute capability, `(major, minor)`.
+        capability: The compute capability, `(major, minor)`.
     """
 
     __slots__ = ("_driver", "_limits", "_name", "capability", "handle", "index")
@@ -204,7 +204,7 @@ class Device:
 
     @property
     def name(self) -> str:
-        """Return the product's name, for messages; "unnamed" if the driver does not report it."""
+        """Return the name of the product, for messages; "unnamed" if the driver does not report it."""
         if not self._name:
             name = ctypes.create_string_buffer(256)
             if self._driver.call["cuDeviceGetName"](name, len(name), self.handle):
@@ -223,17 +223,17 @@ class Device:
 
 
 class Driver:
-    """The driver, started.
+    """The driver after its start.
 
     Attributes:
         version: The newest CUDA version that it supports, `(major, minor)`.
-        devices: The GPUs it shows.
-        call: Its functions by name, each returning a `CUresult`; looked up at their first use.
+        devices: The GPUs that it shows.
+        call: The driver's functions by name, each returning a `CUresult`; looked up at their first use.
         launch: `cuLaunchKernelEx`, called with ctypes values and without `argtypes`, which are slow.
     """
 
     def __init__(self) -> None:
-        if (problem := _why_not_here()) is not None:
+        if (problem := _launch_problem()) is not None:
             raise aotcuda.errors.NoDriverError(problem)
         try:
             self._library = ctypes.CDLL(LIBRARY)
@@ -256,12 +256,12 @@ class Driver:
     def _start(self) -> None:
         """Start the driver and check its version."""
         code = self._function("cuInit", _int)(0)
-        if code == NO_DEVICE:
+        if code == _NO_DEVICE:
             raise _errors().no_device()
-        if code == STUB_LIBRARY:
+        if code == _STUB_LIBRARY:
             message = f"{LIBRARY} is the toolkit's stub, not a driver; remove it from the library path"
             raise aotcuda.errors.NoDriverError(message)
-        if code == NOT_INITIALIZED:
+        if code == _NOT_INITIALIZED:
             raise _errors().forked()
         self.check(code, "the CUDA driver could not be started")
         version = _int()
@@ -346,7 +346,7 @@ class Driver:
         return handle.value or 0
 
     def make_current(self, index: int) -> None:
-        """Make the primary context of a GPU current in this thread; it is what other libraries use too."""
+        """Make the primary context of a GPU current in this thread; other libraries use this context, too."""
         device = self.devices[index]
         with _lock:
             context = self._contexts.get(index)
@@ -400,7 +400,7 @@ def get() -> Driver:
 
 def is_installed() -> bool:
     """Return True if this system can launch kernels and has the driver's library, without starting the driver."""
-    if _why_not_here() is not None:
+    if _launch_problem() is not None:
         return False
     try:
         ctypes.CDLL(LIBRARY)
@@ -412,11 +412,11 @@ def is_installed() -> bool:
 def installed_version() -> tuple[int, int] | None:
     """Return the CUDA version that the driver supports, without starting it; None without a driver."""
     try:
-        ask = ctypes.CDLL(LIBRARY).cuDriverGetVersion
+        get_version = ctypes.CDLL(LIBRARY).cuDriverGetVersion
     except (OSError, AttributeError):
         return None
     version = _int()
-    return None if ask(ctypes.byref(version)) else (version.value // 1000, version.value % 1000 // 10)
+    return None if get_version(ctypes.byref(version)) else (version.value // 1000, version.value % 1000 // 10)
 
 
 def check_fork() -> None:
@@ -425,20 +425,20 @@ def check_fork() -> None:
         raise _errors().forked()
 
 
-def live_mark() -> Mark:
-    """Return a new mark, which is retired in a forked process."""
-    mark = Mark()
-    _marks.add(mark)
-    return mark
+def new_validity_flag() -> ValidityFlag:
+    """Return a new flag, which is retired in a forked process."""
+    flag = ValidityFlag()
+    _validity_flags.add(flag)
+    return flag
 
 
-def retire(mark: Mark) -> None:
-    """Empty a mark of `live_mark`."""
-    mark.retire()
-    _marks.discard(mark)
+def retire(flag: ValidityFlag) -> None:
+    """Retire a flag of `new_validity_flag`."""
+    flag.retire()
+    _validity_flags.discard(flag)
 
 
-def _why_not_here() -> str | None:
+def _launch_problem() -> str | None:
     if sys.platform == "linux":
         return None
     from aotcuda.common import system  # noqa: PLC0415 (Linux does not need it)
@@ -455,11 +455,11 @@ def after_fork(function: Callable[[], None]) -> None:
 
 def _after_fork() -> None:
     global forked  # noqa: PLW0603
-    if _driver is None and not _starting:  # it could not be started
+    if _driver is None and not _starting:  # the driver's start has failed
         return
     forked = True
-    for mark in _marks:
-        mark.retire()
+    for flag in _validity_flags:
+        flag.retire()
 
 
 def _errors() -> Any:

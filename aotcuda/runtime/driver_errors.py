@@ -49,7 +49,7 @@ def make_error(driver: Any, code: int, problem: str, *, asynchronous: bool) -> C
         driver: The `aotcuda.runtime.driver.Driver`, which returns the name and the text of the error.
         code: The `CUresult`.
         problem: The beginning of the message.
-        asynchronous: Whether an earlier kernel than the one of `problem` may have caused the error.
+        asynchronous: Whether an earlier kernel than that of `problem` may have caused the error.
     """
     name = _driver_text(driver, "cuGetErrorName", code) or f"CUresult {code}"
     text = _driver_text(driver, "cuGetErrorString", code)

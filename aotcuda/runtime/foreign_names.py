@@ -1,6 +1,6 @@
 """The private names of other libraries that launches use. All other names that launches use are documented.
 
-A library may rename these in any release. Launches then work without the name, as the field `otherwise` describes.
+A library may rename them in any release. Launches then work without the name, as the field `otherwise` describes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class PrivateName:
         module: The module that has the name; for an attribute of objects, the module of their class.
         path: The name; dots separate attributes of an object of the module.
         reason: Why a launch uses it.
-        otherwise: The behaviour of launches if the library has no such name.
+        otherwise: The behaviour of launches where the library lacks the name.
     """
 
     __slots__ = ("_parts", "module", "otherwise", "path", "reason")
@@ -33,17 +33,17 @@ class PrivateName:
 
     def find(self) -> Any:
         """Return the object of this name; None if the module is not imported or has no such name."""
-        found: Any = sys.modules.get(self.module)
+        item: Any = sys.modules.get(self.module)
         for part in self._parts:
-            found = getattr(found, part, None)
-        return found
+            item = getattr(item, part, None)
+        return item
 
 
 TORCH_STREAM = PrivateName(
     "torch",
     "_C._cuda_getCurrentRawStream",
     "The handle of PyTorch's current stream on a GPU in 0.1 us; torch.cuda.current_stream() makes an object, in 1 us.",
-    "Launches do not wait for PyTorch's stream and do not go there.",
+    "Launches neither use PyTorch's current stream nor wait for it.",
 )
 CUPY_STREAM = PrivateName(
     "cupy_backends.cuda.stream",
@@ -60,7 +60,7 @@ CUPY_INTERFACE_VERSION = PrivateName(
 CUPY_CONTIGUOUS = PrivateName(
     "cupy",
     "_c_contiguous",
-    "An array says in 10 ns that it is C-contiguous; flags.c_contiguous takes 0.5 us, strides take 0.15 us.",
+    "The attribute tells in 10 ns if an array is C-contiguous; flags.c_contiguous takes 0.5 us, strides 0.15 us.",
     "Arrays are read by __cuda_array_interface__.",
 )
 

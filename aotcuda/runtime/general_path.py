@@ -1,6 +1,6 @@
-"""The general path of a launch: it defines the behaviour of a launch.
+"""The general path, which defines the behaviour of a launch.
 
-The fast path in C behaves in this way, or leaves the launch to the general path.
+The fast path in C has the same behaviour, or leaves the launch to the general path.
 
 select (arguments -> overload, packed block) -> submit (kernel, GPU, configuration -> driver) -> settle (add the
 specialization to the fast path).
@@ -12,7 +12,7 @@ import ctypes
 
 import aotcuda
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.launch_config import allow_once
+from aotcuda.runtime.launch_config import check_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 SPECIALIZE_AT = 2
-"""The number of launches after which a specialization goes to the fast path: many kernels are launched only once."""
+"""The number of launches after which the fast path gets a specialization; many kernels are launched only once."""
 
 _ATTEMPTS = 30
-"""The number of attempts for a launch whose images are unloaded meanwhile, by other threads or its own arguments."""
+"""The most attempts for a launch whose images other threads, or methods of its arguments, unload meanwhile."""
 
 _EACH_ATTEMPT = range(_ATTEMPTS)
 
@@ -40,8 +40,8 @@ _MOST_TARGETS = 1024
 """The number of launch configurations for which an overload caches the encoded form and the kernel's handle."""
 
 
-def launch_again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
-    """Launch, and retry if the images are unloaded meanwhile: UnloadedError means that nothing was launched."""
+def launch_with_retries(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
+    """Launch, and try again if the images are unloaded meanwhile: UnloadedError means that nothing was launched."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return launch(args)
@@ -51,12 +51,12 @@ def launch_again(launch: Callable[[tuple[object, ...]], T], args: tuple[object, 
 
 
 class GeneralPath:
-    """Launch a kernel with a launch configuration.
+    """A kernel with a launch configuration, which `launch` launches.
 
     Attributes:
         name: The kernel's name.
-        where: The name with its module's.
-        configuration: The configuration.
+        where: The kernel's name after the module's.
+        configuration: The launch configuration.
     """
 
     __slots__ = ("_loader", "_specializations", "configuration", "name", "where")
@@ -81,7 +81,7 @@ class GeneralPath:
                     loaded = loader.ready()
                 selection = loaded.select(self.name, args, stream)
                 if selection is None:
-                    launch_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
+                    launch_with_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
                     return
                 self.submit(loaded, selection, args)
                 if self._specializations is not None:
@@ -97,7 +97,7 @@ class GeneralPath:
                 return
 
     def submit(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Launch with arguments that were selected and packed already, and release their slot.
+        """Launch with selected and packed arguments, and release their slot.
 
         Raises:
             UnloadedError: The images of the launch or of the selection were unloaded or replaced since.
@@ -116,11 +116,11 @@ class GeneralPath:
                     self._recover(code, loaded, overload.kernels[loaded.library.device], selection)
         finally:
             overload.slots.append(slot)
-            if self._loader.leaving:
+            if self._loader.retired:
                 self._loader.sweep()
 
     def settle(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Add a specialization to the fast path after a launch of `selection` with `args`, if they allow it."""
+        """After a launch of `selection` with `args`, add its specialization to the fast path if possible."""
         specialization = selection[5]
         if self._specializations is None or specialization is None or self._loader.checks_each_launch:
             return
@@ -155,17 +155,17 @@ class GeneralPath:
             LaunchError: The stream of the launch was destroyed.
         """
         try:
-            self._fail(code, args)
+            self._handle_failure(code, args)
         except aotcuda.errors.UnloadedError:
             pass
         else:
             return
         self.launch(args)
 
-    def _fail(self, code: int, args: tuple[object, ...]) -> None:
+    def _handle_failure(self, code: int, args: tuple[object, ...]) -> None:
         loaded = self._loader.ready()
         driver = loaded.library.driver
-        if code > drivers.AFTER:  # the launch was made, but a stream does not wait for it
+        if code > drivers.LAUNCHED:  # the launch was made, but a stream does not wait for it
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
 
             overload, slot, _, pending, stream, _ = loaded.select_or_refuse(self.name, args, self.configuration.stream)
@@ -177,23 +177,23 @@ class GeneralPath:
             self.submit(loaded, loaded.select_or_refuse(self.name, args, self.configuration.stream), args)
             return
         stream = loaded.table(self.name).stream(args, self.configuration.stream)
-        configured, kernel = self.configuration, None
-        if configured.by_grid or code == drivers.INVALID_VALUE:  # the kernel may be the cause
+        configuration, kernel = self.configuration, None
+        if configuration.by_grid or code == drivers.INVALID_VALUE:  # the kernel may be the cause
             kernel = loaded.device_kernel(loaded.check(self.name, args, stream), current or 0)
-            configured = configured.for_kernel(kernel)
-        raise self._refused(code, driver, driver.devices[current or 0], stream, configured, kernel)
+            configuration = configuration.for_kernel(kernel)
+        raise self._refusal(code, driver, driver.devices[current or 0], stream, configuration, kernel)
 
     def _submit_checked(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with all checks; cache the encoded configuration if later launches need no checks."""
         overload, slot, _, pending, stream, _ = selection
-        library, configured = loaded.library, self.configuration
+        library = loaded.library
         driver = library.driver
         kernel: DeviceKernel | None = overload.kernels.get(library.device)
         if kernel is None or pending or self._needs_context(kernel):
             device = self._enter(loaded, selection)
             kernel = loaded.device_kernel(overload, device, (stream, *pending), self.where)
-        configuration = allow_once(configured, kernel, self.where)
-        if pending:  # the last check: a stream that joins a capture here returns to it only after the launch
+        configuration = check_once(self.configuration, kernel, self.where)
+        if pending:  # after all checks, because a stream that joins a capture here returns to it only after the launch
             from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
             streams.order_launch(driver, pending, stream, self.where, launched=False)
@@ -204,9 +204,9 @@ class GeneralPath:
 
             problem = f"{self.where} was not launched, because earlier work on its stream has failed"
             driver.check(streams.wait_unless_captured(driver, stream), problem)
-        configurations = configuration.on_streams(cooperative=kernel.cooperative)
+        configurations = configuration.configs_by_stream(cooperative=kernel.cooperative)
         scratch = kernel.fixed.get("scratch") if kernel.fixed is not None else None
-        memory: object = None  # it must stay alive until the launch
+        memory: object = None  # the owner of scratch memory must stay alive until the launch
         if scratch is not None:
             from aotcuda.runtime import scratch_memory  # noqa: PLC0415 (few kernels need any)
 
@@ -217,29 +217,28 @@ class GeneralPath:
         del memory
         if pending:
             streams.order_launch(driver, pending, stream, self.where, launched=True)
-        failed = streams.wait_unless_captured(driver, stream) if library.synchronous else 0
-        if not failed and kernel.watch is not None:
-            failed = kernel.watch.check(stream)
-        if failed:
+        code = streams.wait_unless_captured(driver, stream) if library.synchronous else 0
+        if not code and kernel.watch is not None:
+            code = kernel.watch.check(stream)
+        if code:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-            raise launch_problems.failure(self.where, failed, driver, kernel, selection, configuration, args)
+            raise launch_problems.failure(self.where, code, driver, kernel, selection, configuration, args)
         is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
         if is_cached and kernel.watch is None and scratch is None and not library.synchronous:
             if len(overload.targets) >= _MOST_TARGETS:
                 overload.targets.clear()
-            overload.targets[configured] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)
+            overload.targets[self.configuration] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)
 
     def _enter(self, loaded: KernelTable, selection: Selection) -> int:
         """Enter a context, and check that the GPU can read the arrays."""
         overload, _, values, pending, stream, _ = selection
-        library, places = loaded.library, overload.addresses_of(values)
-        driver = library.driver
-        device = self._loader.enter(loaded, places, (stream, *pending), self.where)
+        driver, addresses = loaded.library.driver, overload.addresses_of(values)
+        device = self._loader.enter(loaded, addresses, (stream, *pending), self.where)
         if len(driver.devices) > 1:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (most launches have one GPU)
 
-            launch_problems.check_gpu(self.where, driver, device, places, stream)
+            launch_problems.check_gpu(self.where, driver, device, addresses, stream)
         return device
 
     def _recover(self, code: int, loaded: KernelTable, kernel: DeviceKernel, selection: Selection) -> None:
@@ -248,23 +247,23 @@ class GeneralPath:
         driver = loaded.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
             self._loader.enter(loaded, overload.addresses_of(values), (stream, *pending), self.where)
-            configurations = self.configuration.for_kernel(kernel).on_streams(cooperative=kernel.cooperative)
+            configurations = self.configuration.for_kernel(kernel).configs_by_stream(cooperative=kernel.cooperative)
             code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
         if code:
-            raise self._refused(code, driver, kernel.device, stream, self.configuration.for_kernel(kernel), kernel)
+            raise self._refusal(code, driver, kernel.device, stream, self.configuration.for_kernel(kernel), kernel)
 
-    def _refused(
+    def _refusal(
         self,
         code: int,
         driver: Driver,
         device: Device,
         stream: int,
-        configured: Configuration,
+        configuration: Configuration,
         kernel: DeviceKernel | None = None,
     ) -> Exception:
         from aotcuda.runtime import launch_problems  # noqa: PLC0415 (only errors come here)
 
-        return launch_problems.refusal(self.where, code, driver, device, stream, configured, kernel)
+        return launch_problems.refusal(self.where, code, driver, device, stream, configuration, kernel)
 
     def _needs_context(self, kernel: DeviceKernel) -> bool:
         """Return True if the configuration has unchecked attributes: their check needs a current context."""
@@ -273,11 +272,11 @@ class GeneralPath:
         )
 
 
-def launch_copies(
+def launch_with_copies(
     loader: Loader,
     loaded: KernelTable,
     kernel: tuple[str, str],
-    given: int | None,
+    stream: int | None,
     args: tuple[object, ...],
     launch: Callable[[tuple[object, ...]], object],
 ) -> None:
@@ -286,8 +285,8 @@ def launch_copies(
     Args:
         loader: The loader of the module.
         loaded: Its kernel table.
-        kernel: The kernel's name, and its name with the module's.
-        given: The handle of the launch's stream; None for the current one.
+        kernel: The kernel's name, and that name after the module's.
+        stream: The handle of the launch's stream; None for the current one.
         args: The arguments.
         launch: A function that launches with the copies.
     """
@@ -295,8 +294,8 @@ def launch_copies(
 
     name, where = kernel
     table = loaded.table(name)
-    loader.enter(loaded, (), [table.stream(args, given)], where)
+    loader.enter(loaded, (), [table.stream(args, stream)], where)
     numbers = host_arrays.find_arguments_to_copy(args, table.overloads)
     with host_arrays.Copies(args, numbers, loaded.library.driver, where) as copies:
         launch(copies.args)
-        copies.copy_back(table.stream(copies.args, given))
+        copies.copy_back(table.stream(copies.args, stream))

@@ -1,4 +1,4 @@
-"""Put the arguments of a grid launch in order: given by position or by name, omitted, or computed by a heuristic."""
+"""Put the arguments of a grid launch in order: positional, named, and omitted ones, and those of heuristics."""
 
 from __future__ import annotations
 
@@ -29,42 +29,44 @@ _COPIED, _IS_NONE, _IS_NOT_NONE = 0, 1, 2
 def constants_to_fill(
     record: Record,
 ) -> tuple[Callable[[tuple[object, ...]], dict[str, object]], list[tuple[int, str]]]:
-    """Return the function that names arguments, and the constants that variants have differently, with their places.
+    """Return a function that names arguments, and the constants that depend on the variant, with their positions.
 
-    The function fills in those constants that a launch leaves out and for which all variants have one value.
+    The function replaces omitted constants by their value where all variants have the same one.
     """
     defaults: dict[str, object] = {}
-    several: list[tuple[int, str]] = []
+    by_variant: list[tuple[int, str]] = []
     names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
-    for at, name in enumerate(names):
+    for index, name in enumerate(names):
         defaults[name] = None
-        if not _is_optional(record, at):
+        if not _is_optional(record, index):
             continue
-        parameters = [overload["parameters"][at] for overload in record["overloads"]]
+        parameters = [overload["parameters"][index] for overload in record["overloads"]]
         values = {(type(parameter["value"]), parameter["value"]) for parameter in parameters}
         if len(values) == 1:
             defaults[name] = parameters[0]["value"]
         else:
-            several.append((at, name))
+            by_variant.append((index, name))
 
     def name_arguments(args: tuple[object, ...]) -> dict[str, object]:
-        pairs = zip(defaults.items(), args, strict=False)  # behind these are the arguments by keyword alone
+        pairs = zip(defaults.items(), args, strict=False)  # `args` also has keyword-only arguments at its end
         return {name: default if arg is None else arg for (name, default), arg in pairs}
 
-    return name_arguments, several
+    return name_arguments, by_variant
 
 
-def _is_optional(record: Record, at: int) -> bool:
-    """Return True if a launch may omit an argument, which then has the variant's value; never in exact kernels."""
-    return not record.get("exact") and all(each["parameters"][at].get("optional") for each in record["overloads"])
+def _is_optional(record: Record, index: int) -> bool:
+    """Return True if a launch may omit an argument, for the variant's value; exact kernels have none."""
+    return not record.get("exact") and all(
+        overload["parameters"][index].get("optional") for overload in record["overloads"]
+    )
 
 
-class _Filled:
+class _OtherArgument:
     """An argument that a launch does not give by position.
 
     Attributes:
-        name: Its name in the call; None if the launch omits it, or a heuristic computes it.
-        value: Its value if the launch omits it.
+        name: The name in the call; None if the launch omits the argument, or a heuristic computes it.
+        value: The value if the launch omits the argument.
         source: For a heuristic: the index or the name of the argument that it tests for None.
         is_none: For a heuristic: the result if that argument is None.
     """
@@ -87,8 +89,8 @@ class _Filled:
         """Return the argument for a launch."""
         if self.is_none is None:
             return self.value if self.name is None else named[self.name]
-        found = named[self.source] if isinstance(self.source, str) else args[self.source]  # type: ignore[index]
-        return self.is_none if found is None else not self.is_none
+        tested = named[self.source] if isinstance(self.source, str) else args[self.source]  # type: ignore[index]
+        return self.is_none if tested is None else not self.is_none
 
 
 def extension_arguments(record: Record) -> Named | None:
@@ -97,21 +99,23 @@ def extension_arguments(record: Record) -> Named | None:
     names = [argument["name"] for argument in arguments]
     interned: list[str | None] = [*map(sys.intern, names)]
     derived: list[tuple[int, int, int]] = []
-    for at, argument in enumerate(arguments):
-        if names.index(names[at]) < at:
-            derived.append((at, names.index(names[at]), _COPIED))
-            interned[at] = None
+    for index, argument in enumerate(arguments):
+        first = names.index(names[index])
+        if first < index:
+            derived.append((index, first, _COPIED))
+            interned[index] = None
         test = _test_of(argument)
         if test is not None:
             source: str = argument[test]  # type: ignore[literal-required]
-            if _is_given_before(record, source, names[at]):
+            if _is_computed_before(record, source, names[index]):
                 return None
-            derived.append((at, names.index(source), _IS_NONE if test == "is_none" else _IS_NOT_NONE))
-    shown = (*interned,)
+            derived.append((index, names.index(source), _IS_NONE if test == "is_none" else _IS_NOT_NONE))
+    all_names = (*interned,)
     defaults = [
-        argument.get("default", None if _is_optional(record, at) else shown) for at, argument in enumerate(arguments)
+        argument.get("default", None if _is_optional(record, index) else all_names)
+        for index, argument in enumerate(arguments)
     ]
-    return shown, (*defaults,), sum(not argument.get("keyword") for argument in arguments), (*derived,)
+    return all_names, (*defaults,), sum(not argument.get("keyword") for argument in arguments), (*derived,)
 
 
 def make_binder(where: str, record: Record, count: int, names: tuple[str, ...]) -> Bind:
@@ -124,35 +128,35 @@ def make_binder(where: str, record: Record, count: int, names: tuple[str, ...]) 
         ArgumentError: There are too many, unknown, repeated, or missing arguments.
     """
     arguments = record["arguments"]
-    known = list(dict.fromkeys(argument["name"] for argument in arguments))
+    distinct = list(dict.fromkeys(argument["name"] for argument in arguments))
     positional = [argument["name"] for argument in arguments if not argument.get("keyword")]
     if count > len(positional):
         _refuse(where, record, f"takes {len(positional)} arguments, got {count}")
     for name in names:
-        if name not in known:
-            _refuse(where, record, f"has no argument {name}; it has {', '.join(known)}")
+        if name not in distinct:
+            _refuse(where, record, f"has no argument {name}; it has {', '.join(distinct)}")
         if name in positional[:count]:
             _refuse(where, record, f"was given {name} by position and by name")
-    filled = []
-    for at, argument in enumerate(arguments):
+    remaining = []
+    for index, argument in enumerate(arguments):
         test = _test_of(argument)
         if test is not None:
-            filled.append(_by_heuristic(where, record, argument, test, positional[:count], names))
-        elif at >= count and argument["name"] in names:
-            filled.append(_Filled(name=argument["name"]))
-        elif at >= count:
-            filled.append(_Filled(value=_default(where, record, at, argument)))
-    if not filled:
+            remaining.append(_by_heuristic(where, record, argument, test, positional[:count], names))
+        elif index >= count and argument["name"] in names:
+            remaining.append(_OtherArgument(name=argument["name"]))
+        elif index >= count:
+            remaining.append(_OtherArgument(value=_default(where, record, index, argument)))
+    if not remaining:
         return lambda args, _named: args
-    if all(each.is_none is None for each in filled):
-        given = [(each.name, each.value) for each in filled]
-        return lambda args, named: (*args, *[value if name is None else named[name] for name, value in given])
-    return lambda args, named: (*args, *[each.evaluate(args, named) for each in filled])
+    if all(other.is_none is None for other in remaining):
+        pairs = [(other.name, other.value) for other in remaining]
+        return lambda args, named: (*args, *[value if name is None else named[name] for name, value in pairs])
+    return lambda args, named: (*args, *[other.evaluate(args, named) for other in remaining])
 
 
 def _by_heuristic(
     where: str, record: Record, argument: Argument, test: str, positional: list[str], names: tuple[str, ...]
-) -> _Filled:
+) -> _OtherArgument:
     """Return an argument that a heuristic computes; a value that the launch gives by its name is ignored.
 
     Raises:
@@ -161,11 +165,13 @@ def _by_heuristic(
     name, source = argument["name"], argument[test]  # type: ignore[literal-required]
     if name in positional:
         _refuse(where, record, f"was given {name} by position, and a heuristic gives it by name")
-    if _is_given_before(record, source, name):
-        return _Filled(value=test == "is_not_none")  # a heuristic has computed it before, so it is not None
+    if _is_computed_before(record, source, name):
+        return _OtherArgument(value=test == "is_not_none")  # a heuristic has computed the source: it is not None
     if source not in positional and source not in names:
         _refuse(where, record, f"was not given {source}, which the heuristic for {name} tests for None")
-    return _Filled(source=positional.index(source) if source in positional else source, is_none=test == "is_none")
+    return _OtherArgument(
+        source=positional.index(source) if source in positional else source, is_none=test == "is_none"
+    )
 
 
 def _test_of(argument: Argument) -> str | None:
@@ -173,14 +179,14 @@ def _test_of(argument: Argument) -> str | None:
     return "is_none" if "is_none" in argument else "is_not_none" if "is_not_none" in argument else None
 
 
-def _is_given_before(record: Record, source: str, name: str) -> bool:
+def _is_computed_before(record: Record, source: str, name: str) -> bool:
     """Return True if an earlier heuristic than that of `name` computes `source`."""
-    order = [each["name"] for each in record["arguments"] if _test_of(each) is not None]
-    order = [each for each in record.get("heuristics", order) if each in order]
+    order = [argument["name"] for argument in record["arguments"] if _test_of(argument) is not None]
+    order = [argument_name for argument_name in record.get("heuristics", order) if argument_name in order]
     return source in order and name in order and order.index(source) < order.index(name)
 
 
-def _default(where: str, record: Record, at: int, argument: Argument) -> object:
+def _default(where: str, record: Record, index: int, argument: Argument) -> object:
     """Return the value of an omitted argument: the source's default, or None for the variant's value.
 
     Raises:
@@ -188,18 +194,18 @@ def _default(where: str, record: Record, at: int, argument: Argument) -> object:
     """
     if "default" in argument:
         return argument["default"]
-    if _is_optional(record, at):
+    if _is_optional(record, index):
         return None
-    constants = [each["parameters"][at] for each in record["overloads"] if each["parameters"][at]["kind"] == "constant"]
-    shown = list(dict.fromkeys(repr(parameter["value"]) for parameter in constants))
-    which = f"; it is packaged with {', '.join(shown[:_MOST_SHOWN])}" if constants else ""
-    return _refuse(where, record, f"was not given {argument['name']}{which}")
+    parameters = [overload["parameters"][index] for overload in record["overloads"]]
+    values = list(dict.fromkeys(repr(item["value"]) for item in parameters if item["kind"] == "constant"))
+    hint = f"; it is packaged with {', '.join(values[:_MOST_SHOWN])}" if values else ""
+    return _refuse(where, record, f"was not given {argument['name']}{hint}")
 
 
 def _refuse(where: str, record: Record, problem: str) -> NoReturn:
     if record.get("exact"):
         message = f"{where} {problem}"
         raise aotcuda.errors.MissingVariantError(message)
-    lists = "".join(f"\n  packaged: {overload['signature']}" for overload in record["overloads"])
-    message = f"{where} {problem}{lists}"
+    signatures = "".join(f"\n  packaged: {overload['signature']}" for overload in record["overloads"])
+    message = f"{where} {problem}{signatures}"
     raise aotcuda.errors.ArgumentError(message)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 _MOST_GRIDS = 256
 _MOST_BINDS = 256
-_ON = object()
-"""The key of the launcher whose grid a function returns."""
+_WITH_FUNCTION = object()
+"""The key of the launcher in C from which launchers with a grid function are made."""
 _FUNCTION: type = type(lambda: None)
 
 
@@ -43,7 +43,7 @@ class GridKernel(Kernel):
         """Implement Kernel.__init__."""
         super().__init__(name, loader)
         self.binds: dict[tuple[object, ...], Bind] = {}
-        self._left_out: Any = None
+        self._constants: Any = None
         self._named: tuple[Record, Named | None] | None = None
 
     @property
@@ -59,15 +59,15 @@ class GridKernel(Kernel):
         """
         if type(grid) is not _FUNCTION:  # programs make a new function for each launch, so none is cached
             if are_exact((grid,)):
-                kept: GridLauncher | None = self._launchers.get(grid)
-                if kept is not None:
-                    return kept
-        elif (front := self._launchers.get(_ON)) is not None:
-            return front.with_function(grid, self)  # type: ignore[no-any-return]
-        return self._by_grid(grid, None)
+                cached: GridLauncher | None = self._launchers.get(grid)
+                if cached is not None:
+                    return cached
+        elif (launcher := self._launchers.get(_WITH_FUNCTION)) is not None:
+            return launcher.with_function(grid, self)  # type: ignore[no-any-return]
+        return self._launcher_for(grid, None)
 
     def configure(  # type: ignore[override]  # as above
-        self, grid: types.Grid, block: None = None, *, stream: types.Stream = None, **others: Never
+        self, grid: types.Grid, block: None = None, *, stream: types.Stream = None, **options: Never
     ) -> GridLauncher:
         """Return the kernel with a grid and a stream; the stream is as in `Kernel.configure`.
 
@@ -75,16 +75,16 @@ class GridKernel(Kernel):
             LaunchError: The grid is not possible, or an option is given that the kernel itself defines.
             ArgumentError: The stream is not a stream.
         """
-        if block is not None or others:
-            for name, value in (("block", block), *others.items()):
+        if block is not None or options:
+            for name, value in (("block", block), *options.items()):
                 if value is not None:
                     self._refuse(
                         f"{name} is given, and it was compiled into the kernel; configure() takes grid and stream"
                     )
         if stream is None:
             return self[grid]
-        found: GridLauncher | None = config_key.find(self._launchers, (grid, None, stream, 0))
-        return self._by_grid(grid, stream) if found is None else found
+        launcher: GridLauncher | None = config_key.find(self._launchers, (grid, None, stream, 0))
+        return self._launcher_for(grid, stream) if launcher is None else launcher
 
     def forall(
         self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
@@ -111,12 +111,12 @@ class GridKernel(Kernel):
         Raises:
             ArgumentError: Some are unknown, repeated or missing.
         """
-        found = grid_binding.make_binder(str(self), self.record(), count, names)
+        binder = grid_binding.make_binder(str(self), self.record(), count, names)
         if not self.may_change:
             if len(self.binds) >= _MOST_BINDS:
                 self.binds.clear()
-            self.binds[(count, *names)] = found
-        return found
+            self.binds[(count, *names)] = binder
+        return binder
 
     def record(self) -> Record:
         """Return its record in the manifest.
@@ -138,15 +138,14 @@ class GridKernel(Kernel):
         Raises:
             ArgumentError: No variant accepts them.
         """
-        left_out = self._left_out
-        if left_out is None or self.may_change:
-            left_out = self._left_out = grid_binding.constants_to_fill(self.record())
-        make, several = left_out
-        found = make(args)
-        if several and any(found[name] is None for _, name in several):
-            parameters = self._chosen(args)
-            found |= {name: parameters[at].get("value") for at, name in several}
-        return found  # type: ignore[no-any-return]
+        if self._constants is None or self.may_change:
+            self._constants = grid_binding.constants_to_fill(self.record())
+        name_arguments, by_variant = self._constants
+        values = name_arguments(args)
+        if by_variant and any(values[name] is None for _, name in by_variant):
+            parameters = self._parameters_for(args)
+            values |= {name: parameters[index].get("value") for index, name in by_variant}
+        return values  # type: ignore[no-any-return]
 
     def find(self, args: tuple[object, ...], named: dict[str, object]) -> Overload | None:
         """Return the record of the variant that a launch would use; None if an exact kernel has none.
@@ -164,7 +163,7 @@ class GridKernel(Kernel):
 
     def check(self, args: tuple[object, ...]) -> None:
         """Raise ArgumentError unless a variant accepts the arguments."""
-        self._chosen(args)
+        self._parameters_for(args)
 
     def run(self, grid: Any, args: tuple[object, ...]) -> None:
         """Launch with a grid that a function returned, and arguments in order."""
@@ -174,11 +173,11 @@ class GridKernel(Kernel):
         else:
             launcher(*args)
 
-    def _chosen(self, args: tuple[object, ...]) -> Any:
+    def _parameters_for(self, args: tuple[object, ...]) -> Any:
         """Return the parameters of the variant for some arguments."""
         return self._loader.ready().check(self.__name__, args, 0).parameters
 
-    def _by_grid(self, grid: object, stream: Any) -> GridLauncher:
+    def _launcher_for(self, grid: object, stream: Any) -> GridLauncher:
         if callable(grid):
             return self._with_function(grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid
@@ -186,58 +185,58 @@ class GridKernel(Kernel):
         numbers = [integer(part) for part in parts]  # the launcher checks if one is None
         if None not in numbers and 1 <= len(numbers) <= 3 and 0 in numbers:
             if stream is not None:
-                from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few programs launch nothing)
+                from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few grids are 0)
 
                 handle(stream)
-            return self._by_name(None, None, stream, key)
+            return self._named_launcher(None, None, stream, key)
         if stream is not None and not isinstance(stream, int):
             on_handle = self.configure(key, stream=config_key.handle_of(stream))  # type: ignore[arg-type]  # find()
             return on_handle.with_stream(stream)
-        from aotcuda.runtime.launch_config import THE_KERNELS_OWN  # noqa: PLC0415 (as in Kernel.launcher)
+        from aotcuda.runtime.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (as in Kernel.launcher)
 
-        exact = config_key.exact_key((key, stream))
-        if exact is not None:
-            key, stream = exact
-        place = key if stream is None else (key, None, stream, 0)
+        exact_parts = config_key.exact_key((key, stream))
+        if exact_parts is not None:
+            key, stream = exact_parts
+        cache_key = key if stream is None else (key, None, stream, 0)
         launchers = self._cache().launchers
-        kept: Any = launchers.get(place) if exact is not None else None
-        if kept is not None:
-            return kept  # type: ignore[no-any-return]
-        launcher: Any = self.launcher(key, THE_KERNELS_OWN, stream, 0)
-        result: Any = self._in_front(self._by_name(launcher, None, stream, key), launcher)
-        if exact is not None:
+        cached: Any = launchers.get(cache_key) if exact_parts is not None else None
+        if cached is not None:
+            return cached  # type: ignore[no-any-return]
+        launcher: Any = self.launcher(key, DEFINED_BY_KERNEL, stream, 0)
+        result: Any = self._with_fast_path(self._named_launcher(launcher, None, stream, key), launcher)
+        if exact_parts is not None:
             if len(launchers) >= _MOST_GRIDS:
                 launchers.clear()
-            launchers[place] = result
+            launchers[cache_key] = result
             if stream is None:
                 launchers[key, None] = launcher
         return result  # type: ignore[no-any-return]
 
-    def of_function(self, function: Callable[..., Any], *told: object) -> GridLauncher:
-        """Return the launcher in Python whose grid a function returns; `told` is its result if it was called before."""
-        if not told:
-            return self._by_name(None, function, None, function)
-        return self._by_name(None, lambda _arguments: told[0], None, told[0])
+    def of_function(self, function: Callable[..., Any], *results: object) -> GridLauncher:
+        """Return the launcher in Python whose grid a function returns; `results` has its result if it was called."""
+        if not results:
+            return self._named_launcher(None, function, None, function)
+        return self._named_launcher(None, lambda _arguments: results[0], None, results[0])
 
     def _with_function(self, function: Callable[..., Any], stream: object) -> GridLauncher:
-        """Return a launcher with the grid that a function returns, in C if the extension has all arguments."""
+        """Return a launcher with the grid that a function returns; it is in C if the extension can order arguments."""
         record = self._loader.kernels.get(self.__name__)
         if stream is None and type(function) is _FUNCTION and record is not None and record.get("exact"):
-            front: Any = self[1]
-            if hasattr(front, "with_function"):
-                self._launchers[_ON] = front
-                return front.with_function(function, self)  # type: ignore[no-any-return]
-        return self._by_name(None, function, stream, function)
+            launcher: Any = self[1]
+            if hasattr(launcher, "with_function"):
+                self._launchers[_WITH_FUNCTION] = launcher
+                return launcher.with_function(function, self)  # type: ignore[no-any-return]
+        return self._named_launcher(None, function, stream, function)
 
-    def _by_name(
+    def _named_launcher(
         self, launcher: Any, function: Callable[..., Any] | None, stream: object, grid: object
     ) -> GridLauncher:
-        """Return the launcher that accepts arguments by name; `grid` is the program's value."""
+        """Return the launcher that accepts arguments by name; `grid`, the program's value, is for subclasses."""
         del grid
         return GridLauncher(self, launcher, function, stream)
 
-    def _in_front(self, launcher: GridLauncher, inner: Any) -> Any:
-        """Return the launcher with the extension's fast path before it, which puts arguments in order itself."""
+    def _with_fast_path(self, launcher: GridLauncher, inner: Any) -> Any:
+        """Return a launcher in C that puts arguments in order; it passes launches that it declines to `launcher`."""
         from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in Kernel.launcher)
 
         configuration = inner.configuration
@@ -329,8 +328,8 @@ class GridLauncher(ProcessLocal):
             raise AttributeError(message, name=name, obj=self)
         return getattr(launcher, name)
 
-    def _written(self) -> tuple[str, str]:
-        """Implement ProcessLocal._written."""
+    def _describe(self) -> tuple[str, str]:
+        """Implement ProcessLocal._describe."""
         return f"{self._kernel} with a grid", "kernel[grid]"
 
     def __repr__(self) -> str:

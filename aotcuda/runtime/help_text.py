@@ -18,8 +18,8 @@ def doc(record: Kernel) -> str:
     name, overloads = record["name"], record["overloads"]
     if "arguments" in record:
         configuration = "grid"
-        named = [f"{each['name']}{'=...' if each.get('keyword') else ''}" for each in record["arguments"]]
-        calls = {", ".join(named): None}
+        arguments = [f"{item['name']}{'=...' if item.get('keyword') else ''}" for item in record["arguments"]]
+        calls = {", ".join(arguments): None}
     else:
         configuration = "grid, block"
         calls = dict.fromkeys(", ".join(item["name"] for item in overload["parameters"]) for overload in overloads)
@@ -32,16 +32,16 @@ def doc(record: Kernel) -> str:
 
 
 def signature(record: Kernel) -> Signature:
-    """Return the parameters of a kernel; `*args` if its overloads have different names, or names that Python refuses.
+    """Return the signature of a kernel; `*args` if its overloads name parameters differently, or as Python cannot.
 
-    Kernels that are launched by their grid accept arguments by name; others accept them by position alone.
+    Kernels that are launched by their grid accept arguments by name; other kernels accept only positional arguments.
     """
     names = {tuple(item["name"] for item in overload["parameters"]) for overload in record["overloads"]}
     if len(names) == 1:
         columns = zip(*[overload["parameters"] for overload in record["overloads"]], strict=True)
         try:
             if "arguments" in record:
-                return Signature([_argument(*each) for each in zip(record["arguments"], columns, strict=True)])
+                return Signature([_argument(*pair) for pair in zip(record["arguments"], columns, strict=True)])
             return Signature([_parameter(column[0]["name"], Parameter.POSITIONAL_ONLY, column) for column in columns])
         except ValueError:  # a name that is no identifier in Python
             pass
@@ -51,8 +51,8 @@ def signature(record: Kernel) -> Signature:
 def _argument(argument: Argument, column: Sequence[Described]) -> Parameter:
     """Return a parameter with its default: the default of the source, or None for the variant's own value."""
     kind = Parameter.KEYWORD_ONLY if argument.get("keyword") else Parameter.POSITIONAL_OR_KEYWORD
-    left_out = None if all(item.get("optional") for item in column) else Parameter.empty
-    return _parameter(argument["name"], kind, column).replace(default=argument.get("default", left_out))
+    default = None if all(item.get("optional") for item in column) else Parameter.empty
+    return _parameter(argument["name"], kind, column).replace(default=argument.get("default", default))
 
 
 def _parameter(name: str, kind: Any, column: Sequence[Described]) -> Parameter:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.parts import Parts
     from aotcuda.runtime.library import Library
 
-    MakesFallback = Callable[[], Any]  # returns an `aotcuda.runtime.jit.fallback.Fallback`
+    MakesFallback = Callable[[], Any]
+    """A function that returns the module's `aotcuda.runtime.jit.fallback.Fallback`."""
     ImageSource: TypeAlias = "Packaged | Unbuilt"
 
 
@@ -28,7 +29,7 @@ class Packaged:
 
     Attributes:
         name: The module's name.
-        package_root: The folder that holds its package.
+        package_root: The folder with the module's package.
         is_editable: Whether launches compare the images with their sources.
     """
 
@@ -44,7 +45,7 @@ class Packaged:
         self._parts: Parts | None = None
 
     def manifest(self, _fallback: MakesFallback | None = None) -> Manifest:
-        """Return the manifest that describes the images; `_fallback` returns the module's JIT fallback."""
+        """Return the manifest that describes the images; a wheel needs no JIT fallback for that."""
         if self._manifest is None:
             with self._lock:
                 if self._manifest is None:
@@ -53,7 +54,7 @@ class Packaged:
 
     def load(self, _fallback: MakesFallback) -> Library:
         """Load the images and return them."""
-        fatbin = self.check()  # damage is reported before a missing driver
+        fatbin = self.check()  # before the import, so that damage is reported rather than a missing driver
         from aotcuda.runtime.library import Library  # noqa: PLC0415 (only launches need the driver)
 
         library = Library(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
@@ -63,9 +64,10 @@ class Packaged:
 
     def check(self) -> bytes:
         """Return the fatbin; raise ManifestError if it is missing or altered."""
+        manifest = self.manifest()
         if self._parts is not None:
-            return self._parts.fatbin(self.manifest())
-        return manifests.read_file(os.path.dirname(self._path), self.manifest()["files"]["kernels"])
+            return self._parts.fatbin(manifest)
+        return manifests.read_file(os.path.dirname(self._path), manifest["files"]["kernels"])
 
     def _read(self) -> Manifest:
         folder = os.path.dirname(self._path)
@@ -78,7 +80,7 @@ class Packaged:
         return manifest
 
     def _warn(self, parts: Parts, choices: Iterable[Choice]) -> None:
-        """Warn if a GPU takes a worse image because the installed parts of a split wheel do not fit together."""
+        """Warn if a GPU uses a worse image because the installed parts of a split wheel do not fit together."""
         import warnings  # noqa: PLC0415 (few wheels were split)
 
         from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (as above)
@@ -92,7 +94,7 @@ class Packaged:
 
     @property
     def setting(self) -> str:
-        """Return the package's setting of the JIT fallback: `"jit"` or `"error"`."""
+        """Return the package's value of `fallback`: `"jit"` or `"error"`."""
         return self.manifest()["fallback"]
 
     def build_inputs(self) -> Request | None:
@@ -126,8 +128,8 @@ class Editable(Packaged):
         """Implement Packaged.build_inputs with the project's table as it is now."""
         from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
 
-        found = super().build_inputs()
-        return found and build_inputs.project(self.name, self.package_root, found.files)
+        request = super().build_inputs()
+        return request and build_inputs.project(self.name, self.package_root, request.files)
 
 
 class Unbuilt:
@@ -135,10 +137,10 @@ class Unbuilt:
 
     is_editable = True
 
-    def __init__(self, found: Request) -> None:
-        self.name = found.module
-        self.package_root = found.package_root
-        self._request = found
+    def __init__(self, request: Request) -> None:
+        self.name = request.module
+        self.package_root = request.package_root
+        self._request = request
         self._lock = new_lock()
         self._manifest: Manifest | None = None
 
@@ -146,12 +148,12 @@ class Unbuilt:
         """Implement Packaged.manifest."""
         with self._lock:
             if self._manifest is None:
-                self._manifest = self._first(fallback).manifest
+                self._manifest = self._build(fallback).manifest
             return self._manifest
 
     def load(self, fallback: MakesFallback) -> Library:
         """Implement Packaged.load."""
-        return self._first(fallback)
+        return self._build(fallback)
 
     def check(self) -> bytes:
         """Implement Packaged.check: nothing was built."""
@@ -177,7 +179,7 @@ class Unbuilt:
         """Implement Packaged.packaged_choice."""
         return None
 
-    def _first(self, fallback: MakesFallback) -> Library:
+    def _build(self, fallback: MakesFallback) -> Library:
         from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only a first build needs it)
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.jit.build_inputs import PYPROJECT  # noqa: PLC0415
@@ -185,10 +187,10 @@ class Unbuilt:
         driver = drivers.get()
         gpu = driver.devices[driver.current_device() or 0]
         where = os.path.join(self._request.root, PYPROJECT)
-        hint = uninstalled_hook.in_project(self._request.root)
-        advice = f"{hint}, and build it" if hint else "build it"
+        hint = uninstalled_hook.project_fault(self._request.root)
+        remedy = f"{hint}, and build it" if hint else "build it"
         from aotcuda.errors import NoImageError  # noqa: PLC0415
 
-        cause = NoImageError(f"{self.name} was never built, though {where} names it; {advice}: pip install -e .")
+        cause = NoImageError(f"{self.name} was never built, though {where} names it; {remedy}: pip install -e .")
         library: Library = fallback().load_module(gpu, cause)
         return library

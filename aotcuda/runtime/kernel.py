@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import config_key, integer
+from aotcuda.runtime import config_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _MOST_SHOWN = 8
 
 
 class _Computed:
-    """An attribute that a method computes for each kernel; the class has a fixed value, which `help` shows."""
+    """An attribute that a method computes for each kernel; `help` of the class shows a fixed value."""
 
     def __init__(self, class_value: str | None, method: str) -> None:
         self._class_value = class_value
@@ -50,9 +50,9 @@ class Kernel:
         self.__name__ = self.__qualname__ = name
         self.__module__ = loader.source.name
         self._loader = loader
-        self._launchers: dict[object, Any] = {}  # the dict of the kernel's cache, from the first launcher on
+        self._launchers: dict[object, Any] = {}  # from the first launcher on, this is the dict of the kernel's cache
 
-    # Without these, Python would iterate a kernel by indexing it with 0, 1, 2, ... without an end.
+    # Without these, Python would iterate over a kernel by indexing it with 0, 1, 2, ... without an end.
     __iter__ = None
     __contains__ = None
 
@@ -74,39 +74,39 @@ class Kernel:
             LaunchError: The grid, the block or the shared memory is not possible.
             ArgumentError: The stream is not a stream.
         """
-        found: Launcher | None = config_key.find(self._launchers, configuration)
-        return self._configured(configuration) if found is None else found
+        launcher: Launcher | None = config_key.find(self._launchers, configuration)
+        return self._find_launcher(configuration) if launcher is None else launcher
 
-    def _configured(self, configuration: object) -> Launcher:
+    def _find_launcher(self, configuration: object) -> Launcher:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             from aotcuda.errors import quoted  # noqa: PLC0415 (as in launcher)
 
             parts = configuration if isinstance(configuration, tuple) else (configuration,)
-            given = ", ".join([*map(quoted, parts[:_MOST_SHOWN]), *(["..."] if len(parts) > _MOST_SHOWN else [])])
-            self._refuse(f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{given}]")
+            text = ", ".join([*map(quoted, parts[:_MOST_SHOWN]), *(["..."] if len(parts) > _MOST_SHOWN else [])])
+            self._refuse(f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{text}]")
         grid, block, stream, shared = _parts(configuration)
         if stream is not None and not isinstance(stream, int):
             return self[grid, block, config_key.handle_of(stream), shared].with_stream(stream)
-        return self._kept_launcher(configuration, None)
+        return self._cached_launcher(configuration, None)
 
-    def _kept_launcher(self, configuration: tuple[Any, ...], attributes: LaunchAttributes | None) -> Launcher:
-        """Return the launcher of a configuration, whose stream is a handle, from the cache or a new one."""
+    def _cached_launcher(self, configuration: tuple[Any, ...], attributes: LaunchAttributes | None) -> Launcher:
+        """Return the launcher of a configuration whose stream is a handle; make it if it is not cached."""
         exact = config_key.exact_key(configuration)
         grid, block, stream, shared = _parts(exact or configuration)
         if exact is None:
             return self.launcher(grid, block, stream, shared, attributes)
         launchers = self._cache().launchers
         key = exact if attributes is None else (exact, attributes.values())
-        kept: Launcher | None = launchers.get(key)
-        if kept is None:
-            kept = self.launcher(grid, block, stream, shared, attributes)
+        launcher: Launcher | None = launchers.get(key)
+        if launcher is None:
+            launcher = self.launcher(grid, block, stream, shared, attributes)
             if len(launchers) >= _MOST_LAUNCHERS:
                 launchers.clear()
-            launchers[key] = kept
-        return kept
+            launchers[key] = launcher
+        return launcher
 
     def _cache(self) -> KernelCache:
-        """Return the kernel's cache for the current images, and use its launchers from now on."""
+        """Return the kernel's cache for the current images; its launchers are used from now on."""
         cache = self._loader.cache(self.__name__)
         self._launchers = cache.launchers
         return cache
@@ -179,14 +179,16 @@ class Kernel:
             carveout=carveout,
         )
         if stream is None or isinstance(stream, int):
-            return self._with(grid, block, stream, shared, attributes)
-        return self._with(grid, block, config_key.handle_of(stream), shared, attributes).with_stream(stream)
+            return self._with_attributes(grid, block, stream, shared, attributes)
+        return self._with_attributes(grid, block, config_key.handle_of(stream), shared, attributes).with_stream(stream)
 
-    def _with(self, grid: Any, block: Any, stream: int | None, shared: int, attributes: LaunchAttributes) -> Launcher:
-        """Return the launcher of `configure`, cached by its parts; `stream` is a handle."""
+    def _with_attributes(
+        self, grid: Any, block: Any, stream: int | None, shared: int, attributes: LaunchAttributes
+    ) -> Launcher:
+        """Return the launcher of a configuration with attributes; `stream` is a handle."""
         if not attributes:
             return self[grid, block, stream, shared]
-        return self._kept_launcher((grid, block, stream, shared), attributes)
+        return self._cached_launcher((grid, block, stream, shared), attributes)
 
     def launcher(
         self,
@@ -214,25 +216,25 @@ class Kernel:
     def get_regs_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
         """Return the registers of a thread on the current GPU, for one of `signatures`; without one, by signature.
 
-        Errors are those of a launch, for this and the following methods.
+        This and the following methods raise the errors of a launch.
         """
-        return self._ask("registers", signature)
+        return self._attribute("registers", signature)
 
     def get_shared_mem_per_block(self, signature: str | None = None) -> int | dict[str, int]:
         """Return the bytes of static shared memory of a block on the current GPU."""
-        return self._ask("shared", signature)
+        return self._attribute("shared", signature)
 
     def get_const_mem_size(self, signature: str | None = None) -> int | dict[str, int]:
         """Return the bytes of constant memory on the current GPU."""
-        return self._ask("constant", signature)
+        return self._attribute("constant", signature)
 
     def get_local_mem_per_thread(self, signature: str | None = None) -> int | dict[str, int]:
         """Return the bytes of local memory of a thread on the current GPU."""
-        return self._ask("local", signature)
+        return self._attribute("local", signature)
 
     def get_max_threads_per_block(self, signature: str | None = None) -> int | dict[str, int]:
         """Return the most threads that a block of this kernel may have on the current GPU."""
-        return self._ask("max_threads", signature)
+        return self._attribute("max_threads", signature)
 
     def occupancy(self, block: object, shared: int = 0, signature: str | None = None) -> int:
         """Return the number of blocks of this size that a multiprocessor of the current GPU holds at once.
@@ -272,7 +274,7 @@ class Kernel:
 
         return kernel_attributes.cuda_core_kernel(self._loader, self.__name__, str(self), signature)
 
-    def _ask(self, name: str, signature: str | None) -> int | dict[str, int]:
+    def _attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
         return self._on_this_gpu().attribute(name, signature)
 
     def _on_this_gpu(self) -> OnThisGpu:
@@ -293,7 +295,7 @@ class Kernel:
             raise errors.configuration_error(str(self), self.__name__)
 
     def documentation(self) -> str:
-        """Return `__doc__`, which `help` shows; the docstring of the class if the manifest cannot be read."""
+        """Return `__doc__`, which `help` shows; if the manifest cannot be read, the class's docstring."""
         from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
@@ -321,12 +323,9 @@ class Kernel:
         return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
 
     def _shared(self, shared: object) -> int:
-        number = integer(shared)
-        if number is None or number < 0:
-            from aotcuda.errors import quoted  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (as in launcher)
 
-            self._refuse(f"dynamic shared memory is {quoted(shared)} where a number of bytes belongs")
-        return number
+        return bytes_of_shared_memory(shared, str(self))
 
     def _refuse(self, problem: str) -> NoReturn:
         from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in launcher)

@@ -1,4 +1,4 @@
-"""Read attributes of a kernel's code from the driver and the disassembler, under the names that Numba uses."""
+"""Read attributes of a kernel's code from the driver and the disassembler, for methods with Numba's names."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registe
 
 
 class OnThisGpu:
-    """A kernel on the current GPU; makes a context if there is none."""
+    """A kernel on the current GPU."""
 
     def __init__(self, loader: Loader, name: str, where: str) -> None:
-        """Take the kernel `name` of `loader`, which errors name `where`."""
+        """Take the kernel `name` of `loader`, which errors name `where`; make a context if there is none."""
         self._where = where
         self._loaded = loader.ready()
         self._device = loader.enter(self._loaded, ())
         library = self._loaded.library
-        every = self._loaded.table(name).all_overloads()
-        self._overloads = [overload for overload in every if library.has_variant(overload.record, self._device)]
+        overloads = self._loaded.table(name).all_overloads()
+        self._overloads = [each for each in overloads if library.has_variant(each.record, self._device)]
 
     def attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
-        """Return one of `ATTRIBUTES`: of one overload, or of all by signature."""
+        """Return one of `ATTRIBUTES` of one overload; without a signature, of all overloads by signature."""
         if signature is not None:
             return self.device_kernel(signature).attribute(ATTRIBUTES[name])
         return {
@@ -63,7 +63,7 @@ class OnThisGpu:
         return self._kernel(self._find(signature))
 
     def disassemble(self, text: Callable[[str, str, str], str], signature: str | None) -> str | dict[str, str]:
-        """Return `text(target, symbol, file)` for one overload, or for all by signature.
+        """Return `text(target, symbol, file)` for one overload; without a signature, for all by signature.
 
         Raises:
             LaunchError: The GPU uses no machine code of the package.
@@ -76,8 +76,8 @@ class OnThisGpu:
             raise LaunchError(message)
         arch = choice.arch
         image = next(image for image in loaded.manifest["images"] if image["arch"] == arch)
-        own = os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
-        path = image.get("path", own)  # of a split wheel: in another package
+        fatbin = os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
+        path = image.get("path", fatbin)  # a part of a split wheel is in another package
         if signature is not None:
             return text(arch, self._find(signature).record["symbol"], path)
         return {
@@ -93,11 +93,11 @@ class OnThisGpu:
         for overload in self._overloads:
             if isinstance(signature, str) and overload.record["signature"] == signature:
                 return overload
-        wanted = (
+        problem = (
             "name one of its signatures" if signature is None else f"it has no signature {quoted(signature)}; it has"
         )
-        known = ", ".join([overload.record["signature"] for overload in self._overloads])
-        message = f"{self._where}: {wanted}: {known}"
+        signatures = ", ".join([overload.record["signature"] for overload in self._overloads])
+        message = f"{self._where}: {problem}: {signatures}"
         raise LaunchError(message)
 
 
@@ -114,7 +114,7 @@ def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | Non
 
 
 def sass(loader: Loader, name: str, where: str, signature: str | None) -> str | dict[str, str]:
-    """Return the current GPU's machine code, disassembled by `cuobjdump`: for one overload, or for all by signature."""
+    """Return the current GPU's machine code, disassembled by `cuobjdump`; without a signature, by signature."""
     tool = _cuobjdump()
 
     def text(arch: str, symbol: str, path: str) -> str:
@@ -128,26 +128,26 @@ def _cuobjdump() -> str:
     from shutil import which  # noqa: PLC0415 (only inspections come here)
 
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
-    found = which("cuobjdump", path=os.path.join(home, "bin")) if home else None
-    found = found or which("cuobjdump")
-    if found is None:
+    path = which("cuobjdump", path=os.path.join(home, "bin")) if home else None
+    path = path or which("cuobjdump")
+    if path is None:
         try:
             from cuda.pathfinder import find_nvidia_binary_utility  # noqa: PLC0415
         except ImportError:
             pass
         else:
-            found = find_nvidia_binary_utility("cuobjdump")
-    if found is None:
+            path = find_nvidia_binary_utility("cuobjdump")
+    if path is None:
         message = "cuobjdump, which disassembles, was not found: pip install nvidia-cuda-cuobjdump, or set CUDA_HOME"
         raise DependencyError(message)
-    return found
+    return path
 
 
 def _run(command: list[str]) -> str:
     import subprocess  # noqa: PLC0415 (only inspections come here)
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        message = f"{' '.join(command)} failed: {done.stderr.strip() or done.stdout.strip()}"
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        message = f"{' '.join(command)} failed: {process.stderr.strip() or process.stdout.strip()}"
         raise LaunchError(message)
-    return done.stdout
+    return process.stdout

@@ -1,9 +1,9 @@
 """The kernels of loaded images: their overloads, their kernels on each GPU, and their caches."""
 
 # A loader makes a `KernelTable` when it loads images. If the images are replaced or unloaded, the table's validity flag
-# is emptied, its caches are retired, and a launch gets the current table from the loader. A launch uses it in this
-# order: arguments -> overload -> kernel on a GPU. If the images lack one of them, the JIT fallback compiles it, through
-# `aotcuda.runtime.jit.overloads`.
+# is emptied, its caches are retired, and a launch gets the current table from the loader. A launch finds the overload
+# for its arguments, then the overload's kernel on a GPU. If the images lack one of them, the JIT fallback compiles it,
+# through `aotcuda.runtime.jit.overloads`.
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.arguments.overloads import OverloadTable, Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.driver import ValidityFlag
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.overloads import JitOverloads
     from aotcuda.runtime.library import Library
@@ -48,13 +48,13 @@ class KernelCache:
         self.table: OverloadTable | None = None
 
     def share_specializations(self, make: Callable[[], Any]) -> Any:
-        """Return the specializations that all launchers share; the first call makes them by `make`."""
+        """Return the specializations that all launchers share; the first call makes them with `make`."""
         if self.specializations is None:
             self.specializations = make()
         return self.specializations
 
     def retire(self) -> None:
-        """Remove the launchers: the kernel then gets the current cache from its loader."""
+        """Remove the launchers, so that the kernel gets the current cache from its loader."""
         self.launchers.clear()
 
 
@@ -75,7 +75,7 @@ class KernelTable:
         library: Library,
         manifest: Manifest,
         fallback: MakesFallback,
-        live: Mark,
+        live: ValidityFlag,
         caches: dict[str, KernelCache],
         sources: Stamp | None = None,
     ) -> None:
@@ -104,17 +104,17 @@ class KernelTable:
             message = f"{where} cannot be launched: the module has no such kernel any more"
             raise aotcuda.errors.LaunchError(message)
         if not record.get("exact") or _takes_descriptors(record):
-            record = self._of_this_machine(record)
+            record = self._for_this_machine(record)
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
             if cache.table is None:
-                made = _table_class(record)(record, where, self.live, self.library.current_device)
-                made.packs_directly = self.library.device >= 0 and not made.is_exact
-                cache.table = made
+                table = _table_class(record)(record, where, self.live, self.library.current_device)
+                table.packs_directly = self.library.device >= 0 and not table.is_exact
+                cache.table = table
             return cache.table
 
-    def _of_this_machine(self, record: Kernel) -> Kernel:
-        """Return a kernel without variants that no image for this machine's GPUs has: launches take the next one."""
+    def _for_this_machine(self, record: Kernel) -> Kernel:
+        """Return the record without the variants that no image for this machine's GPUs has."""
         library = self.library
         gpus = [device.index for device in library.driver.devices]
         overloads = [
@@ -124,7 +124,7 @@ class KernelTable:
         ]
         return record if len(overloads) in (0, len(record["overloads"])) else {**record, "overloads": overloads}
 
-    def select(self, name: str, args: tuple[object, ...], given: int | None) -> Selection | None:
+    def select(self, name: str, args: tuple[object, ...], stream: int | None) -> Selection | None:
         """Select the overload of a kernel for these arguments, and pack them; see `OverloadTable.select`.
 
         Return None if some arguments are arrays in the host's memory that have to be copied first.
@@ -132,7 +132,7 @@ class KernelTable:
         Args:
             name: The name of the kernel.
             args: The arguments.
-            given: The handle of the launch's stream; None for the current stream.
+            stream: The handle of the launch's stream; None for the current stream.
 
         Raises:
             ArgumentError: No overload accepts the arguments, or one of them cannot be read.
@@ -141,10 +141,10 @@ class KernelTable:
         table = cache.table if cache is not None else None
         if table is None:
             table = self.table(name)
-        return table.select(args, given) or self._select_otherwise(name, table, args, given)
+        return table.select(args, stream) or self._select_otherwise(name, table, args, stream)
 
     def _select_otherwise(
-        self, name: str, table: OverloadTable, args: tuple[object, ...], given: int | None
+        self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int | None
     ) -> Selection | None:
         """Compile an overload for arguments that no packaged one accepts; None if arrays have to be copied first."""
         if table.is_exact:
@@ -154,20 +154,20 @@ class KernelTable:
 
             if host_arrays.find_arguments_to_copy(args, table.overloads):
                 return None
-        found = self._compiled().select(name, table, args, table.stream(args, given))
-        if found is None:
+        selection = self._jit_overloads().select(name, table, args, table.stream(args, stream))
+        if selection is None:
             raise table.refusal(args)
-        table.add_compiled(args, found[0])
-        return (*found[:5], None)  # the specialization belongs to another table
+        table.add_compiled(args, selection[0])
+        return (*selection[:5], None)  # the specialization belongs to another table
 
-    def select_or_refuse(self, name: str, args: tuple[object, ...], given: int | None) -> Selection:
+    def select_or_refuse(self, name: str, args: tuple[object, ...], stream: int | None) -> Selection:
         """Select an overload as `select` does; raise ArgumentError for arrays in the host's memory."""
-        selection = self.select(name, args, given)
+        selection = self.select(name, args, stream)
         if selection is None:
             raise self.table(name).refusal(args)
         return selection
 
-    def check(self, name: str, args: tuple[object, ...], given: int | None) -> PackedOverload:
+    def check(self, name: str, args: tuple[object, ...], stream: int | None) -> PackedOverload:
         """Return the overload that a launch with these arguments would use; errors as for `select`.
 
         Arrays in the host's memory are accepted if a launch would copy them.
@@ -176,19 +176,19 @@ class KernelTable:
             from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
             args = host_arrays.describe_copies(args, self.table(name).overloads)
-        overload, slot, *_ = self.select_or_refuse(name, args, given)
+        overload, slot, *_ = self.select_or_refuse(name, args, stream)
         overload.slots.append(slot)
         return overload
 
     def device_kernel(
-        self, overload: PackedOverload, device: int, concerned: Sequence[object] = (), where: str = ""
+        self, overload: PackedOverload, device: int, launch_streams: Sequence[object] = (), where: str = ""
     ) -> DeviceKernel:
         """Return an overload on a GPU; compile it if the images lack it.
 
         Args:
             overload: The overload.
             device: The GPU's ordinal.
-            concerned: As for `Loader.enter`: compiled code may have setup callbacks of its own.
+            launch_streams: As for `Loader.enter`, because compiled code may have setup callbacks.
             where: As for `Loader.enter`.
 
         Raises:
@@ -196,20 +196,22 @@ class KernelTable:
             RuntimeUnavailableError: No packaged image runs on that GPU, and the fallback may not or cannot compile one.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
         """
-        found: DeviceKernel | None = overload.kernels.get(device)
-        if found is not None:
-            return found
-        is_elsewhere = self._jit is not None and self._jit.holds(overload)
-        if is_elsewhere or not self.library.has_image(device):
-            found, is_kept = self._compiled().kernel(overload, device, self.library.choices[device], concerned, where)
-            if is_kept:
-                overload.kernels[device] = found
-            return found
-        found = overload.kernels[device] = self.library.device_kernel(overload, device)
-        return found
+        kernel: DeviceKernel | None = overload.kernels.get(device)
+        if kernel is not None:
+            return kernel
+        is_jit = self._jit is not None and self._jit.holds(overload)
+        if is_jit or not self.library.has_image(device):
+            kernel, may_cache = self._jit_overloads().kernel(
+                overload, device, self.library.choices[device], launch_streams, where
+            )
+            if may_cache:
+                overload.kernels[device] = kernel
+            return kernel
+        kernel = overload.kernels[device] = self.library.device_kernel(overload, device)
+        return kernel
 
-    def is_compiled_elsewhere(self, overload: PackedOverload, device: int) -> bool:
-        """Return True if `device_kernel` for an overload on a GPU may compile it."""
+    def needs_jit(self, overload: PackedOverload, device: int) -> bool:
+        """Return True if `device_kernel` may have to compile an overload for a GPU."""
         jit = self._jit
         return jit is not None and jit.holds(overload) and device not in overload.kernels
 
@@ -220,15 +222,15 @@ class KernelTable:
             cache.retire()
 
     def is_idle(self) -> bool:
-        """Return True if no launch is in progress; for a retired table this stays true."""
+        """Return True if no launch is in progress; once True, it stays True for a retired table."""
         if self.live.is_in_flight() or not all(
             cache.table is None or cache.table.is_idle() for cache in self.caches.copy().values()
         ):
             return False
         return self._jit is None or self._jit.is_idle()
 
-    def _compiled(self) -> JitOverloads:
-        """Return the overloads that the fallback has compiled in addition to the images."""
+    def _jit_overloads(self) -> JitOverloads:
+        """Return the overloads that the fallback compiles in addition to the images; make the object at first."""
         if self._jit is None:
             from aotcuda.runtime.jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
 
@@ -243,7 +245,9 @@ class KernelTable:
 
 def _takes_descriptors(record: Kernel) -> bool:
     """Return True for a kernel with tensor descriptors: the parameters of its variants depend on the target."""
-    return any(each["kind"] == "descriptor" for overload in record["overloads"] for each in overload["parameters"])
+    return any(
+        parameter["kind"] == "descriptor" for overload in record["overloads"] for parameter in overload["parameters"]
+    )
 
 
 def _table_class(record: Kernel) -> type[OverloadTable]:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     Dimensions = tuple[int, int, int]
 
+OPTIONS = ("stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout")
+"""The options of `Kernel.configure`."""
+
 _COOPERATIVE, _CLUSTER, _SCHEDULING, _DEPENDENT, _PRIORITY, _CARVEOUT = 2, 4, 5, 6, 8, 14
 _SPREAD = 1
 _PORTABLE_CLUSTER = 8
@@ -30,25 +33,25 @@ _CARVEOUT_DRIVER = (12, 5)
 def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
     """Return the error text for a configuration beyond the limits of the GPU or the kernel, else None."""
     device = kernel.device
-    on = f"on {device}"
-    for what, extents in (("grid", grid), ("block", block)):
+    for key, extents in (("grid", grid), ("block", block)):
         for axis, extent in zip("xyz", extents, strict=True):
-            most = device.limit(f"{what}_{axis}")
+            most = device.limit(f"{key}_{axis}")
             if extent > most:
-                fact = f"{what} {short_repr(extents)} has {short_repr(extent)} in {axis}"
-                return f"{fact}, where at most {most} are possible {on}"
+                fact = f"{key} {short_repr(extents)} has {short_repr(extent)} in {axis}"
+                return f"{fact}, where at most {most} are possible on {device}"
     threads = block[0] * block[1] * block[2]
-    of_block = f"block {block} has {threads} threads"
+    fact = f"block {block} has {threads} threads"
     if threads > device.limit("threads"):
-        return f"{of_block}, where at most {device.limit('threads')} are possible {on}"
-    if 0 < kernel.most_threads < threads:
-        return f"{of_block}, more than the kernel's launch bounds, {kernel.most_threads}"
+        return f"{fact}, where at most {device.limit('threads')} are possible on {device}"
+    if 0 < kernel.bound_threads < threads:
+        return f"{fact}, more than the kernel's launch bounds, {kernel.bound_threads}"
     if threads > kernel.threads:
-        return f"{of_block}, where the kernel's registers allow {kernel.threads} {on}"
+        return f"{fact}, where the kernel's registers allow {kernel.threads} on {device}"
     most = device.limit("shared_optin") - kernel.static_shared
     if shared > most:
-        own = f" in addition to the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
-        return f"{short_repr(shared)} bytes of dynamic shared memory, where at most {most} are possible{own} {on}"
+        static = f" in addition to the kernel's own {kernel.static_shared}" if kernel.static_shared else ""
+        fact = f"{short_repr(shared)} bytes of dynamic shared memory"
+        return f"{fact}, where at most {most} are possible{static} on {device}"
     return None
 
 
@@ -127,20 +130,20 @@ class LaunchAttributes:
 
     def encoded(self, *, cooperative: bool = False) -> list[Attribute]:
         """Return the attributes in the driver's form; `cooperative` adds that attribute for a cooperative kernel."""
-        found: list[tuple[int, tuple[int, ...]]] = []
+        pairs: list[tuple[int, tuple[int, ...]]] = []
         if self.cooperative or cooperative:
-            found.append((_COOPERATIVE, (1,)))
+            pairs.append((_COOPERATIVE, (1,)))
         if self.cluster is not None:
-            found.append((_CLUSTER, self.cluster))
+            pairs.append((_CLUSTER, self.cluster))
         if self.spread:
-            found.append((_SCHEDULING, (_SPREAD,)))
+            pairs.append((_SCHEDULING, (_SPREAD,)))
         if self.dependent:
-            found.append((_DEPENDENT, (1,)))
+            pairs.append((_DEPENDENT, (1,)))
         if self.priority is not None:
-            found.append((_PRIORITY, (self.priority,)))
+            pairs.append((_PRIORITY, (self.priority,)))
         if self.carveout is not None:
-            found.append((_CARVEOUT, (self.carveout,)))
-        return [Attribute(id=number, value=value) for number, value in found]
+            pairs.append((_CARVEOUT, (self.carveout,)))
+        return [Attribute(id=number, value=value) for number, value in pairs]
 
     def problem(
         self,
@@ -150,9 +153,9 @@ class LaunchAttributes:
         shared: int,
         config: ctypes.Array[ctypes.c_uint64],
     ) -> str | None:
-        """Return the error text for attributes that are not possible for a kernel; None if they are. Needs a context.
+        """Return the error text for attributes that are not possible for a kernel; None if they are.
 
-        `config` is the `CUlaunchConfig` of the launch.
+        A context must be current. `config` is the `CUlaunchConfig` of the launch.
         """
         device = kernel.device
         if self.dependent and device.capability < (9, 0):
@@ -164,13 +167,13 @@ class LaunchAttributes:
                 return f"priority is {short_repr(self.priority)}, where {possible}"
         if self.carveout is not None and device.driver_version < _CARVEOUT_DRIVER:
             return (
-                "a carveout for one launch needs a driver for CUDA 12.5 or newer; the kernel's own key, carveout, "
-                "does without"
+                "a carveout for one launch needs a driver for CUDA 12.5 or newer; any driver accepts the kernel's own "
+                "key, carveout"
             )
         if self.cluster is not None:
-            found = self._cluster_problem(kernel, self.cluster, grid, config)
-            if found is not None:
-                return found
+            problem = self._cluster_problem(kernel, self.cluster, grid, config)
+            if problem is not None:
+                return problem
         if self.cooperative:
             return _cooperative_problem(kernel, grid, block, shared)
         return None
@@ -224,7 +227,6 @@ def unknown_text(name: str) -> str:
     """Return the error text for an unknown argument of `Kernel.configure`."""
     from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
 
-    names = ["stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout"]
-    near = get_close_matches(name, names, 1)
-    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(names)}"
+    near = get_close_matches(name, OPTIONS, 1)
+    hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(OPTIONS)}"
     return f"configure() has no option {name!r}{hint}"

@@ -1,7 +1,7 @@
 """Check a launch configuration, fit it to a GPU and a kernel, and encode it for the driver.
 
-Its `CUlaunchConfig` is made once. `cuLaunchKernelEx` with it has four arguments and `cuLaunchKernel` eleven; ctypes
-needs time for each.
+The encoded form, a `CUlaunchConfig`, is made once. With it, `cuLaunchKernelEx` takes four arguments where
+`cuLaunchKernel` takes eleven; ctypes needs time for each argument.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _MOST_STREAMS = 64
 _MOST_VERIFIED = 1024
 
-THE_KERNELS_OWN = object()
+DEFINED_BY_KERNEL = object()
 """The block of a configuration whose kernel defines block, shared memory and clusters, as Triton's kernels do."""
 
 
-# An array of words, because from Python 3.14 on the first Structure imports all of ctypes: a quarter of a first launch.
+# No ctypes.Structure: from Python 3.14 on, the first one imports all of ctypes, a quarter of a first launch.
 _CONFIG_WORDS = 7
 _HALF = (1 << 32) - 1
 
@@ -41,20 +41,20 @@ def _encoded(
     Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of padding, the
     stream's handle, the address of the attributes, and their number as 32 bits.
     """
-    import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
+    import ctypes  # noqa: PLC0415 (the driver's start imports it anyway)
 
     extents = [extent & _HALF for extent in (*grid, *block)]
     pairs = (low | high << 32 for low, high in zip(extents[::2], extents[1::2], strict=True))
     config = (ctypes.c_uint64 * _CONFIG_WORDS)(*pairs, shared & _HALF, stream or 0)
     if attributes:
-        kept = (type(attributes[0]) * len(attributes))(*attributes)
-        config[5], config[6] = ctypes.addressof(kept), len(attributes)
-        config.kept = kept  # type: ignore[attr-defined]
+        array = (type(attributes[0]) * len(attributes))(*attributes)
+        config[5], config[6] = ctypes.addressof(array), len(attributes)
+        config.attributes = array  # type: ignore[attr-defined]  # keeps the array alive
     return config
 
 
-class OnStreams(dict[int, object]):
-    """The driver's form of a launch configuration for each stream handle, made at first use."""
+class ConfigsByStream(dict[int, object]):
+    """The driver's form of a launch configuration by stream handle, made at the first use of the stream."""
 
     __slots__ = ("_attributes", "_block", "_grid", "_shared")
 
@@ -65,13 +65,13 @@ class OnStreams(dict[int, object]):
         self._attributes = attributes
 
     def __missing__(self, stream: int) -> object:
-        import ctypes  # noqa: PLC0415 (which is imported while the driver starts)
+        import ctypes  # noqa: PLC0415 (the driver's start imports it anyway)
 
-        found = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
+        config = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
         if len(self) >= _MOST_STREAMS:  # a program that makes new streams all the time
             self.clear()
-        self[stream] = found
-        return found
+        self[stream] = config
+        return config
 
 
 class Configuration:
@@ -83,10 +83,20 @@ class Configuration:
         stream: The handle of the stream, 0 for the default stream; None for the current stream of each launch.
         shared: Bytes of dynamic shared memory for each block.
         attributes: Further launch attributes; None for none.
-        by_grid: True if only the grid was given; `of` adds the rest, which the kernel defines.
+        by_grid: True if only the grid was given; `for_kernel` adds the numbers that the kernel defines.
     """
 
-    __slots__ = ("_cooperative", "_fixed", "_for_driver", "attributes", "block", "by_grid", "grid", "shared", "stream")
+    __slots__ = (
+        "_completed",
+        "_cooperative",
+        "_for_driver",
+        "attributes",
+        "block",
+        "by_grid",
+        "grid",
+        "shared",
+        "stream",
+    )
 
     def __init__(
         self,
@@ -97,15 +107,15 @@ class Configuration:
         where: str,
         attributes: LaunchAttributes | None = None,
     ) -> None:
-        """Check the values that a user gave for kernel `where`; the block may be `THE_KERNELS_OWN`.
+        """Check the values that a user gave for kernel `where`; the block may be `DEFINED_BY_KERNEL`.
 
         Raises:
             LaunchError: Grid or block is not possible.
             ArgumentError: `stream` is not a possible handle.
         """
         self.grid = dimensions(grid, "grid", where)
-        self.by_grid = block is THE_KERNELS_OWN
-        self._fixed: dict[tuple[object, ...], Configuration] = {}
+        self.by_grid = block is DEFINED_BY_KERNEL
+        self._completed: dict[tuple[object, ...], Configuration] = {}
         self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
         if stream is not None and not 0 <= stream < 1 << 64:
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
@@ -115,21 +125,21 @@ class Configuration:
         self.shared = shared
         self.attributes = attributes or None
         encoded = attributes.encoded() if attributes is not None else []
-        self._for_driver = OnStreams(self.grid, self.block, shared, encoded)
-        self._cooperative: OnStreams | None = None
+        self._for_driver = ConfigsByStream(self.grid, self.block, shared, encoded)
+        self._cooperative: ConfigsByStream | None = None
 
-    def on(self, stream: int) -> str:
-        """Return the text for a launch of this configuration on a stream."""
-        more = f", {self.attributes}," if self.attributes is not None else ""
+    def describe(self, stream: int) -> str:
+        """Return a text for launches on a stream: grid, block, stream, attributes and shared memory."""
+        attributes = f", {self.attributes}," if self.attributes is not None else ""
         memory = f"{self.shared} bytes of dynamic shared memory"
-        return f"grid {self.grid}, block {self.block}, stream {stream:#x}{more} and {memory}"
+        return f"grid {self.grid}, block {self.block}, stream {stream:#x}{attributes} and {memory}"
 
     def largest(self) -> int:
         """Return the largest of its numbers."""
         return max(*self.grid, *self.block, self.shared)
 
-    def on_streams(self, *, cooperative: bool) -> OnStreams:
-        """Return the argument of `Driver.launch` by the stream's handle; `cooperative`: all blocks run at once."""
+    def configs_by_stream(self, *, cooperative: bool) -> ConfigsByStream:
+        """Return the arguments of `Driver.launch` by the stream's handle, for plain or for cooperative launches."""
         if not cooperative:
             return self._for_driver
         if self._cooperative is None:
@@ -137,13 +147,13 @@ class Configuration:
 
             attributes = self.attributes or LaunchAttributes("")
             encoded = attributes.encoded(cooperative=True)
-            self._cooperative = OnStreams(self.grid, self.block, self.shared, encoded)
+            self._cooperative = ConfigsByStream(self.grid, self.block, self.shared, encoded)
         return self._cooperative
 
     def for_kernel(self, kernel: DeviceKernel) -> Configuration:
-        """Return the configuration for launches of a kernel: this one, or if only the grid was given a completed one.
+        """Return the configuration for launches of a kernel; if only the grid was given, complete it.
 
-        The grid counts clusters where the kernel has them, as Triton's does.
+        Where the kernel has clusters, the given grid counts clusters, as in Triton.
         """
         fixed = kernel.fixed
         if fixed is None:
@@ -151,8 +161,8 @@ class Configuration:
         cluster = tuple(fixed.get("cluster", ()))
         cooperative, dependent = fixed.get("cooperative", False), fixed.get("dependent", False)
         key = (fixed["threads"], fixed["shared"], cooperative, dependent, *cluster)
-        found = self._fixed.get(key)
-        if found is None:
+        completed = self._completed.get(key)
+        if completed is None:
             grid, attributes = self.grid, None
             if cluster or cooperative or dependent:
                 from aotcuda.runtime.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
@@ -166,18 +176,18 @@ class Configuration:
                     cooperative=cooperative,
                     dependent=dependent,
                 )
-            found = Configuration(grid, fixed["threads"], self.stream, fixed["shared"], "", attributes)
-            self._fixed[key] = found
-        return found
+            completed = Configuration(grid, fixed["threads"], self.stream, fixed["shared"], "", attributes)
+            self._completed[key] = completed
+        return completed
 
-    def allow(self, kernel: DeviceKernel, where: str) -> None:
-        """Raise LaunchError if the configuration is not possible for the kernel, which errors name `where`, on its GPU.
+    def check(self, kernel: DeviceKernel, where: str) -> None:
+        """Raise LaunchError if a launch of the kernel, which errors name `where`, is not possible on its GPU.
 
-        If it needs more shared memory than the driver's default, set the kernel attribute that allows it.
+        If the launch needs more shared memory than the driver's default, set the kernel attribute for it.
         """
         threads = self.block[0] * self.block[1] * self.block[2]
-        wanted = (*self.grid, *self.block, self.shared, threads)
-        if not kernel.cooperative and self.attributes is None and all(map(le, wanted, kernel.unchecked_limits())):
+        numbers = (*self.grid, *self.block, self.shared, threads)
+        if not kernel.cooperative and self.attributes is None and all(map(le, numbers, kernel.unchecked_limits())):
             return
         from aotcuda.runtime import launch_attributes  # noqa: PLC0415 (few launches are large, or have any)
 
@@ -194,19 +204,21 @@ class Configuration:
             raise aotcuda.errors.LaunchError(message)
 
 
-def allow_once(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
-    """Return `configuration.for_kernel(kernel)`; check it by `allow` the first time."""
-    found = configuration.for_kernel(kernel)
+def check_once(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
+    """Return `configuration.for_kernel(kernel)`; check it the first time."""
+    completed = configuration.for_kernel(kernel)
     if configuration not in kernel.verified:
-        found.allow(kernel, where)
+        completed.check(kernel, where)
         if len(kernel.verified) >= _MOST_VERIFIED:
             kernel.verified.clear()
         kernel.verified.add(configuration)
-    return found
+    return completed
 
 
-def dimensions(value: object, what: str, where: str) -> Dimensions:
-    """Return a grid or a block in three dimensions, from an int or a tuple of one to three.
+def dimensions(value: object, key: str, where: str) -> Dimensions:
+    """Return a grid, block or cluster in three dimensions, from an int or a tuple of one to three.
+
+    Errors name the value `key`, and the kernel `where`.
 
     Raises:
         LaunchError: `value` is neither, or a dimension is below 1.
@@ -216,15 +228,29 @@ def dimensions(value: object, what: str, where: str) -> Dimensions:
     parts = value if isinstance(value, tuple | list) else (value,)
     numbers = [number for number in map(integer, parts) if number is not None]
     if not 1 <= len(numbers) <= 3 or len(numbers) < len(parts):
-        given = aotcuda.errors.quoted(value)
-        message = f"{where} cannot be launched: {what} is {given} where an int or a tuple of one to three belongs"
+        text = aotcuda.errors.quoted(value)
+        message = f"{where} cannot be launched: {key} is {text} where an int or a tuple of one to three belongs"
         raise aotcuda.errors.LaunchError(message)
     if min(numbers) < 1:
-        given = aotcuda.errors.quoted(value)
-        message = f"{where} cannot be launched: {what} is {given}, and each of its dimensions must be at least 1"
+        text = aotcuda.errors.quoted(value)
+        message = f"{where} cannot be launched: {key} is {text}, and each of its dimensions must be at least 1"
         raise aotcuda.errors.LaunchError(message)
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
+
+
+def bytes_of_shared_memory(shared: object, where: str) -> int:
+    """Return the bytes of dynamic shared memory as an int; `where` names the kernel in errors.
+
+    Raises:
+        LaunchError: `shared` is no integer, or negative.
+    """
+    number = integer(shared)
+    if number is None or number < 0:
+        text = aotcuda.errors.quoted(shared)
+        message = f"{where} cannot be launched: dynamic shared memory is {text} where a number of bytes belongs"
+        raise aotcuda.errors.LaunchError(message)
+    return number
 
 
 def number_of_elements(n: object, where: str) -> int:
@@ -235,8 +261,8 @@ def number_of_elements(n: object, where: str) -> int:
     """
     number = integer(n)
     if number is None:
-        given = aotcuda.errors.quoted(n)
-        message = f"{where}.forall({given}): the number of elements must be an int; of an array that is x.size"
+        text = aotcuda.errors.quoted(n)
+        message = f"{where}.forall({text}): the number of elements must be an int; of an array that is x.size"
         raise aotcuda.errors.LaunchError(message)
     if number < 0:
         message = f"{where}.forall({aotcuda.errors.quoted(number)}): the number of elements cannot be negative"
@@ -252,7 +278,7 @@ def block_of_elements(block: object, where: str) -> int:
     """
     number = integer(block)
     if number is None or number < 1:
-        given = aotcuda.errors.quoted(block)
-        message = f"{where} cannot be launched: block is {given} where forall takes an int of at least 1"
+        text = aotcuda.errors.quoted(block)
+        message = f"{where} cannot be launched: block is {text} where forall takes an int of at least 1"
         raise aotcuda.errors.LaunchError(message)
     return number

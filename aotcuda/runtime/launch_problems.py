@@ -1,6 +1,6 @@
 """Find the problems of a launch, and describe a launch that failed.
 
-A launch that succeeds on a machine with one GPU, of a module without callbacks, does not import this.
+Successful launches on a machine with one GPU do not import this module, unless theirs has callbacks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def refusal(
     configuration: Configuration,
     kernel: DeviceKernel | None = None,
 ) -> Exception:
-    """Return the error of a launch of kernel `where` that the driver refused with the `CUresult` `code`."""
+    """Return the error for a launch of kernel `where` that the driver has refused with the `CUresult` `code`."""
     from aotcuda.runtime import streams  # noqa: PLC0415 (a launch on one of several GPUs imports this file)
 
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
@@ -51,7 +51,7 @@ def refusal(
                 f"{MOST_LOCAL}; have smaller local arrays, or arrays in global memory"
             )
             return aotcuda.errors.LaunchError(message)
-    error = driver.error(code, f"{where} could not be launched on {device} with {configuration.on(stream)}")
+    error = driver.error(code, f"{where} could not be launched on {device} with {configuration.describe(stream)}")
     if code == _COOPERATIVE_TOO_LARGE:
         error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
     return error
@@ -66,15 +66,15 @@ def failure(
     configuration: Configuration,
     args: tuple[object, ...],
 ) -> CudaError:
-    """Return the error of a kernel that failed while the launch waited: one complete line, then details."""
+    """Return the error for a kernel that has failed while its launch waited: a complete line, then details."""
     overload, _, _, _, stream, _ = selection
     error = driver.error(code, f"{where} failed on {kernel.device}", asynchronous=False)
     lines = [
         f"{error}",
         f"signature: {overload.record['signature']}",
-        f"launched with {configuration.on(stream)}",
+        f"launched with {configuration.describe(stream)}",
         *[
-            f"argument {number}, {parameter['name']}: {parameter['type']}{_given(parameter, arg)}"
+            f"argument {number}, {parameter['name']}: {parameter['type']}{_value_text(parameter, arg)}"
             for number, (parameter, arg) in enumerate(zip(overload.parameters, args, strict=True), 1)
         ],
     ]
@@ -82,8 +82,8 @@ def failure(
     return error
 
 
-def _given(parameter: Parameter, arg: object) -> str:
-    """Return the text for the value of an argument, or for the shape and address of an array; empty if unreadable."""
+def _value_text(parameter: Parameter, arg: object) -> str:
+    """Return the text for a number, or for the shape and address of an array; empty if the array cannot be read."""
     try:
         read = arrays.reader(arg)
         view = read(arg, [], 0) if read is not None else None
@@ -98,7 +98,7 @@ def _given(parameter: Parameter, arg: object) -> str:
 
 
 def check_capture(
-    where: str, callbacks: Callbacks, driver: Driver, concerned: Iterable[object], whose: str, advice: str
+    where: str, callbacks: Callbacks, driver: Driver, launch_streams: Iterable[object], whose: str, advice: str
 ) -> None:
     """Raise LaunchError if setup callbacks have to run while a stream of the launch is captured into a graph.
 
@@ -106,7 +106,7 @@ def check_capture(
         where: The kernel.
         callbacks: The callbacks.
         driver: The driver.
-        concerned: The launch's stream and the `pending` items of its selection.
+        launch_streams: The launch's stream and the `pending` items of its selection.
         whose: The owner of the callbacks, for the message.
         advice: The remedy, for the message.
     """
@@ -114,7 +114,7 @@ def check_capture(
 
     if callbacks.has_seen(driver.current_context()):
         return
-    for stream in concerned:
+    for stream in launch_streams:
         if isinstance(stream, int) and streams.is_captured(driver, stream):
             message = (
                 f"{where} cannot be launched: stream {stream:#x} is being captured into a graph, and the setup "
@@ -145,7 +145,7 @@ def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int],
 
 
 def _is_reachable(driver: Driver, address: int) -> bool:
-    """Return True if kernels in the current context can read an address: own, managed, or accessible peer memory."""
+    """Return True if kernels in the current context can read an address: local, managed, or accessible peer memory."""
     result = ctypes.c_uint64()
     return driver.call["cuPointerGetAttribute"](ctypes.byref(result), 3, address) == 0
 
@@ -174,7 +174,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
         if codes == [0]:
             pop(popped)
     message = (
-        f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} is of a context on "
+        f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} belongs to a context on "
         f"{driver.devices[home]}; make that context current, or use a stream of this one"
     )
     raise aotcuda.errors.LaunchError(message)

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class ProcessLocal:
-    """An object of one process: a copy is the object itself, and pickling is refused."""
+    """A base of objects that belong to one process: a copy is the object itself, and pickling is refused."""
 
     __slots__ = ()
 
-    def _written(self) -> tuple[str, str]:
-        """Return the object's name, and the expression that makes it in another process."""
+    def _describe(self) -> tuple[str, str]:
+        """Return the name of the object, and the expression that makes it in another process."""
         raise NotImplementedError
 
     def with_stream(self, stream: object) -> Self:
-        """Return a launcher like this one that keeps a stream object alive; this one has the stream's handle."""
+        """Return a launcher like this one, which has the handle of a stream, that keeps the stream object alive."""
         return LauncherWithStream(self, stream)  # type: ignore[return-value]  # it has all attributes of this launcher
 
     def __copy__(self) -> Self:
@@ -37,8 +37,8 @@ class ProcessLocal:
         Raises:
             TypeError: Always.
         """
-        what, written = self._written()
-        message = f"{what} belongs to its process; send the kernel, and write {written} where it is launched"
+        name, expression = self._describe()
+        message = f"{name} belongs to its process; send the kernel, and write {expression} where it is launched"
         raise TypeError(message)
 
 
@@ -78,8 +78,8 @@ class Launcher(ProcessLocal, GeneralPath):
         """
         self.launch(args)
 
-    def _written(self) -> tuple[str, str]:
-        """Implement ProcessLocal._written."""
+    def _describe(self) -> tuple[str, str]:
+        """Implement ProcessLocal._describe."""
         return f"{self.where} with a configuration", "kernel[grid, block]"
 
     @property

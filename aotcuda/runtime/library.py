@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from aotcuda.runtime.images.choice import Choice
 
 
-class _Guest:
-    """Marks a thread in a setup callback; the object dies with the frame."""
+class _Setup:
+    """A thread that runs setup callbacks; the object lives as long as the frame of the call."""
 
     __slots__ = ("__weakref__",)
 
@@ -48,11 +48,11 @@ class Library:
 
     __slots__ = (
         "_choices",
-        "_guests",
         "_handles",
-        "_is_gone",
-        "_is_kept",
+        "_is_owned_elsewhere",
+        "_is_unloaded",
         "_library",
+        "_setups",
         "_where",
         "callbacks",
         "device",
@@ -87,14 +87,14 @@ class Library:
             CudaError: The driver refuses the fatbin.
             DependencyError: The module has callbacks, and the package of their argument is not installed.
         """
-        self._is_kept = True  # there is nothing to unload yet
+        self._is_owned_elsewhere = True  # there is nothing to unload yet
         self._where = manifest["module"]
         self.manifest = manifest
         self._choices = choices
         self.folder = folder
         self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
-        self._guests: set[ref[_Guest]] = set()  # threads in a setup callback
-        self._is_gone = False
+        self._setups: set[ref[_Setup]] = set()  # threads that run setup callbacks
+        self._is_unloaded = False
         self.synchronous = _is_synchronous()
         data = image or fatbin or manifests.read_file(folder, manifest["files"]["kernels"])
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
@@ -113,28 +113,28 @@ class Library:
             from aotcuda.runtime.images import callbacks  # noqa: PLC0415 (few modules have any)
 
             handle, library = callbacks.open_handle(manifest, data)
-            self._library.loaded(ctypes.c_void_p(library))
+            self._library.set_handle(ctypes.c_void_p(library))
             self.callbacks = callbacks.Callbacks(manifest, handle, self.driver)
             self.device = -1
             return
         load, handle = self.driver.call["cuLibraryLoadData"], self._library.handle
         try:
             code = load(ctypes.byref(handle), data, None, None, 0, None, None, 0)
-            self._is_kept = False
-        except BaseException:  # an interrupt during the call, which takes long
+            self._is_owned_elsewhere = False
+        except BaseException:  # an interrupt during the call, which takes milliseconds
             if handle.value:
                 self.driver.call["cuLibraryUnload"](handle)
             raise
         self.driver.check(code, f"the driver refused the images of {self._where}")
 
-    def keep(self) -> None:
-        """Record that another object unloads the images; otherwise they are unloaded with this object."""
-        self._is_kept = True
+    def hand_over(self) -> None:
+        """Let another object unload the images; until this call, they are unloaded with this object."""
+        self._is_owned_elsewhere = True
 
     def __del__(self) -> None:
-        """Unload images that no loader has, after an interrupt."""
-        is_kept = getattr(self, "_is_kept", True)  # unset if the interrupt came before
-        if not (is_kept or self._is_gone or drivers.forked) and self._library.handle.value:
+        """Unload the images if an interrupt came before a loader got them."""
+        is_owned_elsewhere = getattr(self, "_is_owned_elsewhere", True)  # unset after an early interrupt
+        if not (is_owned_elsewhere or self._is_unloaded or drivers.forked) and self._library.handle.value:
             self.driver.call["cuLibraryUnload"](self._library.handle)
 
     @property
@@ -147,24 +147,24 @@ class Library:
         return self._choices
 
     def choice_for(self, capability: tuple[int, int]) -> Choice:
-        """Return the choice for the GPUs of a compute capability; there must be one."""
+        """Return the choice for the GPUs of a compute capability; this machine has such a GPU."""
         return next(choice for choice in self.choices.values() if choice.capability == capability)
 
     def has_image(self, device: int) -> bool:
         """Return True if one of the images runs on a GPU."""
-        if self._choices is None and self._has_own(self.driver.devices[device]):
+        if self._choices is None and self._has_exact_image(self.driver.devices[device]):
             return True
         return self.choices[device].arch is not None
 
-    def _has_own(self, device: Device) -> bool:
+    def _has_exact_image(self, device: Device) -> bool:
         """Return True if there is machine code for exactly this GPU, and the driver can load it.
 
-        Most packages have it, and then no choice has to be computed.
+        Most packages have such code, and `has_image` then computes no choice.
         """
-        wanted = "sm_{}{}".format(*device.capability)
+        target = "sm_{}{}".format(*device.capability)
         general = self.manifest["toolchain"].get("cuda", "")
         for image in self.manifest["images"]:
-            if image["arch"] == wanted and "absent" not in image:
+            if image["arch"] == target and "absent" not in image:
                 major = image.get("cuda", general).partition(".")[0]
                 return major.isdecimal() and device.driver_version[0] >= int(major)
         return False
@@ -177,12 +177,12 @@ class Library:
         if all(device.capability not in TEGRA for device in self.driver.devices):
             return data
         chosen = {choice.arch for choice in self.choices.values()}
-        taken = [item["arch"] for item in self.manifest["images"] if item["arch"] in chosen]
-        if len(taken) == len(self.manifest["images"]):
+        targets = [item["arch"] for item in self.manifest["images"] if item["arch"] in chosen]
+        if len(targets) == len(self.manifest["images"]):
             return data
         from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
 
-        return subset.only([data], taken, f"the fatbin of {self._where}")
+        return subset.only([data], targets, f"the fatbin of {self._where}")
 
     def current_device(self) -> int | None:
         """Return the ordinal of the GPU of a launch; None if no context is current."""
@@ -198,8 +198,8 @@ class Library:
         """
         device = self.driver.current_device()
         if device is None:
-            found = (self.driver.pointer_device(address) for address in addresses if address)
-            device = next((index for index in found if index is not None), 0)
+            homes = (self.driver.pointer_device(address) for address in addresses if address)
+            device = next((home for home in homes if home is not None), 0)
             self.driver.make_current(device)
         if self.callbacks is not None:
             self.set_up()
@@ -212,16 +212,16 @@ class Library:
             CallbackError: A callback raised.
             UnloadedError: Another thread unloads the images.
         """
-        guest = _Guest()
+        setup = _Setup()
         with self._library.lock:
             self._library.check_open()
-            self._guests.add(ref(guest, self._guests.discard))
+            self._setups.add(ref(setup, self._setups.discard))
             callbacks = self.callbacks
         try:
             if callbacks is not None:
                 callbacks.set_up()
         finally:
-            del guest  # an error's traceback has this frame
+            del setup  # an error's traceback has this frame
 
     def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
         """Look an overload up on a GPU.
@@ -237,7 +237,7 @@ class Library:
             raise self.choices[device].error(self._where)
         symbol = overload.record["symbol"]
         gpu = self.driver.devices[device]
-        fixed = self._fixed(overload, gpu)
+        fixed = self._fixed_launch(overload, gpu)
         try:
             with self._library.lock:
                 self._library.check_open()
@@ -258,10 +258,10 @@ class Library:
             CudaError: The images have no such variable; the message begins with `where`.
         """
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
-        places = (ctypes.byref(address), ctypes.byref(size))
+        results = (ctypes.byref(address), ctypes.byref(size))
         with self._library.lock:
             self._library.check_open()
-            code = self.driver.call["cuLibraryGetGlobal"](*places, self._library.handle, symbol.encode())
+            code = self.driver.call["cuLibraryGetGlobal"](*results, self._library.handle, symbol.encode())
         self.driver.check(code, f"{where} is no variable of the loaded images")
         return address.value, size.value
 
@@ -285,12 +285,12 @@ class Library:
         launches = self.launches.get(record["symbol"]) or record.get("launches")
         return not launches or self.choices[device].arch in launches
 
-    def _fixed(self, overload: PackedOverload, gpu: Device) -> FixedLaunch | None:
+    def _fixed_launch(self, overload: PackedOverload, gpu: Device) -> FixedLaunch | None:
         """Return the fixed launch parameters of an overload on a GPU; None if the launch sets them."""
         launches = self.launches.get(overload.record["symbol"]) or overload.record.get("launches")
         if not self.has_variant(overload.record, gpu.index):
-            what = f"{overload.record['symbol']} of {self._where}, {overload.record['signature']},"
-            message = f"{what} is not in the image for {gpu}: {self.choices[gpu.index]}"
+            variant = f"{overload.record['symbol']} of {self._where}, {overload.record['signature']},"
+            message = f"{variant} is not in the image for {gpu}: {self.choices[gpu.index]}"
             raise aotcuda.errors.MissingVariantError(message)
         return launches[self.choices[gpu.index].arch or ""] if launches else None
 
@@ -299,8 +299,8 @@ class Library:
         self._library.close()
 
     def is_idle(self) -> bool:
-        """Return True if no thread is in a setup callback."""
-        return not self._guests
+        """Return True if no thread runs a setup callback."""
+        return not self._setups
 
     def unload(self) -> None:
         """Run the teardown callbacks and unload the images; no launch of them may be in progress.
@@ -311,10 +311,10 @@ class Library:
             CallbackError: A callback raised; the images were unloaded all the same.
             CudaError: The driver refuses.
         """
-        if self._is_gone:
+        if self._is_unloaded:
             return
         callbacks, unload, handle = self.callbacks, self.driver.call["cuLibraryUnload"], self._library.handle
-        self._is_gone, self.callbacks = True, None  # an interrupt after a call must not repeat it
+        self._is_unloaded, self.callbacks = True, None  # an interrupt after a call must not repeat it
         if callbacks is None:
             code = unload(handle)
             self.driver.check(code, f"{self._where} could not be unloaded")

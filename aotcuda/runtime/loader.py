@@ -1,6 +1,6 @@
 """Load, replace and unload the images of a module, with the overloads of their kernels."""
 
-# A module may be imported and never launched, so modules that only launches need are imported late, above all `ctypes`.
+# A program may import a module and launch nothing, so functions import what only launches need, above all `ctypes`.
 #
 # A `Loader` has the lock, the current `KernelTable` and the `ImageSource`. If images are replaced or unloaded, their
 # table is retired, and launches get the current table from the loader.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.kernel_table import KernelCache, KernelTable
     from aotcuda.runtime.library import Library
     from aotcuda.runtime.staleness import Staleness
-    from aotcuda.runtime.unloading import Leaving
+    from aotcuda.runtime.unloading import Retired
 
     MakesFallback = Callable[[], Fallback]
 
@@ -35,22 +35,22 @@ class Loader:
         source: The source of its images.
         current: The current table; None until something loads images. Another thread may retire it at any time.
         checks_each_launch: Whether `ready` must be called at each launch.
-        leaving: Retired images that stay in the driver until their launches have ended.
+        retired: Images out of use that stay in the driver until their launches have ended.
     """
 
     def __init__(self, source: ImageSource) -> None:
         self.source = source
         self.checks_each_launch = source.is_editable
         self.current: KernelTable | None = None
-        self.leaving: list[Leaving] = []
+        self.retired: list[Retired] = []
         self._lock = new_lock()
-        self._replaced: list[KernelTable] = []  # launches of them may still be in progress
-        self._going: list[Library] = []  # images that are being retired
-        self._launched: Manifest | None = None
+        self._replaced: list[KernelTable] = []  # tables out of use, with launches that may be in progress
+        self._retiring: list[Library] = []  # images while `_retire` works on them
+        self._last_manifest: Manifest | None = None
         self._records: tuple[Manifest | None, dict[str, Kernel]] = (None, {})
         self._staleness: Staleness | None = None
         self._fallback: Fallback | None = None
-        self._making = new_lock()  # not the lock above, which a thread holds while it compiles
+        self._making = new_lock()  # for quick steps; a thread may hold the other lock during a compilation
         self._caches: dict[str, KernelCache] = {}  # for the current images, or for the next ones
 
     @property
@@ -64,14 +64,14 @@ class Loader:
 
     @property
     def kernels(self) -> dict[str, Kernel]:
-        """Return the records of the kernels by name: of the images that were loaded last, else of the manifest."""
-        manifest, found = self._launched or self.manifest, self._records
-        if found[0] is not manifest:
-            found = self._records = manifest, {kernel["name"]: kernel for kernel in manifest["kernels"]}
-        return found[1]
+        """Return the records of the kernels by name, from the images that were loaded last, or from the manifest."""
+        manifest, records = self._last_manifest or self.manifest, self._records
+        if records[0] is not manifest:
+            records = self._records = manifest, {kernel["name"]: kernel for kernel in manifest["kernels"]}
+        return records[1]
 
     @property
-    def compiled(self) -> dict[tuple[Case, tuple[int, int]], Library]:
+    def jit_images(self) -> dict[tuple[Case, tuple[int, int]], Library]:
         """Return a copy of `Fallback.loaded`, the images that the JIT fallback has loaded."""
         return dict(self._fallback.loaded) if self._fallback is not None else {}
 
@@ -85,7 +85,7 @@ class Loader:
         return self._fallback
 
     def staleness(self) -> Staleness:
-        """Return the object that compares an editable install's images with its sources."""
+        """Return the object that compares an editable install's images with its sources; make it at the first call."""
         if self._staleness is None:
             from aotcuda.runtime.staleness import Staleness  # noqa: PLC0415 (wheels have none)
 
@@ -121,29 +121,29 @@ class Loader:
             return loaded
         with self._lock:  # one thread compiles an edit, and the others wait
             loaded = self.current or self._load()
-            other = self.staleness().replacement_for(loaded.library, loaded.sources)
-            return loaded if other is None else self._launch(*other)
+            replacement = self.staleness().replacement_for(loaded.library, loaded.sources)
+            return loaded if replacement is None else self._make_current(*replacement)
 
     def enter(
-        self, loaded: KernelTable, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = ""
+        self, loaded: KernelTable, addresses: Sequence[int], launch_streams: Sequence[object] = (), where: str = ""
     ) -> int:
         """Enter a context as `Library.enter` does; unload everything if a setup callback raises or is interrupted.
 
         Args:
-            loaded: The current table.
+            loaded: The table of the launch.
             addresses: The addresses of a launch's arrays, as for `Library.enter`.
-            concerned: The stream of a launch and its `pending` items; empty if nothing is launched.
+            launch_streams: The stream of a launch and its `pending` items; empty if nothing is launched.
             where: The kernel of the launch, for errors.
 
         Raises:
             LaunchError: Setup callbacks would have to run while one of these streams is captured.
         """
         callbacks = loaded.library.callbacks
-        if callbacks is not None and concerned:
+        if callbacks is not None and launch_streams:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
 
             advice = f"call aotcuda.load({self.source.name!r}).preload()"
-            launch_problems.check_capture(where, callbacks, loaded.library.driver, concerned, "the module", advice)
+            launch_problems.check_capture(where, callbacks, loaded.library.driver, launch_streams, "the module", advice)
         try:
             return loaded.library.enter(addresses)
         except BaseException:
@@ -151,7 +151,7 @@ class Loader:
                 with self._lock:
                     if self.current is loaded:
                         self._retire()
-                self.sweep()  # images whose launches are in progress are unloaded by the next sweep
+                self.sweep()  # a later sweep unloads images whose launches are in progress
             raise
 
     def preload(self) -> None:
@@ -203,7 +203,7 @@ class Loader:
             self._retire()
             drivers = sys.modules.get("aotcuda.runtime.driver")
             if drivers is not None and drivers.forked:  # the images belong to the parent
-                self.leaving.clear()
+                self.retired.clear()
         unloading.retry(self.sweep)
 
     def sweep(self) -> bool:
@@ -214,15 +214,15 @@ class Loader:
         from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
 
         with self._lock:
-            leaving, self.leaving = self.leaving, []  # a teardown callback may add to the new list
-            staying: list[unloading.Leaving] = []
+            retired, self.retired = self.retired, []  # a teardown callback may add to the new list
+            in_use: list[unloading.Retired] = []
             try:
-                error = unloading.unload_unused(leaving, staying)
+                error = unloading.unload_idle(retired, in_use)
             finally:
-                self.leaving += staying + leaving  # `leaving` is empty unless there was an interrupt
+                self.retired += in_use + retired  # `retired` is empty unless there was an interrupt
             if error is not None:
                 raise error
-            return not self.leaving
+            return not self.retired
 
     def _load(self, *, early: bool = False) -> KernelTable:
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
@@ -237,56 +237,56 @@ class Loader:
                     if early:  # an import never compiles
                         raise
                     compiled = self.fallback().load_module(drivers.get().devices[0], error)
-                    return self._launch(compiled, compiled.manifest)
+                    return self._make_current(compiled, compiled.manifest)
                 if self.current is None:
-                    return self._launch(library, manifest)
-                library.close()  # this thread has launched meanwhile, in a destructor for example
-                self.leaving.append(([library], []))
+                    return self._make_current(library, manifest)
+                library.close()  # a launch of this thread, in a destructor for example, has loaded images meanwhile
+                self.retired.append(([library], []))
             return self.current
 
-    def _launch(self, library: Library, manifest: Manifest, sources: Stamp | None = None) -> KernelTable:
+    def _make_current(self, library: Library, manifest: Manifest, sources: Stamp | None = None) -> KernelTable:
         """Make these the current images, and retire the earlier ones."""
         from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
         from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (see above)
 
         if self.current is not None:
             self._caches = {}
-        loaded = KernelTable(library, manifest, self.fallback, drivers.live_mark(), self._caches, sources)
-        before, self.current, self._launched = self.current, loaded, manifest
-        library.keep()
-        if before is not None:
-            self._replaced = [*[each for each in self._replaced if not each.is_idle()], before]
-            self._put_out_of_use()
+        loaded = KernelTable(library, manifest, self.fallback, drivers.new_validity_flag(), self._caches, sources)
+        previous, self.current, self._last_manifest = self.current, loaded, manifest
+        library.hand_over()
+        if previous is not None:
+            self._replaced = [*[table for table in self._replaced if not table.is_idle()], previous]
+            self._retire_replaced()
         return loaded
 
     def _retire(self) -> None:
         """Retire the images: from now on launches load new ones."""
         try:
-            self._put_away()
-        except BaseException:  # an interrupt: finish, because half of it would leave images loaded for ever
-            self._put_away()
+            self._retire_once()
+        except BaseException:  # an interrupt: finish, because otherwise images would stay loaded for ever
+            self._retire_once()
             raise
 
-    def _put_away(self) -> None:
+    def _retire_once(self) -> None:
         """Retire the images, or finish an interrupted call. Signals arrive after calls, so the steps make few calls."""
         loaded = self.current
         if loaded is not None:
-            self._going += [loaded.library]
+            self._retiring += [loaded.library]
             self._replaced += [loaded]
             self.current, self._caches = None, {}
         if self._staleness is not None:
-            self._staleness.retire(self._going)
+            self._staleness.retire(self._retiring)
         if self._fallback is not None:  # it may have loaded images of an interrupted launch
-            self._fallback.retire(self._going)
-        if not self._going:
+            self._fallback.retire(self._retiring)
+        if not self._retiring:
             return
-        libraries = list(dict.fromkeys(self._going))
+        libraries = list(dict.fromkeys(self._retiring))
         for library in libraries:
             library.close()
-        self._put_out_of_use()
-        self.leaving += [(libraries, [user.is_idle for user in self._replaced])]
-        self._going, self._replaced = [], []
+        self._retire_replaced()
+        self.retired += [(libraries, [table.is_idle for table in self._replaced])]
+        self._retiring, self._replaced = [], []
 
-    def _put_out_of_use(self) -> None:
-        for loaded in self._replaced:
-            loaded.retire()
+    def _retire_replaced(self) -> None:
+        for table in self._replaced:
+            table.retire()

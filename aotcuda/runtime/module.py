@@ -1,7 +1,7 @@
 """Make the `Module` of a generated module, which reads the manifest and loads the images when needed.
 
-With `load = "first-use"` an import does nothing else than make that object; with `load = "import"` it also reads the
-manifest, starts the driver and loads the images. The first launch reports what this machine lacks.
+With `load = "first-use"` an import only makes that object; with `load = "import"` it also reads the manifest, starts
+the driver and loads the images. The first launch reports what this machine lacks.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class Module:
     def kernels(self) -> dict[str, Kernel]:
         """Return the kernels by name."""
         if is_simulated():
-            return dict(self._simulated().kernels)  # type: ignore[arg-type]  # with the same interface
+            return dict(self._simulator_of_sources().kernels)  # type: ignore[arg-type]  # with the same interface
         return {name: self._kernels.get(name) or self._kernel(name) for name in self._loader.kernels}
 
     @property
     def functions(self) -> dict[str, DeviceFunction]:
         """Return the exported device functions by name; in Numba's simulator the Python functions."""
         if is_simulated():
-            return dict(self._simulated().functions)
+            return dict(self._simulator_of_sources().functions)
         if self._functions is None:
             self._make_functions()
         return dict(self._functions or {})
@@ -225,7 +225,7 @@ class Module:
 
     def forget_names(self) -> None:
         """Remove the attributes that `attribute` stored, because the module is being executed again."""
-        # A copy, because another thread may add names. The manifest may be a new one, so it does not list all of them.
+        # A copy, because another thread may add names. The manifest may have changed, so it need not list all names.
         for name in [*self._stored]:
             self._namespace.pop(name, None)
 
@@ -237,7 +237,7 @@ class Module:
             return f"<aotcuda.Module {self.name}, not read yet>"
         from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
-        return module_attributes.shown(self._made)
+        return module_attributes.describe(self._made)
 
     @property
     def _loader(self) -> Loader:
@@ -264,25 +264,27 @@ class Module:
     def _export(self, name: str) -> Kernel | DeviceFunction | DeviceFunctionGroup | None:
         """Return the export of a name, None if there is none."""
         if is_simulated():
-            found: Any = self._simulated().kernels.get(name) or self._simulated().functions.get(name)
-            return found  # type: ignore[no-any-return]
+            export: Any = self._simulator_of_sources().kernels.get(name) or self._simulator_of_sources().functions.get(
+                name
+            )
+            return export  # type: ignore[no-any-return]
         if name in self._loader.kernels:
             return self._kernels.get(name) or self._kernel(name)
         return self.functions.get(name) or self._groups.get(name)
 
-    def _simulated(self) -> Simulator:
+    def _simulator_of_sources(self) -> Simulator:
         """Return the module's kernels for Numba's simulator, which runs their sources."""
         if self._simulator is None:
             from aotcuda.runtime.simulator import Simulator  # noqa: PLC0415 (few programs run in it)
 
             if self._unbuilt is not None:
-                self._simulator = Simulator.of_table(self.name, self._unbuilt)
+                self._simulator = Simulator.from_table(self.name, self._unbuilt)
             else:
-                self._simulator = Simulator.of_manifest(self.manifest)
+                self._simulator = Simulator.from_manifest(self.manifest)
         return self._simulator
 
     def _kernel(self, name: str) -> Kernel:
-        """Return the object of a kernel, which stays valid when images are replaced."""
+        """Return the object for a kernel, which stays valid when images are replaced."""
         from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (an import makes no kernels)
 
         kind = Kernel
@@ -338,8 +340,8 @@ def load(
     if manifest is None:
         from aotcuda.runtime import module_registry  # noqa: PLC0415 (an import of a generated module does not need it)
 
-        found: Module = module_registry.find(name, Module)
-        return found
+        registered: Module = module_registry.find(name, Module)
+        return registered
     generated = sys.modules.get(name)  # None if a program executes the module from its file
     namespace = vars(generated) if generated is not None else sys._getframe(1).f_globals  # noqa: SLF001 (as `warnings`)
     previous = namespace.get("__aotcuda__")
@@ -349,13 +351,13 @@ def load(
     real = os.path.realpath if editable else os.path.abspath
     path = os.path.join(os.path.dirname(real(namespace["__file__"])), *manifest.split("/"))
     module = Module(name, namespace, path, sha256, editable=editable)
-    chosen = os.environ.get("AOTCUDA_LOAD") or load
-    if chosen not in _LOADS:
+    setting = os.environ.get("AOTCUDA_LOAD") or load
+    if setting not in _LOADS:
         from aotcuda.errors import ConfigError  # noqa: PLC0415 (errors.py is not needed for an import)
 
-        message = f"AOTCUDA_LOAD is {chosen!r}; write 'import' or 'first-use'"
+        message = f"AOTCUDA_LOAD is {setting!r}; write 'import' or 'first-use'"
         raise ConfigError(message)
-    if chosen == "import" and not is_simulated():
+    if setting == "import" and not is_simulated():
         module.load_early()
     return module
 

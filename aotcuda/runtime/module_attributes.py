@@ -30,21 +30,20 @@ def choices(loader: Loader) -> dict[int, Choice]:
 
 
 def tiers(loader: Loader) -> dict[str, list[Tier]]:
-    """Return the signatures of each kernel's overloads, each with its image on each GPU; errors as for `choices`."""
-    loaded, compiled = loader.current, loader.compiled
+    """Return for each kernel the image of each overload on each GPU; errors as for `choices`."""
+    loaded, jit_images = loader.current, loader.jit_images
     manifest = loaded.manifest if loaded is not None else loader.manifest
-    found: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
+    by_kernel: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
     for choice in choices(loader).values():
-        used = choice
-        whole_module = compiled.get(((None, None), choice.capability))  # None: all kernels, all signatures
-        if choice.arch is None and whole_module is not None:
-            used = whole_module.choice_for(choice.capability)
+        jit_module = jit_images.get(((None, None), choice.capability))
+        if choice.arch is None and jit_module is not None:
+            choice = jit_module.choice_for(choice.capability)  # noqa: PLW2901 (the choice that replaces it)
         for kernel in manifest["kernels"]:
-            found[kernel["name"]] += [Tier(overload["signature"], used) for overload in kernel["overloads"]]
-    for ((name, signature), capability), library in compiled.items():
+            by_kernel[kernel["name"]] += [Tier(overload["signature"], choice) for overload in kernel["overloads"]]
+    for ((name, signature), capability), library in jit_images.items():
         if name is not None and signature is not None:
-            found.setdefault(name, []).append(Tier(signature, library.choice_for(capability)))
-    return found
+            by_kernel.setdefault(name, []).append(Tier(signature, library.choice_for(capability)))
+    return by_kernel
 
 
 def choice_for(loader: Loader, capability: tuple[int, int] | str, driver: tuple[int, int] | None) -> Choice:
@@ -79,16 +78,16 @@ def fast_path(loader: Loader) -> str:
     return "in C" if problem is None else f"none: {problem}"
 
 
-def shown(loader: Loader) -> str:
+def describe(loader: Loader) -> str:
     """Return the `repr` of a module whose manifest has been read."""
     state, loaded = "not loaded", loader.current
     if loaded is not None:
         state = "; ".join([*map(str, loaded.library.choices.values()), f"fast path {fast_path(loader)}"])
     if loader.checks_each_launch and (changed := loader.staleness().changed()):
         state += f"; out of date: {changed}"
-    counts = f"{_counted(loader.kernels, 'kernel')}, {_counted(loader.manifest['functions'], 'function')}"
+    counts = f"{_count(loader.kernels, 'kernel')}, {_count(loader.manifest['functions'], 'function')}"
     return f"<aotcuda.Module {loader.source.name}: {counts}; {state}>"
 
 
-def _counted(things: Sized, what: str) -> str:
-    return f"{len(things)} {what}{'s' if len(things) != 1 else ''}"
+def _count(items: Sized, noun: str) -> str:
+    return f"{len(items)} {noun}{'s' if len(items) != 1 else ''}"

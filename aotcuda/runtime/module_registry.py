@@ -30,8 +30,8 @@ def find(name: str, kind: type[Any]) -> Any:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        made = _unbuilt(name, kind)
-        if made is None:
+        unbuilt = _make_unbuilt(name, kind)
+        if unbuilt is None:
             package = name.rpartition(".")[0]
             message = (
                 f"there is no module {name} in the package {package}. If it was built without aotcuda's hook, "
@@ -39,7 +39,7 @@ def find(name: str, kind: type[Any]) -> Any:
                 "the package, which the module can be made from"
             )
             raise ModuleNotFoundError(message, name=name) from None
-        return made
+        return unbuilt
     module = vars(sys.modules[name]).get("__aotcuda__")
     if not isinstance(module, kind):
         message = f"{name} is no module that aotcuda generated; it has no manifest"
@@ -47,7 +47,7 @@ def find(name: str, kind: type[Any]) -> Any:
     return module
 
 
-def _unbuilt(name: str, kind: type[Any]) -> Any:
+def _make_unbuilt(name: str, kind: type[Any]) -> Any:
     """Make a module from a source tree that was never built; return None if no pyproject.toml names the module.
 
     Import its package. There is no import hook: `import mypkg.kernels` fails until this function has made the module,
@@ -61,11 +61,11 @@ def _unbuilt(name: str, kind: type[Any]) -> Any:
         root = os.path.abspath(folder)
         for _ in package.split("."):
             root = os.path.dirname(root)
-        found = build_inputs.project(name, root)
-        if found is not None:
-            generated = ModuleType(name, f"Made by aotcuda.load from {found.root}.")
+        request = build_inputs.project(name, root)
+        if request is not None:
+            generated = ModuleType(name, f"Made by aotcuda.load from {request.root}.")
             path = os.path.join(root, f"{name.replace('.', os.sep)}.aotcuda", "manifest.json")
-            module = kind(name, vars(generated), path, None, editable=True, unbuilt=found)
+            module = kind(name, vars(generated), path, None, editable=True, unbuilt=request)
             vars(generated).update(__aotcuda__=module, __getattr__=module.attribute, __dir__=module.names)
             sys.modules[name] = generated
             setattr(sys.modules[package], stem, generated)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest.schema import Scratch
 
-_own: ContextVar[Any] = ContextVar("allocator", default=None)
+_allocator: ContextVar[Any] = ContextVar("allocator", default=None)
 
 
 def set_allocator(allocator: Any) -> None:
     """Set the function that allocates scratch memory in this context, as `triton.set_allocator` does."""
-    _own.set(allocator)
+    _allocator.set(allocator)
 
 
 def allocate(scratch: Scratch, grid: tuple[int, int, int], stream: int, block: Any, where: str) -> object:
@@ -39,13 +39,13 @@ def allocate(scratch: Scratch, grid: tuple[int, int, int], stream: int, block: A
     Raises:
         AllocatorError: The program has set no allocator, or the allocator's result has no address.
     """
-    of_triton: Any = sys.modules.get("triton.runtime._allocation")
-    allocator = of_triton._allocator.get() if of_triton is not None else _own.get()  # noqa: SLF001 (no other way)
+    triton: Any = sys.modules.get("triton.runtime._allocation")
+    allocator = triton._allocator.get() if triton is not None else _allocator.get()  # noqa: SLF001 (no other way)
     if allocator is None or type(allocator).__name__ == "NullAllocator":
-        whose = "triton" if of_triton is not None else "aotcuda.triton"
+        module = "triton" if triton is not None else "aotcuda.triton"
         message = (
             f"{where} cannot be launched: it needs {scratch['bytes']} bytes of global memory for each block, and no "
-            f"allocator is set; call {whose}.set_allocator"
+            f"allocator is set; call {module}.set_allocator"
         )
         raise AllocatorError(message)
     memory = allocator(grid[0] * grid[1] * grid[2] * scratch["bytes"], scratch["align"], stream)

@@ -1,9 +1,8 @@
 """Packaged kernels in Numba's simulator, which runs their sources on the CPU with NumPy arrays.
 
-With `NUMBA_ENABLE_CUDASIM=1` the tests of a package need no GPU. Arguments are compared with the packaged signatures as
-in a
-launch: numbers get the types of the selected signature. Arguments that no signature accepts are refused if the package
-forbids the JIT fallback.
+With `NUMBA_ENABLE_CUDASIM=1` the tests of a package need no GPU. As in a launch, the arguments select a packaged
+signature, and numbers get its types. Arguments that no signature accepts are refused if the package forbids the JIT
+fallback.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from importlib import import_module
 
 from aotcuda import registry
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, SourceError, quoted
+from aotcuda.runtime.launch_attributes import OPTIONS, unknown_text
 from aotcuda.runtime.launch_config import block_of_elements, number_of_elements
 
 TYPE_CHECKING = False
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
 
-_SIMULATED = registry.DEFAULT
+_FRONT_END = registry.DEFAULT
 """The only front end with a simulator."""
+
+_MOST_WRAPPERS = 8
+"""The most decorators' objects around a function; an object may be its own wrapped function."""
 
 
 class Simulator:
@@ -40,7 +43,7 @@ class Simulator:
         self.functions: dict[str, Any] = {}
         self._module = module
         self._fallback = fallback
-        if frontend != _SIMULATED:
+        if frontend != _FRONT_END:
             message = (
                 f"{module} was built with {frontend}, which has no simulator; run without NUMBA_ENABLE_CUDASIM, on a "
                 "machine with a GPU"
@@ -48,53 +51,62 @@ class Simulator:
             raise LaunchError(message)
 
     @classmethod
-    def of_manifest(cls, manifest: Manifest) -> Simulator:
+    def from_manifest(cls, manifest: Manifest) -> Simulator:
         """Make the exports of a module that was built.
 
         Raises:
             LaunchError: Its front end has no simulator.
             SourceError: A source cannot be imported, or lacks a function.
         """
-        found = cls(manifest["module"], manifest["frontend"], manifest["fallback"])
+        simulator = cls(manifest["module"], manifest["frontend"], manifest["fallback"])
         for kernel in manifest["kernels"]:
-            found._add(kernel["name"], kernel["origin"], kernel)
+            simulator._add_kernel(kernel["name"], kernel["origin"], kernel)
         for function in manifest["functions"]:
-            found.functions[function["name"]] = found._python(function["name"], function["origin"])
-        return found
+            simulator._add_function(function["name"], function["origin"])
+        return simulator
 
     @classmethod
-    def of_table(cls, module: str, request: Request) -> Simulator:
-        """Make the exports of a tree that was never built; kernels accept any arguments. Errors: see `of_manifest`."""
-        found = cls(module, request.frontend, "jit")
+    def from_table(cls, module: str, request: Request) -> Simulator:
+        """Make the exports of a tree that was never built; kernels accept any arguments. Errors as for `from_manifest`.
+
+        Args:
+            module: The module's name.
+            request: The project's table.
+        """
+        simulator = cls(module, request.frontend, "jit")
         modules: Any = request.table["modules"]
         table = modules[module]
         sources = [table["source"]] if isinstance(table["source"], str) else table["source"]
         for kind in ("kernels", "functions"):
             for name, entry in table.get(kind, {}).items():
                 python = entry.get("python", name) if isinstance(entry, dict) else name
-                origin = python if ":" in python else f"{_holder(sources, python)}:{python}"
+                origin = python if ":" in python else f"{_source_module(sources, python)}:{python}"
                 if kind == "kernels":
-                    found._add(name, origin, None)
+                    simulator._add_kernel(name, origin, None)
                 else:
-                    found.functions[name] = found._python(name, origin)
-        return found
+                    simulator._add_function(name, origin)
+        return simulator
 
-    def _add(self, name: str, origin: str, record: Kernel | None) -> None:
-        function = self._python(name, origin)
-        self.kernels[name] = SimulatedKernel(self._module, name, _simulated(function), record, self._fallback)
+    def _add_kernel(self, name: str, origin: str, record: Kernel | None) -> None:
+        kernel = _kernel_of_simulator(self._find(name, origin))
+        self.kernels[name] = SimulatedKernel(self._module, name, kernel, record, self._fallback)
 
-    def _python(self, name: str, origin: str) -> Any:
+    def _add_function(self, name: str, origin: str) -> None:
+        self.functions[name] = self._find(name, origin)
+
+    def _find(self, name: str, origin: str) -> Any:
+        """Return the Python object of an export."""
         module, _, path = origin.partition(":")
         try:
-            found: Any = import_module(module)
+            item: Any = import_module(module)
             for part in path.split("."):
-                found = getattr(found, part)
+                item = getattr(item, part)
         except (ImportError, AttributeError) as error:
             message = (
                 f"{self._module}.{name} cannot run in Numba's simulator: its source {origin} is not here ({error})"
             )
             raise SourceError(message) from error
-        return found
+        return item
 
 
 class SimulatedKernel:
@@ -116,7 +128,7 @@ class SimulatedKernel:
             from aotcuda.runtime import driver  # noqa: PLC0415 (no driver is loaded by it)
             from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415
 
-            self._table = OverloadTable(record, str(self), driver.live_mark())
+            self._table = OverloadTable(record, str(self), driver.new_validity_flag())
 
     def __getitem__(self, configuration: Any) -> Callable[..., None]:
         """Return the kernel with a configuration; the stream has no effect.
@@ -154,22 +166,29 @@ class SimulatedKernel:
 
         raise errors.configuration_error(str(self), self.__name__)
 
-    def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
+    def _launcher(self, configuration: tuple[object, ...] | None, expression: str) -> Callable[..., None]:
         """Return a function that launches with a configuration, which errors show as `how`; None launches nothing."""
 
         def launch(*args: object, **named: object) -> None:
             if named:
                 from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-                raise errors.keyword_error(str(self), f"{self.__name__}{how}", self._record, named)
+                raise errors.keyword_error(str(self), f"{self.__name__}{expression}", self._record, named)
             converted = self._convert(args)
             if configuration is not None:
                 self._kernel[configuration](*converted)
 
         return launch
 
-    def configure(self, grid: object, block: object, *, stream: object = 0, shared: int = 0, **_: object) -> Any:
-        """Return the kernel with a configuration; other launch attributes have no effect."""
+    def configure(self, grid: object, block: object, *, stream: object = 0, shared: int = 0, **options: object) -> Any:
+        """Return the kernel with a configuration; other launch attributes have no effect.
+
+        Raises:
+            LaunchError: An option is unknown.
+        """
+        for name in options.keys() - OPTIONS:
+            message = f"{self} cannot be launched: {unknown_text(name)}"
+            raise LaunchError(message)
         return self[grid, block, stream, shared]
 
     def _convert(self, args: tuple[object, ...]) -> Sequence[object]:
@@ -191,7 +210,7 @@ class SimulatedKernel:
             return args
         overload, slot, *_ = selection
         overload.slots.append(slot)
-        return _converted(args, overload)
+        return _convert_numbers(args, overload)
 
     def __str__(self) -> str:
         return f"{self.__module__}.{self.__name__}"
@@ -201,7 +220,7 @@ class SimulatedKernel:
 
 
 class _AsDeviceArray:
-    """The interface of an array on a GPU for a NumPy array, to compare it with signatures."""
+    """A NumPy array with the interface of an array on a GPU, for the comparison with signatures."""
 
     def __init__(self, array: Any) -> None:
         interface = array.__array_interface__
@@ -222,21 +241,21 @@ def _is_array(value: object) -> bool:
     return isinstance(value, np.ndarray)
 
 
-def _converted(args: tuple[object, ...], overload: PackedOverload) -> list[object]:
+def _convert_numbers(args: tuple[object, ...], overload: PackedOverload) -> list[object]:
     import numpy as np  # noqa: PLC0415 (as above)
 
-    found = []
+    values = []
     for parameter, arg in zip(overload.parameters, args, strict=True):
         if parameter["kind"] == "scalar":
-            found.append(np.dtype(parameter["format"]).type(arg))
+            values.append(np.dtype(parameter["format"]).type(arg))
         elif parameter["kind"] == "complex":
-            found.append(np.dtype({"f": "c8", "d": "c16"}[parameter["format"]]).type(arg))
+            values.append(np.dtype({"f": "c8", "d": "c16"}[parameter["format"]]).type(arg))
         else:
-            found.append(arg)
-    return found
+            values.append(arg)
+    return values
 
 
-def _simulated(function: Any) -> Any:
+def _kernel_of_simulator(function: Any) -> Any:
     """Return a kernel of the simulator for an object of a source module."""
     try:
         cuda: Any = import_module("numba.cuda")
@@ -244,23 +263,22 @@ def _simulated(function: Any) -> Any:
         message = f"Numba's simulator needs {error.name}, which is not installed: pip install numba-cuda"
         raise DependencyError(message) from None
     kind = getattr(cuda, "FakeCUDAKernel", ())
-    seen: list[Any] = []
+    wrappers: list[Any] = []
     while not isinstance(function, kind):
         if type(function).__name__ == "function":
             return cuda.jit(function)
-        seen.append(function)
-        held = next((value for value in vars(function).values() if isinstance(value, kind)), None)
-        inner = [getattr(function, name, None) for name in ("py_func", "python_func", "__wrapped__")]
-        function = held if held is not None else next((item for item in inner if item is not None), None)
-        if function is None or len(seen) > 8:
-            message = (
-                f"{quoted(seen[0])} is not a kernel; Numba's simulator runs functions of @cuda.jit, and plain functions"
-            )
+        wrappers.append(function)
+        inner = [value for value in vars(function).values() if isinstance(value, kind)]
+        inner += [getattr(function, name, None) for name in ("py_func", "python_func", "__wrapped__")]
+        function = next((item for item in inner if item is not None), None)
+        if function is None or len(wrappers) > _MOST_WRAPPERS:
+            problem = f"{quoted(wrappers[0])} is not a kernel"
+            message = f"{problem}; Numba's simulator runs functions of @cuda.jit, and plain functions"
             raise SourceError(message)
     return function
 
 
-def _holder(sources: Sequence[str], python: str) -> str:
+def _source_module(sources: Sequence[str], python: str) -> str:
     """Return the source module that defines a function."""
     first = python.partition(".")[0]
     return next((name for name in sources if hasattr(import_module(name), first)), sources[0])

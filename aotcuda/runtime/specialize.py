@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import aotcuda
-from aotcuda.runtime.launch_config import allow_once
+from aotcuda.runtime.launch_config import check_once
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ def add_to_fast_path(
     if device < 0:  # several GPUs, or callbacks, which run in each context
         try:
             context, device = library.driver.current_context(), library.driver.current_device() or 0
-        except aotcuda.errors.CudaError:  # the launch was successful, so no error is raised
+        except aotcuda.errors.CudaError:  # the launch has succeeded, and must not raise
             return
     key, in_fast_path = (configuration, context), specialization.in_fast_path
     if key in in_fast_path:
         return
     if library.callbacks is not None and not library.callbacks.has_seen(context):
-        return  # a setup callback launches; other threads have to wait for its end
+        return  # this is a launch of a setup callback; launches of other threads must wait for the setup
     if len(in_fast_path) >= _MOST_IN_FAST_PATH:
         in_fast_path.clear()
     try:
@@ -61,7 +61,7 @@ def add_to_fast_path(
 def add_miss_to_fast_path(
     loaded: KernelTable, specializations: Any, specialization: Specialization, args: tuple[object, ...]
 ) -> None:
-    """Record in the fast path in C that no overload accepts arguments like these, on machines with one GPU."""
+    """Record in the fast path in C, on machines with one GPU, that no overload accepts the types of arguments."""
     if loaded.library.device < 0 or specialization.in_fast_path:
         return
     specialization.in_fast_path.add((None, 0))
@@ -74,23 +74,23 @@ def _device_kernels(
     loaded: KernelTable, specialization: Specialization, device: int, configuration: Configuration, where: str
 ) -> list[DeviceKernel] | None:
     """Return the overloads of a specialization, ready to launch; None if any of them needs the general path."""
-    found = []
+    kernels = []
     try:
         for overload in specialization.overloads:
-            if loaded.is_compiled_elsewhere(overload, device):
-                return None  # the lookup could compile it
+            if loaded.needs_jit(overload, device):
+                return None  # `device_kernel` might compile it
             kernel = loaded.device_kernel(overload, device)
-            allow_once(configuration, kernel, where)
+            check_once(configuration, kernel, where)
             fixed = kernel.fixed
             is_cooperative = kernel.cooperative or (
                 fixed is not None and ("cluster" in fixed or fixed.get("cooperative", False))
             )
             needs_scratch = fixed is not None and "scratch" in fixed
-            # An overload whose kernel is not cached has callbacks of its own, which run in each context.
+            # If the kernel is not cached, its images have callbacks, which run in each context.
             is_cached = overload.kernels.get(device) is kernel
             if is_cooperative or needs_scratch or kernel.watch is not None or not is_cached:
                 return None
-            found.append(kernel)
-    except aotcuda.errors.AotcudaError:  # another overload than the launched one; its own launch raises the error
+            kernels.append(kernel)
+    except aotcuda.errors.AotcudaError:  # the overload was not launched; a launch of it raises the error
         return None
-    return found
+    return kernels

@@ -1,4 +1,4 @@
-"""Read the handle of every library's streams, make streams wait for each other, and wait for streams.
+"""Read the handles of all libraries' streams, make streams wait for each other, and wait for streams.
 
 A kernel runs after its launch has returned, so a later call of another library reports its errors. With
 `AOTCUDA_SYNCHRONIZE=1` launches wait for their kernel, and name it if it fails. The variable is read when images are
@@ -30,8 +30,6 @@ LEGACY = 1
 _ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
 """The attribute of a library's streams that has the handle; reading it is faster than the protocol."""
 
-_INVALID_CONTEXT = 201
-
 _NO_TIMING = 2
 _CAPTURE_IMPLICIT = 906
 _VARIABLE = "AOTCUDA_SYNCHRONIZE"
@@ -42,7 +40,7 @@ class Ready(int):
     """The handle of a stream that a launch has to wait for, because an array's data is on it.
 
     Attributes:
-        mutual: Whether that stream then has to wait for the launch, too.
+        mutual: Whether that stream has to wait for the launch as well.
     """
 
     __slots__ = ()
@@ -50,7 +48,7 @@ class Ready(int):
 
 
 class MutuallyReady(Ready):
-    """Order both streams, where the array's protocol demands it; see `Ready`."""
+    """The handle of a stream that the array's protocol orders in both directions; see `Ready`."""
 
     __slots__ = ()
     mutual = True
@@ -64,10 +62,10 @@ def handle(stream: object) -> int | None:
     """
     if stream is None:
         return None
-    found = stream if isinstance(stream, int) else _handle(stream)
-    if not 0 <= found < 1 << 64:
-        raise no_handle_error(found)
-    return found
+    number = stream if isinstance(stream, int) else _handle(stream)
+    if not 0 <= number < 1 << 64:
+        raise no_handle_error(number)
+    return number
 
 
 def no_handle_error(handle: int) -> Exception:
@@ -78,15 +76,15 @@ def no_handle_error(handle: int) -> Exception:
 def _handle(stream: object) -> int:
     """Return the handle of a stream object."""
     try:
-        found = _read_handle(stream)
+        number = _read_handle(stream)
     except (aotcuda.errors.ArgumentError, MemoryError, RecursionError):
         raise
     except Exception as error:
-        said = aotcuda.errors.text_of(error).partition("\n")[0]
-        message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be read: {said}"
+        reason = aotcuda.errors.text_of(error).partition("\n")[0]
+        message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be read: {reason}"
         raise aotcuda.errors.ArgumentError(message) from error
-    if found is not None:
-        return found
+    if number is not None:
+        return number
     message = (
         f"{aotcuda.errors.quoted(stream)} is no stream; pass 0, a handle, or a stream of CuPy, PyTorch, Numba or "
         "cuda.core (anything with __cuda_stream__)"
@@ -106,8 +104,8 @@ def _read_handle(stream: Any) -> int | None:
     if protocol is not None:
         version, value = protocol() if callable(protocol) else protocol
         if version != 0:
-            speaks = f"{aotcuda.errors.quoted(stream)} speaks version {aotcuda.errors.quoted(version)}"
-            message = f"{speaks} of the __cuda_stream__ protocol; aotcuda reads version 0"
+            fact = f"{aotcuda.errors.quoted(stream)} has version {aotcuda.errors.quoted(version)}"
+            message = f"{fact} of the __cuda_stream__ protocol; aotcuda reads version 0"
             raise aotcuda.errors.ArgumentError(message)
         value = int(value)
         if value == 0 and module_of(type(stream)).startswith("cuda.core"):  # its default streams are 1 and 2
@@ -128,14 +126,14 @@ def is_same(left: int, right: int) -> bool:
 
 
 def is_dead(driver: Driver, stream: int) -> bool:
-    """Return True if a stream was destroyed, as far as the driver can tell. A context must be current.
+    """Return True if the driver reports that a stream was destroyed. A context must be current.
 
     For a destroyed stream, `cuStreamIsCapturing` returns CUDA_ERROR_INVALID_CONTEXT and `cuStreamGetCtx` crashes; other
-    functions would end a capture. If the memory has another use by now, or never was a stream, all functions crash.
+    functions would end a capture. All functions crash if the memory has another use now, or never was a stream.
     """
     status = ctypes.c_int()
     code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) if stream > LAST_DEFAULT_STREAM else 0
-    return code == _INVALID_CONTEXT
+    return code == drivers.INVALID_CONTEXT
 
 
 def destroyed_text(stream: int) -> str:
@@ -159,31 +157,31 @@ def _is_in_graph(driver: Driver, stream: int) -> bool:
     return driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) == 0 and status.value != 0
 
 
-def order(driver: Driver, before: int, after: int, what: str) -> None:
-    """Make work submitted to `after` from now on wait for what has been submitted to `before`.
+def order(driver: Driver, before: int, after: int, origin: str) -> None:
+    """Make work that is submitted to `after` from now on wait for the work that was submitted to `before`.
 
     Raises:
-        ArgumentError: One of them is captured into a graph and the other cannot be, or one was destroyed. The message
-            begins with `what`, the origin of that stream.
+        ArgumentError: One stream is captured into a graph and the other cannot be, or one was destroyed. The message
+            begins with `origin`, a text that names the streams' use.
         CudaError: The driver refuses for another reason.
     """
     for stream in (before, after):
-        _check_exists(driver, stream, what)
+        _check_exists(driver, stream, origin)
     if is_same(after, LEGACY) and _is_in_graph(driver, before):
         message = (
-            f"{what}, which is captured into a graph, and the launch is on the default stream, which cannot join that; "
-            "launch on the stream of the data"
+            f"{origin}, which is captured into a graph, and the launch is on the default stream, which cannot join the "
+            "capture; launch on the stream of the data"
         )
         raise aotcuda.errors.ArgumentError(message)
     if is_captured(driver, after):
-        _check_in_graph(driver, before, after, what)
+        _check_in_graph(driver, before, after, origin)
     event = Event(driver)
-    problem = f"stream {after:#x} could not be made to wait for stream {before:#x}: {what}"
+    problem = f"stream {after:#x} could not be made to wait for stream {before:#x}: {origin}"
     driver.check(event.order(before, after), problem)
 
 
 class Event:
-    """An event of the driver, destroyed with the object: the driver keeps it until the streams have waited.
+    """An event of the driver. It is destroyed with the object; the driver delays that until the streams have waited.
 
     Attributes:
         handle: The driver's handle.
@@ -208,26 +206,26 @@ class Event:
 
 
 def unique(pending: Iterable[object]) -> list[Ready]:
-    """Return the streams among the `pending` items, each once."""
-    found: dict[int, Ready] = {}
+    """Return the streams among the `pending` items, each stream once."""
+    by_stream: dict[int, Ready] = {}
     for item in pending:
         if isinstance(item, Ready):
-            key = item or LEGACY  # both handles are of one stream
-            if key not in found or item.mutual:
-                found[key] = item
-    return list(found.values())
+            key = item or LEGACY  # both are handles of the legacy default stream
+            if key not in by_stream or item.mutual:
+                by_stream[key] = item
+    return list(by_stream.values())
 
 
-def _check_exists(driver: Driver, stream: int, what: str) -> None:
+def _check_exists(driver: Driver, stream: int, origin: str) -> None:
     if is_dead(driver, stream):
-        message = f"{what}: {destroyed_text(stream)}"
+        message = f"{origin}: {destroyed_text(stream)}"
         raise aotcuda.errors.ArgumentError(message)
 
 
-def _check_in_graph(driver: Driver, stream: int, captured: int, what: str) -> None:
+def _check_in_graph(driver: Driver, stream: int, captured: int, origin: str) -> None:
     if not _is_in_graph(driver, stream):
         message = (
-            f"{what}, which is not part of the graph that stream {captured:#x} is captured into, so a launch there "
+            f"{origin}, which is not part of the graph that stream {captured:#x} is captured into, so a launch there "
             "cannot wait for it; use arrays of that stream, or make it wait before the capture begins"
         )
         raise aotcuda.errors.ArgumentError(message)
@@ -238,23 +236,23 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
 
     Errors as for `order`.
     """
-    found = unique(pending)
+    others = unique(pending)
 
-    def what(ready: int) -> str:
+    def origin(ready: int) -> str:
         return f"{where}{' was launched, and' if launched else ':'} an argument's data is on stream {ready:#x}"
 
-    if len(found) > 1 and not launched:  # all checks come first: a wait may let the launch's stream join a capture
-        for ready in found:
-            _check_exists(driver, ready, what(ready))
-        captured = next((each for each in (stream, *found) if is_captured(driver, each)), None)
-        for ready in found:
+    if len(others) > 1 and not launched:  # all checks come first: a wait may let the launch's stream join a capture
+        for ready in others:
+            _check_exists(driver, ready, origin(ready))
+        captured = next((each for each in (stream, *others) if is_captured(driver, each)), None)
+        for ready in others:
             if captured is not None:
-                _check_in_graph(driver, ready, captured, what(ready))
-    for ready in found:
+                _check_in_graph(driver, ready, captured, origin(ready))
+    for ready in others:
         if not launched:
-            order(driver, ready, stream, what(ready))
+            order(driver, ready, stream, origin(ready))
         elif ready.mutual or is_captured(driver, ready):  # a stream that joined a capture has to return to it
-            order(driver, stream, ready, what(ready))
+            order(driver, stream, ready, origin(ready))
 
 
 def launches_wait() -> bool:
@@ -274,7 +272,7 @@ def wait(driver: Driver, stream: int) -> int:
     """Wait for a stream, also during captures of other streams; return the driver's code."""
     exchange, synchronize = driver.call["cuThreadExchangeStreamCaptureMode"], driver.call["cuStreamSynchronize"]
     mode = ctypes.byref(ctypes.c_int(_RELAXED))
-    try:  # no other call in between, after which an interrupt could be raised
+    try:  # Python raises an interrupt after a call, so nothing else is called in between
         exchange(mode)
         code = synchronize(stream)
     finally:
@@ -283,5 +281,5 @@ def wait(driver: Driver, stream: int) -> int:
 
 
 def wait_unless_captured(driver: Driver, stream: int) -> int:
-    """Wait for a stream, unless it is being captured; the driver's code."""
+    """Wait for a stream, unless it is being captured; return the driver's code."""
     return 0 if is_captured(driver, stream) else wait(driver, stream)

@@ -44,12 +44,12 @@ class Symbol:
             host: Bytes, a NumPy array or anything else with Python's buffer protocol, of exactly `nbytes` bytes.
 
         Raises:
-            TypeError: It has no buffer.
-            ValueError: It has another size.
+            TypeError: `host` has no buffer.
+            ValueError: `host` has another size.
             CudaError: The driver refuses, or the images have no such variable.
         """
         data = self._view(host, "copy_from").tobytes()
-        address = self._checked(len(data), "copy_from")
+        address = self._checked_address(len(data), "copy_from")
         self._check("cuMemcpyHtoD_v2", address, data, len(data))
 
     def copy_to(self, host: object) -> None:
@@ -59,15 +59,15 @@ class Symbol:
             host: A writable, contiguous buffer of exactly `nbytes` bytes, as a NumPy array.
 
         Raises:
-            TypeError: It has no buffer, or one that cannot be written.
-            ValueError: It has another size.
+            TypeError: `host` has no buffer, or a buffer that cannot be written.
+            ValueError: `host` has another size.
             CudaError: The driver refuses, or the images have no such variable.
         """
         view = self._view(host, "copy_to")
         if view.readonly or not view.c_contiguous:
             message = f"{self._where}.copy_to needs a writable, contiguous buffer; give a new array or a bytearray"
             raise TypeError(message)
-        address = self._checked(view.nbytes, "copy_to")
+        address = self._checked_address(view.nbytes, "copy_to")
         self._check("cuMemcpyDtoH_v2", (ctypes.c_char * view.nbytes).from_buffer(view), address, view.nbytes)
 
     def __repr__(self) -> str:
@@ -88,19 +88,18 @@ class Symbol:
         self._loader.enter(loaded, ())
         return loaded.library.variable(self._mangled, self._where)
 
-    def _view(self, host: object, what: str) -> memoryview:
+    def _view(self, host: object, method: str) -> memoryview:
         try:
             return memoryview(host)  # type: ignore[arg-type]  # any object is tried
         except TypeError:
-            message = (
-                f"{self._where}.{what} needs host memory, such as a NumPy array or bytes, and not {type(host).__name__}"
-            )
+            kind = type(host).__name__
+            message = f"{self._where}.{method} needs host memory, such as a NumPy array or bytes, and not {kind}"
             raise TypeError(message) from None
 
-    def _checked(self, size: int, what: str) -> int:
+    def _checked_address(self, size: int, method: str) -> int:
         address, nbytes = self._find()
         if size != nbytes:
-            message = f"{self._where}.{what}: the variable has {nbytes} bytes, and the buffer {size}; make them equal"
+            message = f"{self._where}.{method}: the variable has {nbytes} bytes, and the buffer {size}; make them equal"
             raise ValueError(message)
         return address
 

@@ -1,4 +1,4 @@
-"""Unload images that are out of use, once launches of them in progress have ended.
+"""Unload images that are out of use, once the launches in progress have ended.
 
 Launches take no lock, so an unload checks afterwards if any is in progress; see docs/design.md.
 """
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
 
     from aotcuda.runtime.library import Library
 
-    Leaving = tuple[list[Library], list[Callable[[], bool]]]
-    """Images that are unloaded together, and the checks for launches of them in progress."""
+    Retired = tuple[list[Library], list[Callable[[], bool]]]
+    """Images that are unloaded together, and functions that return True once launches of them have ended."""
 
 _PATIENCE = 100
 """Milliseconds that an unload waits for launches of other threads."""
 
 
-def unload_unused(leaving: list[Leaving], staying: list[Leaving]) -> Exception | None:
+def unload_idle(retired: list[Retired], in_use: list[Retired]) -> Exception | None:
     """Unload the images that no launch uses any more, and return the first error.
 
     Args:
-        leaving: The images to unload; each item is removed after its unload, so that an interrupt keeps the others.
-        staying: The list to which items are added whose launches are in progress.
+        retired: The images to unload. The function removes each item after its unload, so an interrupt loses none.
+        in_use: The list to which the function adds items whose launches are in progress.
     """
     error: Exception | None = None
-    while leaving:
-        libraries, are_over = leaving[0]
-        if not all([each.is_idle() for each in libraries] + [is_over() for is_over in are_over]):
-            staying += leaving[:1]
-            del leaving[0]
+    while retired:
+        libraries, checks = retired[0]
+        if not all([library.is_idle() for library in libraries] + [is_idle() for is_idle in checks]):
+            in_use += retired[:1]
+            del retired[0]
             continue
         for library in libraries:
             try:
                 library.unload()
             except Exception as problem:  # noqa: BLE001 (returned after the other unloads)
                 error = error or problem
-        del leaving[0]
+        del retired[0]
     return error
 
 

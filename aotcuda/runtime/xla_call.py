@@ -17,7 +17,7 @@ from aotcuda.runtime import new_lock
 from aotcuda.runtime.arguments import parameter_kinds
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.fast import specializations
-from aotcuda.runtime.launch_config import Configuration, block_of_elements, number_of_elements
+from aotcuda.runtime.launch_config import Configuration, block_of_elements, bytes_of_shared_memory, number_of_elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _STEP = 1 << 20
 """The distance between the addresses of placeholders, a multiple of every divisor that a signature may promise."""
 
 _numbers: dict[object, int] = {}
-_marks: list[drivers.Mark] = []  # kept alive, because the extension reads them until the process ends
+_flags: list[drivers.ValidityFlag] = []  # alive until the process ends, because the extension reads them
 _lock = new_lock()
 
 
@@ -45,7 +45,7 @@ class Shaped:
     """A placeholder for a C-contiguous array on the GPU that does not exist yet.
 
     Attributes:
-        address: A unique number in place of the address.
+        address: A unique number in place of the array's address.
     """
 
     __slots__ = ("__cuda_array_interface__", "address")
@@ -67,8 +67,8 @@ class Place:
     """The place of an array in an XLA call: among its arguments or its results.
 
     Attributes:
-        index: Its number there.
-        is_result: Whether it is among the results.
+        index: The array's number among them.
+        is_result: Whether the array is among the results.
     """
 
     __slots__ = ("index", "is_result")
@@ -84,8 +84,8 @@ def handlers() -> tuple[Any, Any, Any]:
     Raises:
         DependencyError: This installation has no extension.
     """
-    found: tuple[Any, Any, Any] = _extension().xla_handlers()
-    return found
+    functions: tuple[Any, Any, Any] = _extension().xla_handlers()
+    return functions
 
 
 def prepare(
@@ -120,28 +120,29 @@ def prepare(
         LaunchError: The configuration is not possible on the GPU, or XLA cannot launch the kernel.
         DependencyError: This installation has no extension.
     """
-    given = tuple(args)
+    arguments = tuple(args)
     try:
         loaded = loader.ready()
     except RuntimeUnavailableError:
-        _check_without_gpu(loader, name, where, given)
+        _check_without_gpu(loader, name, where, arguments)
         return NOWHERE, 0
     module = _extension()
-    selection = loaded.select_or_refuse(name, given, 0)
+    selection = loaded.select_or_refuse(name, arguments, 0)
     overload, slot, values, *_ = selection
     try:
         kernel = _kernel(loader, loaded, selection, where)
-        grid, block, shared = configuration
+        grid, block, _ = configuration
+        shared = bytes_of_shared_memory(configuration[2], where)
         if n is not None:
             block = kernel.best_block(shared) if block is None else block_of_elements(block, where)
             grid = -(-number_of_elements(n, where) // block)
-        wanted = Configuration(grid, block, None, shared, where, None)
-        wanted.allow(kernel, where)
+        launch = Configuration(grid, block, None, shared, where, None)
+        launch.check(kernel, where)
         packed = bytes(slot.buffer.raw[: overload.size])
-        holes = _holes(overload.parameters, values, given, places)
+        holes = _holes(overload.parameters, values, arguments, places)
     finally:
         overload.slots.append(slot)
-    dimensions = (*wanted.grid, *wanted.block, wanted.shared)
+    dimensions = (*launch.grid, *launch.block, launch.shared)
     starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
     described = (
         where,
@@ -157,23 +158,23 @@ def prepare(
 
 
 def _register(module: Any, loaded: KernelTable, described: tuple[Any, ...]) -> tuple[int, int]:
-    """Give a launch to the extension, unless it has it; return its number and its identity."""
+    """Give a launch to the extension, unless it has the launch already; return the number and the identity."""
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
     where, symbol, kernel, dimensions, counts, packed, holes, starts = described
     identity = crc32(repr((loaded.manifest["files"], where, symbol, dimensions, packed, holes)).encode())
     driver = loaded.library.driver
-    mark = loaded.live
+    flag = loaded.live
     with _lock:
-        key = mark, described
+        key = flag, described
         number = _numbers.get(key)
         if number is None:
             specializations.use_driver(driver)
-            cells = ctypes.addressof(mark.flights), ctypes.addressof(mark.retired)
+            cells = ctypes.addressof(flag.flights), ctypes.addressof(flag.retired)
             number = _numbers[key] = module.xla_prepare(
                 where, identity, kernel, dimensions, *cells, *counts, packed, holes, starts
             )
-            _marks.append(mark)
+            _flags.append(flag)
     return number, identity
 
 
@@ -182,7 +183,7 @@ def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object
     if record is None:
         message = f"{where} cannot be launched: the module has no such kernel any more"
         raise LaunchError(message)
-    table = OverloadTable(record, where, drivers.Mark())
+    table = OverloadTable(record, where, drivers.ValidityFlag())
     if table.select(args, 0) is None:
         raise table.refusal(args)
 
@@ -219,7 +220,7 @@ def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: st
 
 
 def _holes(
-    described: Sequence[Parameter], values: list[object], args: tuple[object, ...], places: Sequence[Place | None]
+    parameters: Sequence[Parameter], values: list[object], args: tuple[object, ...], places: Sequence[Place | None]
 ) -> bytes:
     """Return the places of the addresses in the block, in the form for the extension."""
     by_address = {
@@ -227,16 +228,16 @@ def _holes(
         for arg, place in zip(args, places, strict=True)
         if isinstance(arg, Shaped) and place is not None
     }
-    found = []
+    holes = []
     number = 0
-    for parameter in described:
+    for parameter in parameters:
         for offset, _, is_address in parameter_kinds.kind_of(parameter).fields(parameter):
             value = values[number]
             number += 1
             if is_address and isinstance(value, int) and value in by_address:
                 place = by_address[value]
-                found.append(struct.pack("<4i", offset, place.is_result, place.index, parameter.get("divisor", 1)))
-    return b"".join(found)
+                holes.append(struct.pack("<4i", offset, place.is_result, place.index, parameter.get("divisor", 1)))
+    return b"".join(holes)
 
 
 def _extension() -> Any:
@@ -247,6 +248,6 @@ def _extension() -> Any:
     return module
 
 
-def refuse(where: str, problem: str) -> ArgumentError:
-    """Return the error for a call of a kernel with wrong options."""
+def argument_error(where: str, problem: str) -> ArgumentError:
+    """Return the error for a call of kernel `where` with wrong options or arguments."""
     return ArgumentError(f"{where}: {problem}")

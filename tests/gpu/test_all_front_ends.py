@@ -78,7 +78,7 @@ def test_cpp_calls_all_of_them(k: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize("columns", [100, 1000])
-def test_triton_gives_the_numbers_of_numpy(k: SimpleNamespace, columns: int) -> None:
+def test_triton_gives_numbers_of_numpy(k: SimpleNamespace, columns: int) -> None:
     x = cupy.asarray(X).reshape(-1, columns)
     out = cupy.zeros_like(x)
     k.rows.softmax[(N // columns,)](x, out, columns)
@@ -111,7 +111,7 @@ def test_shared_arrays_of_both_front_ends_are_apart(mixed: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("name", "kernel"), [("waves", "reverse"), ("fields", "differences")])
-def test_fallback_uses_the_front_end_of_each_module(mixed: ModuleType, name: str, kernel: str) -> None:
+def test_fallback_uses_front_end_of_each_module(mixed: ModuleType, name: str, kernel: str) -> None:
     for package in ("lz4", "numba_cuda", "numba_cuda_mlir"):  # the module links packaged code of both, compressed
         pytest.importorskip(package)
     values = np.arange(6400, dtype="float64") % 1000

@@ -67,7 +67,7 @@ print(json.dumps([child, parent, after]))
 """
 
 
-def test_first_use_allows_forks_before_the_first_launch_only(run_clean):
+def test_first_use_allows_forks_before_first_launch_only(run_clean):
     assert run_clean(FORK, AOTCUDA_LOAD="first-use") == [[2.0, 4.0], [3.0, 6.0], "ForkError"]
 
 
@@ -85,7 +85,7 @@ except aotcuda.CudaError as error:
 """
 
 
-def test_launch_after_a_fault_names_the_error_and_the_gpu(run_clean, gpu_name):
+def test_launch_after_fault_names_error_and_gpu(run_clean, gpu_name):
     name, message = run_clean(FAULT, "gpufeatures")
     assert name == "CUDA_ERROR_ILLEGAL_ADDRESS"
     assert "gpufeatures.kernels.out_of_bounds" in message
@@ -108,7 +108,7 @@ print(json.dumps(results))
 """
 
 
-def test_synchronize_names_the_kernel_that_fails_and_its_arguments(run_clean):
+def test_synchronize_names_kernel_that_fails_and_its_arguments(run_clean):
     (name, message), (again, _) = run_clean(SYNCHRONIZED, "gpufeatures", AOTCUDA_SYNCHRONIZE="1")
     assert name == again == "CUDA_ERROR_ILLEGAL_ADDRESS"
     assert message.startswith("gpufeatures.kernels.out_of_bounds failed on GPU 0 (NVIDIA")
@@ -139,7 +139,7 @@ print(json.dumps([first, name, second]))
 """
 
 
-def test_launches_work_in_a_new_context_after_a_reset(run_clean):
+def test_launches_work_in_new_context_after_reset(run_clean):
     first, message, second = run_clean(RESET)
     assert first == second == [12.0, 24.0, 36.0]
     assert "CUDA_ERROR_CONTEXT_IS_DESTROYED" in message
@@ -168,7 +168,7 @@ while any(thread.is_alive() for thread in threads):
     k.__aotcuda__.unload()
     unloads += 1
     threads[unloads % 4].join(0.001)
-print(json.dumps([unloads > 3, [results[number] for number in range(4)], len(k.__aotcuda__._loader.leaving)]))
+print(json.dumps([unloads > 3, [results[number] for number in range(4)], len(k.__aotcuda__._loader.retired)]))
 """
 
 

@@ -42,7 +42,7 @@ def test_device_variables_are_written_and_read_by_name(package):
 @pytest.mark.parametrize(
     ("module", "name", "fused"), [("kernels", "exact", 0), ("kernels", "fused", 1), ("python", "exact", 0)]
 )
-def test_fma_decides_how_a_multiply_add_is_rounded(package, module, name, fused):
+def test_fma_decides_how_multiply_add_is_rounded(package, module, name, fused):
     # Rounded, the product is 1 + 2**-11; fused, it is 2**-24 more.
     x = np.array([1 + 2**-12, 1 + 2**-12, -1 - 2**-11], "float32")
     out = cupy.full(1, 5, "float32")
@@ -50,7 +50,7 @@ def test_fma_decides_how_a_multiply_add_is_rounded(package, module, name, fused)
     assert out.item() == (2.0**-24 if fused else 0)
 
 
-def test_kernel_launches_a_kernel(package):
+def test_kernel_launches_kernel(package):
     x = cupy.zeros(32, "float32")
     package("launching").parent[1, 1](x)
     cupy.cuda.Device().synchronize()

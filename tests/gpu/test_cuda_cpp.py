@@ -42,21 +42,21 @@ def test_template_instances_equal_those_of_cupy(package, jit, dtype):
     np.testing.assert_array_equal(ours.get(), given.get() * np.dtype(dtype).type(2.5))
 
 
-def test_length_parameter_is_that_of_the_array(package):
+def test_length_parameter_equals_length_of_array(package):
     given, taken = cupy.arange(1000, dtype="float64"), cupy.zeros(1100)
     package("raw").copy[8, 128](given, taken)
     assert taken[:1000].tolist() == given.tolist()
     assert not taken[1000:].any()
 
 
-def test_stride_parameters_are_those_of_the_arrays(package):
+def test_stride_parameters_equal_strides_of_arrays(package):
     given = cupy.arange(48, dtype="float32").reshape(6, 8)[::2, :4]
     taken = cupy.zeros((4, 3), "float32")
     package("raw").transpose[1, (4, 3)](given, taken)
     np.testing.assert_array_equal(taken.get(), given.get().T)
 
 
-def test_structs_have_the_layout_of_numpys_records(package):
+def test_structs_have_layout_of_numpys_records(package):
     at, flags = np.zeros(4, VECTOR), cupy.zeros(4, "uint8")
     at["x"] = range(4)
     device = cupy.asarray(at.view("<f8"))
@@ -98,7 +98,7 @@ def tensor_map(array):
     return found
 
 
-def test_gpu_reads_through_a_tensor_map(package):
+def test_gpu_reads_through_tensor_map(package):
     if cupy.cuda.Device().compute_capability < "90":
         pytest.skip("GPUs read tensor maps from compute capability 9.0 on")
     given, taken = cupy.arange(256, dtype="float32").reshape(4, 64), cupy.zeros(64, "float32")

@@ -31,7 +31,7 @@ def test_add_in_every_variant(kernels: ModuleType, n: int, tile: int, shift: int
     assert torch.equal(out, x + y)
 
 
-def test_arrays_may_overlap_where_the_table_allows_it(kernels: ModuleType) -> None:
+def test_arrays_may_overlap_where_table_allows_it(kernels: ModuleType) -> None:
     x = torch.arange(5000, device="cuda", dtype=torch.float32)
     kernels.add[20](x, x, x, TILE=256)
     assert torch.equal(x, 2 * torch.arange(5000, device="cuda", dtype=torch.float32))

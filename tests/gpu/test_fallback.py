@@ -66,7 +66,7 @@ def test_gpu_that_no_image_fits_gets_its_code_once(run, gpu_name):
 
 
 @pytest.mark.front_end(front_ends.MLIR)
-def test_fallback_uses_the_compiler_of_the_wheel(run, tmp_path):
+def test_fallback_uses_compiler_of_wheel(run, tmp_path):
     run(AXPY.format(typecode="i"))
     (compiled,) = [json.loads(path.read_text()) for path in (tmp_path / "cache").rglob("manifest.json")]
     assert compiled["frontend"] == front_ends.MLIR
@@ -88,7 +88,7 @@ print(json.dumps([out.read(), packaged.read(), [tier.tier for tier in t.__aotcud
 """
 
 
-def test_late_compilation_links_code_and_runs_setup_callbacks(run):
+def test_jit_fallback_links_code_and_runs_setup_callbacks(run):
     pytest.importorskip("cuda.core")
     for _ in range(2):
         compiled, packaged, tiers = run(TABLE, "foreign")

@@ -59,11 +59,11 @@ def test_both_abis_nest_in_every_way(foreign):
     np.testing.assert_allclose(run(foreign.calls.nested), expected, rtol=1e-6, atol=1e-5)
 
 
-def test_optional_becomes_a_plain_value_at_the_c_abi(foreign):
+def test_optional_becomes_plain_value_at_c_abi(foreign):
     np.testing.assert_allclose(run(foreign.calls.optional), np.where(X < 0, 0, X + 1), rtol=1e-6)
 
 
-def test_status_ends_a_numba_function_but_no_c_function(foreign):
+def test_status_ends_numba_function_but_no_c_function(foreign):
     out = run(foreign.calls.status)
     # A status of 1 ends the thread before its last store, as an exception does. The C function before it returns,
     # since it cannot pass the status on.
@@ -71,7 +71,7 @@ def test_status_ends_a_numba_function_but_no_c_function(foreign):
     assert (out[X > 0] != X[X > 0]).all()
 
 
-def test_setup_callback_fills_the_table_that_the_kernel_reads(foreign):
+def test_setup_callback_fills_table_that_kernel_reads(foreign):
     from foreign import _hooks
 
     _hooks.calls.clear()
@@ -83,7 +83,7 @@ def test_setup_callback_fills_the_table_that_the_kernel_reads(foreign):
     assert _hooks.calls[-1][2] == "ObjectCode"
 
 
-@pytest.mark.front_end(front_ends.NUMBA)  # it builds the example
+@pytest.mark.front_end(front_ends.NUMBA)  # the example's front end
 def test_example_of_foreign_functions_gives_numpys_numbers(packaged):
     k = packaged("foreign-functions", "foreign_functions.kernels")
     from foreign_functions._hooks import WEIGHTS

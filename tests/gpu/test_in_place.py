@@ -45,7 +45,7 @@ def test_bits_equal_those_of_numba(run_clean):
     assert numba[2] == "numba.cuda.dispatcher"
 
 
-def test_numpys_arrays_are_copied_to_the_gpu_and_back(solver):
+def test_numpys_arrays_are_copied_to_gpu_and_back(solver):
     out = np.zeros(64, "f4")
     with pytest.warns(HostArrayWarning, match="Host array used in CUDA kernel"):
         solver.add[1, 64](np.ones(64, "f4"), cupy.ones(64, "f4"), out)
@@ -55,7 +55,7 @@ def test_numpys_arrays_are_copied_to_the_gpu_and_back(solver):
     np.testing.assert_array_equal(out, np.full(64, 6, "f4"))
 
 
-def test_kernels_and_arrays_outside_the_table_are_numbas(solver):
+def test_kernels_and_arrays_outside_table_are_numbas(solver):
     pytest.importorskip("numba.cuda")
     values = solver.cuda.to_device(np.zeros(4, "f8"))
     assert isinstance(values, solver.cuda.cudadrv.devicearray.DeviceNDArray)

@@ -12,7 +12,7 @@ from aotcuda.runtime import fast as extension
 from support.threads import at_once
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # JAX gives warnings of its own
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests need memory
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests need the memory
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 if extension.in_use() is None:
@@ -44,7 +44,7 @@ def call(*args, **options):
     return aotcuda.jax.call(*args, **options)
 
 
-def test_kernel_runs_inside_a_jitted_program(axpy):
+def test_kernel_runs_inside_jitted_program(axpy):
     @jax.jit
     def step(x, y):
         out = call(axpy, like(x), forall=x.size)(2.0, jnp.sin(x) * 3, y)
@@ -72,7 +72,7 @@ def test_kernel_runs_in_order_between_kernels_of_xla(features):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "complex64"])
-def test_signature_follows_the_dtypes(features, dtype):
+def test_signature_follows_dtypes(features, dtype):
     x = jnp.arange(9).astype(dtype)
     np.testing.assert_array_equal(call(features.square, like(x), forall=9)(x), np.arange(9).astype(dtype) ** 2)
 
@@ -100,7 +100,7 @@ def test_command_buffers_are_updated_for_other_arrays(axpy):
     assert "@aotcuda_launch_recorded" in chain.lower(jnp.ones(N), jnp.ones(N)).as_text()
 
 
-def test_result_takes_the_place_of_a_donated_argument(features):
+def test_result_takes_place_of_donated_argument(features):
     def reverse(x):
         return call(features.reverse, like(x), grid=1, block=64, input_output_aliases={0: 0})(x)
 
@@ -129,7 +129,7 @@ def test_threads_launch_at_once(axpy):
     assert at_once([lambda number=number: work(number) for number in range(4)]) == []
 
 
-def test_program_must_be_traced_again_after_an_unload(features):
+def test_program_must_be_traced_again_after_unload(features):
     @jax.jit
     def square(x):
         return call(features.square, like(x), forall=x.size)(x)
@@ -143,7 +143,7 @@ def test_program_must_be_traced_again_after_an_unload(features):
     np.testing.assert_array_equal(square(x), x**2)
 
 
-def test_launch_with_jax_array_needs_a_readonly_parameter(features):
+def test_launch_with_jax_array_needs_readonly_parameter(features):
     cupy = pytest.importorskip("cupy")
     x, out = jnp.ones(64, jnp.float32), cupy.zeros(1, "float32")
     x.block_until_ready()
@@ -153,7 +153,7 @@ def test_launch_with_jax_array_needs_a_readonly_parameter(features):
         features.square[1, 64](x, cupy.zeros(64, "float32"))
 
 
-def test_kernel_runs_on_the_gpu_of_its_arrays(axpy):
+def test_kernel_runs_on_gpu_of_its_arrays(axpy):
     if len(jax.devices("gpu")) < 2:
         pytest.skip("it needs two GPUs")
     step = jax.jit(lambda x, y: call(axpy, like(x), forall=x.size)(2.0, x, y))

@@ -35,7 +35,7 @@ class OnlyDLPack:
 
 
 @pytest.mark.parametrize("name", ["cupy", "torch", "numba"])
-def test_each_launch_gives_the_numbers_of_its_own_arguments(square, general, name, request):
+def test_each_launch_uses_its_own_arguments(square, general, name, request):
     library = Numba(request.getfixturevalue("numba_cuda")) if name == "numba" else CuPy if name == "cupy" else Torch
     run = square[2, 128]
     for scale in range(5):
@@ -121,7 +121,7 @@ def test_occupancy_bounds_cooperative_grids(features):
     assert features.square.max_cooperative_grid_blocks(1024, signature=SQUARE) == blocks * count
 
 
-def test_cuda_core_launches_the_kernel_itself(features):
+def test_cuda_core_launches_kernel_itself(features):
     from cuda.core import Device, LaunchConfig
     from cuda.core import launch as launch_core
 

@@ -25,7 +25,7 @@ def test_every_scalar_type_arrives_with_its_value(features):
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64", "float16", "float32", "float64", "complex64", "complex128"])
-def test_overload_follows_the_dtype_of_the_array(features, dtype):
+def test_overload_follows_dtype_of_array(features, dtype):
     x = (rng.integers(-99, 99, 300) + (1j if dtype.startswith("c") else 0)).astype(dtype)
     out = cupy.zeros(300, dtype)
     (features.square16 if dtype == "float16" else features.square).forall(300)(cupy.asarray(x), out)
@@ -118,7 +118,7 @@ def test_cooperative_kernel_synchronizes_its_whole_grid(features):
     np.testing.assert_array_equal(out.get(), np.arange(n)[::-1] + 1)
 
 
-def test_address_is_accepted_for_a_pointer(features):
+def test_address_is_accepted_for_pointer(features):
     x = cupy.arange(10, dtype="float32")
     features.through_pointer[1, 32](x.data.ptr, 10)
     np.testing.assert_array_equal(x.get(), np.arange(10) * 3)
@@ -131,7 +131,7 @@ def test_arrays_without_dimensions_or_elements_are_accepted(features):
     features.square[1, 32](cupy.zeros(0, "float32"), cupy.zeros(0, "float32"))
 
 
-def test_driver_reports_the_registers_and_memory_of_the_manifest(features):
+def test_driver_reports_registers_and_memory_of_manifest(features):
     cuda = ctypes.CDLL("libcuda.so.1")
     features.__aotcuda__.preload()
     for record in features.__aotcuda__.manifest["kernels"]:

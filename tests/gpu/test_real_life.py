@@ -79,7 +79,7 @@ def test_strings_in_records_are_written(real, source, numba_cuda):
     np.testing.assert_array_equal(device.copy_to_host(), expected)
 
 
-def test_record_on_the_gpu_is_read(real, source, numba_cuda):
+def test_record_on_gpu_is_read(real, source, numba_cuda):
     record = np.zeros(1, source.particle)
     record["x"], record["id"] = 2.5, 40
     out = cupy.zeros(1, "float32")
@@ -136,7 +136,7 @@ def test_array_is_reshaped_in_every_way(real):
 
 
 @BOTH
-def test_members_of_an_enumeration_are_stored(real):
+def test_members_of_enumeration_are_stored(real):
     x = cupy.zeros(2, "int32")
     real.colours[1, 1](x)
     assert x.get().tolist() == [7, 9]
@@ -228,7 +228,7 @@ def test_bfloat16_arrays_are_read_and_written(real):
 
 
 @BOTH
-def test_debug_build_raises_the_exceptions_of_its_kernels(checked):
+def test_debug_build_raises_exceptions_of_its_kernels(checked):
     x = cupy.ones(64, "float32")
     checked.raises[2, 32](x)
     x[40] = 5

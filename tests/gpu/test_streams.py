@@ -31,7 +31,7 @@ def full(value):
     return np.full(N, value, "float32")
 
 
-def test_launch_runs_in_order_on_the_current_stream(square, library):
+def test_launch_runs_in_order_on_current_stream(square, library):
     x, out = zeros(library), zeros(library)
     for value in (2.0, 3.0, 4.0):
         stream = library.stream()
@@ -62,7 +62,7 @@ def test_launch_does_not_wait_for_other_streams(square, library):
 
 
 @pytest.mark.parametrize("kind", ["object", "handle"])
-def test_given_stream_waits_for_the_current_one(square, library, kind):
+def test_given_stream_waits_for_current_one(square, library, kind):
     x, out, stream = zeros(library), zeros(library), library.stream()
     for value in (2.0, 3.0, 4.0):
         library.wait()
@@ -72,7 +72,7 @@ def test_given_stream_waits_for_the_current_one(square, library, kind):
         np.testing.assert_array_equal(library.get(out), full(value * value))
 
 
-def test_cupys_stream_waits_for_a_launch_on_another_stream(square):
+def test_cupys_stream_waits_for_launch_on_another_stream(square):
     # Version 3 of the array interface requires it: CuPy's next work must not overtake the kernel.
     x, out, stream = zeros(CuPy), zeros(CuPy), CuPy.stream()
     for value in (2.0, 3.0, 4.0):
@@ -80,7 +80,7 @@ def test_cupys_stream_waits_for_a_launch_on_another_stream(square):
         with stream:
             CuPy.wait()
         square[GRID, BLOCK, stream](x, out)
-        x.fill(0)  # on the default stream, which is idle
+        x.fill(0)  # on the default stream
         np.testing.assert_array_equal(cupy.asnumpy(out), full(value * value))
 
 
@@ -158,7 +158,7 @@ def test_capture_refuses_arrays_of_another_stream(square):
     np.testing.assert_array_equal(Torch.get(x), full(1))
 
 
-def test_given_stream_joins_the_capture(square):
+def test_given_stream_joins_capture(square):
     x, out, stream = zeros(Torch), zeros(Torch), Torch.stream()
     square[GRID, BLOCK](x, out)
     torch.cuda.synchronize()

@@ -101,7 +101,7 @@ def test_bits_equal_those_of_tritons_jit_without_compilation(
         assert same if t.same else t.torch.allclose(each.float(), theirs.float(), atol=1e-2, equal_nan=True)
 
 
-def test_graph_replays_a_launch_with_descriptors(t: SimpleNamespace) -> None:
+def test_graph_replays_launch_with_descriptors(t: SimpleNamespace) -> None:
     torch = t.torch
     x, out = torch.ones(64, 128, device="cuda"), torch.zeros(64, 128, device="cuda")
     given = t.describe(x, [32, 64]), t.describe(out, [32, 64])

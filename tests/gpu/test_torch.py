@@ -56,7 +56,7 @@ def test_opcheck_passes(operators):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_operator_launches_the_signature_of_its_arguments(operators, dtype):
+def test_operator_launches_signature_of_its_arguments(operators, dtype):
     x, y = tensors(dtype)
     agree(operators["axpy"](2.0, x, y), 2 * x + y)
     out = torch.empty_like(x)
@@ -73,7 +73,7 @@ BACKENDS = [
 
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_compiled_whole_graph_gives_the_same_numbers(operators, backend, dynamic):
+def test_compiled_whole_graph_gives_same_numbers(operators, backend, dynamic):
     axpy, axpy_ = operators["axpy"], operators["axpy_"]
 
     @torch.compile(fullgraph=True, backend=backend, dynamic=dynamic)
@@ -120,7 +120,7 @@ class Model(torch.nn.Module):
         return self.axpy(2.0, x, y).relu()
 
 
-def test_exported_program_gives_the_same_numbers(operators, tmp_path):
+def test_exported_program_gives_same_numbers(operators, tmp_path):
     x, y = tensors()
     exported = torch.export.export(Model(operators["axpy"]), (x, y))
     assert "gputests.axpy.default" in str(exported.graph)
@@ -129,7 +129,7 @@ def test_exported_program_gives_the_same_numbers(operators, tmp_path):
     agree(again.module()(x, y), (2 * x + y).relu())
 
 
-def test_operator_runs_on_the_current_stream(operators):
+def test_operator_runs_on_current_stream(operators):
     x, y = tensors()
     out = torch.empty_like(x)
     operators["axpy_"](2.0, x, y, out)
@@ -145,7 +145,7 @@ def test_operator_runs_on_the_current_stream(operators):
         agree(out, torch.full_like(out, 2 * value + 1))
 
 
-def test_graph_replays_an_operator(operators):
+def test_graph_replays_operator(operators):
     x, y = tensors()
     operators["axpy"](2.0, x, y)
     torch.cuda.synchronize()
@@ -157,7 +157,7 @@ def test_graph_replays_an_operator(operators):
     agree(out, torch.full_like(out, 11))
 
 
-def test_tvm_ffi_function_runs_on_the_current_stream(axpy):
+def test_tvm_ffi_function_runs_on_current_stream(axpy):
     pytest.importorskip("tvm_ffi")
     import aotcuda.tvm_ffi
 
@@ -177,7 +177,7 @@ def test_tvm_ffi_function_runs_on_the_current_stream(axpy):
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="it needs two GPUs")
-def test_operator_runs_on_the_gpu_of_its_tensors(operators):
+def test_operator_runs_on_gpu_of_its_tensors(operators):
     for number in (1, 0):
         x, y = (each.to(f"cuda:{number}") for each in tensors())
         agree(operators["axpy"](2.0, x, y), 2 * x + y)

@@ -29,7 +29,7 @@ def t(packaged: Callable[[str, str], ModuleType]) -> SimpleNamespace:
 
 
 def agrees(t: SimpleNamespace, ours: object, theirs: object) -> bool:
-    """Compare bits where one version of Triton compiled both, and numbers otherwise."""
+    """Compare bits if one version of Triton compiled both, else numbers."""
     return t.torch.equal(ours, theirs) if t.same else t.torch.allclose(ours, theirs, atol=1e-2, rtol=1e-2)
 
 
@@ -57,7 +57,7 @@ def test_softmax_is_right(t: SimpleNamespace, columns: int) -> None:
 
 
 @pytest.mark.parametrize("n", [100, 100_000])
-def test_arguments_choose_the_config(t: SimpleNamespace, n: int) -> None:
+def test_arguments_choose_config(t: SimpleNamespace, n: int) -> None:
     x = t.torch.randn(n, device="cuda")
     expected = 0.5 * x
     t.kernels.scale[lambda meta: (-(-meta["n"] // meta["BLOCK"]),)](x, 0.5, n)

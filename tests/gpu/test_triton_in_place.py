@@ -72,12 +72,12 @@ CASES = [
 def test_bits_equal_those_of_tritons_jit_without_compilation(
     t: SimpleNamespace, case: str, compiled: list[str]
 ) -> None:
-    ours = [run(t, t.packaged, case) for _ in range(3)]  # the fast path learns
+    ours = [run(t, t.packaged, case) for _ in range(3)]  # from the second launch on by the fast path
     assert compiled == []
     for name in ("total", "scaled"):
         if case.startswith(name):
             tuner, own = (ops.total if name == "total" else ops.scaled.fn for ops in (t.packaged, t.own))
-            for key, config in tuner.cache.items():  # the choice from the table, for both
+            for key, config in tuner.cache.items():  # both launch the config of the table
                 own.cache[key] = own.configs[tuner.configs.index(config)]
     theirs = run(t, t.own, case)
     for each in ours:
@@ -97,7 +97,7 @@ def test_launch_runs_on_pytorchs_current_stream(t: SimpleNamespace) -> None:
     assert torch.equal(out, x)
 
 
-def test_triton_compiles_a_missing_variant_with_a_warning(t: SimpleNamespace, compiled: list[str]) -> None:
+def test_triton_compiles_missing_variant_with_warning(t: SimpleNamespace, compiled: list[str]) -> None:
     from aotcuda.errors import FallbackWarning
 
     x = t.torch.ones(512, device="cuda")
@@ -110,11 +110,11 @@ def test_triton_compiles_a_missing_variant_with_a_warning(t: SimpleNamespace, co
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("case", ["add 1000", "norm 1024", "bias 777", "softmax 1001", "total 4096"])
-def test_torch_compile_gives_the_same_numbers(t: SimpleNamespace, case: str) -> None:
+def test_torch_compile_gives_same_numbers(t: SimpleNamespace, case: str) -> None:
     def model(x: Any) -> Any:
         out = t.torch.zeros_like(x)
         if case.startswith("add"):
-            # Inductor wants every constexpr named, those with defaults too.
+            # Inductor needs every constexpr by name, also those with defaults.
             t.packaged.add[(t.triton.cdiv(x.numel(), 128),)](x, x, out, x.numel(), BLOCK=128, ACT=None)
         elif case.startswith("norm"):
             t.packaged.norm[(8,)](x, None, out, x.shape[1], 1e-5, BLOCK=1024)
@@ -133,7 +133,7 @@ def test_torch_compile_gives_the_same_numbers(t: SimpleNamespace, case: str) -> 
     assert t.torch.allclose(found, expected)
 
 
-def test_wrap_triton_launches_the_packaged_kernel(t: SimpleNamespace, compiled: list[str]) -> None:
+def test_wrap_triton_launches_packaged_kernel(t: SimpleNamespace, compiled: list[str]) -> None:
     from torch.library import triton_op, wrap_triton
 
     torch = t.torch

@@ -107,7 +107,7 @@ def _load(data: bytes) -> None:
     try:
         found = manifests.parse(data, "manifest.json")
         for kernel in found["kernels"]:
-            OverloadTable(kernel, found["module"], driver.live_mark())
+            OverloadTable(kernel, found["module"], driver.new_validity_flag())
         choose(found, (9, 0), driver=(13, 0))
     except ManifestError as error:
         problem = str(error)

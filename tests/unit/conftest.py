@@ -9,7 +9,7 @@ import pytest
 
 from aotcuda.builder import jit
 from support import jit_builds, libraries
-from support.quick import extension_module, general, path, quick
+from support.launch_paths import both_paths, extension_module, general, path
 from support.stand_in import cuda, stand_in_library
 
 if TYPE_CHECKING:
@@ -42,4 +42,4 @@ def current() -> Iterator[dict[str, int]]:
         yield streams
 
 
-__all__ = ["cuda", "extension_module", "general", "path", "quick", "stand_in_library"]
+__all__ = ["both_paths", "cuda", "extension_module", "general", "path", "stand_in_library"]

@@ -92,7 +92,7 @@ def test_tensors_get_tritons_types(hints):
     specialise(1)  # Triton searches PyTorch once, and must not find the stand-in
     with libraries.installed():
         values = [
-            libraries.make(Array("torch", (State(dtype, shape, None, 4096 + 4 * shift),)))
+            libraries.make(Array("torch", State(dtype, shape, None, 4096 + 4 * shift)))
             for dtype, shift, shape in itertools.product(ELEMENTS, range(9), ((4,), (2, 3), (), (0,)))
         ]
         wanted = [*map(specialise, values)]
@@ -106,7 +106,7 @@ def table_of(kinds, hints, annotation):
     argument = ({"hints": hints} if hints else {}) | ({"annotation": annotation} if annotation else {})
     symbols = {kind: f"k{at}" for at, kind in enumerate(dict.fromkeys(kinds)) if kind is not None}
     variants = {symbol: [value] for (value, _), symbol in symbols.items()}
-    return ExactOverloads(kernel(["n"], variants, n=argument), "k", driver.live_mark()), symbols
+    return ExactOverloads(kernel(["n"], variants, n=argument), "k", driver.new_validity_flag()), symbols
 
 
 def found_in(table, value):
@@ -203,7 +203,7 @@ Dtype.__module__, Dtype.__name__ = "triton.language.core", "dtype"
         (0, [1], 128, None, {}, None),
     ],
 )
-def test_a_variant_takes_its_own_arguments_alone(cuda, package, launched, shift, n, block, act, named, wanted):
+def test_variant_accepts_only_its_own_arguments(cuda, package, launched, shift, n, block, act, named, wanted):
     k, x = package(TABLE), cuda.array(64)
     x.interface["data"] = (x.address + shift, False)
     assert launched(k, x, n, block, act, **named) == wanted
@@ -212,7 +212,7 @@ def test_a_variant_takes_its_own_arguments_alone(cuda, package, launched, shift,
     assert (found and found["symbol"]) == (wanted if wanted or act != "elsewhere" else "other")
 
 
-def test_a_miss_names_the_nearest_variant(cuda, package):
+def test_miss_names_nearest_variant(cuda, package):
     k, x = package(TABLE), cuda.array(64)
     for args, named, said in [
         ((x, 2**40, 128, None), {}, "n is i64:16 where i32:16 is packaged"),
@@ -235,7 +235,7 @@ def test_a_miss_names_the_nearest_variant(cuda, package):
         assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
-def test_a_grid_function_is_called_once_for_each_launch(cuda, package):
+def test_grid_function_is_called_once_for_each_launch(cuda, package):
     k, x = package(TABLE), cuda.array(64)
     calls = []
 

@@ -40,7 +40,7 @@ def size(name, word, form, offset):
     return {"name": name, "type": "int", "word": word, "format": form, "offset": offset}
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("both_paths")
 class TestArraysOfAnyDimensions:
     @pytest.mark.parametrize("shape", [(6,), (2, 3), (), (1, 2, 3), (0, 4)], ids=str)
     def test_the_address_of_an_array_is_passed(self, cuda, shape):
@@ -85,7 +85,7 @@ class TestArraysThatAreRefused:
                 k[1, 1](array)
 
 
-@pytest.mark.usefixtures("quick")
+@pytest.mark.usefixtures("both_paths")
 class TestSizes:
     def test_sizes_are_sent_at_their_offsets(self, cuda):
         x = buffer("x", 8, sizes=[size("n", "items", "i", 0), size("width", "itemsize", "Q", 24)])
@@ -176,7 +176,7 @@ class TestParametersByPointers:
             k[1, 1](7, value, array)
             assert cuda.parameters() == b"".join(part.tobytes() for part in wanted)
 
-    @pytest.mark.usefixtures("quick")
+    @pytest.mark.usefixtures("both_paths")
     def test_constants_are_not_passed(self, cuda):
         cuda.set(sizes="4,8,4")
         constant = {"name": "c", "type": "c=5", "kind": "constant", "offset": 0, "value": 5}

@@ -54,7 +54,7 @@ def make(cuda, path):
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((), "int64"), ((5,), "float32"), ((3, 4), "complex64")])
-def test_an_array_is_read_as_its_interface_tells(make, shape, dtype):
+def test_array_is_read_like_its_interface(make, shape, dtype):
     array = make(shape, dtype=np.dtype(dtype))
     found, expected = arrays.reader(array)(array, [], 0), arrays._read_interface(array, [], 0)
     assert found[:3] == expected[:3]
@@ -71,14 +71,14 @@ def test_broadcast_dimensions_are_not_contiguous(cuda, make):
 
 
 @pytest.mark.parametrize(("bound", "launched", "waits"), [(0, 0, 0), (0, 7, 0), (7, 7, 0), (7, 0, 2), (9, 7, 2)])
-def test_a_launch_and_the_arrays_stream_wait_for_each_other(cuda, make, bound, launched, waits):
+def test_launch_and_arrays_stream_wait_for_each_other(cuda, make, bound, launched, waits):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for count in (1, 2, 3):
         k[1, 1, launched](make(stream=Stream(bound) if bound else 0))
         assert len(cuda.calls("cuStreamWaitEvent")) == waits * count
 
 
-def test_freed_memory_is_an_error(cuda, make):
+def test_freed_memory_is_error(cuda, make):
     made = [make(), make(), make()]
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for array in made[:2]:

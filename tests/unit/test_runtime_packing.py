@@ -10,7 +10,7 @@ import pytest
 from aotcuda.errors import ArgumentError, ManifestError
 from support.manifests import kernel
 
-pytestmark = pytest.mark.usefixtures("quick")
+pytestmark = pytest.mark.usefixtures("both_paths")
 
 INTEGERS = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 ELEMENTS = [np.bool_, *INTEGERS, np.float16, np.float32, np.float64, np.complex64, np.complex128]
@@ -60,7 +60,7 @@ def words(array, like):
         ("complex64", np.float32(2), "<c8"),
     ],
 )
-def test_a_scalar_gets_the_parameters_type(cuda, type_, value, dtype):
+def test_scalar_gets_parameters_type(cuda, type_, value, dtype):
     assert packed(cuda, f"void({type_})", value) == np.array(value, dtype).tobytes()
 
 
@@ -79,7 +79,7 @@ def test_a_scalar_gets_the_parameters_type(cuda, type_, value, dtype):
         ("uint32", np.int64(-1)),
     ],
 )
-def test_a_scalar_out_of_range_is_refused(cuda, type_, value):
+def test_scalar_out_of_range_is_refused(cuda, type_, value):
     with pytest.raises(ArgumentError, match=f"argument 1, a, is .* out of range for {type_}"):
         packed(cuda, f"void({type_})", value)
     assert cuda.launches() == []
@@ -100,13 +100,13 @@ def test_a_scalar_out_of_range_is_refused(cuda, type_, value):
     ],
     ids=lambda value: str(getattr(value, "strides", value)),
 )
-def test_an_array_sends_shape_and_strides(cuda, like, layout):
+def test_array_sends_shape_and_strides(cuda, like, layout):
     array = cuda.array(like)
     assert packed(cuda, f"void(float32[{layout}])", array) == words(array, like)
 
 
 @pytest.mark.parametrize("layout", ["::1,:", ":,::1", ":,:"])
-def test_an_array_of_no_elements_needs_no_memory(cuda, layout):
+def test_array_of_no_elements_needs_no_memory(cuda, layout):
     array = cuda.array(np.zeros((0, 4), "<f4"), data=(0, False), strides=(0, 0))
     numbers = np.frombuffer(packed(cuda, f"void(float32[{layout}])", array), "<i8")
     assert numbers[:7].tolist() == [0, 0, 0, 4, 0, 0, 4]
@@ -119,7 +119,7 @@ def test_arrays_of_every_element_type(cuda, dtype):
     assert packed(cuda, f"void({dtype}[::1])", array) == words(array, like)
 
 
-def test_scalars_are_aligned_as_the_manifest_says(cuda):
+def test_scalars_are_aligned_as_manifest_says(cuda):
     block = packed(
         cuda,
         "void(bool, float64, int8, int16, int32[::1], uint8)",
@@ -157,7 +157,7 @@ def test_nested_tuples_are_packed(cuda):
 
 
 @pytest.mark.general("ctypes.c_void_p")
-def test_a_pointer_takes_an_address(cuda):
+def test_pointer_takes_address(cuda):
     import ctypes
 
     module = cuda.package(kernel("k", "void(float32*)"))
@@ -169,7 +169,7 @@ def test_a_pointer_takes_an_address(cuda):
         module.k[1, 1](1.0)
 
 
-def test_array_words_follow_the_manifest(cuda):
+def test_array_words_follow_manifest(cuda):
     record = kernel("k", "void(int32[:,:])")
     layout = ["data", "data", "zero", "shape0", "shape1", "step0", "step1"]
     record["overloads"][0]["parameters"][0]["words"] = layout
@@ -182,7 +182,7 @@ def test_array_words_follow_the_manifest(cuda):
 
 
 @pytest.mark.parametrize("change", [{"offset": -1}, {"format": "s"}, {"kind": "array"}, {"format": None}])
-def test_a_wrong_parameter_in_the_manifest_is_an_error(cuda, change):
+def test_wrong_parameter_in_manifest_is_error(cuda, change):
     record = kernel("k", "void(int32)")
     record["overloads"][0]["parameters"][0].update(change)
     module = cuda.package(record)
@@ -201,7 +201,7 @@ RECORD_TEXT = "|V16{x:<f4@0,id:<i8@8}"
 
 @pytest.mark.general("records")
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
-def test_a_record_is_the_address_of_one_element(cuda, shape):
+def test_record_is_address_of_one_element(cuda, shape):
     module = cuda.package(special("record", RECORD_TEXT))
     array = cuda.array(np.zeros(shape, RECORD), descr=RECORD.descr)
     module.k[1, 1](array)
@@ -213,7 +213,7 @@ def test_a_record_is_the_address_of_one_element(cuda, shape):
 
 
 @pytest.mark.general("datetimes")
-def test_a_datetime_is_a_count_of_its_unit(cuda):
+def test_datetime_is_count_of_its_unit(cuda):
     module = cuda.package(special("datetime", "<M8[ns]"))
     when = np.datetime64("2026-01-01T00:00:01", "ns")
     for value, count in ((when, int(when.view("i8"))), (-5, -5)):

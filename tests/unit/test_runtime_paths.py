@@ -21,11 +21,11 @@ SAXPY = "void(float32, float32[::1], float32[::1])"
 F4 = np.zeros(4, "<f4")
 
 
-def array(library, *states):
-    return libraries.make(Array(library, states))
+def array(library, state):
+    return libraries.make(Array(library, state))
 
 
-def test_the_second_launch_takes_the_fast_path_and_sends_the_same_bytes(cuda, general):
+def test_second_launch_takes_fast_path_with_equal_bytes(cuda, general):
     k = cuda.package(kernel("k", SAXPY)).k
     x, y = cuda.array(F4), cuda.array(F4)
     for _ in range(3):
@@ -87,7 +87,7 @@ SHAPES = {
 
 @pytest.mark.parametrize("like", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("library", ["cupy", "exchange"])
-def test_arrays_of_any_shape_take_the_fast_path(cuda, current, general, library, like):
+def test_arrays_of_any_shape_take_fast_path(cuda, current, general, library, like):
     axes = [*[":"] * (like.ndim - 1), "::1" if like.flags.c_contiguous else ":"][: like.ndim]
     k = cuda.package(kernel("k", f"void(float32[{','.join(axes)}])")).k
     array = cuda.array(like)
@@ -99,7 +99,7 @@ def test_arrays_of_any_shape_take_the_fast_path(cuda, current, general, library,
     assert (libraries.EXCHANGED[0] > 0) == (library == "exchange")
 
 
-def test_a_value_outside_the_nearest_overload_takes_the_next_one(cuda):
+def test_value_outside_nearest_overload_takes_next_one(cuda):
     module = cuda.package(kernel("k", "void(int32)", "void(float32)"))
     for value in (1, 2**40, 2, 2**40, 3):
         module.k[1, 1](value)
@@ -120,13 +120,13 @@ def test_cupys_setting_turns_ordering_of_streams_off(cuda, current, monkeypatch)
 class TestSeveralGpus:
     """Each launch finds the current context."""
 
-    def test_a_stream_of_another_gpu_is_refused_with_both_named(self, cuda):
+    def test_stream_of_another_gpu_is_refused_with_both_named(self, cuda):
         cuda.set(devices="9.0,9.0", streams="119=1,120=0")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         array, there = cuda.array(F4, device=0), cuda.array(F4, device=1)
         driver.get().make_current(0)
         for _ in range(3):
-            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 is of a context on GPU 1"):
+            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 belongs to a context on GPU 1"):
                 k[1, 1, 119](array)
             k[1, 1](array)
             k[1, 1, 120](array)
@@ -135,7 +135,7 @@ class TestSeveralGpus:
             k[1, 1, 119](there)
         assert [(call["device"], call["stream"]) for call in cuda.launches()] == [(0, 0), (0, 120)] * 3 + [(1, 119)] * 3
 
-    def test_a_handle_that_became_another_gpus_stream_is_refused(self, cuda):
+    def test_handle_that_became_another_gpus_stream_is_refused(self, cuda):
         cuda.set(devices="9.0,9.0", streams="119=0")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         array = cuda.array(F4, device=0)
@@ -144,13 +144,13 @@ class TestSeveralGpus:
         for _ in range(3):
             run(array)
         cuda.set(streams="119=1")
-        for launch_again in (run, k[1, 1, 119], k[2, 1, 119]):
-            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 is of a context on GPU 1"):
-                launch_again(array)
+        for launch_with_retries in (run, k[1, 1, 119], k[2, 1, 119]):
+            with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 belongs to a context on GPU 1"):
+                launch_with_retries(array)
         assert len(cuda.launches()) == 3
 
     @pytest.mark.parametrize("stream", [0, 1, 2])
-    def test_default_streams_belong_to_the_current_context(self, cuda, stream):
+    def test_default_streams_belong_to_current_context(self, cuda, stream):
         cuda.set(devices="9.0,9.0")
         run = cuda.package(kernel("k", "void(int32)")).k[1, 1, stream]
         for device in (0, 1, 0, 1):
@@ -176,7 +176,7 @@ class TestSeveralGpus:
         assert len(cuda.launches()) == 5
 
 
-def test_launches_leave_no_memory_behind(cuda, monkeypatch):
+def test_launches_leak_no_memory(cuda, monkeypatch):
     monkeypatch.delenv("FAKE_CUDA_LOG")
     run = cuda.package(kernel("k", SAXPY)).k[1, 1]
     x, y = cuda.array(F4), cuda.array(F4)
@@ -195,8 +195,8 @@ def test_launches_leave_no_memory_behind(cuda, monkeypatch):
 
 
 @pytest.mark.parametrize("depth", [1, 40])
-def test_an_array_may_launch_kernels_while_it_is_read(cuda, depth):
-    """The fast path gives nested launches a parameter block of their own up to some depth, and declines beyond."""
+def test_array_may_launch_kernels_while_it_is_read(cuda, depth):
+    """Each nested launch needs its own parameter block. Beyond some depth the fast path declines."""
     k = cuda.package(kernel("k", "void(int32, float32[::1])")).k
     plain, remaining = cuda.array(F4), []
 
@@ -224,24 +224,24 @@ def test_lazy_conjugates_are_refused_after_plain_tensors(cuda, current, library,
     for _ in range(3):
         k[1, 1](array(library, State("<c8", shape)))
     with pytest.raises(ArgumentError, match="call resolve_conj"):
-        k[1, 1](array(library, State("<c8", shape, odd=(("is_conj", True),))))
+        k[1, 1](array(library, State("<c8", shape, changes=(("is_conj", True),))))
     assert len(cuda.launches()) == 3
 
 
 @pytest.mark.parametrize("library", ["cupy", "torch", "numba", "interface", "dlpack"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_interrupts_and_memory_errors_pass_through_a_launch(cuda, current, library, error):
+def test_interrupts_and_memory_errors_pass_through_launch(cuda, current, library, error):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     name = {"torch": "data_ptr", "cupy": "ptr", "dlpack": "device", "interface": "interface"}.get(library, "shape")
     for launched in (0, 3):
         for _ in range(launched):
             k[1, 1](array(library, State()))
         with pytest.raises(error):
-            k[1, 1](array(library, State(odd=((name, Raises(error)),))))
+            k[1, 1](array(library, State(changes=((name, Raises(error)),))))
 
 
 def elements():
-    """Return a kernel that takes the address of an array and nothing else of it."""
+    """Return a kernel that takes only the address of an array."""
     record = kernel("k", "void(int64)")
     record["overloads"][0]["parameters"][0] |= {"type": "*fp32", "kind": "elements", "dtype": "<f4"}
     return record
@@ -251,7 +251,7 @@ NO_MEMORY = [
     *((library, State(address=0)) for library in libraries.LIBRARIES),
     ("cupy", State("<f4", (2, 3), (40, 8), address=0)),
     ("exchange", State("<f4", (), address=0)),
-    *((library, State(address=12, odd=(("storage_offset", 3),))) for library in ("torch", "exchange")),
+    *((library, State(address=12, changes=(("storage_offset", 3),))) for library in ("torch", "exchange")),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Launches for XLA's programs: Python prepares them, and the tests call the handlers with frames like XLA's."""
+"""Test launches for XLA's programs: Python prepares them, and the tests call the handlers like XLA."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def axpy_args(count=10, typestr="<f4"):
     return args, places
 
 
-def test_a_prepared_launch_sends_what_a_launch_sends(cuda, module, axpy):
+def test_prepared_launch_sends_what_launch_sends(cuda, module, axpy):
     arrays = [cuda.array(np.zeros(10, "<f4")) for _ in range(3)]
     axpy[3, 64](2.5, *arrays)
     expected, launch = cuda.parameters(), cuda.launches()[-1]
@@ -155,7 +155,7 @@ def test_a_prepared_launch_sends_what_a_launch_sends(cuda, module, axpy):
     assert len(cuda.launches()) == 2
 
 
-def test_an_argument_may_be_a_result_as_well(cuda, module):
+def test_argument_may_be_result_as_well(cuda, module):
     kernel = cuda.package(manifests.kernel("scale", "void(float32[::1], float32)")).scale
     args = [xla_call.Shaped(0, (4,), "<f4"), 3.0]
     number, identity = prepare(kernel, args, [xla_call.Place(0, is_result=False), None], counts=(1, 1))
@@ -166,7 +166,7 @@ def test_an_argument_may_be_a_result_as_well(cuda, module):
     assert first == second
 
 
-def test_dtypes_select_the_overload_and_a_number_of_threads_the_grid(cuda, module, axpy):
+def test_dtypes_select_overload_and_thread_count_selects_grid(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args(typestr="<f8"), configuration=(None, np.int64(64), 0), n=np.int32(130))
     assert Xla(module).call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity)
     assert cuda.launches()[-1]["grid"] == [3, 1, 1]
@@ -174,21 +174,22 @@ def test_dtypes_select_the_overload_and_a_number_of_threads_the_grid(cuda, modul
 
 
 def test_impossible_launches_are_refused_while_tracing(cuda, module, axpy):
-    for n, block, problem in (
-        (None, 4096, "4096"),
-        (10, 0, "block is 0 where forall takes an int of at least 1"),
-        (10, (8, 8), r"block is \(8, 8\) where forall takes an int of at least 1"),
-        (-1, 8, "the number of elements cannot be negative"),
-        (1.5, 8, "the number of elements must be an int"),
+    for n, block, shared, problem in (
+        (None, 4096, 0, "4096"),
+        (None, 64, -1, "dynamic shared memory is -1 where a number of bytes belongs"),
+        (10, 0, 0, "block is 0 where forall takes an int of at least 1"),
+        (10, (8, 8), 0, r"block is \(8, 8\) where forall takes an int of at least 1"),
+        (-1, 8, 0, "the number of elements cannot be negative"),
+        (1.5, 8, 0, "the number of elements must be an int"),
     ):
         with pytest.raises(LaunchError, match=problem):
-            prepare(axpy, *axpy_args(), configuration=(1, block, 0), n=n)
+            prepare(axpy, *axpy_args(), configuration=(1, block, shared), n=n)
     kernel = cuda.package(manifests.kernel("f", "void(float32[::1])", cooperative=True), name="mypkg.cooperative").f
     with pytest.raises(LaunchError, match="it is a cooperative one"):
         prepare(kernel, [xla_call.Shaped(0, (4,), "<f4")], [xla_call.Place(0, is_result=True)])
 
 
-def test_a_launch_of_another_process_is_refused(module, axpy):
+def test_launch_of_another_process_is_refused(module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     xla = Xla(module)
     for numbers in (
@@ -233,7 +234,7 @@ def test_pinned_launches_keep_their_images(cuda, module, axpy):
     assert [call["call"] for call in cuda.calls("crash", "cuLaunchKernel")] == ["cuLaunchKernel"]
 
 
-def test_unloading_waits_for_a_launch_of_xlas(cuda, module, axpy):
+def test_unloading_waits_for_launch_of_xlas(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     xla, succeeded = Xla(module), []
 
@@ -253,7 +254,7 @@ def test_unloading_waits_for_a_launch_of_xlas(cuda, module, axpy):
     assert (unloaded, succeeded, len(cuda.calls("cuLibraryUnload"))) == (0, [True], 1)
 
 
-def test_a_thread_without_a_context_takes_the_streams_context(cuda, module, axpy):
+def test_thread_without_context_takes_streams_context(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     cuda.set(streams=f"{STREAM}=0")
     xla, succeeded = Xla(module), []
@@ -263,7 +264,7 @@ def test_a_thread_without_a_context_takes_the_streams_context(cuda, module, axpy
     assert len(cuda.calls("cuCtxPushCurrent")) >= 1
 
 
-def test_an_error_of_the_driver_is_returned(cuda, module, axpy):
+def test_error_of_driver_is_returned(cuda, module, axpy):
     number, identity = prepare(axpy, *axpy_args())
     cuda.set(fail="cuLaunchKernel=719")
     xla = Xla(module)
@@ -271,7 +272,7 @@ def test_an_error_of_the_driver_is_returned(cuda, module, axpy):
     assert xla.messages == ["mypkg.kernels.axpy could not be launched: the CUDA driver reports error 719"]
 
 
-def test_without_a_gpu_the_arguments_are_checked(cuda, module, axpy, monkeypatch):
+def test_without_gpu_arguments_are_checked(cuda, module, axpy, monkeypatch):
     cuda.set(devices="")
     import mypkg.kernels
 
@@ -284,7 +285,7 @@ def test_without_a_gpu_the_arguments_are_checked(cuda, module, axpy, monkeypatch
         prepare(axpy, *axpy_args(typestr="|i1"))
 
 
-def test_without_the_extension_an_error_says_so(cuda, monkeypatch):
+def test_without_extension_error_says_so(cuda, monkeypatch):
     monkeypatch.setattr(extension, "_module", [None])
     monkeypatch.setattr(extension, "_reason", ["AOTCUDA_EXTENSION is 0"])
     kernel = cuda.package(manifests.kernel("axpy", *AXPY, names="axyz")).axpy

@@ -27,7 +27,7 @@ LAUNCH = f"{ARRAY}mypkg.kernels.k[1, 32](2.0, Array())\n"
 
 @pytest.fixture
 def packaged(cuda):
-    """Write a packaged module for other interpreters to import."""
+    """Return a function that writes a packaged module for other interpreters."""
 
     def write(load):
         manifests.write(cuda.packages, [kernel("k", "void(float32, float32[::1])")], load=load, functions=("add",))
@@ -37,15 +37,13 @@ def packaged(cuda):
 
 
 def imported(cuda, code, **environment):
-    """The modules that a bare interpreter has after it ran `code`, beyond its own and those that `site` brings."""
-    shown = cuda.run(
-        f"import os, sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))", **environment
-    )
-    return set(shown.split())
+    """Return the modules that `code` imports in a bare interpreter."""
+    script = f"import os, sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
+    return set(cuda.run(script, **environment).split())
 
 
 @pytest.mark.parametrize("load", ["import", "first-use"])
-def test_an_import_and_a_launch_import_nothing_heavy(packaged, load):
+def test_import_and_launch_import_nothing_heavy(packaged, load):
     cuda = packaged(load)
     modules = imported(cuda, f"import mypkg.kernels\n{LAUNCH}") - imported(cuda, "import ctypes")
     assert [name for name in HEAVY if name in modules] == []
@@ -79,7 +77,7 @@ except Exception as error:
 """
 
 
-def test_a_child_of_a_process_with_cuda_says_what_to_do(packaged):
+def test_forked_child_of_process_with_cuda_names_remedies(packaged):
     cuda = packaged("import")
     shown = cuda.run(FORK % "")
     assert shown.startswith("ForkError this process forked after CUDA was started")
@@ -88,7 +86,7 @@ def test_a_child_of_a_process_with_cuda_says_what_to_do(packaged):
     assert len(cuda.launches()) == 1
 
 
-def test_with_first_use_a_process_may_fork_before_its_first_launch(packaged):
+def test_first_use_allows_fork_before_first_launch(packaged):
     cuda = packaged("first-use")
     assert cuda.run(FORK % "") == "launched\n"
     assert len(cuda.launches()) == 2
@@ -115,20 +113,20 @@ os.register_at_fork(after_in_parent=over.set, after_in_child=lambda: signal.alar
 
 
 @pytest.mark.parametrize("extension", ["0", "1"])
-def test_a_forked_child_finds_no_lock_held(packaged, extension):
-    """Another thread may hold a lock of the run time during a fork, and does not exist in the child."""
+def test_forked_child_finds_no_lock_held(packaged, extension):
+    """Another thread may hold a lock of the run time during a fork. The child does not have that thread."""
     cuda = packaged("first-use")
     code = FORK.replace("    k.k[1, 32](1.0, Array())\n    sys.exit", "    sys.exit")
     assert cuda.run(code % HELD, AOTCUDA_EXTENSION=extension) == "launched\n"
     assert len(cuda.launches()) == 1
 
 
-def test_a_fork_after_another_library_started_cuda_is_an_error(packaged):
+def test_fork_after_another_library_started_cuda_is_error(packaged):
     cuda = packaged("first-use")
     assert cuda.run(FORK % STARTED).startswith("ForkError this process forked after CUDA was started")
 
 
-def test_an_import_after_such_a_fork_succeeds(packaged):
+def test_import_after_such_fork_succeeds(packaged):
     cuda = packaged("import")
     manifests.write(cuda.packages, [kernel("other", "void(int32)")], name="mypkg.others")
     code = FORK.replace(

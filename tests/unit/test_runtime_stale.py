@@ -97,13 +97,13 @@ def test_other_tables_of_pyproject_may_change(cuda, project):
     assert len(cuda.launches()) == 1
 
 
-def test_paths_of_inputs_are_relative_to_the_top_package(cuda):
+def test_paths_of_inputs_are_relative_to_top_package(cuda):
     project = Project(cuda, name="mypkg.deep.inside.kernels")
     project.module.k[1, 1](1)
     assert len(cuda.launches()) == 1
 
 
-def test_sources_of_a_wheel_are_not_checked(cuda):
+def test_sources_of_wheel_are_not_checked(cuda):
     sources = [{"path": "mypkg/_kernels.py", "sha256": "0" * 64}]
     cuda.package(kernel("k", "void(int32)"), sources=sources).k[1, 1](1)
     assert len(cuda.launches()) == 1
@@ -135,7 +135,7 @@ def test_added_files_and_changed_variables_are_refused(cuda, monkeypatch):
 
 
 @pytest.mark.parametrize("moment", [stamp._MOMENT, -(1 << 62)], ids=["just now", "long ago"])
-def test_an_edit_that_sets_the_time_back_is_noticed(cuda, monkeypatch, moment):
+def test_edit_with_old_modification_time_is_detected(cuda, monkeypatch, moment):
     """`cp -p` and `rsync -t` keep the old time of modification. The size does not change here either."""
     monkeypatch.setattr(stamp, "_MOMENT", moment)
     project = Project(cuda)
@@ -163,7 +163,7 @@ def test_an_edit_that_sets_the_time_back_is_noticed(cuda, monkeypatch, moment):
         ),
     ],
 )
-def test_temporary_files_are_not_names_of_a_folder(tmp_path, name, changes_files, changes_modules):
+def test_temporary_files_are_not_names_of_folder(tmp_path, name, changes_files, changes_modules):
     (tmp_path / "a.csv").touch()
     (tmp_path / "k.aotcuda").mkdir()  # makes k.py a generated module
     before = [stamp.names(tmp_path, modules_only=only) for only in (False, True)]

@@ -20,7 +20,7 @@ CUPY, TORCH, OWN = 77, 88, 99
 LEADS = {"cupy": CUPY, "torch": TORCH, "exchange": TORCH}
 """The libraries on whose current stream a launch is."""
 
-# What an array's data is on, and whether that stream has to wait for the launch, too.
+# By library: the stream of an array's data, and True if that stream also has to wait for the launch.
 ON = {
     "cupy": (CUPY, True),
     "torch": (TORCH, False),
@@ -30,7 +30,7 @@ ON = {
     "instance": (OWN, True),
     "free numba": (None, False),
     "free interface": (None, False),
-    "dlpack": (None, False),  # its owner gets the launch's stream
+    "dlpack": (None, False),  # the library gets the launch's stream
 }
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -38,19 +38,19 @@ pytestmark = pytest.mark.usefixtures("path")
 
 @pytest.fixture
 def current(current):
-    """CuPy and PyTorch with current streams of their own."""
+    """Give CuPy and PyTorch different current streams."""
     current.update(cupy=CUPY, torch=TORCH)
     return current
 
 
 def array(library):
-    """Return an array of a library; "free" ones are on no stream of their own."""
+    """Return an array of a library; "free" arrays are bound to no stream."""
     stream = OWN if library in ("numba", "interface", "instance") else None
-    return libraries.make(Array(library.removeprefix("free "), (State(stream=stream),)))
+    return libraries.make(Array(library.removeprefix("free "), State(stream=stream)))
 
 
 def ordered(cuda):
-    """Pairs of a stream that waits and the one that it waits for, in their order, and the launches among them."""
+    """Return pairs of a stream that waits and the stream that it waits for, and the launches, in their order."""
     found, recorded = [], {}
     for call in cuda.calls("cuEventRecord", "cuStreamWaitEvent", "cuLaunchKernel"):
         if call["call"] == "cuEventRecord":
@@ -63,7 +63,7 @@ def ordered(cuda):
 
 
 def expected(stream, arrays):
-    """Return the same as the table has it, for one launch."""
+    """Return the result of `ordered` for one launch by the table."""
     others = {}
     for library in arrays:
         ready, mutual = ON[library]
@@ -75,7 +75,7 @@ def expected(stream, arrays):
 
 @pytest.mark.parametrize("first", ON)
 @pytest.mark.parametrize("second", ["", "cupy", "exchange", "numba", "free interface"])
-def test_streams_are_ordered_as_the_table_in_the_docs(cuda, current, first, second):
+def test_streams_are_ordered_as_table_in_docs(cuda, current, first, second):
     arrays = (first, second) if second else (first,)
     parameters = ", ".join(["float32[::1]"] * len(arrays))
     k = cuda.package(kernel("k", f"void({parameters})")).k
@@ -123,29 +123,29 @@ def test_each_gpu_has_its_own_current_stream(cuda, current, library):
 
 @pytest.mark.parametrize("tensors", [0, 1])
 @pytest.mark.parametrize("interfaces", [0, 1])
-def test_both_handles_of_the_legacy_stream_are_one_stream(cuda, current, tensors, interfaces):
+def test_both_handles_of_legacy_stream_are_one_stream(cuda, current, tensors, interfaces):
     current.update(torch=tensors)
     k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
-    other = libraries.make(Array("instance", (State(stream=interfaces),)))
+    other = libraries.make(Array("instance", State(stream=interfaces)))
     for _ in range(3):
         k[1, 1, 55](array("exchange"), other)
     found = [tuple(streams.LEGACY if part == 0 else part for part in pair) for pair in ordered(cuda)]
     assert found == [(55, streams.LEGACY), ("launch", 55), (streams.LEGACY, 55)] * 3
 
 
-def test_a_launch_takes_the_stream_that_is_current_then(cuda, current):
+def test_launch_goes_to_stream_that_is_current_at_that_time(cuda, current):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     run = k[1, 1]
-    streams = [0, 1, 2, 77, 78, 0, *range(100, 180)]  # more than a configuration caches
-    for stream in streams:
-        current.update(cupy=stream)
+    handles = [0, 1, 2, 77, 78, 0, *range(100, 180)]  # more than a configuration caches
+    for handle in handles:
+        current.update(cupy=handle)
         run(array("cupy"))
-    assert [launch["stream"] for launch in cuda.launches()] == streams
+    assert [launch["stream"] for launch in cuda.launches()] == handles
     assert cuda.calls("cuEventRecord") == []
 
 
 @pytest.mark.parametrize("library", ["cupy", "exchange"])
-def test_an_array_in_a_tuple_chooses_the_stream(cuda, current, library):
+def test_array_in_tuple_chooses_stream(cuda, current, library):
     k = cuda.package(kernel("k", "void(int32, (int32, float32[::1]))")).k
     for _ in range(3):
         k[1, 1](1, (2, array(library)))
@@ -177,7 +177,7 @@ def test_each_stream_object_has_its_own_handle(cuda):
     assert [launch["stream"] for launch in cuda.launches()] == [11, 11, 12, 12, 11, 11] * len(makers)
 
 
-def test_a_closed_stream_of_cuda_core_is_not_the_default_stream(cuda):
+def test_closed_stream_of_cuda_core_is_refused(cuda):
     k = cuda.package(kernel("k", "void(int32)")).k
     stream = Core(11)
     for _ in range(2):
@@ -206,7 +206,7 @@ def test_a_closed_stream_of_cuda_core_is_not_the_default_stream(cuda):
     ],
     ids=["given", "of the data"],
 )
-def test_a_destroyed_stream_is_named(cuda, current, devices, dead, data, error, message):
+def test_destroyed_stream_is_named(cuda, current, devices, dead, data, error, message):
     cuda.set(devices=devices, streams=f"55=0,{OWN}=0")
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     made = array(data)
@@ -223,7 +223,7 @@ class TestCaptures:
     """Launches on streams that are being captured into a graph."""
 
     @pytest.mark.parametrize("first", ["cupy", "torch", "exchange"])
-    def test_a_capture_holds_the_launch_alone(self, cuda, current, first):
+    def test_capture_holds_launch_alone(self, cuda, current, first):
         cuda.set(capturing=str(LEADS[first]))
         k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
         for _ in range(3):
@@ -232,8 +232,8 @@ class TestCaptures:
         assert cuda.calls("cuStreamSynchronize") == []
 
     @pytest.mark.parametrize("arrays", [("numba", "exchange"), ("exchange", "numba"), ("numba", "exchange", "cupy")])
-    def test_data_outside_the_graph_is_refused_in_any_order_of_arrays(self, cuda, current, arrays):
-        """After the launch's stream has joined a capture for one array, it could not wait for another array."""
+    def test_data_outside_graph_is_refused_in_any_order_of_arrays(self, cuda, current, arrays):
+        """If the launch's stream joins a capture for one array, it cannot wait for another array."""
         parameters = ", ".join(["float32[::1]"] * len(arrays))
         run = cuda.package(kernel("k", f"void({parameters})")).k[1, 1, 55]
         for _ in range(2):
@@ -245,7 +245,7 @@ class TestCaptures:
                 run(*map(array, arrays))
         assert ordered(cuda) == before
 
-    def test_a_refused_launch_orders_no_streams(self, cuda, current):
+    def test_refused_launch_orders_no_streams(self, cuda, current):
         cuda.set(capturing=str(TORCH))
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         for _ in range(2):
@@ -256,11 +256,11 @@ class TestCaptures:
             assert len(ordered(cuda)) == before
             k[1, 32, 55](array("exchange"))
 
-    def test_data_on_the_default_stream_is_refused_during_a_capture(self, cuda, current):
-        """The driver says so of it while a stream is captured that waits for it; to record an event there ends that."""
+    def test_data_on_default_stream_is_refused_during_capture(self, cuda, current):
+        """While another stream is captured, the driver refuses to query the default stream."""
         cuda.set(fail="cuStreamIsCapturing=906")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
-        on_default = libraries.make(Array("interface", (State(stream=1),)))
+        on_default = libraries.make(Array("interface", State(stream=1)))
         for _ in range(2):
             with pytest.raises(ArgumentError, match="is on stream 0x1, which is not part of the graph"):
                 k[1, 1, 77](on_default)
@@ -270,8 +270,8 @@ class TestCaptures:
     @pytest.mark.parametrize("launched", [0, 3], ids=["first", "later"])
     @pytest.mark.parametrize("given", [0, 1])
     @pytest.mark.parametrize("library", ["cupy", "torch", "exchange", "numba", "interface"])
-    def test_the_default_stream_joins_no_capture(self, cuda, current, library, given, launched):
-        """It cannot be captured: the driver would refuse, and the capture be lost."""
+    def test_default_stream_joins_no_capture(self, cuda, current, library, given, launched):
+        """The default stream cannot be captured: the driver's refusal would end the capture."""
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         runs = [k[1, 1, given], k[1, 1, given, 16], k.forall(8, stream=given)]
         runs += [] if library in LEADS else [k[1, 1], k.forall(8)]
@@ -285,8 +285,8 @@ class TestCaptures:
         assert len(ordered(cuda)) == before
 
     @pytest.mark.parametrize("library", ["cupy", "torch", "exchange", "numba", "interface"])
-    def test_a_stream_that_joins_a_capture_returns_to_it(self, cuda, current, library):
-        """A stream that forks from a captured stream has to join it again before the capture ends."""
+    def test_stream_that_joins_capture_returns_to_it(self, cuda, current, library):
+        """A stream that joins a capture has to return to the captured stream before the capture ends."""
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         run, ready = k[1, 1, 55], ON[library][0]
         for _ in range(3):
@@ -305,7 +305,7 @@ class TestCaptures:
                 assert ordered(cuda)[len(before) :] == [(55, ready), ("launch", 55), (ready, 55)]
 
 
-def test_an_array_that_cannot_tell_its_stream_is_an_argument_error(cuda, current, monkeypatch):
+def test_array_without_readable_stream_is_argument_error(cuda, current, monkeypatch):
     monkeypatch.setattr(
         sys.modules["cupy"].cuda, "get_current_stream", Mock(side_effect=RuntimeError("no stream today"))
     )
@@ -316,7 +316,7 @@ def test_an_array_that_cannot_tell_its_stream_is_an_argument_error(cuda, current
 
 
 @pytest.mark.parametrize("function", ["cuEventRecord", "cuStreamWaitEvent"])
-def test_an_error_of_ordering_names_the_streams(cuda, current, function):
+def test_error_of_ordering_names_streams(cuda, current, function):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for _ in range(2):
         k[1, 1, 55](array("exchange"))
@@ -329,7 +329,7 @@ def test_an_error_of_ordering_names_the_streams(cuda, current, function):
 
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "later"])
 @pytest.mark.parametrize(("function", "code"), [("cuStreamWaitEvent", 400), ("cuEventRecord", 201)])
-def test_an_error_after_the_launch_says_that_it_was_launched(cuda, current, before, function, code):
+def test_error_after_launch_says_that_it_was_launched(cuda, current, before, function, code):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     for _ in range(before):
         k[1, 1, 55](array("cupy"))

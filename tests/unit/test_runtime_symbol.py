@@ -20,7 +20,7 @@ def module(cuda):
 @pytest.mark.parametrize(
     "host", [b"\x01\x02\x03\x04", bytearray(4), array.array("i", [7]), np.array([5], "<i4"), np.float32([2])]
 )
-def test_a_variable_takes_and_gives_host_memory(module, name, host):
+def test_variable_is_copied_from_and_to_host_memory(module, name, host):
     symbol = module.symbol(name)
     symbol.copy_from(host)
     found = np.empty(1, "int32")
@@ -29,14 +29,14 @@ def test_a_variable_takes_and_gives_host_memory(module, name, host):
     assert (symbol.nbytes, symbol.address % 4) == (4, 0)
 
 
-def test_a_name_in_a_namespace_is_that_of_the_images(module):
+def test_name_in_namespace_finds_mangled_name(module):
     module.symbol("physics::table").copy_from(np.int32([3]))
     found = bytearray(4)
     module.symbol("_ZN7physics5tableE").copy_to(found)
     assert found == b"\3\0\0\0"
 
 
-def test_a_variable_is_found_again_after_an_unload(module):
+def test_variable_is_found_again_after_unload(module):
     symbol = module.symbol("table")
     before = symbol.nbytes
     module.unload()
@@ -63,13 +63,13 @@ def test_a_variable_is_found_again_after_an_unload(module):
         ("copy_to", np.empty((4, 2), "i1")[:, 0], TypeError, "copy_to needs a writable, contiguous buffer"),
     ],
 )
-def test_other_host_memory_is_refused(module, call, host, kind, message):
+def test_unsuitable_host_memory_is_refused(module, call, host, kind, message):
     with pytest.raises(kind) as caught:
         getattr(module.symbol("table"), call)(host)
     assert str(caught.value).removeprefix(f"{module.name}: symbol('table')").lstrip(".").startswith(message)
 
 
-def test_a_variable_that_the_images_lack_is_refused(module):
+def test_unknown_variable_is_refused(module):
     for number in range(100):  # the stand-in driver has room for fewer names
         try:
             module.symbol(f"v{number}").address  # noqa: B018 (it is looked up)

@@ -33,7 +33,7 @@ class TestSet:
         once = ["cuStreamSynchronize", "cuLaunchKernel", "cuStreamSynchronize"]
         assert order == [(name, 77) for name in once * 6] + [(name, 78) for name in once * 3]
 
-    def test_the_error_is_complete(self, cuda):
+    def test_error_shows_launch_and_arguments(self, cuda):
         k = cuda.package(kernel("k", AXPY)).k
         cuda.set(faulty="k_0")
         x = cuda.array(np.zeros(8, "<f4"))
@@ -65,7 +65,7 @@ class TestSet:
             ("void()", (), []),
         ],
     )
-    def test_an_error_shows_arguments_of_every_kind(self, cuda, signature, args, words):
+    def test_error_shows_arguments_of_every_kind(self, cuda, signature, args, words):
         k = cuda.package(kernel("k", signature)).k
         cuda.set(faulty="k_0")
         with pytest.raises(CudaError) as caught:
@@ -73,7 +73,7 @@ class TestSet:
         found = [line.partition(": ")[2] for line in str(caught.value).splitlines()[3:]]
         assert found == words
 
-    def test_a_fault_of_an_earlier_kernel_is_not_blamed_on_the_launch(self, cuda):
+    def test_fault_of_earlier_kernel_is_not_blamed_on_launch(self, cuda):
         """For example, a kernel that another library launched."""
         module = cuda.package(kernel("k", "void(int32)"), kernel("guilty", "void(int32)"))
         cuda.set(fail="cuStreamSynchronize=700@1")
@@ -81,7 +81,7 @@ class TestSet:
             module.k[1, 1](1)
         assert cuda.launches() == []
 
-    def test_launches_do_not_wait_for_a_captured_stream(self, cuda):
+    def test_launches_do_not_wait_for_captured_stream(self, cuda):
         """Waiting would end the capture."""
         k = cuda.package(kernel("k", "void(int32)")).k
         cuda.set(capturing="77")
@@ -91,7 +91,7 @@ class TestSet:
         assert len(cuda.launches()) == 3
 
 
-def test_the_variable_is_read_when_images_are_loaded(cuda, monkeypatch):
+def test_variable_is_read_when_images_are_loaded(cuda, monkeypatch):
     module = cuda.package(kernel("k", "void(int32)"))
     module.k[1, 1](1)
     monkeypatch.setenv("AOTCUDA_SYNCHRONIZE", "1")
@@ -110,7 +110,7 @@ def test_another_value_is_refused(cuda, monkeypatch):
     assert cuda.launches() == []
 
 
-def test_a_late_error_names_the_variable(cuda):
+def test_error_of_earlier_kernel_names_variable(cuda):
     module = cuda.package(kernel("k", "void(int32)"), kernel("guilty", "void(int32)"))
     for _ in range(3):
         module.k[1, 1](1)

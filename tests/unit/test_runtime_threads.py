@@ -1,4 +1,4 @@
-"""Launch from several threads while others load and unload: each launch happens once, with its own arguments.
+"""Test launches of several threads while others load and unload: each launch happens once, with its own arguments.
 
 The interpreter switches threads as often as it can; without the GIL (`python3.14t`) they run at the same time. When all
 threads have ended, the log of the stand-in driver is compared with the expected launches.
@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from support import threads
+from support.launch_paths import needs_extension
 from support.manifests import kernel
-from support.quick import needs_extension
 
 THREADS = 6
 LAUNCHES = 160
@@ -106,7 +106,7 @@ def test_threads_launch_while_another_unloads(cuda, path):
     assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
 
 
-def test_a_held_launcher_gets_the_images_of_a_later_load(cuda, path):
+def test_stored_launchers_use_images_of_later_load(cuda, path):
     module = cuda.package(kernel("k", "void(int64)"))
     launchers = [module.k[1, 32], *(module.k[thread + 2, 64] for thread in range(THREADS))]
     for run in launchers * 3:
@@ -119,7 +119,7 @@ def test_a_held_launcher_gets_the_images_of_a_later_load(cuda, path):
 
 @needs_extension
 @pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has a GIL at all times")
-def test_the_fast_path_in_c_leaves_the_gil_off(cuda, extension_module):
+def test_fast_path_in_c_leaves_gil_off(cuda, extension_module):
     folder = Path(extension_module.__file__).parent
     code = f"""
 import json, sys

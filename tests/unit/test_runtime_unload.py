@@ -55,7 +55,7 @@ def names(cuda):
     return [call["call"] for call in cuda.calls("cuLaunchKernel", "cuLibraryUnload", "crash")]
 
 
-def test_a_forked_child_leaves_its_parents_images_alone(cuda, module, hooks):
+def test_forked_child_leaves_its_parents_images_alone(cuda, module, hooks):
     other = cuda.package(kernel("j", "void(int32)"), name="mypkg.other", callbacks=CALLBACKS)
     module.k[1, 1](1)
     other.j[1, 1](1)
@@ -80,7 +80,7 @@ def test_a_forked_child_leaves_its_parents_images_alone(cuda, module, hooks):
 
 
 @pytest.mark.parametrize("before", [0, 3], ids=["first launch", "later launch"])
-def test_images_stay_while_a_launch_of_another_thread_is_in_the_driver(cuda, module, before):
+def test_unload_keeps_images_of_launch_in_progress(cuda, module, before):
     run = module.k[1, 1]
     for _ in range(before):
         run(1)
@@ -99,7 +99,7 @@ def test_images_stay_while_a_launch_of_another_thread_is_in_the_driver(cuda, mod
     assert "crash" not in names(cuda)
 
 
-def test_unloading_waits_for_a_launch_that_ends_soon(cuda, module, monkeypatch):
+def test_unloading_waits_for_launch_that_ends_soon(cuda, module, monkeypatch):
     run = module.k[1, 1]
     for _ in range(3):
         run(1)
@@ -117,7 +117,7 @@ def test_unloading_waits_for_a_launch_that_ends_soon(cuda, module, monkeypatch):
     assert names(cuda) == ["cuLaunchKernel"] * 4 + ["cuLibraryUnload"]
 
 
-def test_an_unload_during_a_launch_mixes_no_images(cuda, module, monkeypatch):
+def test_unload_during_launch_mixes_no_images(cuda, module, monkeypatch):
     k = module.k
     select = KernelTable.select
     order = iter([(False, True), (True, False), (True, True)])
@@ -140,7 +140,7 @@ def test_an_unload_during_a_launch_mixes_no_images(cuda, module, monkeypatch):
     assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
 
 
-def test_failed_launches_do_not_delay_an_unload(cuda, module):
+def test_failed_launches_do_not_delay_unload(cuda, module):
     run = module.k[1, 1]
     cuda.set(fail="cuLaunchKernel=2@2;cuLaunchKernel=2@4")
     for value in (1, 2, "wrong", 2**40, 3, 4):
@@ -150,7 +150,7 @@ def test_failed_launches_do_not_delay_an_unload(cuda, module):
     assert len(cuda.calls("cuLibraryUnload")) == 1
 
 
-def test_teardown_waits_for_launches_in_the_driver(cuda, hooks, with_callbacks):
+def test_teardown_waits_for_launches_in_driver(cuda, hooks, with_callbacks):
     run = with_callbacks.k[1, 1]
     for _ in range(3):
         run(1)
@@ -165,7 +165,7 @@ def test_teardown_waits_for_launches_in_the_driver(cuda, hooks, with_callbacks):
     assert hooks.calls == ["up", "down"]
 
 
-def test_a_setup_that_launches_during_an_unload_does_not_deadlock(cuda, hooks, with_callbacks):
+def test_setup_that_launches_during_unload_does_not_deadlock(cuda, hooks, with_callbacks):
     entered, unloaded = threading.Event(), threading.Event()
 
     def up(_handle):
@@ -185,7 +185,7 @@ def test_a_setup_that_launches_during_an_unload_does_not_deadlock(cuda, hooks, w
     assert sorted(hooks.calls) == ["down", "down", "up", "up"]
 
 
-def test_an_unload_waits_for_setup(hooks, with_callbacks):
+def test_unload_waits_for_setup(hooks, with_callbacks):
     entered, unloaded = threading.Event(), threading.Event()
 
     def up(_handle):
@@ -208,8 +208,8 @@ def test_an_unload_waits_for_setup(hooks, with_callbacks):
     assert hooks.calls == ["up", "set up", "down"]
 
 
-def test_an_interrupted_load_unloads_its_images(cuda, monkeypatch):
-    """The interpreter raises it when the driver's call returns, which takes most of the time of an import."""
+def test_interrupted_load_unloads_its_images(cuda, monkeypatch):
+    """The interpreter raises the interrupt when the call of the driver returns."""
     module, call = cuda.package(kernel("k", "void(int32)"), load="first-use"), driver.get().call
     load = call["cuLibraryLoadData"]
 

@@ -1,4 +1,4 @@
-"""The short reader of arrays agrees with the full rules."""
+"""Test that the quick check of array descriptions agrees with the rules of `array_view`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aotcuda.runtime.arguments import array_view, arrays
 
 
 class Text(str):
-    """Equal to a type string, and another object."""
+    """A string of another type that equals a type string."""
 
     __slots__ = ()
 
 
 class Number(int):
-    """Equal to an int, and an object of another type."""
+    """A number of another type that equals an int."""
 
 
 NUMBERS = st.sampled_from([0, 1, 2, 3, 7, 2**16, 2**31, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -1, -8])
@@ -44,7 +44,7 @@ def outcome(function, *args, **named):
 @example("<f4", 4096, (3,), (4.0,))
 @example(Text("<f4"), 4096, (Number(3),), None)
 @settings(max_examples=1000)
-def test_the_short_reader_agrees_with_the_full_rules(typestr, address, shape, strides):
+def test_quick_check_agrees_with_all_rules(typestr, address, shape, strides):
     interface = {"typestr": typestr, "data": (address, False), "shape": shape, "strides": strides, "version": 3}
     array = SimpleNamespace(__cuda_array_interface__=interface)
     read = arrays.reader(array)

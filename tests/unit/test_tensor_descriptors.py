@@ -98,9 +98,7 @@ SMALL = (1 << 64) - 1 - (1 << 21)
         (13020, (64, 128), {"round_f32_to_tf32": True}, {"element": 11}),
     ],
 )
-def test_a_descriptor_becomes_a_tensor_map_with_shape_and_strides(
-    cuda, package, describe, version, shape, named, expected
-):
+def test_descriptor_becomes_tensor_map_with_shape_and_strides(cuda, package, describe, version, shape, named, expected):
     cuda.set(version=version)
     k, given = package(overload("k")), describe(shape, **named)
     for _ in range(4):  # the fast path declines
@@ -110,7 +108,7 @@ def test_a_descriptor_becomes_a_tensor_map_with_shape_and_strides(
         assert rest == struct.pack("<2i2q16x", *shape, shape[1], 1)
 
 
-def test_a_gpu_without_tensor_maps_gets_address_shape_and_strides(cuda, package, describe):
+def test_gpu_without_tensor_maps_gets_address_shape_and_strides(cuda, package, describe):
     k, given = package(overload("k", tensor_map=None, flags=2)), describe(padding="nan", round_f32_to_tf32=True)
     k[1](given)
     sizes = struct.pack("<4q", 64, 128, 128, 1)
@@ -119,7 +117,7 @@ def test_a_gpu_without_tensor_maps_gets_address_shape_and_strides(cuda, package,
     assert cuda.parameters() == struct.pack("<Q", given.base.interface["data"][0]) + sizes + marks + rest
 
 
-def test_padded_elements_count_twice_in_the_tensor_map(cuda, package, describe):
+def test_padded_elements_count_twice_in_tensor_map(cuda, package, describe):
     cuda.set(version=13020)
     k, given = package(overload("k", tensor_map={**MAP, "padded": True})), describe()
     k[1](given)
@@ -139,7 +137,7 @@ def test_padded_elements_count_twice_in_the_tensor_map(cuda, package, describe):
         ),
     ],
 )
-def test_another_descriptor_is_missed(cuda, package, describe, changed, words):
+def test_descriptor_of_no_variant_is_refused(cuda, package, describe, changed, words):
     k = package(overload("k"), overload("other", (64, 64)))
     for given in (describe(**changed), describe(**changed).base):
         with pytest.raises(ArgumentError, match=words if isinstance(given, TensorDescriptor) else r"is packaged"):
@@ -150,7 +148,7 @@ def test_another_descriptor_is_missed(cuda, package, describe, changed, words):
     assert cuda.launches()[-1]["kernel"] == "other"
 
 
-def test_a_descriptor_that_the_driver_refuses_is_named(package, describe):
+def test_descriptor_that_driver_refuses_is_named(package, describe):
     with pytest.raises(
         ArgumentError, match=r"x is a tensor descriptor with shape \[64, 128\].*which the driver refuses"
     ):
@@ -158,7 +156,7 @@ def test_a_descriptor_that_the_driver_refuses_is_named(package, describe):
 
 
 @pytest.mark.parametrize(("devices", "symbol"), [("9.0", "new"), ("8.0", "old")])
-def test_the_variant_of_the_machine_is_launched(cuda, package, describe, devices, symbol):
+def test_variant_of_machine_is_launched(cuda, package, describe, devices, symbol):
     cuda.set(devices=devices)
     variants = [overload("old", tensor_map=None, flags=1, arch="sm_80"), overload("new")]
     k = package(*(reversed(variants) if symbol == "new" else variants))
@@ -167,28 +165,30 @@ def test_the_variant_of_the_machine_is_launched(cuda, package, describe, devices
 
 
 @pytest.mark.parametrize("where", ["own", "triton"])
-def test_scratch_memory_is_asked_of_the_programs_allocator(cuda, package, monkeypatch, where):
-    asked = []
+def test_scratch_memory_comes_from_allocator_of_program(cuda, package, monkeypatch, where):
+    requests = []
 
-    def allocate(*given):
-        asked.append(given)
+    def allocate(*request):
+        requests.append(request)
         return SimpleNamespace(data_ptr=lambda: 0x7000)
 
     variable = contextvars.ContextVar("allocator", default=None)
     module = SimpleNamespace(_allocator=variable) if where == "triton" else None
     monkeypatch.setitem(sys.modules, "triton.runtime._allocation", module)
-    whose = "triton" if where == "triton" else r"aotcuda\.triton"
+    package_name = "triton" if where == "triton" else r"aotcuda\.triton"
     k, x = package(overload("k", scratch=SCRATCH)), cuda.array(np.zeros(64, "<f2"))
     x.interface["data"] = (x.address + -x.address % 16, False)
 
     def launch():
-        with pytest.raises(AllocatorError, match=rf"needs 256 bytes of global memory .* call {whose}\.set_allocator"):
+        with pytest.raises(
+            AllocatorError, match=rf"needs 256 bytes of global memory .* call {package_name}\.set_allocator"
+        ):
             k[1](x)
         (variable.set if where == "triton" else scratch_memory.set_allocator)(allocate)
         for _ in range(4):  # the fast path declines
             k[(2, 3)](x)
             assert cuda.parameters() == struct.pack("<QQ8x", x.address, 0x7000)
-        assert asked == [(6 * 256, 128, 0)] * 4
+        assert requests == [(6 * 256, 128, 0)] * 4
         (variable.set if where == "triton" else scratch_memory.set_allocator)(lambda *_: None)
         with pytest.raises(AllocatorError, match="the allocator returned None, which has no address"):
             k[1](x)
@@ -204,7 +204,7 @@ def test_scratch_memory_is_asked_of_the_programs_allocator(cuda, package, monkey
         ({"padding": "one"}, "give zero or nan"),
     ],
 )
-def test_a_descriptor_without_triton_is_checked(describe, changed, words):
+def test_descriptor_without_triton_is_checked(describe, changed, words):
     given = describe()
     values = {"shape": given.shape, "strides": given.strides, "block_shape": given.block_shape, **changed}
     with pytest.raises(ArgumentError, match=words):

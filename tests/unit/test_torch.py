@@ -90,13 +90,14 @@ def test_an_operator_has_the_name_of_the_module(kernels):
 @pytest.mark.parametrize(
     ("kernel", "options", "message"),
     [
-        ("axpy", {}, r"name those of its arrays \(x, y, z\) it writes to: mutates=\(...\), or outputs="),
+        ("axpy", {}, r"name the arrays that it writes to \(it has x, y, z\): mutates=\(...\), or outputs="),
         ("axpy", {"mutates": ("a",)}, "it has no array 'a'"),
         ("axpy", {"mutates": ("zz",)}, "it has no array 'zz'; did you mean z?"),
         ("axpy", {"mutates": ("z",), "outputs": {"z": "x"}}, "z is in mutates and in outputs"),
         ("axpy", {"outputs": {"z": "w"}}, "z cannot be like 'w'"),
         ("axpy", {"outputs": {"z": "z"}}, "z cannot be like 'z'"),
-        ("axpy", {"mutates": ("z",), "grid": None, "forall": "n"}, "forall names 'n', which is none of its arguments"),
+        ("axpy", {"mutates": ("z",), "grid": None, "forall": "n"}, "forall names 'n', which is none of its arrays: x"),
+        ("axpy", {"mutates": ("z",), "grid": None, "forall": "a"}, "forall names 'a', which is none of its arrays: x"),
         ("axpy", {"mutates": ("z",), "signature": "void()"}, r"it has no signature 'void\(\)'; it has void\(float32"),
         ("shapes", {"mutates": ("a",)}, "its signatures differ in the number of arguments"),
         ("pair", {"mutates": ("b",)}, r"a is \(float32, float32\), and operators have no such arguments"),
@@ -127,7 +128,7 @@ def test_other_kinds_of_kernels_are_refused(kernels):
 def test_tensors_of_the_cpu_are_refused(kernels):
     x = torch.zeros(4)
     with pytest.raises(
-        ArgumentError, match=r"axpy runs on CUDA GPUs alone, and its tensors are on cpu: move them there"
+        ArgumentError, match=r"axpy runs on CUDA GPUs alone, and its tensors are on cpu; move them to a GPU"
     ):
         make(kernels.axpy, outputs={"z": "x"})(1.0, x, x)
 

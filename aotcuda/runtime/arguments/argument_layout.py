@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Overload
-    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.driver import ValidityFlag
 
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 
@@ -92,7 +92,7 @@ class PackedOverload:
         "targets",
     )
 
-    def __init__(self, overload: Overload, where: str, live: Mark, *, is_exact: bool = False) -> None:
+    def __init__(self, overload: Overload, where: str, live: ValidityFlag, *, is_exact: bool = False) -> None:
         """Prepare a manifest's overload. The key of an exact overload implies that constants fit."""
         self.record = overload
         self.live = live

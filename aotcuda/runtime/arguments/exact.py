@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Argument, Kernel, Parameter
     from aotcuda.runtime.arguments.overloads import Specialization
     from aotcuda.runtime.arguments.scalars import Read
-    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.driver import ValidityFlag
 
     Code = Any
     """`(format, is a multiple)` of a number, `(dtype, is a multiple)` of an array, `(type, value)` of a constant,
@@ -77,7 +77,9 @@ class ExactOverloads(OverloadTable):
 
     __slots__ = ("_arguments", "_keys", "_prepared", "_records", "_values")
 
-    def __init__(self, kernel: Kernel, where: str, live: Mark, device: Callable[[], int | None] = lambda: None) -> None:
+    def __init__(
+        self, kernel: Kernel, where: str, live: ValidityFlag, device: Callable[[], int | None] = lambda: None
+    ) -> None:
         """Implement OverloadTable.__init__."""
         super().__init__({**kernel, "overloads": []}, where, live, device)
         self._records = kernel["overloads"]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.direct_packing import Select
     from aotcuda.runtime.arguments.keys import Coder
     from aotcuda.runtime.arguments.scalars import Read
-    from aotcuda.runtime.driver import Mark
+    from aotcuda.runtime.driver import ValidityFlag
 
     Selection = tuple[PackedOverload, Slot, list[object], list[object], int, "Specialization | None"]
     """The overload; the slot with the packed arguments; the packed numbers; the pending streams and capsules (see
@@ -205,7 +205,9 @@ class OverloadTable:
         "packs_directly",
     )
 
-    def __init__(self, kernel: Kernel, where: str, live: Mark, device: Callable[[], int | None] = lambda: None) -> None:
+    def __init__(
+        self, kernel: Kernel, where: str, live: ValidityFlag, device: Callable[[], int | None] = lambda: None
+    ) -> None:
         """Make the table of a kernel.
 
         Args:

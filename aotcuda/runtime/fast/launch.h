@@ -349,7 +349,7 @@ typedef struct Specialization {
     const ArgumentTypes *types;
     void *context;  /* the CUDA context that it is for; NULL: for any */
     PyObject *live; /* a list, empty once the images are not loaded any more */
-    SHARED(unsigned) *in_flight; /* the counters of `live`, Mark.flights in aotcuda/runtime/driver.py */
+    SHARED(unsigned) *in_flight; /* the counters of `live`, ValidityFlag.flights in aotcuda/runtime/driver.py */
     unsigned limits[LIMITS];
     Candidate *candidates;
     int candidates_count, most_bytes; /* of the candidates' blocks */

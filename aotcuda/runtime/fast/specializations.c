@@ -113,7 +113,7 @@ const Specialization *find_specialization(Table *table, const Key *key) {
 
 /* ------------------------------------------------------------------------------------------------------- launches under way */
 
-enum { CELLS = 16, CELL = 16 }; /* of Mark.flights in aotcuda/runtime/driver.py: a counter every 64 bytes, which is a cache line */
+enum { CELLS = 16, CELL = 16 }; /* of ValidityFlag.flights in aotcuda/runtime/driver.py: a counter every 64 bytes, which is a cache line */
 
 /* Return the counter for this thread. Without the GIL, threads rarely share one. */
 static SHARED(unsigned) *counter_of(const Specialization *specialization) {

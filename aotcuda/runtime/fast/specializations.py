@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.arguments.keys import Coder
     from aotcuda.runtime.arguments.overloads import Specialization
     from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Driver, Mark
+    from aotcuda.runtime.driver import Driver, ValidityFlag
     from aotcuda.runtime.library import Library
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
@@ -113,7 +113,7 @@ def add(
 
 
 def add_miss(
-    specializations: Any, library: Library, live: Mark, specialization: Specialization, args: tuple[object, ...]
+    specializations: Any, library: Library, live: ValidityFlag, specialization: Specialization, args: tuple[object, ...]
 ) -> bool:
     """Record that no overload accepts arguments of these types; return False if the fast path cannot do that."""
     return _add(specializations, library, live, specialization.coders, (), -1, (0,) * 8, args)
@@ -122,7 +122,7 @@ def add_miss(
 def _add(
     specializations: Any,
     library: Library,
-    live: Mark,
+    live: ValidityFlag,
     coders: Sequence[Coder],
     candidates: tuple[object, ...],
     device: int,

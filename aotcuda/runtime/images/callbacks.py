@@ -1,7 +1,7 @@
 """Run setup and teardown callbacks once for each loaded module and context.
 
-Callbacks get the same object as from the front end's own run time: with numba-cuda a `cuda.core.ObjectCode`. This
-object owns the loaded images, so kernels read the device globals that callbacks write.
+Callbacks get the object that the front end's own run time passes: with numba-cuda a `cuda.core.ObjectCode`. This object
+owns the loaded images, so kernels read the device globals that callbacks write.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Callbacks:
         handle: The argument of the callbacks.
     """
 
-    __slots__ = ("_done", "_driver", "_functions", "_lock", "_running", "_where", "failed", "handle")
+    __slots__ = ("_contexts", "_driver", "_functions", "_lock", "_running", "_where", "failed", "handle")
 
     def __init__(self, manifest: Manifest, handle: object, driver: Driver) -> None:
         self.handle: object = handle
@@ -59,13 +59,13 @@ class Callbacks:
         self._functions = manifest["callbacks"]
         self._driver = driver
         self._lock = new_lock()
-        self._done: dict[int, None] = {}  # contexts that were set up, in order
+        self._contexts: dict[int, None] = {}  # contexts that were set up, in order
         self._running: int | None = None
         self.failed: BaseException | None = None
 
     def has_seen(self, context: int) -> bool:
         """Return True if the setup callbacks have ended in a context."""
-        return context in self._done
+        return context in self._contexts
 
     def set_up(self) -> None:
         """Run the setup callbacks, unless they have run in the current context; other threads wait.
@@ -74,29 +74,29 @@ class Callbacks:
             CallbackError: A callback raised an error. The caller unloads the images, and the next launch starts again.
         """
         context = self._driver.current_context()
-        if context in self._done:
+        if context in self._contexts:
             return
         with self._lock:
             # A callback may launch kernels of its own module: its own thread enters again and continues.
-            if context in self._done or context == self._running:
+            if context in self._contexts or context == self._running:
                 return
-            if self.failed is not None:  # the thread that this one waited for unloads the module now
-                raise self._of_other_thread(self.failed) from self.failed
-            if not self._done:
+            if self.failed is not None:  # the setup of another thread has failed, and that thread unloads the module
+                raise self._error_of_other_thread(self.failed) from self.failed
+            if not self._contexts:
                 atexit.register(self._at_exit)
             self._running = context
             try:
                 for callbacks in self._functions:
                     if callbacks["setup"] is not None:
                         self._call(callbacks["setup"], "setup", callbacks["origin"])
-                self._done[context] = None
+                self._contexts[context] = None
             except BaseException as error:
                 self.failed = error
                 raise
             finally:
                 self._running = None
 
-    def _of_other_thread(self, error: BaseException) -> CallbackError:
+    def _error_of_other_thread(self, error: BaseException) -> CallbackError:
         if isinstance(error, CallbackError):
             return CallbackError(str(error))
         return CallbackError(f"setting up {self._where} was ended by a {type(error).__name__} in another thread")
@@ -114,14 +114,14 @@ class Callbacks:
         atexit.unregister(self._at_exit)
         failures = []
         with self._lock:
-            contexts, self._done = list(self._done), {}
+            contexts, self._contexts = list(self._contexts), {}
             push, pop = self._driver.call["cuCtxPushCurrent_v2"], self._driver.call["cuCtxPopCurrent_v2"]
             for context in contexts:
                 codes: list[int] = []
                 popped = ctypes.byref(ctypes.c_void_p())
                 try:
                     codes += map(push, (context,))  # `finally` has the result even if an interrupt follows the call
-                    if not any(codes):  # else the context no longer exists
+                    if not any(codes):  # otherwise the context no longer exists
                         failures += self._tear_down_here()
                 finally:
                     if codes == [0]:
@@ -143,20 +143,20 @@ class Callbacks:
         if not drivers.forked:  # the parent tears down
             self.tear_down()
 
-    def _call(self, name: str, which: str, origin: str) -> None:
+    def _call(self, name: str, kind: str, origin: str) -> None:
         try:
             find(name)(self.handle)
         except Exception as error:
-            said = f"{type(error).__name__}: {text_of(error)}"
-            message = f"the {which} callback {name} of {origin} in {self._where} raised {said}"
+            raised = f"{type(error).__name__}: {text_of(error)}"
+            message = f"the {kind} callback {name} of {origin} in {self._where} raised {raised}"
             raise CallbackError(message) from error
 
 
 def find(name: str) -> Callable[[object], object]:
     """Return the function named `mypkg._hooks:upload`."""
     module_name, _, path = name.partition(":")
-    found: Any = __import__(module_name, fromlist=["_"])
+    item: Any = __import__(module_name, fromlist=["_"])
     for part in path.split("."):
-        found = getattr(found, part)
-    function: Callable[[object], object] = found
+        item = getattr(item, part)
+    function: Callable[[object], object] = item
     return function

@@ -1,7 +1,7 @@
 """Choose the packaged image for a GPU, by the tiers of `aotcuda.arch.preference` and the driver's version.
 
-SASS runs on any driver of the CUDA major version it was built with, and on newer ones. PTX carries the version of the
-CUDA that it is written for, and a driver for an older one refuses it.
+SASS runs on all drivers of the CUDA major version of its build, and on newer drivers. PTX states its CUDA version, and
+drivers for an older version refuse it.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 class Choice:
-    """The image that one GPU takes.
+    """The image for one GPU, or the reason why there is none.
 
     Attributes:
-        gpu: The GPU in words.
-        capability: Its compute capability.
-        arch: The image's target, such as `"sm_90"`; None when no packaged image can run.
+        gpu: A text that names the GPU.
+        capability: The GPU's compute capability.
+        arch: The image's target, such as `"sm_90"`; None if no packaged image can run.
         kind: `"sass"`, `"ptx"`, `"jit"` for an image of the JIT fallback, or None.
-        why: The reason for this image, or for none.
+        why: The reason for this image, or for no image.
         rejected: The other images, each with a reason.
-        better: The image that a wheel that was not split would use; None if it is `arch`.
+        better: The target of a better image that only another part of a split wheel has; None without one.
     """
 
     __slots__ = ("arch", "better", "capability", "gpu", "kind", "rejected", "too_old", "why")
@@ -54,18 +54,18 @@ class Choice:
         self.better = None if better is None else str(better)
 
     def __str__(self) -> str:
-        taken = f"{self.arch}, {self.why}" if self.arch else f"no image: {self.why}"
+        image = f"{self.arch}, {self.why}" if self.arch else f"no image: {self.why}"
         others = "; ".join(f"{name} {reason}" for name, reason in self.rejected)
-        return f"{self.gpu} takes {taken}" + (f". Not used: {others}" if others else "")
+        return f"{self.gpu} takes {image}" + (f". Not used: {others}" if others else "")
 
     def __repr__(self) -> str:
         return f"<Choice: {self}>"
 
     def compiled(self, target: str, why: str) -> Choice:
         """Return the choice that replaces this one after the JIT fallback compiled an image for `target`."""
-        found = Choice(self.gpu, self.capability, arch.parse(target), why, self.rejected)
-        found.kind = "jit"
-        return found
+        choice = Choice(self.gpu, self.capability, arch.parse(target), why, self.rejected)
+        choice.kind = "jit"
+        return choice
 
     def error(self, module: str) -> RuntimeUnavailableError:
         """Return the error of a launch for which no image can run."""
@@ -77,7 +77,7 @@ class Choice:
         return kind(message)
 
     def _missing(self) -> str:
-        """Return the targets that a build needs to run on this GPU, in words."""
+        """Return a text for the targets that a build needs to run on this GPU."""
         major, minor = self.capability
         targets = f"sm_{major}{minor} in arch, or compute_XY of at most that"
         if self.capability >= FIRST_CURRENT:
@@ -87,7 +87,7 @@ class Choice:
 
 
 class Tier:
-    """The image that one overload takes on one GPU.
+    """The image of one overload on one GPU.
 
     Attributes:
         signature: The overload's signature.
@@ -122,42 +122,42 @@ def choose(
         manifest: The module's manifest.
         capability: The GPU's compute capability.
         driver: The CUDA version that the driver supports; None for any driver.
-        gpu: The GPU in words.
+        gpu: A text that names the GPU.
     """
     gpu = gpu or f"a GPU of compute capability {_dotted(capability)}"
     general = manifest["toolchain"].get("cuda", "0.0")
-    written = {
+    versions = {
         arch.parse(image["arch"]): _version(image.get("cuda", general))
         for image in manifest["images"]
         if image["kind"] != "ltoir"
     }
     absent = {arch.parse(image["arch"]): image["absent"] for image in manifest["images"] if "absent" in image}
-    targets = list(written)
+    targets = list(versions)
     fitting = sorted((key, str(target), target) for target in targets if (key := arch.preference(target, capability)))
-    loadable = [target for _, _, target in fitting if driver is None or _loads(target, written[target], driver)]
-    taken = next((target for target in loadable if target not in absent), None)
+    loadable = [target for _, _, target in fitting if driver is None or _loads(target, versions[target], driver)]
+    chosen = next((target for target in loadable if target not in absent), None)
     better = loadable[0] if loadable and loadable[0] in absent else None
     rejected = []
     for target in targets:
-        if target == taken:
+        if target == chosen:
             continue
         if not target.runs_on(capability):
             reason = f"is {_needs(target)}"
             if target.kind == "sass" and not target.suffix and capability in TEGRA and target.major == capability[0]:
                 reason += f", and {_dotted(capability)} is Tegra's, which runs only machine code of Tegra"
-        elif driver is not None and not _loads(target, written[target], driver):
-            reason = f"needs a driver for CUDA {_dotted(_floor(target, written[target]))}"
+        elif driver is not None and not _loads(target, versions[target], driver):
+            reason = f"needs a driver for CUDA {_dotted(_floor(target, versions[target]))}"
         elif target == better:
             reason = absent[target]
         else:
             reason = f"would also run here, but {loadable[0]} is preferred"
         rejected.append((str(target), reason))
-    if taken is not None:
-        return Choice(gpu, capability, taken, _why(taken, capability), tuple(rejected), better=better)
+    if chosen is not None:
+        return Choice(gpu, capability, chosen, _why(chosen, capability), tuple(rejected), better=better)
     if better is not None:
         return Choice(gpu, capability, None, f"{better} {absent[better]}", tuple(rejected), better=better)
     if fitting and driver is not None:
-        floor, first = min((_floor(target, written[target]), str(target)) for _, _, target in fitting)
+        floor, first = min((_floor(target, versions[target]), str(target)) for _, _, target in fitting)
         needed = next(image.get("min_driver") for image in manifest["images"] if image["arch"] == first)
         if needed is None and floor[1] == 0:
             needed = manifest["min_driver"]
@@ -189,17 +189,17 @@ def _floor(target: Target, cuda: tuple[int, int]) -> tuple[int, int]:
 
 
 def _needs(target: Target) -> str:
-    """Return the GPUs that a target is for, in words."""
-    own = _dotted(target.capability)
+    """Return a text for the GPUs of a target."""
+    capability = _dotted(target.capability)
     code = "PTX" if target.kind == "ptx" else "machine code"
     if target.suffix == "f":
         family = [row.number for row in CAPABILITIES if target.runs_on(row.number)]
-        return f"{code} for compute capability {' and '.join(map(_dotted, family)) or own} alone"
+        return f"{code} for compute capability {' and '.join(map(_dotted, family)) or capability} alone"
     if target.suffix == "a" or (target.kind == "sass" and target.capability in TEGRA):
-        return f"{code} for compute capability {own} alone"
+        return f"{code} for compute capability {capability} alone"
     if target.kind == "sass":
-        return f"{code} for compute capability {own} to {target.major}.x"
-    return f"{code} for compute capability {own} and newer"
+        return f"{code} for compute capability {capability} to {target.major}.x"
+    return f"{code} for compute capability {capability} and newer"
 
 
 def _why(target: Target, capability: tuple[int, int]) -> str:
@@ -207,8 +207,8 @@ def _why(target: Target, capability: tuple[int, int]) -> str:
         return f"PTX for compute capability {_dotted(target.capability)} that the driver compiles for this GPU"
     if target.capability == capability:
         return "machine code for exactly this compute capability"
-    own = _dotted(target.capability)
-    return f"machine code for compute capability {own}, which runs on later ones of its major version"
+    older = _dotted(target.capability)
+    return f"machine code for compute capability {older}, which runs on later ones of its major version"
 
 
 def _dotted(version: tuple[int, int]) -> str:

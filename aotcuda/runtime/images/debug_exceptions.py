@@ -47,13 +47,13 @@ class Watch:
         code = streams.wait(self._driver, stream)
         if code:
             return code
-        found = self._read("errcode")
-        if not found:
+        number = self._read("errcode")
+        if not number:
             return 0
         thread = [self._read(f"tid{axis}") for axis in "xyz"]
-        group = [self._read(f"ctaid{axis}") for axis in "xyz"]
-        known = next((item for item in self._overload.get("raises", ()) if item["code"] == found), None)
-        raise _exception(known, f"{self._where}, thread {thread} of block {group}", found)
+        block = [self._read(f"ctaid{axis}") for axis in "xyz"]
+        record = next((item for item in self._overload.get("raises", ()) if item["code"] == number), None)
+        raise _exception(record, f"{self._where}, thread {thread} of block {block}", number)
 
     def _global(self, name: str) -> int:
         address, size = ctypes.c_uint64(), ctypes.c_size_t()
@@ -69,12 +69,12 @@ class Watch:
         return value.value
 
 
-def _exception(known: Raised | None, where: str, code: int) -> Exception:
-    if known is None:
+def _exception(record: Raised | None, where: str, code: int) -> Exception:
+    if record is None:
         return DeviceError(f"{where}: error code {code}, which the manifest does not explain")
-    place = f"in {known['function']} ({known['file']}:{known['line']}), " if known["file"] else "in "
-    text = place + where + (f": {known['arguments']}" if known["arguments"] else "")
-    kind = getattr(builtins, known["exception"], None)
+    place = f"in {record['function']} ({record['file']}:{record['line']}), " if record["file"] else "in "
+    text = place + where + (f": {record['arguments']}" if record["arguments"] else "")
+    kind = getattr(builtins, record["exception"], None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         return kind(text)
-    return DeviceError(f"{known['exception']} {text}")
+    return DeviceError(f"{record['exception']} {text}")

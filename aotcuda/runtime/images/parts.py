@@ -56,22 +56,22 @@ class Parts:
             ManifestError: A file is altered, or has a later format.
         """
         self.faulty: set[str] = set()
-        self._held: dict[str, tuple[str, File]] = {}  # by target: the folder and the file of its fatbin
+        self._fatbins: dict[str, tuple[str, File]] = {}  # by target: the folder and the file of its fatbin
         absent: dict[str, str] = {}
-        found = _parsed(data, os.path.join(folder, PARTS))
-        self.kernels: File = found["kernels"]
-        self._hold(folder, found)
-        answers: dict[str, tuple[str, bool]] = {}
-        for target, name in found["elsewhere"].items():
-            if name not in answers:
-                answers[name] = self._add(name, found, root) if name else (_of_variant(found), True)
-            if target not in self._held:
-                absent[target], is_fault = answers[name]
+        part = _parse(data, os.path.join(folder, PARTS))
+        self.kernels: File = part["kernels"]
+        self._add_images(folder, part)
+        problems: dict[str, tuple[str, bool]] = {}
+        for target, name in part["elsewhere"].items():
+            if name not in problems:
+                problems[name] = self._add(name, part, root) if name else (_variant_problem(part), True)
+            if target not in self._fatbins:
+                absent[target], is_fault = problems[name]
                 self.faulty |= {target} if is_fault else set()
         for image in manifest["images"]:
-            if image["arch"] in self._held:
-                inside, file = self._held[image["arch"]]
-                image["path"] = os.path.join(inside, file["path"])
+            if image["arch"] in self._fatbins:
+                data_folder, file = self._fatbins[image["arch"]]
+                image["path"] = os.path.join(data_folder, file["path"])
             else:
                 image["absent"] = absent.get(image["arch"], "is missing; install the package again")
 
@@ -81,58 +81,58 @@ class Parts:
         Raises:
             ManifestError: A file is missing or altered.
         """
-        files = {image["path"]: self._held[image["arch"]] for image in manifest["images"] if "path" in image}
+        files = {image["path"]: self._fatbins[image["arch"]] for image in manifest["images"] if "path" in image}
         data = [manifests.read_file(*place) for place in files.values()]
-        wanted = [image["arch"] for image in manifest["images"] if "path" in image]
-        return subset.only(data, wanted, f"the fatbin of {manifest['module']}")
+        targets = [image["arch"] for image in manifest["images"] if "path" in image]
+        return subset.only(data, targets, f"the fatbin of {manifest['module']}")
 
-    def _hold(self, folder: str, part: Any) -> None:
+    def _add_images(self, folder: str, part: Any) -> None:
         for target in part["images"]:
-            self._held.setdefault(target, (folder, part["kernels"]))
+            self._fatbins.setdefault(target, (folder, part["kernels"]))
 
-    def _add(self, name: str, found: Any, root: str | None) -> tuple[str, bool]:
-        """Add the images of a provider package; return the reason if it has none, and whether that is a fault."""
-        package, version = found["package"], found["version"]
+    def _add(self, name: str, own_part: Any, root: str | None) -> tuple[str, bool]:
+        """Add the images of a provider package; return the problem if it has none, and True if that is a fault."""
+        package, version = own_part["package"], own_part["version"]
         install = f"pip install {name}=={version}"
         if root is None:
             return f"is in {name}: {install}", False
         spec = PathFinder.find_spec(name.replace("-", "_"), [root, *sys.path])
         folders = list(spec.submodule_search_locations or ()) if spec is not None else []
-        folder = os.path.join(*folders[:1], found["module"])
+        folder = os.path.join(*folders[:1], own_part["module"])
         where = os.path.join(folder, PARTS)
         if not folders or not os.path.lexists(where):
             return f"is in {name}, which is not installed: {install}", False
-        part = _parsed(manifests.content(where, LARGEST), where)
+        part = _parse(manifests.content(where, LARGEST), where)
         if part["version"] != version:
             return f"is in {name} {part['version']}, and {package} is {version}: {install}", True
-        if part["whole"] != found["whole"]:
-            both = f"pip install --force-reinstall {package}=={version} {name}=={version}"
-            return f"is in {name} {version}, which belongs to another build of {package} {version}: {both}", True
-        self._hold(folder, part)
+        if part["whole"] != own_part["whole"]:
+            command = f"pip install --force-reinstall {package}=={version} {name}=={version}"
+            return f"is in {name} {version}, which belongs to another build of {package} {version}: {command}", True
+        self._add_images(folder, part)
         return "is missing; install the package again", True
 
 
-def _of_variant(found: Any) -> str:
-    package, version = found["package"], found["version"]
+def _variant_problem(part: Any) -> str:
+    package, version = part["package"], part["version"]
     return (
-        f"is not in variant {found['variant']} of {package} {version}: install the variant for this GPU, or the wheel "
+        f"is not in variant {part['variant']} of {package} {version}: install the variant for this GPU, or the wheel "
         f"for all, pip install --force-reinstall {package}=={version}"
     )
 
 
-def _parsed(data: bytes, where: str) -> Any:
+def _parse(data: bytes, where: str) -> Any:
     """Return the content of `parts.json`; each value has its type."""
     try:
-        found = json.loads(data)
-        version = int(found["format"])
+        content = json.loads(data)
+        version = int(content["format"])
         if version <= FORMAT:
-            path, size, digest = (found["kernels"][key] for key in ("path", "bytes", "sha256"))
-            texts = {key: str(found[key]) for key in ("package", "version", "variant", "module", "whole")}
+            path, size, digest = (content["kernels"][key] for key in ("path", "bytes", "sha256"))
+            texts = {key: str(content[key]) for key in ("package", "version", "variant", "module", "whole")}
             return {
                 **texts,
-                "images": list(map(str, found["images"])),
+                "images": list(map(str, content["images"])),
                 "kernels": {"path": os.path.basename(path), "bytes": int(size), "sha256": str(digest)},
-                "elsewhere": {target: str(name or "") for target, name in found["elsewhere"].items()},
+                "elsewhere": {target: str(name or "") for target, name in content["elsewhere"].items()},
             }
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         message = f"{where} is not readable; it was truncated or altered. Install the package again."

@@ -111,7 +111,7 @@ class Fallback:
                     self._failed[key] = error
                     raise add_reason(cause, error) from error
                 images = self.loaded[key] = self._load(result, gpu, cause)
-                images.keep()
+                images.hand_over()
             return images
 
     def drop(self, library: Library) -> None:

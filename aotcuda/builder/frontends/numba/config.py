@@ -149,7 +149,7 @@ def check(module: Module) -> None:
     for entry in cast("tuple[Kernel | Function, ...]", (*module.kernels, *module.functions)):
         holder, colon, _ = entry.python.rpartition(":")
         if colon and holder not in module.source:
-            hint = keys.meant(holder, module.source, f"add it to {module.key}.source")
+            hint = keys.suggestion(holder, module.source, f"add it to {module.key}.source")
             message = f"{entry.key}.python: {holder} is none of the modules in {module.key}.source; {hint}"
             raise ConfigError(message)
 

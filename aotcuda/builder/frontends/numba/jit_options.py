@@ -109,7 +109,7 @@ def _check(unit: NumbaUnit, decorator: Mapping[str, Any]) -> None:
     names = (*_HONOURED, *_WITHOUT_EFFECT, *_REFUSED)
     for name, value in decorator.items():
         if name not in names and not name.startswith("_"):
-            remedy = keys.meant(name, _HONOURED, "remove it")
+            remedy = keys.suggestion(name, _HONOURED, "remove it")
             if name in ("fma", "fmad"):
                 remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
             message = f"{unit.key}: @cuda.jit has no option {name}, which {unit.python} gives it; {remedy}"

@@ -1,8 +1,4 @@
-"""Fixtures for the two paths of a launch.
-
-The fast path takes launches from the third one on with the same argument types. The fixture `quick` makes it take the
-first one, so that tests that launch once test both paths, and fails a test if the fast path declines.
-"""
+"""Fixtures for the two paths of a launch: the general path in Python and the fast path in C."""
 
 from __future__ import annotations
 
@@ -66,89 +62,72 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.fixture
 def general(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[GeneralPath]:
-    """Return a list of the launches that took the general path; skip the test on the general path."""
+    """Return a list that gets the launches on the general path; skip the test without the fast path."""
     if "path" in request.fixturenames and request.getfixturevalue("path") == "general":
         pytest.skip("without the fast path all launches take the general path")
-    seen: list[GeneralPath] = []
-    original = GeneralPath.submit
+    launches: list[GeneralPath] = []
+    submit = GeneralPath.submit
 
-    def submit(self: GeneralPath, *args: Any) -> None:
-        seen.append(self)
-        original(self, *args)
+    def record_and_submit(self: GeneralPath, *args: Any) -> None:
+        launches.append(self)
+        submit(self, *args)
 
-    monkeypatch.setattr(GeneralPath, "submit", submit)
-    return seen
-
-
-class Quick:
-    """The launches that took the fast path in a test.
-
-    Attributes:
-        path: The path that launches take.
-        taken: The number of launches by the fast path.
-        declined: The arguments of accepted launches that the fast path declined.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.taken = 0
-        self.declined: list[tuple[object, ...]] = []
+    monkeypatch.setattr(GeneralPath, "submit", record_and_submit)
+    return launches
 
 
 @pytest.fixture
-def quick(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quick]:
-    """Let the fast path take every launch, also the first one with its argument types.
+def both_paths(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run the test on both paths; the fast path takes every launch, also the first one with its argument types.
 
-    The test fails if the fast path declines an accepted launch. A test with the mark `general(reason)` fails if no
-    launch took the general path.
+    The test fails if the fast path declines an accepted launch. A test with the mark `general(reason)` fails if the
+    fast path takes all launches.
     """
-    state = Quick(path)
     if path == "general":
-        yield state
+        yield
         return
-    general, submit = Launcher.launch, GeneralPath.submit
+    launch, submit = Launcher.launch, GeneralPath.submit
     submitted: list[GeneralPath] = []
-    busy: list[Launcher] = []
+    declined: list[tuple[object, ...]] = []
+    nested: list[Launcher] = []
 
-    def noted(self: GeneralPath, *args: Any) -> None:
+    def record_and_submit(self: GeneralPath, *args: Any) -> None:
         submitted.append(self)
         submit(self, *args)
 
-    def launch_eagerly(self: Launcher, args: tuple[object, ...]) -> None:
+    def launch_on_fast_path(self: Launcher, args: tuple[object, ...]) -> None:
         submitted.clear()
-        if busy:
-            general(self, args)
+        if nested:
+            launch(self, args)
             return
-        if (
-            any(arrays.family(arg) == "dlpack" for arg in args) or self._specializations is None
-        ):  # tests may count exports
-            general(self, args)
+        # Tests may count the exports of DLPack, so these arrays are not read twice.
+        if any(arrays.family(arg) == "dlpack" for arg in args) or self._specializations is None:
+            launch(self, args)
         else:
-            _teach(self, args)
-            busy.append(self)
+            _add_specialization(self, args)
+            nested.append(self)
             try:
                 extension.wrap(self, self.configuration, self._specializations)(*args)
             finally:
-                busy.pop()
-        state.taken += not submitted
-        state.declined += [args] if submitted else []
+                nested.pop()
+        declined.extend([args] if submitted else [])
 
-    monkeypatch.setattr(Launcher, "launch", launch_eagerly)
-    monkeypatch.setattr(GeneralPath, "submit", noted)
-    yield state
+    monkeypatch.setattr(Launcher, "launch", launch_on_fast_path)
+    monkeypatch.setattr(GeneralPath, "submit", record_and_submit)
+    yield
     if request.node.get_closest_marker("general") is None:
-        assert state.declined == [], "the fast path did not take what was accepted"
+        assert declined == [], "the fast path declined accepted launches"
     else:
-        assert state.declined, "marked as taking the general path, and nothing did"
+        assert declined, "the test has the mark `general`, and the fast path took all launches"
 
 
-def _teach(launcher: Launcher, args: tuple[object, ...]) -> None:
-    """Add a specialization for arguments to the fast path, as after a launch, if they are accepted."""
+def _add_specialization(launcher: Launcher, args: tuple[object, ...]) -> None:
+    """Add a specialization for arguments to the fast path, as after a launch, if an overload accepts them."""
     loaded = launcher._loader.ready()
     try:
         selection = loaded.select_or_refuse(launcher.name, args, launcher.stream)
     except ArgumentError:
-        return  # the launch raises it too
+        return  # the launch raises it, too
     selection[0].slots.append(selection[1])
     loaded.library.enter(())
     launcher.settle(loaded, selection, args)

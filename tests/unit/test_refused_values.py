@@ -1,4 +1,4 @@
-"""Values that mean nothing are refused: layouts, launch bounds, patterns, environment variables."""
+"""Test that values without a meaning are refused: layouts, launch bounds, patterns, environment variables."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "layout", ["[::1, ::1]", "[::1, ::1, ::1]", "[:, ::1, :]", "[::2]", "[0:5]", "[1:]", "[:, 0:1]", "[::-1]"]
 )
-def test_brackets_that_are_no_layout_are_refused(layout: str) -> None:
+def test_brackets_without_layout_are_refused(layout: str) -> None:
     for text in ("void(float32{})", "void((int32, float32{}))", "int32(complex64{}, int64)"):
         with pytest.raises(ValueError, match=r"is not a layout; write \["):
             Notation(types, sigutils, numpy_support).parse(text.format(layout), {})
@@ -51,7 +51,7 @@ BOUNDS: tuple[tuple[Any, str], ...] = (
 
 
 @pytest.mark.parametrize(("bounds", "text"), BOUNDS)
-def test_launch_bounds_of_a_decorator_are_checked(bounds: object, text: str) -> None:
+def test_launch_bounds_of_decorator_are_checked(bounds: object, text: str) -> None:
     unit: Any = SimpleNamespace(key="tool.aotcuda.kernels.k", python="k")
     with pytest.raises(CompileError) as error:
         jit_options._bounds(unit, bounds)
@@ -59,7 +59,7 @@ def test_launch_bounds_of_a_decorator_are_checked(bounds: object, text: str) -> 
 
 
 @pytest.mark.parametrize(("bounds", "text"), BOUNDS[-3:])
-def test_launch_bounds_of_a_table_are_checked(bounds: tuple[int, ...], text: str) -> None:
+def test_launch_bounds_of_table_are_checked(bounds: tuple[int, ...], text: str) -> None:
     kernel = {"signature": "void(int32)", "launch-bounds": list(bounds)}
     table = {"arch": ["sm_90"], "modules": {"pkg.k": {"source": "pkg._k", "kernels": {"k": kernel}}}}
     with pytest.raises(ConfigError) as error:
@@ -70,20 +70,20 @@ def test_launch_bounds_of_a_table_are_checked(bounds: tuple[int, ...], text: str
 @pytest.mark.parametrize(
     ("bounds", "expected"), [(None, ()), (256, (256,)), ([1024], (1024,)), ((256, 8), (256, 8)), ((128, 16, 16),) * 2]
 )
-def test_launch_bounds_are_taken(bounds: object, expected: tuple[int, ...]) -> None:
+def test_valid_launch_bounds_are_accepted(bounds: object, expected: tuple[int, ...]) -> None:
     unit: Any = SimpleNamespace(key="k", python="k")
     assert jit_options._bounds(unit, bounds) == expected
 
 
 @pytest.mark.parametrize("pattern", ["data/*.h5", "nothing", "/no/such/file", "**/*.csv"])
-def test_a_pattern_that_matches_nothing_is_warned_of(tmp_path: Path, pattern: str) -> None:
+def test_pattern_without_matches_causes_warning(tmp_path: Path, pattern: str) -> None:
     (tmp_path / "data").mkdir()
     (error,) = stamps.watch_warnings(["data", pattern], tmp_path)
     assert error == f"tool.aotcuda.watch[1]: {pattern!r} matches no file in {tmp_path}; correct it, or add one"
 
 
 @pytest.mark.parametrize("name", variables.VALUES)
-def test_an_unknown_value_of_a_variable_is_refused(
+def test_unknown_value_of_variable_is_refused(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(name, "ture")
