@@ -149,10 +149,10 @@ def test_warnings_of_sources_and_compilers_are_shown_once(front_end: str, tmp_pa
 REFUSED = {
     "count": (
         "COUNT = cuda.get_current_device().MULTIPROCESSOR_COUNT",
-        "MULTIPROCESSOR_COUNT: it is not known of a GPU by its compute capability, 8.0, and",
+        "MULTIPROCESSOR_COUNT: the compute capability of the target, 8.0, does not determine it; query it",
     ),
     "other": ("GPU = cuda.gpus[0], cuda.select_device(1)", "GPU 1: there is one GPU in a build, number 0"),
-    "driver": ("V = cuda.cudadrv.driver.driver.get_version()", "the driver's version: it is that of the machine that "),
+    "driver": ("V = cuda.cudadrv.driver.driver.get_version()", "the driver's version: it depends on the machine that "),
 }
 
 

@@ -149,7 +149,7 @@ def test_invalid_executor_gives_one_line(
     given: str, message: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AOTCUDA_EXECUTOR", given)
-    monkeypatch.setattr(executor, "_PATIENCE", 1.0)
+    monkeypatch.setattr(executor, "_TIME_LIMIT", 1.0)
     with pytest.raises(AotcudaError, match=message) as error:
         build(project)
     assert "\n" not in str(error.value)

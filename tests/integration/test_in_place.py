@@ -177,8 +177,8 @@ def mine(x):
     x[0] = h.twice(x[1]) + s.twice(x[2])
 
 for kernel, *types in (
-    (mine, float32[:]), (s.add.of_numba(), *[float32[::1]] * 3), (s.tile.of_numba(), float32[::1]),
-    (s.never_packaged.of_numba(), float64[:]), (h.fill.of_numba(), float64[:], float64),
+    (mine, float32[:]), (s.add.numba_object(), *[float32[::1]] * 3), (s.tile.numba_object(), float32[::1]),
+    (s.never_packaged.numba_object(), float64[:]), (h.fill.numba_object(), float64[:], float64),
 ):
     ptx, _ = cuda.compile(kernel.py_func, tuple(types), device=False, abi="numba", cc=(9, 0), output="ptx")
     print(".entry" in ptx, s.cuda)

@@ -269,7 +269,7 @@ def test_cmake_installs_all_files_of_the_last_build(cmake: Callable[..., Done], 
     image.unlink()
     done = run(tmp_path, *install)
     assert done.status != 0
-    assert f"{image} is gone; build again" in " ".join(done.err.split())
+    assert f"{image} is missing; build again" in " ".join(done.err.split())
     succeed(tmp_path, *make)
     assert tree(folder) == {**written, "pkg/renamed.py": b"old\n"}
     assert "Compiling" not in succeed(tmp_path, *make).out

@@ -224,9 +224,7 @@ def fill(values):
 def test_numba_compiles_kernels_that_are_not_packaged(cuda, monkeypatch):
     s = solver(cuda, SOURCE, KERNELS, fallback="jit")
     made = []
-    monkeypatch.setattr(
-        type(s.missing), "_decorated", lambda self, *args, **_: made.append(args) or {(1, 1): "Numba's"}
-    )
+    monkeypatch.setattr(type(s.missing), "_decorate", lambda self, *args, **_: made.append(args) or {(1, 1): "Numba's"})
     with pytest.warns(aotcuda.FallbackWarning, match=r"mypkg.solver.missing \(line \d+\) is in no image") as caught:
         assert s.missing[1, 1] == "Numba's"
     assert caught[0].filename == __file__
@@ -398,16 +396,16 @@ def test_names_of_numba_are_numbas_own(cuda):
     s = solver(cuda, SOURCE + "\nfrom aotcuda.numba import config, errors\n")
     numba, devicearray = (importlib.import_module(name) for name in ("numba", "numba.cuda.cudadrv.devicearray"))
     real = importlib.import_module("numba.cuda")
-    assert s.cuda.cudadrv.devicearray.DeviceNDArray.of_numba() is devicearray.DeviceNDArray
+    assert s.cuda.cudadrv.devicearray.DeviceNDArray.numba_object() is devicearray.DeviceNDArray
     assert not isinstance(1, s.cuda.cudadrv.devicearray.DeviceNDArray)
     assert bool(s.config.DISABLE_JIT) is bool(numba.config.DISABLE_JIT)
     assert s.errors.TypingError is numba.errors.TypingError
     assert {s.float32: 1}[s.float32] == 1
     assert s.float32 != s.int32
-    assert s.types.Array(s.float32, 1, "C").of_numba() == numba.float32[::1]
-    assert s.void(s.int32, s.float32[:, ::1]).of_numba() == numba.void(numba.int32, numba.float32[:, ::1])
+    assert s.types.Array(s.float32, 1, "C").numba_object() == numba.float32[::1]
+    assert s.void(s.int32, s.float32[:, ::1]).numba_object() == numba.void(numba.int32, numba.float32[:, ::1])
     assert (s.float32(1.5), type(s.float32(1.5))) == (1.5, np.float32)
-    assert s.cuda.of_numba() is real
+    assert s.cuda.numba_object() is real
     assert cuda_module.attribute("numba", "__version__") == numba.__version__
     with pytest.raises(AttributeError, match=r"numba\.cuda has no attribute 'nonsense'"):
         s.cuda.nonsense()
@@ -442,21 +440,21 @@ def total(n):
 
 def test_numba_gets_functions_with_its_own_names(cuda):
     s = solver(cuda)
-    real = s.add.of_numba()
+    real = s.add.numba_object()
     numba = importlib.import_module("numba")
     names = real.py_func.__globals__
     assert type(real).__name__ == "CUDADispatcher"
     assert (names["cuda"], names["float32"]) == (importlib.import_module("numba.cuda"), numba.float32)
-    assert names["twice"] is s.twice.of_numba()
+    assert names["twice"] is s.twice.numba_object()
     assert names["add"] is real
     assert names["scale"].targetoptions["fastmath"] is True
-    assert s.twice.of_numba().targetoptions["device"] is True
+    assert s.twice.numba_object().targetoptions["device"] is True
 
 
 def test_kernels_of_other_modules_take_its_device_functions(cuda):
     s = solver(cuda)
     typeof = importlib.import_module("numba.cuda.typing.typeof").typeof
-    assert typeof(s.twice) == typeof(s.twice.of_numba())
+    assert typeof(s.twice) == typeof(s.twice.numba_object())
     assert typeof(s.float32) == typeof(importlib.import_module("numba").float32)
     assert typeof(s.cuda).pymod is importlib.import_module("numba.cuda")
 

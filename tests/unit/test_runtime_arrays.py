@@ -33,11 +33,11 @@ def sent(cuda):
     return int(numbers[4]), tuple(numbers[5 : 5 + ndim].tolist()), tuple(numbers[5 + ndim :].tolist())
 
 
-def array_of(library, array, typestr="<f4", *, readonly=False, **odd):
-    """Return an array of a library in the memory of a stand-in's array; `odd` as in `libraries.State`."""
+def array_of(library, array, typestr="<f4", *, readonly=False, **changes):
+    """Return an array of a library in the memory of a stand-in's array; `changes` as in `libraries.State`."""
     told = array.interface
-    state = State(typestr, told["shape"], told["strides"], array.address, readonly, odd=(*odd.items(),))
-    return libraries.make(Array(library, (state,)))
+    state = State(typestr, told["shape"], told["strides"], array.address, readonly, changes=(*changes.items(),))
+    return libraries.make(Array(library, state))
 
 
 def test_interface_version_two_needs_no_strides_or_stream(cuda, line):
@@ -122,6 +122,6 @@ def test_dlpack_capsules_are_released_after_the_launch(cuda, line, library, stre
     array = array_of(library, plain, device=(13, 0))  # managed memory
     line[1, 1, stream](array)
     assert sent(cuda) == (plain.address, (4,), (4,))
-    assert [stream for stream, _ in array.asked] == [requested]
+    assert [stream for stream, _ in array.requests] == [requested]
     (capsule,) = array.capsules
     assert sys.getrefcount(capsule) == 3  # this name, the list, the call

@@ -69,8 +69,8 @@ LAUNCHES = {
 CAPTURED = {
     "launch": (77, lambda cuda: cuda.array(8)),
     "host array": (77, lambda _: np.zeros(8, "f4")),
-    "cupy": (88, lambda _: libraries.make(Array("cupy", (State(),)))),
-    "exchange": (88, lambda _: libraries.make(Array("exchange", (State(),)))),
+    "cupy": (88, lambda _: libraries.make(Array("cupy", State()))),
+    "exchange": (88, lambda _: libraries.make(Array("exchange", State()))),
 }
 """Captured streams, of the launch or of its array, each with a function that makes the array."""
 

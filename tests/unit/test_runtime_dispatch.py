@@ -93,7 +93,7 @@ def test_dimensions_select_after_launches_in_a_row(cuda, current, library):
     buffer = record["overloads"][1]["parameters"][0]
     buffer.update(kind="buffer", type="float *")
     run = cuda.package(record).k[1, 1]
-    line, matrix = (libraries.make(Array(library, (State(shape=shape, address=1 << 41),))) for shape in [(4,), (4, 4)])
+    line, matrix = (libraries.make(Array(library, State(shape=shape, address=1 << 41))) for shape in [(4,), (4, 4)])
     for value in (line, line, line, line, matrix, line, matrix, matrix, matrix, matrix, line):
         run(value)
     taken = [call["kernel"] for call in cuda.launches()]

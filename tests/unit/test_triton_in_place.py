@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import struct
 import warnings
@@ -55,6 +56,11 @@ second = triton.jit(body, do_not_specialize=["n"])
 def tuned(x, n, BLOCK: tl.constexpr):
     pass
 
+@triton.autotune([triton.Config({"DT": tl.float16}), triton.Config({"DT": tl.float32})], key=["n"])
+@triton.jit
+def typed(x, n, DT: tl.constexpr):
+    pass
+
 @triton.jit
 def absent(x, n):
     pass
@@ -96,6 +102,7 @@ KERNELS = {
     "second": ([X, UNHINTED], [{**POINTER, "n": "i32"}]),
     "wrapped": ([X, N], [ALIGNED]),
     "tuned": ([X, N, BLOCK], [{**ALIGNED, "BLOCK": 64}, {**ALIGNED, "BLOCK": 128, "num_warps": 8}]),
+    "typed": ([X, N, {"name": "DT"}], [{**ALIGNED, "DT": "tl.float16"}, {**ALIGNED, "DT": "tl.float32"}]),
 }
 
 
@@ -162,7 +169,7 @@ class TestNames:
     def test_a_release_without_the_private_parts_is_left_alone(self, cuda, monkeypatch):
         from aotcuda.integrations.in_place.triton import private_parts
 
-        monkeypatch.setattr(private_parts, "_known", [])
+        monkeypatch.setattr(private_parts, "are_known", functools.cache(private_parts.are_known.__wrapped__))
         monkeypatch.delattr(triton.runtime.autotuner.Autotuner, "prune_configs")
         with pytest.warns(FallbackWarning, match="no triton.runtime.autotuner.Autotuner.prune_configs") as warned:
             assert package(cuda).triton is triton
@@ -371,10 +378,12 @@ x = Array()
 
 
 def test_without_triton_packaged_kernels_are_launched(cuda):
-    configs = [{"kwargs": {"BLOCK": 64}}, {"kwargs": {"BLOCK": 128}, "num_warps": 8}]
-    gpu = {"capability": "9.0", "default": 0, "choices": [[[32], 1]]}
-    tables = {"tuned": {"keys": ["n"], "configs": configs, "gpus": {"A": gpu}}}
-    write(cuda, tuning=tables)
+    table = {"keys": ["n"], "gpus": {"A": {"capability": "9.0", "default": 0, "choices": [[[32], 1]]}}}
+    configs = {
+        "tuned": [{"kwargs": {"BLOCK": 64}}, {"kwargs": {"BLOCK": 128}, "num_warps": 8}],
+        "typed": [{"kwargs": {"DT": {"dtype": name}}} for name in ("float16", "float32")],
+    }
+    write(cuda, tuning={name: {**table, "configs": each} for name, each in configs.items()})
     line = SOURCE[: SOURCE.index("def absent")].count("\n")
     code = """
 for _ in range(3):
@@ -383,6 +392,7 @@ for _ in range(3):
     ops.sized[(3,)](x, None, n=16)
     ops.first.run(x, 16, grid=(1,), warmup=False)
     ops.tuned[(1,)](x, 16)
+    ops.typed[(1,)](x, 16)
 print(ops.scale.__doc__, ops.triton.next_power_of_2(9), ops.tl.float16.name, "triton" in sys.modules)
 launch(lambda: ops.scale[(3,)](x, 0.5, 7, 256))
 launch(lambda: ops.absent[(3,)](x, 1))
@@ -397,7 +407,7 @@ launch(lambda: ops.triton.testing)
         "DependencyError mypkg.ops.scale: compiling it here needs Triton: pip install 'aotcuda[triton]' True",
         f"AttributeError module 'triton' has no attribute 'testing' where Triton is not installed: {INSTALL} True",
     ]
-    assert symbols(cuda) == ["scale__0", "norm__0", "sized__0", "first__0", "tuned__1"] * 3
+    assert symbols(cuda) == ["scale__0", "norm__0", "sized__0", "first__0", "tuned__1", "typed__1"] * 3
 
 
 def test_an_unbuilt_source_without_triton_says_what_to_install(cuda):

@@ -9,10 +9,10 @@ from aotcuda.integrations.in_place.numba_proxy import (
     Proxy,
     TypeProxy,
     exception,
-    need,
-    of_package,
+    import_numba,
+    package_attribute,
 )
-from aotcuda.integrations.in_place.numba_proxy import attribute as of_owner
+from aotcuda.integrations.in_place.numba_proxy import attribute as attribute_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,37 +24,9 @@ if TYPE_CHECKING:
 _SCALARS = frozenset(
     [
         *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *(
-            "float16",
-            "float32",
-            "float64",
-            "bfloat16",
-            "complex64",
-            "complex128",
-            "boolean",
-            "bool_",
-            "bool",
-            "void",
-            "none",
-        ),
-        *(
-            "char",
-            "uchar",
-            "short",
-            "ushort",
-            "int_",
-            "uint",
-            "intc",
-            "uintc",
-            "intp",
-            "uintp",
-            "size_t",
-            "ssize_t",
-            "long_",
-            "ulong",
-            "longlong",
-            "ulonglong",
-        ),
+        *("float16", "float32", "float64", "bfloat16", "complex64", "complex128", "boolean", "bool_", "bool"),
+        *("void", "none", "char", "uchar", "short", "ushort", "int_", "uint", "intc", "uintc", "intp", "uintp"),
+        *("size_t", "ssize_t", "long_", "ulong", "longlong", "ulonglong"),
         *("float_", "double", "byte", "b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16"),
     ]
 )
@@ -63,7 +35,8 @@ _DECORATORS = frozenset(
     ["jit", "njit", "vectorize", "guvectorize", "cfunc", "stencil", "reduce", "Reduce", "generated_jit"]
 )
 
-_found: dict[tuple[str, str], object] = {}
+_objects: dict[tuple[str, str], object] = {}
+"""The results of `attribute`."""
 
 
 def attribute(package: str, name: str) -> object:
@@ -72,33 +45,33 @@ def attribute(package: str, name: str) -> object:
     Raises:
         AttributeError: `__version__` of a Numba that is not installed.
     """
-    if (package, name) not in _found:
-        found = Cuda(package) if name == "cuda" else _made(package, package, name)
+    if (package, name) not in _objects:
+        found = Cuda(package) if name == "cuda" else _proxy(package, package, name)
         if isinstance(found, type):  # importing Numba replaces the class
             return found
-        _found[package, name] = found
-    return _found[package, name]
+        _objects[package, name] = found
+    return _objects[package, name]
 
 
-def _made(package: str, owner: str, name: str) -> Any:
+def _proxy(package: str, owner: str, name: str) -> Any:
     """Return the proxy for `name` of `owner`, which is the package or its `cuda`."""
-    words = f"{owner}.{name}"
+    label = f"{owner}.{name}"
 
     def make() -> Any:
-        whole = need(package, words)
-        return of_package(whole, name) if owner == package else of_owner(of_owner(whole, "cuda"), name)
+        numba = import_numba(package, label)
+        return package_attribute(numba, name) if owner == package else attribute_of(attribute_of(numba, "cuda"), name)
 
     if name == "__version__":
         return _version(package)
     if name.endswith(("Error", "Warning")):
-        return exception(package, words, make)
+        return exception(package, label, make)
     if name in _SCALARS or name == "types":
-        return TypeProxy(package, words, make)
+        return TypeProxy(package, label, make)
     if name in _DECLARED or _is_linkable(name):
-        return DeclarationProxy(package, words, make)
+        return DeclarationProxy(package, label, make)
     if name in _DECORATORS:
-        return Decorator(package, words, make)
-    return NumbaProxy(package, words, make)
+        return Decorator(package, label, make)
+    return NumbaProxy(package, label, make)
 
 
 def _is_linkable(name: str) -> bool:
@@ -111,7 +84,7 @@ def _is_linkable(name: str) -> bool:
 
 
 def _version(package: str) -> str:
-    from importlib import metadata  # noqa: PLC0415 (few sources ask)
+    from importlib import metadata  # noqa: PLC0415 (few sources query the version)
 
     try:
         return metadata.version(package)
@@ -125,24 +98,26 @@ class _DriverModule(NumbaProxy):
 
     Args:
         package: As for NumbaProxy.
-        words: As for NumbaProxy.
+        label: As for NumbaProxy.
         make: As for NumbaProxy.
-        own: By path below the module, a function that returns the object of the name.
+        names: Functions that return the objects of these names, by path below the module.
     """
 
-    def __init__(self, package: str, words: str, make: Callable[[], Any], own: dict[str, Callable[[], Any]]) -> None:
-        super().__init__(package, words, make)
-        object.__setattr__(self, "_own", own)
+    def __init__(self, package: str, label: str, make: Callable[[], Any], names: dict[str, Callable[[], Any]]) -> None:
+        super().__init__(package, label, make)
+        object.__setattr__(self, "_names", names)
 
-    _own: dict[str, Callable[[], Any]]
+    _names: dict[str, Callable[[], Any]]
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._own:
-            return self._own[name]()
-        below = {path.partition(".")[2]: make for path, make in self._own.items() if path.startswith(f"{name}.")}
-        if not below:
+        if name in self._names:
+            return self._names[name]()
+        names = {path.partition(".")[2]: make for path, make in self._names.items() if path.startswith(f"{name}.")}
+        if not names:
             return super().__getattr__(name)
-        return _DriverModule(self._package, f"{self._words}.{name}", lambda: of_owner(self.of_numba(), name), below)
+        return _DriverModule(
+            self._package, f"{self._label}.{name}", lambda: attribute_of(self.numba_object(), name), names
+        )
 
 
 class Cuda(Proxy):
@@ -155,9 +130,9 @@ class Cuda(Proxy):
         self._package = package
         self.jit = cuda_jit(package)
 
-    def of_numba(self) -> Any:
-        """Implement Proxy.of_numba."""
-        return of_owner(need(self._package, f"{self._package}.cuda"), "cuda")
+    def numba_object(self) -> Any:
+        """Implement Proxy.numba_object."""
+        return attribute_of(import_numba(self._package, f"{self._package}.cuda"), "cuda")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -167,26 +142,28 @@ class Cuda(Proxy):
             from aotcuda.integrations.in_place import argument_annotations  # noqa: PLC0415 (few sources name them)
 
             return getattr(argument_annotations, name)
-        found = _made(self._package, f"{self._package}.cuda", name)
+        found = _proxy(self._package, f"{self._package}.cuda", name)
         if name == "cudadrv":
-            found = _DriverModule(self._package, f"{self._package}.cuda.cudadrv", found.of_numba, self._of_driver())
+            found = _DriverModule(
+                self._package, f"{self._package}.cuda.cudadrv", found.numba_object, self._driver_names()
+            )
         if not isinstance(found, type):
             self.__dict__[name] = found
         return found
 
-    def _of_driver(self) -> dict[str, Any]:
+    def _driver_names(self) -> dict[str, Any]:
         """Return the names of `cuda.cudadrv` that need only the driver; programs use them to find a GPU."""
 
-        def failed() -> type[Exception]:
+        def api_error() -> type[Exception]:
             from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
-            return gpus.failed(self._package)
+            return gpus.driver_error_class(self._package)
 
         return {
             "devices.gpus": lambda: self.gpus,
             "devices.get_context": lambda: self.current_context,
             "error.CudaSupportError": lambda: self.CudaSupportError,
-            "driver.CudaAPIError": failed,
+            "driver.CudaAPIError": api_error,
         }
 
     def __repr__(self) -> str:
@@ -194,10 +171,10 @@ class Cuda(Proxy):
 
     @property
     def CudaSupportError(self) -> type[Exception]:  # noqa: N802 (Numba's name)
-        """Return the class of the error without a GPU; Numba's class if Numba is imported."""
+        """Return the class of the error for a missing GPU; Numba's class if Numba is imported."""
         from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
-        return gpus.no_gpu(self._package)
+        return gpus.missing_gpu_class(self._package)
 
     def is_available(self) -> bool:
         """Return True if there is a GPU and a working driver."""

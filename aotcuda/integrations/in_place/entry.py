@@ -35,7 +35,7 @@ def attribute(package: str, name: str, namespace: dict[str, Any]) -> object:
         AttributeError: Numba has no such name.
         ModuleNotFoundError: The source is not packaged, and Numba is not installed; or a submodule is imported.
     """
-    if name == "__path__" and sys._getframe(2).f_code.co_name == _IMPORT:  # noqa: SLF001 (tools request it, too)
+    if name == "__path__" and sys._getframe(2).f_code.co_name == _IMPORT:  # noqa: SLF001 (tools read it, too)
         message = (
             f"aotcuda.{package} has no submodules; write from aotcuda.{package} import cuda, and below it the whole "
             "name, such as cuda.random.xoroshiro128p_uniform_float32 or cuda.libdevice.sinf"
@@ -45,7 +45,7 @@ def attribute(package: str, name: str, namespace: dict[str, Any]) -> object:
         message = f"module 'aotcuda.{package}' has no attribute {name!r}"
         raise AttributeError(message, name=name)
     if is_numba(package, namespace):
-        return _real(package, name, namespace)
+        return _numba_attribute(package, name, namespace)
     from aotcuda.integrations.in_place import cuda_module  # noqa: PLC0415 (builds get Numba itself)
 
     return cuda_module.attribute(package, name)
@@ -65,7 +65,12 @@ def is_simulated(package: str) -> bool:
     return package == "numba" and is_simulated_here()
 
 
-def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
+def _numba_attribute(package: str, name: str, namespace: dict[str, Any]) -> object:
+    """Return an attribute of Numba itself.
+
+    Raises:
+        ModuleNotFoundError: Numba is not installed.
+    """
     from contextlib import suppress  # noqa: PLC0415 (packaged sources need none)
     from importlib import import_module  # noqa: PLC0415
 
@@ -73,7 +78,7 @@ def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
     from aotcuda.integrations.in_place import numba_proxy  # noqa: PLC0415
 
     try:
-        found = numba_proxy.need(package, f"aotcuda.{package}.{name}")
+        numba = numba_proxy.import_numba(package, f"aotcuda.{package}.{name}")
     except DependencyError:
         source = str(namespace.get("__name__"))
         remedy = data_folder.frozen_remedy(source.partition(".")[0]) or (
@@ -87,15 +92,13 @@ def _real(package: str, name: str, namespace: dict[str, Any]) -> object:
         with suppress(ImportError):  # numba-cuda-mlir 0.5 has none
             import_module(f"{package}.cuda.random")  # neither package imports it
     if name == "cuda" and is_simulated(package):
-        # A simulated kernel needs the `cuda` of its launch; the simulator replaces only globals named `cuda`.
+        # A simulated kernel needs the `cuda` of its launch. The simulator replaces only globals with the name `cuda`.
         kernels: Any = sys.modules.get("numba.cuda.simulator.kernel")
         running = kernels._kernel_context if kernels is not None else None  # noqa: SLF001 (the simulator has no other)
         if running is not None:
             return running
-        simulated = numba_proxy.of_package(found, name)
         _complete_gpu()
-        return simulated
-    return numba_proxy.of_package(found, name)
+    return numba_proxy.package_attribute(numba, name)
 
 
 def _complete_gpu() -> None:

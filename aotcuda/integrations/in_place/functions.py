@@ -1,6 +1,6 @@
 """Results of decorators in a source that is packaged in place: kernels, device functions, host functions.
 
-They are made during the import of the source, so they only store the function. The first launch finds the packaged
+They are made during the import of the source, and only store the function. The first launch finds the packaged
 kernel.
 """
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from aotcuda.integrations.in_place.kernel import PackagedKernel
 
-_NONE: dict[Any, Any] = {}  # of options, or of launchers; never written
+_NONE: dict[Any, Any] = {}
+"""No options, or no launchers; nothing writes to it."""
 
 _FunctionType: Any = type(lambda: None)  # this avoids an import of the module types
 
@@ -33,7 +34,7 @@ class Function(Proxy):
     def __init__(
         self, package: str, decorator: str, function: FunctionType, args: tuple[object, ...], options: dict[str, object]
     ) -> None:
-        # This makes as few objects as possible, because each may start the garbage collector.
+        # Each new object may start the garbage collector, so this creates few.
         self.__module__, self.__name__, self.__qualname__, self.__doc__ = (
             function.__module__,
             function.__name__,
@@ -47,19 +48,19 @@ class Function(Proxy):
         self._options = options or _NONE
         self._numba: Any = None
 
-    def of_numba(self) -> Any:
+    def numba_object(self) -> Any:
         """Return the result of Numba's own decorator (see Proxy)."""
         if self._numba is None:
-            made = self._decorated(*self._args, **self._options)
-            self._numba = self._numba or made  # `_decorated` may have compiled this function for another one
+            result = self._decorate(*self._args, **self._options)
+            self._numba = self._numba or result  # `_decorate` may have decorated this function for another function
         return self._numba
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or name == "py_func":
             message = f"{type(self).__name__} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
-        own = vars(self.py_func)
-        return own[name] if name in own else getattr(self.of_numba(), name)
+        attributes = vars(self.py_func)
+        return attributes[name] if name in attributes else getattr(self.numba_object(), name)
 
     def __reduce__(self) -> str:
         return self.__qualname__
@@ -70,15 +71,16 @@ class Function(Proxy):
     def __repr__(self) -> str:
         return f"<{self}, in place>"
 
-    def _decorated(self, *args: object, **options: object) -> Any:
+    def _decorate(self, *args: object, **options: object) -> Any:
+        """Return the result of Numba's decorator with these arguments."""
         what = f"{self._package}.{self._decorator}, which makes {self},"
-        decorator: Any = numba_proxy.need(self._package, what)
+        decorator: Any = numba_proxy.import_numba(self._package, what)
         for name in self._decorator.split("."):
             decorator = numba_proxy.attribute(decorator, name)
-        function = numba_proxy.real_function(self.py_func)
-        given = {name: numba_proxy.resolved(value) for name, value in options.items()}
-        if args or given:
-            return decorator(*map(numba_proxy.resolved, args), **given)(function)
+        function = numba_proxy.compilable_function(self.py_func)
+        named = {name: numba_proxy.resolve(value) for name, value in options.items()}
+        if args or named:
+            return decorator(*map(numba_proxy.resolve, args), **named)(function)
         return decorator(function)
 
 
@@ -91,7 +93,7 @@ class HostFunction(Function):
         Raises:
             DependencyError: Numba is not installed.
         """
-        return self.of_numba()(*args, **options)
+        return self.numba_object()(*args, **options)
 
 
 class DeviceFunction(Function):
@@ -111,7 +113,7 @@ class DeviceFunction(Function):
 class Kernel(Function):
     """A kernel. `kernel[grid, block](*args)` launches a packaged overload with Numba's semantics.
 
-    Kernels may call a function without `device=True`, too; it is then never launched.
+    The class also serves device functions that are decorated without `device=True`; they are never launched.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class Kernel(Function):
         super().__init__(package, decorator, function, args, options)
         self._launchers = _NONE
         self._found: PackagedKernel | None = None
-        self._itself: Any = None
+        self._numba_kernel: Any = None
 
     def __getitem__(self, configuration: object) -> Any:
         """Return a launcher for `grid, block`, and optionally a stream and bytes of dynamic shared memory.
@@ -133,7 +135,7 @@ class Kernel(Function):
         """
         is_exact = type(configuration) is tuple and are_exact(configuration)
         found = self._launchers.get(configuration) if is_exact else None
-        return self._ready()[configuration] if found is None else found
+        return self._launchable()[configuration] if found is None else found
 
     def forall(self, ntasks: int, tpb: int = 0, stream: object = 0, sharedmem: int = 0) -> Any:
         """Return a launcher with at least `ntasks` threads; the kernel must ignore further threads.
@@ -147,7 +149,7 @@ class Kernel(Function):
         Raises:
             LaunchError: `ntasks` is negative, or the block is not possible.
         """
-        return self._ready().forall(ntasks, tpb, stream, sharedmem)
+        return self._launchable().forall(ntasks, tpb, stream, sharedmem)
 
     def configure(self, griddim: object, blockdim: object, stream: object = 0, sharedmem: int = 0) -> Any:
         """Return a launcher, as the subscript does."""
@@ -170,11 +172,11 @@ class Kernel(Function):
                 return getattr(packaged, name)
         return super().__getattr__(name)
 
-    def of_numba(self) -> Any:
+    def numba_object(self) -> Any:
         """Return a dispatcher for other kernels to call, without signatures (see Proxy)."""
         if self._numba is None:
-            made = self._decorated(**self._options)
-            self._numba = self._numba or made
+            result = self._decorate(**self._options)
+            self._numba = self._numba or result
         return self._numba
 
     def packaged(self) -> PackagedKernel | None:
@@ -187,22 +189,22 @@ class Kernel(Function):
         if self._found is None:
             from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (not before something is launched)
 
-            self._found = lookup.find(self, self.py_func)
+            self._found = lookup.find_numba_kernel(self, self.py_func)
             if self._found is not None:
                 self._launchers = self._found.launchers
         return self._found
 
-    def _ready(self) -> Any:
+    def _launchable(self) -> Any:
         """Return the packaged kernel, or Numba's own."""
-        if self._itself is None:
+        if self._numba_kernel is None:
             packaged = self.packaged()
             if packaged is not None:
                 return packaged
-            from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (as in packaged)
+            from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (as in `packaged`)
 
             lookup.allow_numba(self.py_func, self._package)
-            self._itself = self._decorated(*self._args, **self._options) if self._args else self.of_numba()
-        return self._itself
+            self._numba_kernel = self._decorate(*self._args, **self._options) if self._args else self.numba_object()
+        return self._numba_kernel
 
 
 def cuda_jit(package: str) -> Callable[..., Any]:
@@ -214,13 +216,13 @@ def cuda_jit(package: str) -> Callable[..., Any]:
         if device:
             options["device"] = device
         kind = DeviceFunction if device else Kernel
-        function = _function(func_or_sig)
+        function = _python_function(func_or_sig)
         if function is not None:
             return kind(package, "cuda.jit", function, (), options)
         args = () if func_or_sig is None else (func_or_sig,)
 
         def decorate(function: Any) -> Any:
-            return kind(package, "cuda.jit", _function(function) or function, args, options)
+            return kind(package, "cuda.jit", _python_function(function) or function, args, options)
 
         return decorate
 
@@ -228,23 +230,23 @@ def cuda_jit(package: str) -> Callable[..., Any]:
 
 
 class Decorator(NumbaProxy):
-    """A decorator of Numba that compiles a function at its first call."""
+    """A decorator of Numba whose functions are compiled at their first call."""
 
     def __call__(self, *args: object, **options: object) -> Any:
         """Return a decorated function or a decorator."""
-        name = self._words.partition(".")[2]
-        function = _function(args[0]) if args else None
+        name = self._label.partition(".")[2]
+        function = _python_function(args[0]) if args else None
         if function is not None:
             return HostFunction(self._package, name, function, args[1:], dict(options))
 
         def decorate(function: Any) -> Any:
-            return HostFunction(self._package, name, _function(function) or function, args, dict(options))
+            return HostFunction(self._package, name, _python_function(function) or function, args, dict(options))
 
         return decorate
 
 
-def _function(value: object) -> FunctionType | None:
-    """Return the Python function that a decorator got; None for another argument."""
+def _python_function(value: object) -> FunctionType | None:
+    """Return the Python function of a decorator's argument; None for another argument."""
     if isinstance(value, Function):
         return value.py_func
     return value if isinstance(value, _FunctionType) else None

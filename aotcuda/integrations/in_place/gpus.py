@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _PACKAGES = ("numba", "numba_cuda_mlir")
 
 _errors: dict[tuple[type, ...], type] = {}
+"""Classes of `add_numba_class`, by their base classes."""
 
 _ATTRIBUTES = {
     "MAX_THREADS_PER_BLOCK": 1,
@@ -83,7 +84,7 @@ class Device:
             if name.startswith("_"):
                 message = f"{self!r} has no attribute {name!r}"
                 raise AttributeError(message, name=name, obj=self)
-            cuda = numba_proxy.attribute(numba_proxy.need(self._package, f"{name} of {self!r}"), "cuda")
+            cuda = numba_proxy.attribute(numba_proxy.import_numba(self._package, f"{name} of {self!r}"), "cuda")
             return getattr(cuda.gpus[self.id], name)
         driver, value = _driver(), ctypes.c_int()
         code = driver.call["cuDeviceGetAttribute"](ctypes.byref(value), number, self._device.handle)
@@ -105,14 +106,14 @@ class Gpu(Device):
 
     def __enter__(self) -> Context:
         driver = _driver()
-        self.__dict__.setdefault("_before", []).append(driver.current_device())
+        self.__dict__.setdefault("_previous", []).append(driver.current_device())
         driver.make_current(self.id)
         return Context(self._package, self.id)
 
     def __exit__(self, *_: object) -> None:
-        before = self._before.pop()
-        if before is not None:
-            _driver().make_current(before)
+        previous = self._previous.pop()
+        if previous is not None:
+            _driver().make_current(previous)
 
 
 class Gpus:
@@ -181,7 +182,7 @@ class Context:
         driver = _driver()
         if driver.current_device() != self.device.id:
             driver.make_current(self.device.id)
-        driver.check(driver.call["cuCtxSynchronize"](), f"{self.device!r} could not be waited for")
+        driver.check(driver.call["cuCtxSynchronize"](), f"synchronizing {self.device!r} failed")
 
     def get_memory_info(self) -> MemoryInfo:
         """Return the free and total bytes of the GPU's memory.
@@ -198,7 +199,7 @@ class Context:
         if name.startswith("_"):
             message = f"{self!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
-        cuda = numba_proxy.attribute(numba_proxy.need(self._package, f"{name} of {self!r}"), "cuda")
+        cuda = numba_proxy.attribute(numba_proxy.import_numba(self._package, f"{name} of {self!r}"), "cuda")
         return getattr(cuda.current_context(self.device.id), name)
 
     def __repr__(self) -> str:
@@ -232,40 +233,40 @@ def current_context(package: str, index: int | None) -> Context:
     return Context(package, index)
 
 
-def no_gpu(package: str) -> type[Exception]:
-    """Return the class of the error without a GPU; Numba's if Numba is imported."""
-    found = _numbas(package, "error", "CudaSupportError")
+def missing_gpu_class(package: str) -> type[Exception]:
+    """Return the class of the error for a missing GPU; Numba's class if Numba is imported."""
+    found = _numba_class(package, "error", "CudaSupportError")
     return RuntimeUnavailableError if found is None else found
 
 
-def failed(package: str) -> type[Exception]:
-    """Return the class of the error of a failed driver call; Numba's if Numba is imported."""
-    found = _numbas(package, "driver", "CudaAPIError")
+def driver_error_class(package: str) -> type[Exception]:
+    """Return the class of the error for a failed driver call; Numba's class if Numba is imported."""
+    found = _numba_class(package, "driver", "CudaAPIError")
     return CudaError if found is None else found
 
 
-def also_numbas(error: RuntimeUnavailableError) -> RuntimeUnavailableError:
-    """Return an error that is also an instance of `no_gpu`."""
-    bases = (type(error), *filter(None, (_numbas(package, "error", "CudaSupportError") for package in _PACKAGES)))
+def add_numba_class(error: RuntimeUnavailableError) -> RuntimeUnavailableError:
+    """Return an error that is also an instance of Numba's error for a missing GPU, if Numba is imported."""
+    bases = (type(error), *filter(None, (_numba_class(package, "error", "CudaSupportError") for package in _PACKAGES)))
     if len(bases) == 1 or isinstance(error, bases[1:]):
         return error
     if bases not in _errors:
         _errors[bases] = type(type(error).__name__, bases, {})
-    made: RuntimeUnavailableError = _errors[bases](*error.args)
-    return made
+    copy: RuntimeUnavailableError = _errors[bases](*error.args)
+    return copy
 
 
 def _driver() -> Driver:
     try:
         return drivers.get()
     except RuntimeUnavailableError as error:
-        raise also_numbas(error) from error
+        raise add_numba_class(error) from error
 
 
-def _numbas(package: str, module: str, name: str) -> type[Exception] | None:
-    """Return Numba's class if Numba is imported."""
-    for found in (f"{package}.cuda.cudadrv.{module}", f"{package}.numba_cuda.cudadrv.{module}"):
-        kind = getattr(sys.modules.get(found), name, None)
+def _numba_class(package: str, module: str, name: str) -> type[Exception] | None:
+    """Return a class of a module of `numba.cuda.cudadrv` if the module is imported, or None."""
+    for path in (f"{package}.cuda.cudadrv.{module}", f"{package}.numba_cuda.cudadrv.{module}"):
+        kind = getattr(sys.modules.get(path), name, None)
         if isinstance(kind, type) and issubclass(kind, Exception):
             return kind
     return None

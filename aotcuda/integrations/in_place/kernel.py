@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from aotcuda import typing as types
     from aotcuda.runtime.loader import Loader
 
-_WORDS = "Host array used in CUDA kernel will incur copy overhead to/from device."
+_WARNING = "Host array used in CUDA kernel will incur copy overhead to/from device."
 
 _categories: dict[tuple[type[Warning], ...], type[Warning]] = {}
+"""Classes of `_category`, by their base classes."""
 
 
 class PackagedKernel(PackagedBase):
@@ -60,7 +61,7 @@ class PackagedKernel(PackagedBase):
         return _Launcher
 
     def __reduce__(self) -> tuple[object, tuple[str, str]]:
-        return _packaged, (self.__module__, self.__name__)
+        return _unpickle, (self.__module__, self.__name__)
 
 
 class _Launcher(Launcher):
@@ -75,14 +76,14 @@ class _Launcher(Launcher):
         except RuntimeUnavailableError as error:
             from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (only errors come here)
 
-            raise gpus.also_numbas(error) from error
+            raise gpus.add_numba_class(error) from error
 
     def _launch_as_numba(self, args: tuple[object, ...]) -> None:
         if not any(map(_is_copied, args)):
             super().launch(args)
             return
         stream = self.stream or 0
-        with _Copies.made(self._loader, args, stream, self.where) as copies:
+        with _Copies.make(self._loader, args, stream, self.where) as copies:
             super().launch(copies.args)
             copies.copy_back(stream)
 
@@ -94,12 +95,12 @@ class _ForAll(ForAll):
 
     def _launch(self, args: tuple[object, ...]) -> None:
         if self._n == 0:
-            return  # Numba checks no argument then
+            return  # Numba does not check the arguments of an empty launch
         if not any(map(_is_copied, args)):
             super()._launch(args)
             return
         stream = self._stream or 0
-        with _Copies.made(self._loader, args, stream, str(self._kernel)) as copies:
+        with _Copies.make(self._loader, args, stream, str(self._kernel)) as copies:
             super()._launch(copies.args)
             copies.copy_back(stream)
 
@@ -108,22 +109,22 @@ class _Copies(host_arrays.Copies):
     """Copies of NumPy arrays for one launch, with Numba's warning."""
 
     @classmethod
-    def made(cls, loader: Loader, args: tuple[object, ...], stream: int, where: str) -> _Copies:
-        """Make copies for a launch on a stream, and a context current."""
+    def make(cls, loader: Loader, args: tuple[object, ...], stream: int, where: str) -> _Copies:
+        """Make a context current, and copy the arrays of a launch on a stream to the GPU."""
         loaded = loader.ready()
         loader.enter(loaded, (), [stream], where)
         values = tuple([arg.value if is_annotation(arg) else arg for arg in args])
         numbers = [number for number, value in enumerate(values, 1) if host_arrays.is_numpy(value)]
-        found = cls(values, numbers, loaded.library.driver, where)
-        found._only_read = [arg.value for arg in args if is_annotation(arg) and type(arg).__name__ == "In"]
-        return found
+        copies = cls(values, numbers, loaded.library.driver, where)
+        copies._inputs = [arg.value for arg in args if is_annotation(arg) and type(arg).__name__ == "In"]
+        return copies
 
-    _only_read: list[object]
+    _inputs: list[object]
 
     def copy_back(self, stream: int) -> None:
         """Wait for the kernel, copy the arrays back, and warn as Numba does.
 
-        The warning comes last, since it may be an error.
+        The warning comes last, since a filter may make it an error.
 
         Raises:
             CudaError: The kernel or a copy failed.
@@ -131,10 +132,10 @@ class _Copies(host_arrays.Copies):
         synchronize = self._driver.call["cuStreamSynchronize"]
         self._driver.check(synchronize(stream), f"{self._where} failed")
         for array, copy in self._copies:
-            if not any(array is item for item in self._only_read):
+            if not any(array is item for item in self._inputs):
                 copy.copy_back()
         if self._numbers and os.environ.get("NUMBA_CUDA_WARN_ON_IMPLICIT_COPY", "1") != "0":
-            message = f"{_WORDS} ({self._where} was given it)"
+            message = f"{_WARNING} ({self._where} was given it)"
             warnings.warn(message, _category(), stacklevel=host_arrays.caller_depth())
 
 
@@ -144,19 +145,19 @@ def _is_copied(arg: object) -> bool:
 
 def _category() -> type[Warning]:
     """Return the warning's class, which is also Numba's if Numba is imported."""
-    numbas = [
+    numba_classes = [
         module.NumbaPerformanceWarning
         for name in ("numba.core.errors", "numba.cuda.core.errors", "numba_cuda_mlir.numba_cuda.core.errors")
         if (module := sys.modules.get(name)) is not None
     ]
-    classes = tuple(dict.fromkeys([HostArrayWarning, *numbas]))
+    classes = tuple(dict.fromkeys([HostArrayWarning, *numba_classes]))
     if classes not in _categories:
         _categories[classes] = classes[0] if len(classes) == 1 else type("HostArrayWarning", classes, {})
     return _categories[classes]
 
 
-def _packaged(module: str, name: str) -> object:
-    """Return a packaged kernel by its name, for unpickling."""
+def _unpickle(module: str, name: str) -> object:
+    """Return the packaged kernel of a name in a module."""
     __import__(module)
     found: Any = sys.modules[module]
     return found.__aotcuda__.kernels[name]

@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from aotcuda.integrations.in_place.sources import InPlaceModule, Source
     from aotcuda.runtime.kernel import Kernel
 
-_checked: dict[Source, str | None] = {}  # by source, the reason why its images are stale
+_problems: dict[Source, str | None] = {}
+"""The results of `_difference`, by source."""
 
 
-def find(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
-    """Return the packaged kernel of a function with a decorator of Numba; it raises the errors of `packaged`."""
-    found = packaged(kernel, function, lambda value: value if isinstance(value, Proxy) else None)
+def find_numba_kernel(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
+    """Return the packaged kernel of a function with a decorator of Numba, or None; errors as for `find_kernel`."""
+    found = find_kernel(kernel, function, lambda value: value if isinstance(value, Proxy) else None)
     assert found is None or isinstance(found, PackagedKernel)  # noqa: S101 (only for mypy)
     return found
 
 
-def packaged(kernel: object, function: FunctionType, resolve: Callable[[Any], object]) -> Kernel | None:
+def find_kernel(kernel: object, function: FunctionType, resolve: Callable[[Any], object]) -> Kernel | None:
     """Return the packaged kernel of a decorated function, or None.
 
-    A kernel is packaged if the object of its name in the source begins in the line that the build recorded. If a
-    decorator of the source has wrapped the object, the wrapped function is compared.
+    A kernel is packaged if its function begins in the line that the build recorded, and if the source has the kernel
+    under the name that the build recorded. If a decorator of the source has wrapped the kernel, the line suffices.
 
     Args:
         kernel: The object that the compiler's decorator made.
@@ -50,7 +51,7 @@ def packaged(kernel: object, function: FunctionType, resolve: Callable[[Any], ob
         return None
     defined = f"{source.name}:{function.__qualname__}:{function.__code__.co_firstlineno}"
     for module in source.modules():
-        name = _name(kernel, defined, module, source, resolve)
+        name = _packaged_name(kernel, defined, module, source, resolve)
         if name is not None:
             if not source.editable:
                 _check(source, module)
@@ -58,22 +59,22 @@ def packaged(kernel: object, function: FunctionType, resolve: Callable[[Any], ob
     return None
 
 
-def _name(
+def _packaged_name(
     kernel: object, defined: str, module: InPlaceModule, source: Source, resolve: Callable[[Any], object]
 ) -> str | None:
     """Return the name under which a module packages a kernel of a source."""
     wrapped = None
     for record in module.manifest["kernels"]:
-        same = record.get("defined") == defined
-        found = resolve(_value(record["origin"], source))
+        is_same = record.get("defined") == defined
+        found = resolve(_current_object(record["origin"], source))
         if found is kernel:
-            return record["name"] if same or source.editable else None
-        if same and found is None:
+            return record["name"] if is_same or source.editable else None
+        if is_same and found is None:
             wrapped = record["name"]
     return wrapped
 
 
-def _value(origin: str, source: Source) -> object:
+def _current_object(origin: str, source: Source) -> object:
     """Return the current object of a name in a source: `mypkg.solver:Solver.step`."""
     name, _, path = origin.partition(":")
     first, *rest = path.split(".")
@@ -86,25 +87,26 @@ def _value(origin: str, source: Source) -> object:
 
 def _check(source: Source, module: InPlaceModule) -> None:
     """Raise StaleBuildError if an installed source is not the file that its images were built from."""
-    if source not in _checked:
-        _checked[source] = _difference(source, module)
-    problem = _checked[source]
+    if source not in _problems:
+        _problems[source] = _difference(source, module)
+    problem = _problems[source]
     if problem is not None:
         raise StaleBuildError(problem)
 
 
 def _difference(source: Source, module: InPlaceModule) -> str | None:
+    """Return the reason why a source is not the file that its images were built from, or None."""
     file = os.path.abspath(source.namespace["__file__"])
     listed = {os.path.join(module.package_root, item["path"]): item["sha256"] for item in module.manifest["sources"]}
     if file not in listed:
-        return None  # it was installed without its source
+        return None  # the package was installed without its source
     with open(file, "rb") as stream:
         digest = manifests.digest(stream.read())
     if digest == listed[file]:
         return None
     return (
         f"{file} is not the file that its images were built from; install the package again, or set "
-        "AOTCUDA_IN_PLACE=0, and its compiler compiles it"
+        "AOTCUDA_IN_PLACE=0 to let its compiler compile it"
     )
 
 
@@ -128,7 +130,7 @@ def allow_numba(function: FunctionType, package: str) -> None:
         message = f"{what}, and nothing may be compiled here; {advice}"
         raise NoImageError(message)
     try:
-        numba_proxy.need(package, what)
+        numba_proxy.import_numba(package, what)
     except DependencyError:
         message = (
             f"{what}, and compiling it here needs {package}, which is not installed: "

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from types import FunctionType
     from typing import Any
 
-_CLASSES = ("Error", "Warning")
+_EXCEPTION_SUFFIXES = ("Error", "Warning")
 _exceptions: dict[str, type] = {}
 
 _SNAPSHOT = "__aotcuda_numba__"
-"""The name under which a module keeps the copy of its names that Numba compiles with."""
+"""The name under which a module stores the copy of its names that Numba compiles with."""
 
 
 class Proxy:
     """A stand-in for an object of Numba."""
 
-    def of_numba(self) -> Any:
+    def numba_object(self) -> Any:
         """Return the object, importing Numba if necessary.
 
         Raises:
@@ -35,16 +35,16 @@ class Proxy:
     @property
     def _numba_type_(self) -> object:
         """Return the type of the object for the calling compiler."""
-        found = self.of_numba()
-        own = getattr(found, "_numba_type_", None)
-        if own is not None:
-            return own
-        # The caller is a compiler's function `typeof`, or one in the same module.
-        asking: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 (nothing else identifies the compiler)
-        if "typeof" not in asking:
+        found = self.numba_object()
+        type_of_object = getattr(found, "_numba_type_", None)
+        if type_of_object is not None:
+            return type_of_object
+        # The caller is a compiler's function `typeof`, or a function in the module of `typeof`.
+        compiler: dict[str, Any] = sys._getframe(1).f_globals  # noqa: SLF001 (nothing else identifies the compiler)
+        if "typeof" not in compiler:
             message = f"{self!r} has no type here"
             raise AttributeError(message, name="_numba_type_", obj=self)
-        return asking["types"].Module(found) if isinstance(found, type(sys)) else asking["typeof"](found)
+        return compiler["types"].Module(found) if isinstance(found, type(sys)) else compiler["typeof"](found)
 
 
 class NumbaProxy(Proxy):
@@ -52,37 +52,37 @@ class NumbaProxy(Proxy):
 
     Args:
         package: `numba` or `numba_cuda_mlir`.
-        words: The name for error messages: `numba.cuda.to_device`.
-        make: Returns the object.
+        label: The name in error messages: `numba.cuda.to_device`.
+        make: A function that returns the object.
     """
 
-    def __init__(self, package: str, words: str, make: Callable[[], Any]) -> None:
+    def __init__(self, package: str, label: str, make: Callable[[], Any]) -> None:
         object.__setattr__(self, "_package", package)
-        object.__setattr__(self, "_words", words)
+        object.__setattr__(self, "_label", label)
         object.__setattr__(self, "_make", make)
 
     _package: str
-    _words: str
+    _label: str
     _make: Callable[[], Any]
 
-    def of_numba(self) -> Any:
-        """Implement Proxy.of_numba."""
-        if "_found" not in self.__dict__:
-            need(self._package, self._words)
-            self.__dict__["_found"] = self._make()
-        return self.__dict__["_found"]
+    def numba_object(self) -> Any:
+        """Implement Proxy.numba_object."""
+        if "_object" not in self.__dict__:
+            import_numba(self._package, self._label)
+            self.__dict__["_object"] = self._make()
+        return self.__dict__["_object"]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
-            message = f"{self._words} has no attribute {name!r} before Numba is imported"
+            message = f"{self._label} has no attribute {name!r} before Numba is imported"
             raise AttributeError(message, name=name, obj=self)
-        words = f"{self._words}.{name}"
-        if name.endswith(_CLASSES):
-            return exception(self._package, words, lambda: attribute(self.of_numba(), name))
-        return NumbaProxy(self._package, words, lambda: attribute(self.of_numba(), name))
+        label = f"{self._label}.{name}"
+        if name.endswith(_EXCEPTION_SUFFIXES):
+            return exception(self._package, label, lambda: attribute(self.numba_object(), name))
+        return NumbaProxy(self._package, label, lambda: attribute(self.numba_object(), name))
 
     def __setattr__(self, name: str, value: object) -> None:
-        setattr(self.of_numba(), name, value)
+        setattr(self.numba_object(), name, value)
 
     def __call__(self, *args: object, **options: object) -> Any:
         """Call the object.
@@ -90,40 +90,40 @@ class NumbaProxy(Proxy):
         Raises:
             DependencyError: Numba is not installed.
         """
-        return self.of_numba()(*map(resolved, args), **{name: resolved(value) for name, value in options.items()})
+        return self.numba_object()(*map(resolve, args), **{name: resolve(value) for name, value in options.items()})
 
     def __getitem__(self, key: object) -> Any:
-        return type(self)(self._package, f"{self._words}[{_shown(key)}]", lambda: self.of_numba()[resolved(key)])
+        return type(self)(self._package, f"{self._label}[{_text_of(key)}]", lambda: self.numba_object()[resolve(key)])
 
     def __instancecheck__(self, instance: object) -> bool:
-        return is_imported(self._package) and isinstance(instance, self.of_numba())
+        return is_imported(self._package) and isinstance(instance, self.numba_object())
 
     def __iter__(self) -> Any:
-        return iter(self.of_numba())
+        return iter(self.numba_object())
 
     def __bool__(self) -> bool:
-        return bool(self.of_numba())
+        return bool(self.numba_object())
 
     def __eq__(self, other: object) -> bool:
-        return other is self or bool(self.of_numba() == resolved(other))
+        return other is self or bool(self.numba_object() == resolve(other))
 
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        return self._words
+        return self._label
 
 
 class DeclarationProxy(NumbaProxy):
-    """A function that declares something for kernels at the top of a module. Its result is a proxy too."""
+    """A function that a module calls at its top to declare something for kernels. The result is a proxy too."""
 
     def __call__(self, *args: object, **options: object) -> Any:
         """Return a proxy for the declaration."""
 
         def make() -> Any:
-            given = {name: resolved(value) for name, value in options.items()}
-            return self.of_numba()(*map(resolved, args), **given)
+            named = {name: resolve(value) for name, value in options.items()}
+            return self.numba_object()(*map(resolve, args), **named)
 
-        return NumbaProxy(self._package, f"{self._words}(...)", make)
+        return NumbaProxy(self._package, f"{self._label}(...)", make)
 
 
 class TypeProxy(NumbaProxy):
@@ -132,18 +132,18 @@ class TypeProxy(NumbaProxy):
     def __call__(self, *args: object, **options: object) -> Any:
         """Return a signature, another type, or a converted number."""
         numpy: Any = sys.modules.get("numpy")
-        kind = getattr(numpy, str(self._words.rpartition(".")[2]), None)
+        kind = getattr(numpy, str(self._label.rpartition(".")[2]), None)
         if kind is not None and len(args) == 1 and isinstance(args[0], int | float | complex | numpy.generic):
             return kind(args[0])
-        words = f"{self._words}({', '.join(map(_shown, args))})"
-        given = {name: resolved(value) for name, value in options.items()}
-        return TypeProxy(self._package, words, lambda: self.of_numba()(*map(resolved, args), **given))
+        label = f"{self._label}({', '.join(map(_text_of, args))})"
+        named = {name: resolve(value) for name, value in options.items()}
+        return TypeProxy(self._package, label, lambda: self.numba_object()(*map(resolve, args), **named))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TypeProxy) and (other._package, other._words) == (self._package, self._words)
+        return isinstance(other, TypeProxy) and (other._package, other._label) == (self._package, self._label)
 
     def __hash__(self) -> int:
-        return hash(self._words)
+        return hash(self._label)
 
     def __bool__(self) -> bool:
         return True
@@ -151,54 +151,50 @@ class TypeProxy(NumbaProxy):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             return super().__getattr__(name)
-        return TypeProxy(self._package, f"{self._words}.{name}", lambda: attribute(self.of_numba(), name))
+        return TypeProxy(self._package, f"{self._label}.{name}", lambda: attribute(self.numba_object(), name))
 
 
-def exception(package: str, words: str, make: Callable[[], Any]) -> Any:
+def exception(package: str, label: str, make: Callable[[], Any]) -> Any:
     """Return a class of Numba's errors or warnings, or a class without instances if Numba is not imported.
 
-    `except` clauses and warning filters name such classes, and they accept no proxies. Numba's warning about copies of
+    `except` clauses and warning filters name these classes, and accept no proxies. Numba's warning about copies of
     host arrays is aotcuda's own warning in place.
     """
     if is_imported(package):
         return make()
-    name = words.rpartition(".")[2]
+    name = label.rpartition(".")[2]
     if name == "NumbaPerformanceWarning":
         from aotcuda.errors import HostArrayWarning  # noqa: PLC0415 (few sources name it)
 
         return HostArrayWarning
-    if words not in _exceptions:
-        _exceptions[words] = type(name, (Warning if name.endswith("Warning") else Exception,), {})
-    return _exceptions[words]
+    if label not in _exceptions:
+        _exceptions[label] = type(name, (Warning if name.endswith("Warning") else Exception,), {})
+    return _exceptions[label]
 
 
-def resolved(value: object) -> Any:
-    """Return a value with every proxy replaced by its object, in lists, tuples and dicts too."""
+def resolve(value: object) -> Any:
+    """Return a value with all proxies replaced by their objects, also in lists, tuples and dicts."""
     if isinstance(value, Proxy):
-        return value.of_numba()
+        return value.numba_object()
     if type(value) is list or type(value) is tuple:
-        return type(value)([resolved(item) for item in value])
+        return type(value)([resolve(item) for item in value])
     if type(value) is dict:
-        return {name: resolved(item) for name, item in value.items()}
+        return {name: resolve(item) for name, item in value.items()}
     return value
 
 
-def real_function(function: FunctionType) -> FunctionType:
+def compilable_function(function: FunctionType) -> FunctionType:
     """Return a copy of a function that Numba can compile: proxies among its names are replaced by their objects."""
     from types import CellType, FunctionType  # noqa: PLC0415 (few programs need Numba)
 
     cells = function.__closure__
-    closure = None if cells is None else tuple([CellType(resolved(cell.cell_contents)) for cell in cells])
-    found = FunctionType(
+    closure = None if cells is None else tuple([CellType(resolve(cell.cell_contents)) for cell in cells])
+    copy = FunctionType(
         function.__code__, _snapshot(function.__globals__), function.__name__, function.__defaults__, closure
     )
-    found.__kwdefaults__ = function.__kwdefaults__
-    found.__module__, found.__qualname__, found.__doc__ = (
-        function.__module__,
-        function.__qualname__,
-        function.__doc__,
-    )
-    return found
+    for attribute in ("__kwdefaults__", "__module__", "__qualname__", "__doc__"):
+        setattr(copy, attribute, getattr(function, attribute))
+    return copy
 
 
 def _snapshot(namespace: dict[str, Any]) -> dict[str, Any]:
@@ -206,19 +202,19 @@ def _snapshot(namespace: dict[str, Any]) -> dict[str, Any]:
 
     All functions of the module that Numba compiles share this dict, so they can name each other.
     """
-    found: dict[str, Any] = namespace.setdefault(_SNAPSHOT, {})
+    copy: dict[str, Any] = namespace.setdefault(_SNAPSHOT, {})
     changed = {
-        name: value for name, value in list(namespace.items()) if found.get(name) is not value and name != _SNAPSHOT
+        name: value for name, value in list(namespace.items()) if copy.get(name) is not value and name != _SNAPSHOT
     }
-    found.update({name: value for name, value in changed.items() if not isinstance(value, Proxy)})
+    copy.update({name: value for name, value in changed.items() if not isinstance(value, Proxy)})
     for name, value in changed.items():
-        if isinstance(value, Proxy) and name not in found:
-            found[name] = value  # for `of_numba`, since two functions may name each other
-            found[name] = value.of_numba()
-    return found
+        if isinstance(value, Proxy) and name not in copy:
+            copy[name] = value  # two functions may name each other
+            copy[name] = value.numba_object()
+    return copy
 
 
-def need(package: str, what: str) -> Any:
+def import_numba(package: str, what: str) -> Any:
     """Import Numba's package with its module for GPUs, and return the package.
 
     Args:
@@ -265,7 +261,7 @@ def attribute(owner: Any, name: str) -> Any:
     except AttributeError:
         if not isinstance(owner, type(sys)):
             raise
-        from importlib import import_module  # noqa: PLC0415 (as in need)
+        from importlib import import_module  # noqa: PLC0415 (as in `import_numba`)
 
         try:
             return import_module(f"{owner.__name__}.{name}")
@@ -274,7 +270,7 @@ def attribute(owner: Any, name: str) -> Any:
             raise AttributeError(message, name=name, obj=owner) from None
 
 
-def of_package(package: Any, name: str) -> Any:
+def package_attribute(package: Any, name: str) -> Any:
     """Return an attribute of a compiler's package, or a type; numba-cuda-mlir has types in a module of their own."""
     try:
         return attribute(package, name)
@@ -286,9 +282,9 @@ def of_package(package: Any, name: str) -> Any:
         return found
 
 
-def _shown(value: object) -> str:
+def _text_of(value: object) -> str:
     if isinstance(value, tuple):
-        return ", ".join(map(_shown, value))
+        return ", ".join(map(_text_of, value))
     if isinstance(value, slice):
         return f":{'' if value.stop is None else value.stop}:{value.step}" if value.step else ":"
     return repr(value)

@@ -1,6 +1,6 @@
 """Find the mark of a source that is packaged in place, and the modules with its kernels.
 
-The mark of `mypkg/solver.py` is the file `mypkg/solver.aotcuda/in-place`. It tells if the source belongs to a wheel or
+The mark of `mypkg/solver.py` is the file `mypkg/solver.aotcuda/in-place`. It says if the source belongs to a wheel or
 an editable install, and has the names of modules with the SHA-256 of their manifests, as a generated module would. A
 source tree without a build has no mark. The mark of a package, `mypkg/__init__.aotcuda/in-place`, serves the modules of
 the package that have none.
@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 MODULE = "__aotcuda__"
 """The name under which a source has its `Module`."""
 
-_known: dict[str, Source | None] = {}  # by the file of the mark
-_packages: dict[str, bool] = {}  # by folder
-_decided: dict[object, tuple[dict[str, Any], bool]] = {}  # by the name of a source
-_modules: dict[str, InPlaceModule] = {}  # by the file of the manifest
+_sources: dict[str, Source | None] = {}  # by the path of the mark
+_decisions: dict[object, tuple[dict[str, Any], bool]] = {}  # by the name of a source; see `is_packaged`
+_modules: dict[str, InPlaceModule] = {}  # by the path of the manifest
 
 
 class InPlaceModule(Module):
@@ -44,10 +43,10 @@ class InPlaceModule(Module):
 
     def _kernel(self, name: str) -> Kernel:
         if self.manifest.get("by_grid"):
-            from aotcuda.integrations.in_place.triton.kernel import PlacedKernel  # noqa: PLC0415 (as above)
+            from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel  # noqa: PLC0415 (not before a launch)
 
-            return self._kernels.setdefault(name, PlacedKernel(name, self._loader, os.path.dirname(self.path)))
-        from aotcuda.integrations.in_place.kernel import PackagedKernel  # noqa: PLC0415 (not before something is launched)
+            return self._kernels.setdefault(name, InPlaceKernel(name, self._loader, os.path.dirname(self.path)))
+        from aotcuda.integrations.in_place.kernel import PackagedKernel  # noqa: PLC0415 (not before a launch)
 
         return self._kernels.setdefault(name, PackagedKernel(name, self._loader))
 
@@ -117,13 +116,13 @@ class Source:
 def find_source(namespace: dict[str, Any]) -> Source | None:
     """Return the source of a namespace; None without a mark."""
     file, name = namespace.get("__file__"), _name(namespace)
-    if not isinstance(file, str) or name == "__main__":  # a script, which is no module of a package
+    if not isinstance(file, str) or name == "__main__":  # a script belongs to no package
         return None
     folder, base = os.path.split(os.path.splitext(os.path.abspath(file))[0])
     path = _mark(folder if base == "__init__" else os.path.join(folder, base))
-    found = _known.get(path)
+    found = _sources.get(path)
     if found is None or found.namespace is not namespace:  # a module may run again, or as __main__, too
-        found = _known[path] = Source(name, namespace, path) if os.path.isfile(path) else None
+        found = _sources[path] = Source(name, namespace, path) if os.path.isfile(path) else None
     return found
 
 
@@ -143,10 +142,10 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
     It stores the `Module` of a source with kernels as `__aotcuda__` of the source.
     """
     name = namespace.get("__name__")
-    decided = _decided.get(name)
-    if decided is None or decided[0] is not namespace:  # `nb.cuda` calls this each time
-        decided = _decided[name] = namespace, _is_packaged(namespace)
-    return decided[1]
+    decision = _decisions.get(name)
+    if decision is None or decision[0] is not namespace:  # a program may use `nb.cuda` in a loop
+        decision = _decisions[name] = namespace, _is_packaged(namespace)
+    return decision[1]
 
 
 def _is_packaged(namespace: dict[str, Any]) -> bool:
@@ -161,9 +160,7 @@ def _is_packaged(namespace: dict[str, Any]) -> bool:
     if name == "__main__":
         return False
     for _ in range(name.count(".") + 1):
-        if folder not in _packages:
-            _packages[folder] = os.path.isfile(_mark(os.path.join(folder, "__init__")))
-        if _packages[folder]:
+        if os.path.isfile(_mark(os.path.join(folder, "__init__"))):
             return True
         folder = os.path.dirname(folder)
     return False

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_packed: dict[str, dict[str, list[pack_index.Packed]]] = {}  # by source and path
+_packed: dict[str, dict[str, list[pack_index.Packed]]] = {}
+"""The kernels of imported packs, by module and path."""
 
 
 def use(name: str) -> None:
@@ -26,8 +27,7 @@ def use(name: str) -> None:
     if sources.is_switched_off():
         return
     for packed in pack_index.read(name):
-        of_source = _packed.setdefault(packed.source, {})
-        of_source.setdefault(packed.path, []).append(packed)
+        _packed.setdefault(packed.source, {}).setdefault(packed.path, []).append(packed)
     for source in list(_packed):
         after_import.call(source, functools.partial(adopt, source))
 

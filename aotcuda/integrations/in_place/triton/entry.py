@@ -30,12 +30,14 @@ def attribute(name: str, namespace: dict[str, Any]) -> object:
     if not is_packaged(namespace):
         if name == "set_allocator" and find_spec("triton") is None:
             return scratch_memory.set_allocator
-        triton = _import_triton(namespace)
-        return triton.language if name == "tl" else triton if name == "triton" else getattr(triton, name)
+        return _named(_import_triton(namespace), name)
     from aotcuda.integrations.in_place.triton import facade  # noqa: PLC0415 (it imports Triton)
 
-    given = facade.module()
-    return given.language if name == "tl" else given if name == "triton" else getattr(given, name)
+    return _named(facade.module(), name)
+
+
+def _named(triton: Any, name: str) -> object:
+    return triton.language if name == "tl" else triton if name == "triton" else getattr(triton, name)
 
 
 def is_packaged(namespace: dict[str, Any]) -> bool:
@@ -43,7 +45,7 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
     if sources.is_switched_off() or os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y"):
         return False
     if str(namespace.get("__name__")).partition(".")[0] == "triton":
-        return False  # Triton's compiler resolves a name in a kernel
+        return False  # Triton's compiler resolves names of a kernel
     if not sources.is_packaged(namespace):
         return False
     from aotcuda.integrations.in_place.triton import bases, private_parts  # noqa: PLC0415 (only packaged modules need it)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 
 from aotcuda.integrations.in_place.triton import bases, functions
@@ -11,22 +12,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_made: list[ModuleType] = []
 
-
+@functools.cache
 def module() -> ModuleType:
     """Return the module. A process has one, so that a replacement of `triton.autotune` applies to all modules.
 
     The module is a plain ModuleType, because Triton's compiler refuses names of other objects in kernels.
     """
-    if not _made:
-        functions.adopt_wrappers()
-        found = ModuleType("triton", bases.triton.__doc__)
-        names = vars(found)
-        names.update({name: value for name, value in vars(bases.triton).items() if name in names}, jit=jit)
-        names.update(__getattr__=_attribute, __dir__=lambda: sorted({*dir(bases.triton), *vars(found)}))
-        _made.append(found)
-    return _made[0]
+    functions.adopt_wrappers()
+    made = ModuleType("triton", bases.triton.__doc__)
+    names = vars(made)
+    names.update({name: value for name, value in vars(bases.triton).items() if name in names}, jit=jit)
+    names.update(__getattr__=_attribute, __dir__=lambda: sorted({*dir(bases.triton), *names}))
+    return made
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:

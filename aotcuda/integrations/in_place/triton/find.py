@@ -5,18 +5,18 @@ from __future__ import annotations
 from aotcuda.errors import NoImageError, StaleBuildError
 from aotcuda.integrations.in_place import lookup, sources
 from aotcuda.integrations.in_place.triton import bases
-from aotcuda.integrations.in_place.triton.kernel import PlacedKernel, allow
+from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel, allow_compilation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-def find(function: Any) -> PlacedKernel | None:
+def find(function: Any) -> InPlaceKernel | None:
     """Return the packaged kernel of a Triton function; None, with a warning, if Triton has to compile it.
 
     Raises:
-        NoImageError: None is packaged, and nothing may be compiled here.
+        NoImageError: The kernel is not packaged, and nothing may be compiled here.
         StaleBuildError: The source has changed since the build, and nothing may be compiled here.
         ManifestError: A file of the build was altered.
     """
@@ -29,16 +29,16 @@ def find(function: Any) -> PlacedKernel | None:
     source = sources.find_source(python.__globals__)
     modules = source.modules() if source is not None else []
     try:
-        found = lookup.packaged(function, python, _jit_function)
+        found = lookup.find_kernel(function, python, _jit_function)
     except StaleBuildError as error:
-        allow(what, str(error), modules[0].manifest["fallback"], error)
+        allow_compilation(what, str(error), modules[0].manifest["fallback"], error)
         return None
-    if isinstance(found, PlacedKernel):
+    if isinstance(found, InPlaceKernel):
         found.function = function
         return found
     line = python.__code__.co_firstlineno
     problem = f"{what} (line {line}) is in no image that was packaged"
-    allow(what, problem, modules[0].manifest["fallback"] if modules else "jit", NoImageError(problem))
+    allow_compilation(what, problem, modules[0].manifest["fallback"] if modules else "jit", NoImageError(problem))
     return None
 
 

@@ -1,7 +1,7 @@
 """Subclasses of Triton's `JITFunction`, `Autotuner` and `Heuristics` for kernels that are packaged in place.
 
-Triton's decorators make the objects, and `adopt` sets their class. So an object of a package's own subclass of
-`Autotuner` is adopted too, by a subclass of both. Without a packaged kernel, each method is Triton's.
+Triton's decorators make the objects, and `adopt` sets their class. An object of a package's own subclass of
+`Autotuner` gets a subclass of both classes. Without a packaged kernel, each method is Triton's.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
+    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
     from aotcuda.integrations.in_place.triton.tuning import Table
 
 _runtime: Any = bases.runtime
 
 _now = threading.local()
-"""`launch`: the autotuner whose launch is under way in this thread, and its arguments by name."""
+"""`launch`: the autotuner that launches a kernel in this thread, and the arguments by name."""
 
 _DEEPEST = 32
 """The most decorators around one function. The limit ends the search for an object that is its own `fn`."""
 
-_combined: dict[type, type] = {}  # by class of a package, its subclass
+_combined: dict[type, type] = {}  # the results of `_subclass` for classes of packages
 
 
-class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
-    """A kernel whose launches take packaged code, and Triton's where there is none for them."""
+class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no types
+    """A kernel that launches packaged code, or code that Triton compiles if there is no packaged code."""
 
-    _packaged: PlacedKernel | None
+    _packaged: InPlaceKernel | None
     _literals: dict[str, tuple[str, bool]]
     _is_found = False
     _pack: object = None
-    """The entries of packs for an adopted kernel."""
+    """The entries of packs for an adopted kernel (`pack_index.Served`)."""
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """Launch the kernel, or compile it for a `warmup`, as Triton's method does."""
@@ -64,11 +64,11 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
             return None
         try:
             launcher = kernel[grid]
-        except LaunchError:  # Triton says what is wrong with the grid
+        except LaunchError:  # Triton's error names the problem of the grid
             return None
         return functools.partial(self._launch_directly, kernel, grid, launcher) if self._literals else launcher
 
-    def _launch_directly(self, kernel: PlacedKernel, grid: Any, launcher: Any, *args: Any, **named: Any) -> Any:
+    def _launch_directly(self, kernel: InPlaceKernel, grid: Any, launcher: Any, *args: Any, **named: Any) -> Any:
         """Launch the kernel for a caller that bypassed its heuristics, and gave values for the constants.
 
         The packaged kernel computes these constants itself, so a launch with other values goes to Triton.
@@ -87,7 +87,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
         """Launch the kernel that Triton compiles."""
         return super().run(*args, grid=grid, warmup=False, **kwargs)
 
-    def ready(self) -> PlacedKernel | None:
+    def ready(self) -> InPlaceKernel | None:
         """Return the packaged kernel; None if only Triton can make the launch, as with hooks or `debug`."""
         if (
             _runtime.launch_enter_hook.calls
@@ -100,7 +100,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # it has no types
             return None
         return self._packaged if self._is_found else self.packaged()
 
-    def packaged(self) -> PlacedKernel | None:
+    def packaged(self) -> InPlaceKernel | None:
         """Return the packaged kernel, or None; find it at the first call."""
         if not self._is_found:
             from aotcuda.integrations.in_place.triton.find import find  # noqa: PLC0415 (not before a launch)
@@ -155,7 +155,7 @@ def _launcher(wrapper: Any, grid: Any) -> Any:
         return None
     try:
         launcher = kernel[grid] if is_direct else None
-    except LaunchError:  # Triton says what is wrong with the grid
+    except LaunchError:  # Triton's error names the problem of the grid
         return None
     return launcher if layered is None else layered.with_grid(launcher, grid)
 
@@ -195,7 +195,7 @@ def _state(self: Any) -> dict[str, Any]:
     return {name: value for name, value in vars(self).items() if name != "path"}
 
 
-class Autotuner(bases.Autotuner):  # type: ignore[misc]  # it has no types
+class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
     """An autotuner around a packaged kernel, which chooses configs from the package's tables."""
 
     triton: Any = bases.Autotuner
@@ -252,7 +252,7 @@ class Choices(dict[object, object]):
         self._is_read = True
 
 
-class Heuristics(bases.Heuristics):  # type: ignore[misc]  # it has no types
+class Heuristics(bases.Heuristics):  # type: ignore[misc]  # Triton has no types
     """Heuristics around a packaged kernel. If all only test arguments for None, the kernel's launch computes them."""
 
     triton: Any = bases.Heuristics
@@ -324,7 +324,7 @@ def adopt_wrappers() -> None:
 
 def _adopting(initialize: Any, kind: type) -> Callable[..., None]:
     @functools.wraps(initialize)  # PyTorch reads its parameters
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (it is one)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807 (it replaces `__init__`)
         initialize(self, *args, **kwargs)
         if _innermost(self) is not None:
             _adopt_wrapper(self, kind)

@@ -25,13 +25,16 @@ if TYPE_CHECKING:
     from aotcuda.runtime.loader import Loader
 
 _MISSES = (ArgumentError, LaunchError, StaleBuildError, RuntimeUnavailableError)
-"""Errors after which Triton launches. For launches that the GPU refuses, Triton raises errors that autotuners catch."""
+"""Errors after which Triton launches the kernel.
+
+For launches that the GPU refuses, Triton raises its own errors, which autotuners catch.
+"""
 
 ADVICE = "`aotcuda record --write` adds what a run launches"
 """The remedy for a miss."""
 
 
-class PlacedKernel(GridKernel):
+class InPlaceKernel(GridKernel):
     """A packaged kernel that passes misses to Triton's JIT.
 
     Attributes:
@@ -57,16 +60,16 @@ class PlacedKernel(GridKernel):
         """Return, by name, the constexprs that test an argument for None: the argument, and the value for None."""
         record = self.record()
         if self._literals[0] is not record:
-            found = {}
+            literals = {}
             for argument in record["arguments"]:
                 for key, answer in (("is_none", True), ("is_not_none", False)):
                     if key in argument:
-                        found[argument["name"]] = (str(argument[key]), answer)  # type: ignore[literal-required]
-            self._literals = record, found
+                        literals[argument["name"]] = (str(argument[key]), answer)  # type: ignore[literal-required]
+            self._literals = record, literals
         return self._literals[1]
 
     def miss(self, error: AotcudaError, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
-        """Launch the kernel that Triton compiles, with one warning.
+        """Launch the kernel that Triton compiles, with one warning in the process.
 
         Raises:
             AotcudaError: `error`, if nothing may be compiled, or no Triton function is known.
@@ -81,10 +84,7 @@ class PlacedKernel(GridKernel):
         function = self.function
         given = {**dict(zip(function.arg_names, args, strict=False)), **named}
         for name, (argument, answer) in self.literals().items():
-            named = {
-                **named,
-                name: (given[argument] is None) is answer,
-            }  # as the heuristic does, which may raise KeyError
+            named = {**named, name: (given[argument] is None) is answer}  # a KeyError is the heuristic's, too
         return function.run_by_triton(grid, args, named)
 
     def allow_miss(self, error: AotcudaError) -> None:
@@ -94,7 +94,7 @@ class PlacedKernel(GridKernel):
             AotcudaError: `error`, where nothing may be compiled.
         """
         if not self.has_warned:
-            allow(str(self), str(error), self.manifest["fallback"], error)
+            allow_compilation(str(self), str(error), self.manifest["fallback"], error)
             self.has_warned = True
 
     def _named_launcher(
@@ -106,18 +106,23 @@ class PlacedKernel(GridKernel):
 class _Launcher(GridLauncher):
     """A packaged kernel with a grid; Triton makes launches without a packaged variant."""
 
-    __slots__ = ("_given",)
+    __slots__ = ("_original_grid",)
 
     def __init__(
-        self, kernel: PlacedKernel, launcher: Any, grid: Callable[..., Any] | None, stream: object, given: object
+        self,
+        kernel: InPlaceKernel,
+        launcher: Any,
+        grid: Callable[..., Any] | None,
+        stream: object,
+        original_grid: object,
     ) -> None:
-        """Store the grid also in the program's form."""
+        """Store also `original_grid`, the grid as the program has written it."""
         super().__init__(kernel, launcher, grid, stream)
-        self._given = given
+        self._original_grid = original_grid
 
     def __call__(self, *args: object, **named: object) -> Any:
-        """Launch the kernel; the result is Triton's where it compiles, else None."""
-        grid = self._given
+        """Launch the kernel; return Triton's result if Triton compiles it, else None."""
+        grid = self._original_grid
         try:
             full = self.arrange(args, named)
             if self._function is not None:
@@ -130,26 +135,27 @@ class _Launcher(GridLauncher):
     def missed(self, *args: object, **named: object) -> Any:
         """Implement GridLauncher.missed."""
         kernel: Any = self._kernel
-        return kernel.launch_by_triton(self._given, args, named) if kernel.has_warned else self(*args, **named)
+        return kernel.launch_by_triton(self._original_grid, args, named) if kernel.has_warned else self(*args, **named)
 
 
-def allow(what: str, problem: str, setting: str, error: AotcudaError) -> None:
+def allow_compilation(what: str, problem: str, setting: str, error: AotcudaError) -> None:
     """Warn that Triton compiles a kernel; without a GPU Triton itself raises.
 
     Raises:
         AotcudaError: `error` with a remedy, where nothing may be compiled, or Triton is not installed.
     """
-    from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (what is packaged needs neither)
+    from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (packaged launches need neither)
     from aotcuda.runtime.jit import fallback  # noqa: PLC0415
 
     is_installed = sys.modules.get("triton") is not None
-    if isinstance(error, NoDriverError | NoDeviceError) and not is_installed:
+    is_without_gpu = isinstance(error, NoDriverError | NoDeviceError)
+    if is_without_gpu and not is_installed:
         raise error
     if not is_installed or not fallback.is_allowed(setting):
         why = "nothing may be compiled here" if is_installed else without_triton.NEEDS
         message = f"{problem}; {why}, and {ADVICE}"
         raise type(error)(message) from None
-    if isinstance(error, NoDriverError | NoDeviceError):
+    if is_without_gpu:
         return
     first = problem.partition("\n")[0]
     jit_compile.warn(f"{first}{'' if what in first else f' ({what})'}, so Triton compiles it; {ADVICE}")

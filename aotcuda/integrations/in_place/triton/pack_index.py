@@ -64,20 +64,21 @@ def read(name: str) -> list[Packed]:
             with open(path, encoding="utf-8") as file:
                 found += _index(name, folder, json.load(file))
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            _warn(f"{path} was altered, so Triton compiles what it has; install the pack again")
+            _warn(f"{path} was altered, so Triton compiles its kernels; install the pack again")
     return found
 
 
-def _index(name: str, folder: str, whole: Any) -> list[Packed]:
-    if whole["format"] != "aotcuda pack" or whole["version"] != 1:
+def _index(name: str, folder: str, index: Any) -> list[Packed]:
+    """Return the kernels of an index; a damaged index raises errors of several classes."""
+    if index["format"] != "aotcuda pack" or index["version"] != 1:
         raise ValueError
     found = []
-    for module in whole["modules"]:
+    for module in index["modules"]:
         last = module["module"].rpartition(".")[2]
-        about = [module[key] for key in ("distribution", "version", "triton")]
+        versions = [module[key] for key in ("distribution", "version", "triton")]
         for kernel, (path, digest) in module["kernels"].items():
             data = os.path.join(folder, last + data_folder.FOLDER_SUFFIX)
-            found.append(Packed(name, data, module["module"], kernel, module["source"], path, digest, *about))
+            found.append(Packed(name, data, module["module"], kernel, module["source"], path, digest, *versions))
     if not all(isinstance(value, str) for packed in found for value in packed):
         raise TypeError
     return found

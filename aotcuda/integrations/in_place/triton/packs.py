@@ -20,14 +20,17 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.integrations.in_place.sources import InPlaceModule
-    from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
+    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
     from aotcuda.integrations.in_place.triton.pack_index import Packed, Served
 
-_modules: dict[str, InPlaceModule | None] = {}  # by data folder; None for one that is damaged
-_warned: set[tuple[str, str]] = set()  # packs, each with a package whose kernels differ
+_modules: dict[str, InPlaceModule | None] = {}
+"""The modules of packs, by data folder; None for a damaged module."""
+
+_warned: set[tuple[str, str]] = set()
+"""Packs, each with a package whose kernels differ."""
 
 
-def find(function: Any) -> PlacedKernel | None:
+def find(function: Any) -> InPlaceKernel | None:
     """Return the packaged kernel of an adopted function; None, with one warning for a package, if Triton compiles it.
 
     Raises:
@@ -60,7 +63,7 @@ def difference(layers: Sequence[Any], packed: Packed) -> str | None:
     if release.partition("+")[0] != packed.triton.partition("+")[0]:
         return f"it was compiled by Triton {packed.triton}, and Triton {release} is installed"
     if kernel_digest.digest(layers[-1], computed_arguments(layers, bases.Heuristics)) != packed.digest:
-        return "its source, a function that it calls or a global that it reads is another one"
+        return "its source, a function that it calls or a global that it reads has changed"
     return None
 
 
@@ -100,10 +103,10 @@ def _warn_of_difference(packed: Packed, reason: str) -> None:
     Raises:
         StaleBuildError: Nothing may be compiled here.
     """
-    here = installed_version(packed) or "of no known version"
+    version = installed_version(packed) or "of unknown version"
     what = (
         f"{packed.pack} was made from {packed.distribution} {packed.version} by Triton {packed.triton}, and "
-        f"{packed.distribution} {here} with Triton {bases.triton.__version__} is installed: it does not serve "
+        f"{packed.distribution} {version} with Triton {bases.triton.__version__} is installed: it does not serve "
         f"{packed.source}.{packed.path}, since {reason}"
     )
     module = _module(packed)

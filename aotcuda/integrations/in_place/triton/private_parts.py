@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import warnings
 from importlib import import_module
@@ -16,7 +17,7 @@ _JIT, _TUNER = "triton.runtime.jit", "triton.runtime.autotuner"
 
 NAMES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (_JIT, "JITFunction.run", ("grid", "warmup"), "All launches and compilations of a kernel call it."),
-    (_JIT, "KernelInterface.__getitem__", ("grid",), "`kernel[grid]` returns what calls `run`."),
+    (_JIT, "KernelInterface.__getitem__", ("grid",), "The result of `kernel[grid]` calls `run`."),
     (_JIT, "JITFunction.__init__", ("debug",), "Triton launches kernels with `debug`."),
     (
         _JIT,
@@ -64,23 +65,21 @@ VARIABLES = (
 )
 """Environment variables that change the code that Triton compiles. If one is set, Triton launches all kernels."""
 
-_known: list[bool] = []
-_ordinary: list[bool] = []
+_ABSENT = object()
 
 
+@functools.cache
 def are_known() -> bool:
     """Return True if the installed Triton has all NAMES; warn once if not."""
-    if not _known:
-        problem = _missing()
-        _known.append(problem is None)
-        if problem is not None:
-            version = import_module("triton").__version__
-            message = (
-                f"Triton {version} is not known to aotcuda ({problem}), so packaged kernels are compiled by Triton; "
-                "install a newer aotcuda, or Triton 3.6 to 3.9"
-            )
-            warnings.warn(message, FallbackWarning, stacklevel=2)
-    return _known[0]
+    problem = _missing()
+    if problem is not None:
+        version = import_module("triton").__version__
+        message = (
+            f"Triton {version} is not known to aotcuda ({problem}), so packaged kernels are compiled by Triton; "
+            "install a newer aotcuda, or Triton 3.6 to 3.9"
+        )
+        warnings.warn(message, FallbackWarning, stacklevel=2)
+    return problem is None
 
 
 def _missing() -> str | None:
@@ -88,8 +87,8 @@ def _missing() -> str | None:
     for module, path, parameters, _ in NAMES:
         found: Any = import_module(module)
         for part in path.split("."):
-            found = getattr(found, part, _known)  # the value may be None or False
-            if found is _known:
+            found = getattr(found, part, _ABSENT)  # the value may be None or False
+            if found is _ABSENT:
                 return f"it has no {module}.{path}"
         if parameters and not set(parameters) <= inspect.signature(found).parameters.keys():
             return f"{module}.{path} has other parameters"
@@ -101,31 +100,30 @@ def has_attributes(kind: str, item: object) -> bool:
     return all(hasattr(item, name) for name in ATTRIBUTES[kind])
 
 
+@functools.cache
 def are_wrappers_ordinary() -> bool:
     """Return True if `run` of Triton's heuristics and autotuners has the behaviour that the fast path reproduces.
 
     The first call tries it with a kernel that records its arguments, because other releases may differ.
     """
-    if not _ordinary:
-        tuners: Any = import_module(_TUNER)
-        try:
-            _ordinary.append(_try_heuristics(tuners) and _try_autotuner(tuners))
-        except Exception:  # noqa: BLE001 (they need other private parts)
-            _ordinary.append(False)
-    return _ordinary[0]
+    tuners: Any = import_module(_TUNER)
+    try:
+        return _try_heuristics(tuners) and _try_autotuner(tuners)
+    except Exception:  # noqa: BLE001 (another release may need other private parts)
+        return False
 
 
 def _try_heuristics(tuners: Any) -> bool:
-    kernel, given = _Kernel(), []
+    kernel, calls = _Kernel(), []
 
-    def note(args: dict[str, Any]) -> int:
-        given.append(dict(args))
+    def heuristic(args: dict[str, Any]) -> int:
+        calls.append(dict(args))
         return 1
 
-    values = {"A": note, "B": lambda args: args["A"] + 1}
+    values = {"A": heuristic, "B": lambda args: args["A"] + 1}
     tuners.Heuristics(kernel, kernel.arg_names, values).run(5, grid=(1,), warmup=False, C=3)
     named = {"grid": (1,), "warmup": False, "C": 3}
-    return given == [{"x": 5, **named}] and kernel.launched == [((5,), {**named, "A": 1, "B": 2})]
+    return calls == [{"x": 5, **named}] and kernel.launched == [((5,), {**named, "A": 1, "B": 2})]
 
 
 def _try_autotuner(tuners: Any) -> bool:
@@ -139,7 +137,7 @@ def _try_autotuner(tuners: Any) -> bool:
 
 
 class _Kernel:
-    """Stand for a kernel and for an array."""
+    """Stand in for a kernel, and for an array."""
 
     arg_names = ["x", "n", "A", "B", "C"]  # noqa: RUF012 (as those of Triton's kernels)
     dtype = "T"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 import os
-import sys
 
 from aotcuda import manifest as manifests
 from aotcuda.common import triton_files, variables
 from aotcuda.errors import AotcudaError
+from aotcuda.integrations.in_place.triton import bases
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.jit.compile import warn
 
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from aotcuda.integrations.in_place.triton.kernel import PlacedKernel
+    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
 
 _PLAIN = (type(None), bool, int, float, str)
 _OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
 
-_read: dict[str, dict[str, Any]] = {}  # by the file's path, the tables of its kernels
+_tables: dict[str, dict[str, Any]] = {}
+"""The tables of each file's kernels, by the path of the file."""
 
 
 class Gpu:
@@ -76,9 +77,10 @@ class Table:
             return None
         device = driver.devices[driver.current_device() or 0]
         capability = "{}.{}".format(*device.capability)
-        own = [self._gpus[device.name]] if device.name in self._gpus else []
-        alike = [gpu for gpu in self._gpus.values() if gpu.capability == capability and gpu not in own]
-        near, exact, plain = own + alike, _exact(key), [_plain(value) for value in key]
+        same_name = [self._gpus[device.name]] if device.name in self._gpus else []
+        same_capability = [gpu for gpu in self._gpus.values() if gpu.capability == capability]
+        near = list(dict.fromkeys(same_name + same_capability))
+        exact, plain = _exact(key), [_plain(value) for value in key]
         configs = {_identity(vars(config), config.kwargs): config for config in reversed(autotuner.configs)}
         found = self._first(configs, [gpu.choices[exact] for gpu in near if exact in gpu.choices])
         if found is not None or os.environ.get("AOTCUDA_TUNING") == "exact":
@@ -94,22 +96,22 @@ class Table:
         return next((config for config in found if config is not None), None)
 
 
-def table(kernel: PlacedKernel) -> Table | None:
-    """Return the choices for a kernel, None if its module has none."""
+def table(kernel: InPlaceKernel) -> Table | None:
+    """Return the choices for a kernel; None if its module has none."""
     variables.check("AOTCUDA_TUNE", "AOTCUDA_TUNING")
     file = kernel.manifest["files"].get("tuning")
     if file is None:
         return None
     path = os.path.join(kernel.folder, file["path"])
-    if path not in _read:
+    if path not in _tables:
         try:
             pack = kernel.manifest.get("pack")
             source = kernel.__module__ if pack is None else pack["source"]
-            _read[path] = _kernels(manifests.read_file(kernel.folder, file), source)
+            _tables[path] = _kernels(manifests.read_file(kernel.folder, file), source)
         except (AotcudaError, ValueError, RecursionError) as error:
-            _read[path] = {}
+            _tables[path] = {}
             warn(f"{path}: {_problem(error)}; it is ignored, and autotuners time their configs")
-    record = _read[path].get(kernel.__name__)
+    record = _tables[path].get(kernel.__name__)
     return None if record is None else Table(record)
 
 
@@ -163,7 +165,7 @@ def _plain(value: Any) -> Any:
 
 
 def _exact(key: Iterable[Any]) -> tuple[object, ...]:
-    """Return a key by which 1, 1.0 and True are three values."""
+    """Return a key that distinguishes 1, 1.0 and True."""
     return tuple([(type(value), value) for value in map(_plain, key)])
 
 
@@ -176,20 +178,19 @@ def _identity(options: dict[str, Any], constants: dict[str, Any]) -> object:
 def _constant(value: Any) -> Any:
     """Return a constexpr of a config in the form of a key; `{"dtype": "float16"}` is Triton's type float16."""
     if isinstance(value, dict) and "dtype" in value:
-        language: Any = sys.modules.get("triton.language")
-        return str(getattr(language, str(value["dtype"]), None))
+        return str(getattr(bases.triton.language, str(value["dtype"]), None))
     return value.value if type(value).__name__ == "constexpr" else value
 
 
 def _distance(key: Sequence[Any], other: Sequence[Any]) -> float:
-    """Return the distance of a key from a key of a table; -1 if they differ in other values than integers."""
+    """Return the distance of a key from a key of a table; -1 if values other than integers differ."""
     if len(key) != len(other):
         return -1
     total = 0.0
-    for value, (kind, known) in zip(key, other, strict=True):
+    for value, (kind, recorded) in zip(key, other, strict=True):
         if type(value) is int and kind is int:
-            total += (_logarithm(value) - _logarithm(known)) ** 2
-        elif type(value) is not kind or value != known:
+            total += (_logarithm(value) - _logarithm(recorded)) ** 2
+        elif type(value) is not kind or value != recorded:
             return -1
     return total
 

@@ -20,6 +20,7 @@ NEEDS = "compiling it here needs Triton: pip install 'aotcuda[triton]'"
 """The remedy for a miss."""
 
 _MOST_DIMENSIONS, _ALIGNMENT = 5, 16
+"""The limits of tensor descriptors: dimensions, and bytes of the address."""
 
 _NO_HOOKS = SimpleNamespace(calls=[])
 RUNTIME = SimpleNamespace(
@@ -63,7 +64,7 @@ class JITFunction:
         self.options = options
 
     def run(self, *_args: object, grid: object, warmup: bool, **_named: object) -> NoReturn:
-        """Raise an error: nothing can be compiled.
+        """Raise an error, because nothing can be compiled.
 
         Raises:
             DependencyError: Always.
@@ -169,11 +170,11 @@ class Autotuner(Wrapper):
     def _choice(self, given: dict[str, Any]) -> Any:
         given = {name: value for name, value in given.items() if name in self.arg_names}
         key = [given[name] for name in self.keys if name in given]
-        found = (*key, *[str(value.dtype) for value in given.values() if hasattr(value, "dtype")])
-        if found not in self.cache:
+        cache_key = (*key, *[str(value.dtype) for value in given.values() if hasattr(value, "dtype")])
+        if cache_key not in self.cache:
             message = f"no config is packaged for {key}, and timing them needs Triton: pip install 'aotcuda[triton]'"
             raise DependencyError(message)
-        return self.cache[found]
+        return self.cache[cache_key]
 
 
 class Heuristics(Wrapper):
@@ -209,7 +210,7 @@ class dtype(str):  # noqa: N801 (Triton's name, by which launches know it)
 
     @property
     def name(self) -> str:
-        """Its own name, `fp16`."""
+        """The name of the type in signatures, `fp16`."""
         return str(self)
 
 
@@ -260,17 +261,17 @@ class TensorDescriptor:
 
 
 def language() -> ModuleType:
-    """Return a module in the place of `triton.language`."""
-    found = ModuleType("triton.language")
-    vars(found).update({name: dtype(own) for name, own in _TYPES.items()}, constexpr=constexpr, dtype=dtype)
-    vars(found)["__getattr__"] = _name
-    return found
+    """Return a module that replaces `triton.language`."""
+    module = ModuleType("triton.language")
+    vars(module).update({name: dtype(short) for name, short in _TYPES.items()}, constexpr=constexpr, dtype=dtype)
+    vars(module)["__getattr__"] = _name
+    return module
 
 
 def package() -> ModuleType:
-    """Return a module in the place of `triton`; packaged modules have a `jit` of their own in it."""
-    found = ModuleType("triton")
-    vars(found).update(
+    """Return a module that replaces `triton`; `facade.module` adds the `jit` of packaged modules."""
+    module = ModuleType("triton")
+    vars(module).update(
         jit=JITFunction,
         autotune=lambda configs, key, *args, **named: (
             lambda fn: Autotuner(fn, fn.arg_names, configs, key, *args, **named)
@@ -284,8 +285,8 @@ def package() -> ModuleType:
         tools=SimpleNamespace(tensor_descriptor=SimpleNamespace(TensorDescriptor=TensorDescriptor)),
         **{kind.__name__: kind for kind in (JITFunction, Config)},
     )
-    vars(found)["__getattr__"] = _absent
-    return found
+    vars(module)["__getattr__"] = _absent
+    return module
 
 
 def _name(name: str) -> _Name:
