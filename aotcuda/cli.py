@@ -373,7 +373,7 @@ def _add_record(commands: Any) -> None:
         help="run a command and record the signatures of its launches",
         usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--packages NAMES] "
         "[--dry [--gpu NAME] | --execute] -- COMMAND...\n"
-        "       aotcuda record [--out FILE] --merge FILE...",
+        "       aotcuda record [--out FILE] [--packages NAMES] --merge FILE...",
     )
     record.add_argument("--write", action="store_true", help="merge signatures into pyproject.toml and variants files")
     record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
@@ -428,7 +428,7 @@ def _record(arguments: argparse.Namespace) -> int:
     if arguments.merge:
         if command:
             arguments.usage("--merge merges files and runs no command; give either files or a command")
-        merge(arguments.merge, out=arguments.out)
+        merge(arguments.merge, out=arguments.out, packages=_names(arguments.packages))
         return 0
     if not command:
         arguments.usage("name the command to record, after --")
@@ -480,12 +480,9 @@ def _rebundle(arguments: argparse.Namespace) -> None:
 
 
 def _init(arguments: argparse.Namespace) -> None:
-    from aotcuda.tools.init import cuda_cpp_files  # noqa: PLC0415
     from aotcuda.tools.init.command import run  # noqa: PLC0415
 
     run(arguments.project)
-    for line in cuda_cpp_files.report(arguments.project):
-        show(line)
 
 
 def _doctor(arguments: argparse.Namespace) -> None:

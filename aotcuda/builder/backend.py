@@ -111,7 +111,7 @@ def check_single_back_end(pyproject: Mapping[str, object], root: Path, back_end:
     """
     system = pyproject.get("build-system", {})
     build_backend = str(system.get("build-backend", "")) if isinstance(system, dict) else ""
-    hook = uninstalled_hook.table(str(root))
+    hook = uninstalled_hook.enabled_table(str(root))
     if hook is None or not (back_end == "setuptools" or build_backend.startswith("setuptools.")):
         return
     message = (

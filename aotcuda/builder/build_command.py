@@ -62,7 +62,7 @@ def build_project(
     output_conflicts.check_options(option_files, path)
     if expected:
         _check_expected(expected, list(project_file.table(table, "modules")), path)
-    hint = uninstalled_hook.in_project(str(path.parent))
+    hint = uninstalled_hook.project_fault(str(path.parent))
     folder = out if out is not None else path.parent / "build" / "aotcuda"
     time_file = stamp if stamp is not None else depfile  # build systems compare its time with that of the sources
     since = output.now(time_file) if time_file is not None else None

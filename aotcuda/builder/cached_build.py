@@ -43,7 +43,7 @@ class CachedBuild:
 
     def __init__(self, cache: Settings, project: Project, inputs: Sequence[object], watcher: Progress) -> None:
         def fetch(url: str, names: list[str]) -> Fetched:
-            watcher.show(f"looking in {remote.shown(url)}", 0, 0)
+            watcher.show(f"looking in {remote.without_secrets(url)}", 0, 0)
             try:
                 return remote.fetch(url, names, watcher.tick)
             finally:
@@ -68,7 +68,7 @@ class CachedBuild:
         try:
             cached_files.check(built.files, plans, (project.root, *roots), project.package_root, editable=editable)
         except ManifestError:
-            self._store.spoilt()
+            self._store.report_damage()
             return None
         depends = tuple(stamps.files(stamp, project))
         return replace(built, package_root=project.relative_package_root, depends=depends)
@@ -80,7 +80,7 @@ class CachedBuild:
     def store(self, built: Output, stamp: Stamp, results: Sequence[Result]) -> Output:
         """Store a build, and return it with the problems of the cache as warnings and the reuse in its summary."""
         if any(result.unanswered for result in results):
-            self._store.ask_no_more()
+            self._store.stop_using_url()
         # An input that has changed since it was read makes the stamp worthless.
         if not any(result.unseen for result in results) and stamp.changed() is None:
             reads = [(question, path, answer) for (question, path), answer in sorted(stamp.reads.items())]

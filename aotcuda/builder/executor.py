@@ -42,7 +42,7 @@ _FORMS = f"{_DASK}HOST:PORT, or module:function that returns a concurrent.future
 
 _TICK = 0.5
 """Seconds between two checks of the executor."""
-_PATIENCE = 20.0
+_TIME_LIMIT = 20.0
 """Seconds after which a scheduler that does not answer, or has no worker, is an error."""
 _ATTEMPTS = 3
 """The number of times that a job is submitted if its worker is lost."""
@@ -131,7 +131,7 @@ def _request(
     variables = {
         name: value
         for name, value in os.environ.items()
-        if settings.is_asked(name)
+        if settings.changes_entries(name)
         or name == "AOTCUDA_ARCH"
         or name in compiler_variables.kept
         or any(fnmatchcase(name, pattern) for pattern in job.watched_variables)
@@ -303,10 +303,10 @@ class Dask(Executors):
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         watcher.show(f"connecting to {name}", 0, 0)
         try:
-            self._client: Any = distributed.Client(self._address, timeout=_PATIENCE, set_as_default=False)
+            self._client: Any = distributed.Client(self._address, timeout=_TIME_LIMIT, set_as_default=False)
         except Exception as error:
             message = (
-                f"{VARIABLE}: no scheduler answers at {self._address} within {_PATIENCE:.0f} seconds "
+                f"{VARIABLE}: no scheduler answers at {self._address} within {_TIME_LIMIT:.0f} seconds "
                 f"({_one_line(error)}); start one (dask scheduler), or correct the address"
             )
             raise BuildError(message) from error
@@ -317,7 +317,7 @@ class Dask(Executors):
             raise
 
     def _wait_for_a_worker(self, watcher: Progress) -> None:
-        end = time.monotonic() + _PATIENCE
+        end = time.monotonic() + _TIME_LIMIT
         while not self.slots:
             if time.monotonic() > end:
                 message = (

@@ -37,7 +37,7 @@ def check(plans: Sequence[ModulePlan], roots: Sequence[Path], root: Path, extens
             output_conflicts.check_module(module.name, module.key, roots, root, extensions)
         for folder in module.options.include_dirs:
             if not (root / folder).is_dir():
-                remedy = inputs.unread(root / folder, root)
+                remedy = inputs.remedy_for(root / folder, root)
                 message = f"{module.key}.options.include-dirs: {root / folder} is no folder; {remedy}"
                 raise ConfigError(message)
 

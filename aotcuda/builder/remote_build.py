@@ -26,7 +26,7 @@ def main() -> None:
     process_tree.end_with_parent(int(sys.argv[1]), signal.SIGTERM)
     folder = Path.cwd()
     request = json.loads((folder / REQUEST).read_bytes())
-    for name in [name for name in os.environ if name.startswith("AOTCUDA_") or settings.is_asked(name)]:
+    for name in [name for name in os.environ if name.startswith("AOTCUDA_") or settings.changes_entries(name)]:
         del os.environ[name]
     os.environ.update(request["variables"])
     os.environ["AOTCUDA_CACHE_DIR"] = str(folder / "cache")

@@ -29,7 +29,7 @@ remote_build.main()
 """
 
 _TICK = 0.5
-_PATIENCE = 5.0
+_TIME_LIMIT = 5.0
 
 
 class CancelledError(Exception):
@@ -79,7 +79,7 @@ def _run(folder: Path) -> str:
             if process.poll() is None:
                 process.terminate()
                 with suppress(subprocess.TimeoutExpired):
-                    process.wait(_PATIENCE)
+                    process.wait(_TIME_LIMIT)
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

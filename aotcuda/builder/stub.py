@@ -33,20 +33,20 @@ class _Names:
     """Names of imports and builtins in a stub, changed where the module exports the usual ones."""
 
     def __init__(self, exported: Iterable[str]) -> None:
-        self._taken = {*exported}
-        self.typing, self.t = self.own("typing"), self.own("_t")
+        self._names = {*exported}
+        self.typing, self.t = self.unique("typing"), self.unique("_t")
         alias = "" if self.typing == "typing" else f" as {self.typing}"
         self.imports = [f"import typing{alias}", "", "import aotcuda", f"from aotcuda import typing as {self.t}"]
         self._builtins = ""
-        if not self._taken.isdisjoint(_BUILTINS):
-            self._builtins = self.own("_builtins")
+        if not self._names.isdisjoint(_BUILTINS):
+            self._builtins = self.unique("_builtins")
             self.imports.insert(0, f"import builtins as {self._builtins}")
 
-    def own(self, name: str) -> str:
+    def unique(self, name: str) -> str:
         """Return `name`, with underscores added until it is unique."""
-        while name in self._taken:
+        while name in self._names:
             name += "_"
-        self._taken.add(name)
+        self._names.add(name)
         return name
 
     def builtin(self, name: str) -> str:
@@ -57,7 +57,7 @@ class _Names:
 def render(document: manifest.Manifest, mark: str) -> str:
     """Return the stub's text, which begins with the line `mark`."""
     lines: list[str] = []
-    groups = manifest.overloaded(document)
+    groups = manifest.overload_groups(document)
     names = _Names([*(item["name"] for item in (*document["kernels"], *document["functions"])), *groups])
     for kernel in document["kernels"]:
         lines += [
@@ -76,7 +76,7 @@ def render(document: manifest.Manifest, mark: str) -> str:
 
 def _kernel_classes(kernel: manifest.Kernel, names: _Names) -> list[str]:
     name = kernel["name"]
-    launcher, for_all, kernel_class = (names.own(f"_{name}_{kind}") for kind in ("launcher", "forall", "kernel"))
+    launcher, for_all, kernel_class = (names.unique(f"_{name}_{kind}") for kind in ("launcher", "forall", "kernel"))
     t, boolean, integer = names.t, names.builtin("bool"), names.builtin("int")
     index = f"{names.typing}.SupportsIndex"
     calls = _call_methods(kernel["overloads"], names)
@@ -113,7 +113,7 @@ def _kernel_classes(kernel: manifest.Kernel, names: _Names) -> list[str]:
 def _grid_kernel_classes(kernel: manifest.Kernel, names: _Names) -> list[str]:
     """Return the classes of a kernel that is launched by its grid, with arguments by position or by name."""
     name = kernel["name"]
-    launcher, kernel_class = (names.own(f"_{name}_{kind}") for kind in ("launcher", "kernel"))
+    launcher, kernel_class = (names.unique(f"_{name}_{kind}") for kind in ("launcher", "kernel"))
     t = names.t
     parameters = ["self"]
     names_by_position = {argument["name"] for argument in kernel["arguments"] if not argument.get("keyword")}
@@ -142,11 +142,11 @@ def _grid_kernel_classes(kernel: manifest.Kernel, names: _Names) -> list[str]:
 def _is_optional(kernel: manifest.Kernel, at: int) -> bool:
     """Return True if an argument and each positional one after it may be left out."""
     arguments = kernel["arguments"]
-    has = not arguments[at].keys().isdisjoint(("default", "is_none", "is_not_none")) or all(
+    has_default = not arguments[at].keys().isdisjoint(("default", "is_none", "is_not_none")) or all(
         overload["parameters"][at].get("optional") for overload in kernel["overloads"]
     )
     last = at + 1 == len(arguments) or arguments[at].get("keyword") or arguments[at + 1].get("keyword")
-    return has and (bool(last) or _is_optional(kernel, at + 1))
+    return has_default and (bool(last) or _is_optional(kernel, at + 1))
 
 
 def _call_methods(overloads: Sequence[manifest.Overload], names: _Names) -> list[str]:
@@ -154,9 +154,9 @@ def _call_methods(overloads: Sequence[manifest.Overload], names: _Names) -> list
     rows = [[(item["name"], _type(item, names)) for item in overload["parameters"]] for overload in overloads]
     widest: list[list[tuple[str, str]]] = []
     for row in rows:
-        if any(_covers(other, row) for other in widest):
+        if any(_covers(wider, row) for wider in widest):
             continue
-        widest = [other for other in widest if not _covers(row, other)] + [row]
+        widest = [wider for wider in widest if not _covers(row, wider)] + [row]
     head = [f"    @{names.typing}.overload"] if len(widest) > 1 else []
     return [line for row in widest for line in (*head, f"    def __call__({', '.join(_parameters(row))}) -> None: ...")]
 

@@ -58,7 +58,7 @@ def _toolkit_folders() -> list[str]:
 def digest(path: str) -> str | None:
     """Return the digest of a regular file; None if it cannot be read."""
     try:
-        if foreign.irregular(os.stat(path)):  # reading a pipe would wait, and some devices never end
+        if foreign.why_irregular(os.stat(path)):  # reading a pipe would wait, and some devices never end
             return None
         with open(path, "rb") as file:
             return manifests.digest(file.read())

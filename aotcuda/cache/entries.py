@@ -204,11 +204,11 @@ def trim(files: Files, cap: int, spare: str = "") -> int:
 
 def entries(files: Files) -> list[Entry]:
     """Return all entries on disk."""
-    found = _sizes(files)
-    for entry in found:
+    all_entries = _sizes(files)
+    for entry in all_entries:
         with contextlib.suppress(OSError, ManifestError):
             entry.record = read_record(files, entry.key)
-    return found
+    return all_entries
 
 
 def _make(folder: str) -> None:
@@ -228,7 +228,7 @@ def _make(folder: str) -> None:
 
 def _sizes(files: Files) -> list[Entry]:
     """Return all entries without their records."""
-    found = []
+    all_entries = []
     for key in files.stored():
         folder = files.path(key)
         try:
@@ -237,17 +237,17 @@ def _sizes(files: Files) -> list[Entry]:
             used = os.lstat(os.path.join(folder, ENTRY)).st_mtime
         except OSError:  # another process removes it, or a file is missing
             size, used = 0, 0.0
-        found.append(Entry(key, size, used, None))
-    return found
+        all_entries.append(Entry(key, size, used, None))
+    return all_entries
 
 
 def clear(files: Files) -> tuple[int, int]:
     """Remove every entry; return their number and bytes."""
-    found = _sizes(files)
-    for entry in found:
+    all_entries = _sizes(files)
+    for entry in all_entries:
         remove(files, entry.key)
     _sweep(files)
-    return len(found), sum(entry.bytes for entry in found)
+    return len(all_entries), sum(entry.bytes for entry in all_entries)
 
 
 def size_cap() -> int:

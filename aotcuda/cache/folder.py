@@ -32,9 +32,9 @@ def distrust_reason(folder: str) -> str | None:
     status = os.stat(folder)
     if not stat.S_ISDIR(status.st_mode):
         return "is not a folder"
-    if system.is_others(status.st_uid):
+    if system.is_other_user(status.st_uid):
         return "belongs to another user"
-    if system.is_shared(status.st_mode):
+    if system.others_may_write(status.st_mode):
         return f"can be written by others (chmod go-w {folder})"
     return None
 

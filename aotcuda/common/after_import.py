@@ -32,16 +32,16 @@ def call(name: str, function: Function) -> None:
 
 
 class _Finder:
-    """A finder that uses the other finders, and makes their loaders call the functions."""
+    """A finder that calls the other finders, and makes their loaders call the functions."""
 
     def __init__(self) -> None:
-        self._busy = threading.local()
+        self._searching = threading.local()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Implement MetaPathFinder.find_spec."""
-        if name not in _functions or getattr(self._busy, "now", False):
+        if name not in _functions or getattr(self._searching, "active", False):
             return None
-        self._busy.now = True
+        self._searching.active = True
         try:
             for finder in sys.meta_path:
                 find = getattr(finder, "find_spec", None)
@@ -50,17 +50,18 @@ class _Finder:
                     _extend(spec)
                     return spec
         finally:
-            self._busy.now = False
+            self._searching.active = False
         return None
 
 
 def _extend(spec: ModuleSpec) -> None:
-    execute: Function | None = getattr(spec.loader, "exec_module", None)
-    if execute is None:
+    """Make the loader of a module call the module's function after the execution."""
+    original: Function | None = getattr(spec.loader, "exec_module", None)
+    if original is None:
         return
 
     def exec_module(module: ModuleType) -> None:
-        execute(module)
+        original(module)
         _functions[spec.name](sys.modules.get(spec.name, module))
 
     spec.loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]

@@ -1,6 +1,6 @@
 """Names of the files in a module's data folder, and the format of in-place marks."""
 
-# The import of a source that is packaged in place reads a mark and no manifest. It uses this module without
+# The import of a source that is packaged in place reads a mark and no manifest. So it imports this module, and not
 # `aotcuda.manifest`, which imports `json` and `hashlib`.
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ FOLDER_SUFFIX = ".aotcuda"
 IN_PLACE = "in-place"
 """The mark in the data folder of a source that is packaged in place.
 
-It has the digests of the manifests with kernels of the source, as a generated module has. A package has a mark in
-`__init__.aotcuda` if the build imported sources of the package.
+It has the digests of the manifests with kernels of the source. A package has a mark in `__init__.aotcuda` if the build
+imported sources of the package.
 """
 
 PACK = "pack.json"

@@ -1,6 +1,6 @@
-"""Read files and show text that are not trusted: from a user, a project, a wheel or a cache.
+"""Read untrusted files and print untrusted text: from a user, a project, a wheel or a cache.
 
-Commands and builds read these files with `read` and print their text with `shown`.
+Commands and builds read these files with `read`, and escape their text with `escape`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ LARGEST_TEXT = 16 << 20
 """The most bytes of a text file."""
 
 _PIECE = 1 << 20
+"""The most bytes of one read."""
+
 _LONGEST = 1000
+"""The most characters of an excerpt."""
+
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -76,32 +80,32 @@ def content(path: str | os.PathLike[str], limit: int = LARGEST_TEXT, *, follow: 
         if size > limit:
             problem = f"has {size:,} bytes, and aotcuda reads {limit:,} at most"
             raise UnreadableError(problem)
-        left = limit + 1
+        remaining = limit + 1
         try:
-            while left and (piece := file.read(min(left, _PIECE))):
+            while remaining and (piece := file.read(min(remaining, _PIECE))):
                 pieces.append(piece)
-                left -= len(piece)
+                remaining -= len(piece)
         except OSError as reason:
             problem = f"cannot be read ({reason.strerror})"
             raise UnreadableError(problem) from None
-    if not left:
+    if not remaining:
         problem = f"has more than the {limit:,} bytes that aotcuda reads at most"
         raise UnreadableError(problem)
     return b"".join(pieces)
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> int:
-    """Open a regular file for reading and return its descriptor, without waiting for pipes or opening devices.
+    """Open a regular file for reading and return its descriptor; never wait for a pipe, or open a device.
 
     Raises:
         UnreadableError: The file is missing, not regular, or cannot be opened.
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
-        problem = irregular(os.stat(path, follow_symlinks=follow))  # some devices act when they are opened
+        problem = why_irregular(os.stat(path, follow_symlinks=follow))  # some devices act when they are opened
         if problem is None:
             descriptor = os.open(path, flags | (0 if follow else getattr(os, "O_NOFOLLOW", 0)))
-            problem = irregular(os.fstat(descriptor))  # another file may have the path now
+            problem = why_irregular(os.fstat(descriptor))  # another file may have the path now
             if problem is None:
                 return descriptor
             os.close(descriptor)
@@ -112,37 +116,37 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = True) -> int:
     raise UnreadableError(problem)
 
 
-def irregular(status: os.stat_result) -> str | None:
-    """Return the problem of a file that is not regular, or None."""
+def why_irregular(status: os.stat_result) -> str | None:
+    """Return the reason that a file is not regular; None for a regular file."""
     if stat.S_ISREG(status.st_mode):
         return None
     return f"is {_KINDS.get(stat.S_IFMT(status.st_mode), 'something else')}, not a regular file"
 
 
 def show(text: str, stream: TextIO | None = None) -> None:
-    """Print text with `lines`, to standard output by default."""
+    """Print a text with escaped lines, to standard output by default."""
     print(lines(text), file=stream)
 
 
 def lines(text: str) -> str:
-    """Apply `shown` to each line of a text, with spaces in place of tabs."""
+    """Escape each line of a text, with spaces in place of tabs."""
     return "\n".join(escape(line.expandtabs()) for line in text.split("\n"))
 
 
 def escape(text: object) -> str:
     r"""Return text in one line, with escapes such as `\x1b` in place of characters that do not print.
 
-    It escapes control characters, line breaks, half surrogates and marks that change the direction of writing. So no
-    name can move a terminal's cursor or break the one line of an error. Backslashes do not change.
+    Escaped are control characters, line breaks, half surrogates and marks that change the direction of writing. So no
+    name can move a terminal's cursor, or break an error into several lines. Backslashes do not change.
     """
-    plain = str(text)
-    if plain.isprintable():
-        return plain
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in plain)
+    line = str(text)
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
 
 
 def excerpt(text: str) -> str:
-    """Return `shown` of a text, and only the beginning of a long text."""
+    """Return an escaped text; of a long text, the beginning and the number of further characters."""
     if len(text) <= _LONGEST:
         return escape(text)
     return f"{escape(text[:_LONGEST])}... ({len(text) - _LONGEST:,} more characters)"

@@ -1,4 +1,4 @@
-"""Read the facts of drivers and toolkits in drivers.toml, and combine them with those of `aotcuda.gpus`."""
+"""Read the facts of drivers and toolkits in drivers.toml, and combine them with the table of `aotcuda.gpus`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def branches() -> tuple[Branch, ...]:
 
 
 def first_branch(cuda: tuple[int, int]) -> Branch | None:
-    """Return the oldest driver branch that supports a CUDA version; None if all known ones are older."""
+    """Return the oldest driver branch that supports a CUDA version; None if no known branch does."""
     return next((branch for branch in branches() if branch.cuda >= cuda), None)
 
 
@@ -81,16 +81,16 @@ def min_driver(target: Target, toolkit: tuple[int, int], *, compression: str = "
         first = branch.first
     if first is None:
         return None
-    floors = [first]
+    lowest = [first]
     row = BY_NUMBER.get(target.capability)
     if target.kind == "sass" and row is not None:
-        known = first_branch(row.first_cuda)
-        if known is None:
+        branch_for_gpu = first_branch(row.first_cuda)
+        if branch_for_gpu is None:
             return None
-        floors.append(known.first)
+        lowest.append(branch_for_gpu.first)
     modes = data()["compression"]["rows"]
-    floors += [version(row["first"]) for row in modes if compression in row["modes"] and row["major"] == toolkit[0]]
-    return max(floors)
+    lowest += [version(row["first"]) for row in modes if compression in row["modes"] and row["major"] == toolkit[0]]
+    return max(lowest)
 
 
 def lowest_driver(images: Iterable[tuple[Target, tuple[int, int]]]) -> str | None:
@@ -101,8 +101,8 @@ def lowest_driver(images: Iterable[tuple[Target, tuple[int, int]]]) -> str | Non
     """
     listed = list(images)
     code = [image for image in listed if image[0].kind == "sass"] or listed
-    found = [first for target, cuda in code if (first := min_driver(target, cuda)) is not None]
-    return short(min(found)) if found else None
+    drivers = [driver for target, cuda in code if (driver := min_driver(target, cuda)) is not None]
+    return short(min(drivers)) if drivers else None
 
 
 @functools.cache
@@ -112,12 +112,12 @@ def ptx_versions() -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
 
 
 def cuda_of_ptx(isa: tuple[int, int]) -> tuple[int, int] | None:
-    """Return the first CUDA version whose drivers read a version of PTX; None for an unlisted one."""
+    """Return the first CUDA version whose drivers read a version of PTX; None for an unknown version."""
     return dict(ptx_versions()).get(isa)
 
 
 def builders(target: Target) -> str:
-    """Return the toolkits that build for a target, as text: `CUDA 13.4 or newer`; empty if no known one does."""
+    """Return the toolkits that build for a target: `CUDA 13.4 or newer`; an empty text if no known toolkit does."""
     row = BY_NUMBER.get(target.capability)
     if row is None or target.capability < FIRST_WITH[target.suffix]:
         return ""

@@ -47,16 +47,16 @@ class Request(NamedTuple):
     def case(
         self, kernel: str | None, signature: str | None, capability: tuple[int, int], driver: tuple[int, int]
     ) -> Request:
-        """Return the request for a kernel and signature, or with None for the whole module, on a GPU."""
+        """Return the request for a kernel with a signature on a GPU; None and None request the whole module."""
         return self._replace(kernel=kernel, signature=signature, capability=capability, driver=driver)
 
     @property
     def frontend(self) -> str:
-        """Return the front end that the table names for the module, known or not."""
+        """Return the front end that the table names for the module; it may be unknown."""
         modules = self.table.get("modules")
-        own = modules.get(self.module) if isinstance(modules, dict) else None
-        named = own.get("frontend") if isinstance(own, dict) else None
-        return str(named or self.table.get("frontend") or registry.DEFAULT)
+        module = modules.get(self.module) if isinstance(modules, dict) else None
+        frontend = module.get("frontend") if isinstance(module, dict) else None
+        return str(frontend or self.table.get("frontend") or registry.DEFAULT)
 
     @property
     def is_project(self) -> bool:
@@ -71,8 +71,13 @@ class Request(NamedTuple):
     @property
     def record(self) -> dict[str, object]:
         """Return the request as the cache's entry stores it."""
-        case = {"module": self.module, "kernel": self.kernel, "signature": self.signature, "target": self.target}
-        return {"format": 1, **case}
+        return {
+            "format": 1,
+            "module": self.module,
+            "kernel": self.kernel,
+            "signature": self.signature,
+            "target": self.target,
+        }
 
 
 class Result(NamedTuple):
@@ -81,7 +86,7 @@ class Result(NamedTuple):
     Attributes:
         manifest: The manifest, which lists what the result depends on.
         image: The cubin.
-        folder: The folder of its entry in the cache; empty if it is only in memory.
+        folder: The folder of its entry in the cache; empty if the cache has no entry.
     """
 
     manifest: Manifest

@@ -32,13 +32,13 @@ def digest(function: Any, computed: Mapping[str, Question | None]) -> str:
         function: The object that `@triton.jit` made.
         computed: The arguments that heuristics around it compute: the result of `heuristics.computed_arguments`.
     """
-    asked = [[name, *(question or ())] for name, question in computed.items()]
-    whole = [_Reader(_top(function.fn)).function(function), asked]
-    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
+    questions = [[name, *(question or ())] for name, question in computed.items()]
+    description = [_Describer(_top_package(function.fn)).function(function), questions]
+    return hashlib.sha256(json.dumps(description).encode()).hexdigest()
 
 
-class _Reader:
-    """Describe functions and values as JSON; a function that was described before is described by its number.
+class _Describer:
+    """Describe functions and values as JSON; a later description of a function is its number.
 
     Args:
         package: The package of the kernel. Globals of functions in other packages, such as Triton, do not count.
@@ -58,44 +58,44 @@ class _Reader:
             [item.name, bool(item.do_not_specialize), bool(item.do_not_specialize_on_alignment)]
             for item in getattr(function, "params", ())
         ]
-        around = [*(python.__defaults__ or ()), *(python.__kwdefaults__ or {}).values()]
-        around += [value for value in python.__annotations__.values() if not isinstance(value, str)]
+        values = [*(python.__defaults__ or ()), *(python.__kwdefaults__ or {}).values()]
+        values += [value for value in python.__annotations__.values() if not isinstance(value, str)]
         return [
             *("function", textwrap.dedent(_text(function)).rstrip(), parameters),
             bool(getattr(function, "noinline", False)),
-            [*map(self._value, around)],
-            self._globals(python) if hasattr(function, "src") or _top(python) == self._package else [],
+            [*map(self._value, values)],
+            self._globals(python) if hasattr(function, "src") or _top_package(python) == self._package else [],
         ]
 
     def _globals(self, python: FunctionType) -> list[object]:
         """Describe the globals that a function reads, and the attributes that it reads from modules and classes.
 
-        The code object lists names of globals and attributes together, so a value that is not read may count, too.
+        The code object lists names of globals and attributes together, so the result may have values that are not read.
         """
         names = sorted({*_names(python.__code__)})
         cells = zip(python.__code__.co_freevars, python.__closure__ or (), strict=True)
         scope = python.__globals__ | {name: cell.cell_contents for name, cell in cells}
-        found: list[object] = []
+        descriptions: list[object] = []
         for name in (name for name in names if name in scope):
             value = scope[name]
-            found.append([name, self._value(value)])
-            if isinstance(value, ModuleType | type) and not _is_of_triton(value):
-                inner = [each for each in names if each in vars(value)]
-                found += [[name, each, self._value(vars(value)[each])] for each in inner]
-        return found
+            descriptions.append([name, self._value(value)])
+            if isinstance(value, ModuleType | type) and not _is_from_triton(value):
+                attributes = [attribute for attribute in names if attribute in vars(value)]
+                descriptions += [[name, attribute, self._value(vars(value)[attribute])] for attribute in attributes]
+        return descriptions
 
     def _value(self, value: Any) -> object:
         kind: Any = type(value)
         if kind in _PLAIN:
             return [kind.__name__, repr(value)]
-        if kind.__name__ == "constexpr" and _is_of_triton(kind):
+        if kind.__name__ == "constexpr" and _is_from_triton(kind):
             return ["constexpr", self._value(value.value)]
         if isinstance(value, ModuleType):
             return ["module", value.__name__]
         if hasattr(value, "src") and hasattr(value, "fn"):  # the object of @triton.jit and similar decorators
-            return self._of_triton(value.fn) if _is_of_triton(value.fn) else self.function(value)
-        if _is_of_triton(value) or _is_of_triton(kind):
-            return self._of_triton(value)
+            return self._triton_object(value.fn) if _is_from_triton(value.fn) else self.function(value)
+        if _is_from_triton(value) or _is_from_triton(kind):
+            return self._triton_object(value)
         if isinstance(value, enum.Enum):
             return ["enum", kind.__qualname__, value.name, self._value(value.value)]
         if isinstance(value, FunctionType):
@@ -110,23 +110,23 @@ class _Reader:
         return ["object", kind.__module__, kind.__qualname__, name]  # Triton refuses kernels that read such objects
 
     def _methods(self, kind: type) -> list[object]:
-        """Describe the functions for kernels that a class has, and its fields."""
+        """Describe the annotated fields of a class, and its functions for kernels."""
         fields = [[name, str(item)] for name, item in getattr(kind, "__annotations__", {}).items()]
         return [*fields, *([name, self._value(item)] for name, item in vars(kind).items() if hasattr(item, "src"))]
 
-    def _of_triton(self, value: Any) -> list[object]:
+    def _triton_object(self, value: Any) -> list[object]:
         """Describe an object of Triton by name and module, since `math` and `libdevice` both have `exp`."""
         home = str(getattr(value, "__module__", "")).rpartition(".")[2]
         return ["Triton", str(getattr(value, "__qualname__", value)), home]
 
 
-def _is_of_triton(value: Any) -> bool:
+def _is_from_triton(value: Any) -> bool:
     """Return True for a module, class or function of Triton."""
     name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
     return str(name).partition(".")[0] == "triton"
 
 
-def _top(function: Any) -> str:
+def _top_package(function: Any) -> str:
     return str(function.__module__).partition(".")[0]
 
 

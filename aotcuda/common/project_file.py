@@ -1,4 +1,4 @@
-"""Read a pyproject.toml that may be missing or have any content."""
+"""Read a pyproject.toml, which may be missing or have any content."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE_NAME = "pyproject.toml"
 _DEEPEST = 100
 """The greatest depth of tables; projects have about eight."""
 
-_TOO_DEEP = f"is nested more than {_DEEPEST} tables deep; write fewer"
+_TOO_DEEP = f"is nested more than {_DEEPEST} tables deep; write fewer tables"
 _LONG_KEY = re.compile(
     r"""(?<![\w."'-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % _DEEPEST  # noqa: UP031 (braces)
 )
@@ -39,7 +39,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
             return None
         text = foreign.content(path).decode()
         if text.startswith("\ufeff"):
-            message = "begins with a byte order mark, which no TOML has; save it without one"
+            message = "begins with a byte order mark, which TOML does not allow; save it without one"
             raise foreign.UnreadableError(message)
         if _LONG_KEY.search(text) is None:  # tomllib takes minutes for such a key
             data = tomllib.loads(text)
@@ -55,12 +55,12 @@ def read(path: str | os.PathLike[str]) -> tuple[str, Content] | None:
 
 def _depth(data: object) -> int:
     """Return the depth of nested tables and lists."""
-    found, level = 0, [data]
-    while level and found <= _DEEPEST:
+    depth, level = 0, [data]
+    while level and depth <= _DEEPEST:
         inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
         level = [value for values in inner for value in values if isinstance(value, dict | list)]
-        found += 1
-    return found
+        depth += 1
+    return depth
 
 
 def content(path: str | os.PathLike[str]) -> Content:

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield the path of a new file that replaces `path`, with its permissions, if the block raises no error."""
-    path = path.resolve()  # replace the target of a link
+    """Yield the path of a new file, which replaces `path` and gets its permissions if the block raises no error."""
+    path = path.resolve()  # replace the target of a symbolic link
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield partial

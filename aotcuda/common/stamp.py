@@ -1,4 +1,4 @@
-"""The build stamp: the inputs of a build as questions about paths, with the answers at the time of the build.
+"""Describe the inputs of a build by a stamp: questions about paths, with their answers at the time of the build.
 
 Wheels, editable installs, dependency files and the JIT cache use it to find changed inputs. The answer to a question is
 None if the path does not exist:
@@ -11,8 +11,8 @@ None if the path does not exist:
 
 A stamp also has the SHA-256 of environment variables; `MYPKG_*` represents all variables with matching names.
 
-The builder writes stamps, and the run time reads them at each launch of an editable install. So this module imports
-neither of them, and few other modules.
+The builder writes stamps, and the run time compares them at each launch of an editable install. So this module imports
+few other modules, and neither the builder nor the run time.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ CACHE_KEY = "AOTCUDA_CACHE_KEY"
 """The environment variable with which users add an input that no stamp has."""
 
 TABLE = "#tool.aotcuda"
-"""The end of the path of a source that is the `[tool.aotcuda]` table of a pyproject.toml."""
+"""The end of the path of a source that is the `[tool.aotcuda]` table of a pyproject.toml, not the whole file."""
 
 ALL_NAMES = "="
 """The key for the names of all variables that are set."""
 
 _MODULES = (".py", ".so", ".pyd")
 _MOMENT = 2_000_000_000
-"""The least age (ns) of reliable file times, since file systems count in steps of up to two seconds."""
+"""The least age, in nanoseconds, of a reliable file time: file systems count in steps of up to two seconds."""
 
 
 class Stamp:
@@ -59,7 +59,7 @@ class Stamp:
     ) -> None:
         self.reads = dict(reads)
         self.variables = dict(variables)
-        self._known: dict[object, object] = {}  # states of paths, and values, that were compared and are unchanged
+        self._known: dict[object, object] = {}  # the states of unchanged paths, and the values of unchanged variables
 
     def __bool__(self) -> bool:
         return bool(self.reads or self.variables)
@@ -70,7 +70,7 @@ class Stamp:
             self.reads[question, path] = answer(question, path)
 
     def add_variable(self, name: str) -> None:
-        """Add the current value of an environment variable, or of all that match a pattern."""
+        """Add the current value of an environment variable, or of all variables that match a pattern."""
         if name not in self.variables:
             self.variables[name] = variable(name)
 
@@ -85,7 +85,7 @@ class Stamp:
     def changed(self) -> str | None:
         """Return the first change since the stamp was made; None if nothing changed.
 
-        A path is read again only if its status has changed, since each launch of an editable install compares.
+        This compares the status of a path, and reads the path only if its status has changed.
         """
         try:
             return self._changed()
@@ -101,7 +101,7 @@ class Stamp:
             elif self._known.get((question, path)) != state:
                 if answer(question, path) != before:
                     return _difference(question, path, before)
-                # Right after a change, another one may leave the status as it is.
+                # A second change within `_MOMENT` may not change the status.
                 if time.time_ns() - max(state[:2]) > _MOMENT:
                     self._known[question, path] = state
         for name, before in self.variables.items():
@@ -112,16 +112,16 @@ class Stamp:
         return None
 
 
-def of_manifest(manifest: Manifest, root: str) -> Stamp:
-    """Return the stamp that a manifest holds; its paths begin in `root`, the folder that holds the package."""
-    found = Stamp(variables=manifest.get("variables", {}))
+def from_manifest(manifest: Manifest, root: str) -> Stamp:
+    """Return the stamp in a manifest, whose paths are relative to `root`, the folder with the package."""
+    stamp = Stamp(variables=manifest.get("variables", {}))
     for source in manifest["sources"]:
         question = "table" if source["path"].endswith(TABLE) else "file"
         path = os.path.normpath(os.path.join(root, source["path"].removesuffix(TABLE)))
-        found.reads[question, path] = source["sha256"]
+        stamp.reads[question, path] = source["sha256"]
     for read in manifest.get("reads", ()):
-        found.reads[read["ask"], os.path.normpath(os.path.join(root, read["path"]))] = read["answer"]
-    return found
+        stamp.reads[read["ask"], os.path.normpath(os.path.join(root, read["path"]))] = read["answer"]
+    return stamp
 
 
 def answer(question: str, path: str) -> str | None:
@@ -140,21 +140,23 @@ def answer(question: str, path: str) -> str | None:
 
 
 def names(folder: str, *, modules_only: bool = False) -> str:
-    """Return a digest of the names in a folder, in which folders end with a slash.
+    """Return a digest of the names in a folder.
 
-    Bytecode, generated files of aotcuda and temporary files of editors do not count, since they change without a change
-    of the project.
+    Bytecode, files that aotcuda generates and temporary files of editors do not count, since they change without a
+    change of the project.
 
     Raises:
         OSError: The folder cannot be read.
     """
     with os.scandir(folder) as entries:
-        found = {entry.name: entry.is_dir() for entry in entries}
+        is_folders = {entry.name: entry.is_dir() for entry in entries}
     suffix = manifests.FOLDER_SUFFIX
-    generated = {name.removesuffix(suffix) for name in found if name.endswith(suffix) and not is_mark(folder, name)}
+    generated = {
+        name.removesuffix(suffix) for name in is_folders if name.endswith(suffix) and not is_mark(folder, name)
+    }
     listed = [
         f"{name}/" if is_folder else name
-        for name, is_folder in sorted(found.items())
+        for name, is_folder in sorted(is_folders.items())
         if not (
             name == "__pycache__"
             or name.endswith((suffix, "~", ".swp", ".swx"))
@@ -167,7 +169,7 @@ def names(folder: str, *, modules_only: bool = False) -> str:
 
 
 def is_mark(folder: str, name: str) -> bool:
-    """Return True if a data folder belongs to a source that is packaged in place; it has no generated module."""
+    """Return True if a data folder belongs to a source that is packaged in place, so no module was generated."""
     return os.path.isfile(os.path.join(folder, name, manifests.IN_PLACE))
 
 
@@ -190,22 +192,22 @@ def table_digest(table: Mapping[str, object]) -> str:
 
 
 def is_pattern(name: str) -> bool:
-    """Return True if a variable's name represents several."""
+    """Return True if the name of a variable represents several variables."""
     return name == ALL_NAMES or not {"*", "?", "["}.isdisjoint(name)
 
 
 def variable(name: str) -> str | None:
-    """Return the digest of an environment variable's value, or of all that match a pattern; None if it is not set."""
+    """Return the digest of a variable's value, or of all variables that match a pattern; None if it is not set."""
     if not is_pattern(name):
         value = os.environ.get(name)
         return None if value is None else manifests.digest(value.encode(errors="surrogateescape"))
     if name == ALL_NAMES:
-        found = sorted(os.environ)
+        items = sorted(os.environ)
     else:
         from fnmatch import fnmatchcase  # noqa: PLC0415 (few stamps have a pattern)
 
-        found = [f"{key}={value}" for key, value in sorted(os.environ.items()) if fnmatchcase(key, name)]
-    return manifests.digest("\0".join(found).encode(errors="surrogateescape"))
+        items = [f"{key}={value}" for key, value in sorted(os.environ.items()) if fnmatchcase(key, name)]
+    return manifests.digest("\0".join(items).encode(errors="surrogateescape"))
 
 
 def _state(path: str) -> _State | None:
@@ -213,7 +215,7 @@ def _state(path: str) -> _State | None:
         status = os.stat(path)
     except (OSError, ValueError):
         return None
-    # Programs that copy files may set the modification time back, but not the status change time.
+    # Programs that copy files may set an old modification time, but cannot set the status change time.
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
@@ -227,10 +229,10 @@ def _difference(question: str, path: str, before: str | None) -> str:
 
 def _table(path: str) -> str | None:
     """Return the digest of the `[tool.aotcuda]` table of a pyproject.toml; None if the file cannot be read."""
-    from aotcuda.common import foreign, project_file  # noqa: PLC0415 (only source trees come here)
+    from aotcuda.common import foreign, project_file  # noqa: PLC0415 (only source trees have the file)
 
     try:
-        found = project_file.read(path)
+        file = project_file.read(path)
     except foreign.UnreadableError:
         return None
-    return None if found is None else table_digest(project_file.table(found[1], "tool", "aotcuda"))
+    return None if file is None else table_digest(project_file.table(file[1], "tool", "aotcuda"))

@@ -35,23 +35,23 @@ def kind_of_python() -> str:
 if sys.platform == "linux":
 
     def machine() -> str:
-        """Return a name for this host and container, in which process numbers are valid."""
+        """Return a name of this host and container, since a process number is valid in a container only."""
         try:
             space = os.readlink("/proc/self/ns/pid")
         except OSError:
             space = ""
         return f"{os.uname().nodename} {space}"
 
-    def started(pid: int) -> str:
-        """Return the start time of a process, which a later process with its number does not have; empty if unknown."""
+    def start_time(pid: int) -> str:
+        """Return the start time of a process, which distinguishes it from later processes; empty if unknown."""
         try:
             with open(f"/proc/{pid}/stat", "rb") as file:
                 return file.read().rpartition(b")")[2].split()[19].decode()
         except (OSError, IndexError):
             return ""
 
-    def is_gone(pid: int) -> bool:
-        """Return True if there is no process with a number, of any user."""
+    def has_ended(pid: int) -> bool:
+        """Return True if no process, of any user, has this number."""
         try:
             os.kill(pid, 0)
         except ProcessLookupError:
@@ -60,24 +60,24 @@ if sys.platform == "linux":
             pass
         return False
 
-    def is_others(owner: int) -> bool:
+    def is_other_user(owner: int) -> bool:
         """Return True if the owner of a file is neither this process's user nor the system."""
         return owner not in (os.geteuid(), 0)
 
-    def is_shared(mode: int) -> bool:
-        """Return True if a file's mode lets other users write it."""
+    def others_may_write(mode: int) -> bool:
+        """Return True if a file's mode lets other users write the file."""
         return bool(mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 else:
 
-    def is_others(owner: int) -> bool:  # noqa: ARG001 (there are no numbers of users)
-        """Return False, since Python's owner and mode of a file have no meaning here."""
+    def is_other_user(owner: int) -> bool:  # noqa: ARG001 (as on Linux)
+        """Return False, since owner and mode of a file have no meaning on this system."""
         return False
 
-    is_shared = is_others
+    others_may_write = is_other_user
 
     def __getattr__(name: str) -> Any:
-        from aotcuda.errors import AotcudaError  # noqa: PLC0415 (nothing else here needs it)
+        from aotcuda.errors import AotcudaError  # noqa: PLC0415 (only this error needs it)
 
         del name
         raise AotcudaError(why_not("builds"))

@@ -1,7 +1,7 @@
-"""Explain packages that need aotcuda and have no module that it built, since the build hook was not enabled.
+"""Find the fault of a package without built modules: its project did not enable the build hook.
 
-Hatchling builds a project without the hook's table successfully, and does not load aotcuda, so only a later check of
-the project or the package can find this. setuptools does the same if aotcuda is not among the build's requirements.
+Without the table of the hook, hatchling builds a project successfully and does not load aotcuda, so only a later check
+of the project or the package can find the fault. setuptools does the same without aotcuda in the build's requirements.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from aotcuda.common import project_file
 from aotcuda.common.project_file import table as _table
 
 TABLE = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
-_OWN = "hatch.toml"
-"""The other file for hatchling's settings."""
+_HATCH_FILE = "hatch.toml"
+"""The other file with settings of hatchling."""
 
 ADVICE = (
-    f"add the table {TABLE} to its pyproject.toml, which turns hatchling's hook on, or for setuptools aotcuda to "
+    f"add the table {TABLE} to its pyproject.toml, which enables the hook of hatchling, or for setuptools aotcuda to "
     "build-system.requires, and build it again"
 )
 
 
-def in_project(folder: str) -> str | None:
-    """Return the fault of a project that configures aotcuda and is built without its hook, or None."""
+def project_fault(folder: str) -> str | None:
+    """Return the fault of a project that configures aotcuda and is built without the hook, or None."""
     path = os.path.join(folder, project_file.FILE_NAME)
     project = project_file.content(path)
     tool = _table(project, "tool")
@@ -34,34 +34,36 @@ def in_project(folder: str) -> str | None:
         if any(_is_aotcuda(str(item)) for item in (requires if isinstance(requires, list) else ())):
             return None
         return (
-            f'{path} has [tool.aotcuda], and setuptools builds it without: add "aotcuda[cu13]" to build-system.requires'
+            f"{path} has [tool.aotcuda], and setuptools builds the project without aotcuda; add "
+            '"aotcuda[cu13]" to build-system.requires'
         )
     if not back_end.startswith("hatchling."):
         return None
     hooks = _hooks(project, folder)
     if "aotcuda" in hooks:
         return None
-    meant = [name for name in hooks if name.lower().replace("-", "").replace("_", "") == "aotcuda"]
-    what = f"its table for a hook {meant[0]} is misspelt, write" if meant else "add the table"
-    return f"{path} has [tool.aotcuda], and does not turn the build hook on: {what} {to_add(folder)}"
+    misspelt = [name for name in hooks if name.lower().replace("-", "").replace("_", "") == "aotcuda"]
+    remedy = f"its table for a hook {misspelt[0]} is misspelt; write" if misspelt else "add the table"
+    return f"{path} has [tool.aotcuda], and does not enable the build hook: {remedy} {table_to_add(folder)}"
 
 
-def table(folder: str) -> str | None:
-    """Return the table that enables hatchling's hook in a project, in brackets; None without one."""
+def enabled_table(folder: str) -> str | None:
+    """Return the table, in brackets, that enables the hook of hatchling in a project; None if it has none."""
     return _hooks(project_file.content(os.path.join(folder, project_file.FILE_NAME)), folder).get("aotcuda")
 
 
-def to_add(folder: str) -> str:
+def table_to_add(folder: str) -> str:
     """Return the table that would enable the hook in a project, with the file if it is not pyproject.toml."""
-    if "build" in project_file.content(os.path.join(folder, _OWN)):  # the key in pyproject.toml has no effect any more
-        return f"{TABLE.replace('tool.hatch.', '')} to {_OWN}"
+    # A table `build` in hatch.toml replaces the one in pyproject.toml.
+    if "build" in project_file.content(os.path.join(folder, _HATCH_FILE)):
+        return f"{TABLE.replace('tool.hatch.', '')} to {_HATCH_FILE}"
     return TABLE
 
 
 def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
     """Return the hooks that a project enables for wheels, each with its table."""
-    own = project_file.content(os.path.join(folder, _OWN))
-    hatch = _table(project, "tool", "hatch") | own  # its keys take precedence
+    # Keys of hatch.toml take precedence.
+    hatch = _table(project, "tool", "hatch") | project_file.content(os.path.join(folder, _HATCH_FILE))
     build = _table(hatch, "build")
     wheel = _table(_table(_table(build, "targets"), "wheel"), "hooks")
     return {name: f"[tool.hatch.build.hooks.{name}]" for name in _table(build, "hooks")} | {
@@ -69,19 +71,19 @@ def _hooks(project: dict[str, object], folder: str) -> dict[str, str]:
     }
 
 
-def find_in_project(folder: str) -> str | None:
-    """Find the project of a package in `folder`, up to a folder of installed packages, and return its fault."""
+def find_project_fault(folder: str) -> str | None:
+    """Return the fault of the project above a package in `folder`; stop at a folder of installed packages."""
     while os.path.basename(folder) not in {"site-packages", "dist-packages"}:
         if os.path.isfile(os.path.join(folder, project_file.FILE_NAME)):
-            return in_project(folder)
-        folder, below = os.path.dirname(folder), folder
-        if folder == below:
+            return project_fault(folder)
+        folder, child = os.path.dirname(folder), folder
+        if folder == child:
             break
     return None
 
 
-def in_metadata(text: str) -> str | None:
-    """Return the probable fault of a distribution without a built module, by its METADATA."""
+def metadata_fault(text: str) -> str | None:
+    """Return the probable fault of a distribution without a built module, from its METADATA."""
     for line in text.partition("\n\n")[0].splitlines():
         key, _, value = line.partition(":")
         if key.lower() == "requires-dist" and _is_aotcuda(value):
@@ -89,12 +91,12 @@ def in_metadata(text: str) -> str | None:
     return None
 
 
-def find_in_distribution(package: str) -> str | None:
+def distribution_fault(package: str) -> str | None:
     """Return the probable fault of the distribution of a top-level package."""
     from importlib import metadata  # noqa: PLC0415 (only failed imports call this)
 
     for name in metadata.packages_distributions().get(package, ()):
-        if hint := in_metadata(metadata.distribution(name).read_text("METADATA") or ""):
+        if hint := metadata_fault(metadata.distribution(name).read_text("METADATA") or ""):
             return hint
     return None
 

@@ -1,4 +1,4 @@
-"""The environment variables that have a fixed set of values, and the check of these values."""
+"""List the environment variables that have a fixed set of values, and check their values."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _SWITCH = ("0", "1")
+
 VALUES = {
     "AOTCUDA_BUILD_CACHE_ACCESS": ("read", "read-write"),
     "AOTCUDA_DEBUG": _SWITCH,

@@ -8,7 +8,7 @@
 #     mypkg/kernels.aotcuda/
 #         manifest.json
 #         in-place                only for a module in place: the manifest's SHA-256
-#         pack.json               only for a pack: its kernels of other packages
+#         pack.json               only for a pack: the kernels of other packages that it has
 #         kernels.fatbin          all images of the kernels; absent without kernels
 #         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
 #                                 lowest, for links without link-time optimisation; absent without functions
@@ -75,22 +75,22 @@ Raise it when older readers would misread a manifest. Do not raise it for keys t
 """
 
 FLOOR = "0.1.0"
-"""The oldest aotcuda whose run time launches what this version builds; manifests have it as `floor`.
+"""The oldest aotcuda whose run time launches the builds of this version; manifests have it as `floor`.
 
-Raise it with `FORMAT`, and when a build can write something that older run times cannot launch: a new kind of
-parameter, for example. `tests/unit/test_manifest.py` compares it with the kinds that exist.
+Raise it with `FORMAT`, and when older run times cannot launch some builds, for example with a new kind of parameter.
+`tests/unit/test_manifest.py` compares it with the kinds that exist.
 """
 
 SOURCES = "sources"
 
 
-def overloaded(manifest: Manifest) -> dict[str, list[Function]]:
+def overload_groups(manifest: Manifest) -> dict[str, list[Function]]:
     """Group the device functions of each Python function by its name, unless an export has that name."""
-    taken = {item["name"] for item in (*manifest["functions"], *manifest["kernels"])}
-    found: dict[str, list[Function]] = {}
+    exports = {item["name"] for item in (*manifest["functions"], *manifest["kernels"])}
+    groups: dict[str, list[Function]] = {}
     for function in manifest["functions"]:
-        found.setdefault(function["origin"].rpartition(":")[2], []).append(function)
-    return {name: records for name, records in found.items() if len(records) > 1 and name not in taken}
+        groups.setdefault(function["origin"].rpartition(":")[2], []).append(function)
+    return {name: records for name, records in groups.items() if len(records) > 1 and name not in exports}
 
 
 def dump(manifest: Manifest) -> bytes:
@@ -101,7 +101,7 @@ def dump(manifest: Manifest) -> bytes:
 def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     """Read and check a manifest.
 
-    Without a digest the content is not trusted, so it is compared with the schema too.
+    Without a digest the content is untrusted, so it is compared with the schema too.
 
     Args:
         data: The file's content.
@@ -135,7 +135,7 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
 
 
 def _has_too_many_values(data: bytes) -> bool:
-    """Return True for content that would fill the memory; builds write far fewer values."""
+    """Return True for content that would take too much memory; builds write far fewer values."""
     return data.count(b"{") + data.count(b"[") > _MOST_NESTED or data.count(b",") > _MOST_ITEMS
 
 
@@ -185,7 +185,7 @@ def read(path: str, *, sha256: str | None = None) -> Manifest:
     """Read and check the manifest in a file.
 
     Raises:
-        ManifestError: As `parse`, or the file cannot be read.
+        ManifestError: The file cannot be read, or `parse` raises the error.
     """
     return parse(content(path, LARGEST), path, sha256=sha256)
 
@@ -203,7 +203,7 @@ def read_file(folder: str, file: File) -> bytes:
 
 
 def content(path: str, size: int) -> bytes:
-    """Read at most `size` bytes of a regular file, and one more if it is longer.
+    """Read at most `size` bytes of a regular file, and one more byte if the file is longer.
 
     Raises:
         ManifestError: The file cannot be read, or is no regular file.
@@ -231,23 +231,23 @@ def _unreadable(path: str, reason: str) -> ManifestError:
 
 def _file_above(path: str) -> str | None:
     """Return the file that a path treats as a folder, or None."""
-    before, folder = path, os.path.dirname(path)  # noqa: PTH120 (as in read_file)
-    while folder not in ("", before):
+    child, folder = path, os.path.dirname(path)  # noqa: PTH120 (as in read_file)
+    while folder not in ("", child):
         if os.path.isfile(folder):  # noqa: PTH113 (as above)
             return folder
-        before, folder = folder, os.path.dirname(folder)  # noqa: PTH120 (as above)
+        child, folder = folder, os.path.dirname(folder)  # noqa: PTH120 (as above)
     return None
 
 
 def check_file(data: bytes, file: File, where: str) -> None:
-    """Check the content of a file that the manifest names; errors call it `where`.
+    """Check the content of a file that the manifest names; errors begin with `where`.
 
     Raises:
         ManifestError: It is truncated or altered.
     """
     if len(data) != file["bytes"]:
-        has = len(data) if len(data) < file["bytes"] else "more"  # `content` does not read the rest of a longer file
-        message = f"{where} has {has} bytes where the manifest says {file['bytes']}; install the package again"
+        size = len(data) if len(data) < file["bytes"] else "more"  # `content` does not read the rest of a longer file
+        message = f"{where} has {size} bytes where the manifest says {file['bytes']}; install the package again"
         raise ManifestError(message)
     if digest(data) != file["sha256"]:
         message = f"{where} was altered: its SHA-256 is not the manifest's; install the package again"

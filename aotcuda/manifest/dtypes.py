@@ -20,11 +20,11 @@ NAMED = {
     "float8_e5m2fnuz": 1,
     "float8_e8m0fnu": 1,
 }
-"""Bytes of the types that NumPy's type strings do not distinguish, by their names in PyTorch and ml_dtypes."""
+"""The sizes in bytes of types without a type string of NumPy, by their names in PyTorch and ml_dtypes."""
 
 
 def structured(typestr: str, descr: Sequence[Any] | None) -> str:
-    """Return the text for a type of `typestr` (`"|V16"`); without fields if `descr` has none."""
+    """Return the text for a type string such as `"|V16"` with the fields of `descr`, if it has fields."""
     fields = _fields(descr)[0] if descr else []
     return f"{typestr}{{{','.join(fields)}}}" if fields else typestr
 

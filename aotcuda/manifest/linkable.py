@@ -35,8 +35,8 @@ CLASS_NAMES: dict[str, str] = {suffix: name for _, suffix, name in _TABLE}
 def files_to_link(manifest: Manifest, cuda: int) -> list[File]:
     """Return the files to link for a module's device functions: the functions, then their callees.
 
-    LTOIR is for linkers of the major version of CUDA that wrote it. If the module has none for this version, return its
-    other files: the linker may accept them, and reports an error if not.
+    LTOIR is for linkers of the major version of CUDA that wrote it. If the module has no LTOIR for this version, return
+    its other files: the linker may accept them, or report an error.
 
     Args:
         manifest: The module's manifest.

@@ -16,15 +16,18 @@ if TYPE_CHECKING:
     from aotcuda.manifest.schema import Manifest
 
 _MOST_VALUES = 20_000_000
+"""The most values of a kernel in memory."""
+
 _BY_TARGET = ("resources", "launches")
+"""The keys of an overload with parts by target."""
 
 
 def compact(manifest: Manifest) -> dict[str, Any]:
     """Return a manifest in the form of its file."""
-    whole: dict[str, Any] = {**manifest}
-    if any(map(_is_exact, whole.get("kernels") or ())):
-        whole["kernels"] = [_compact(kernel) if _is_exact(kernel) else kernel for kernel in whole["kernels"]]
-    return whole
+    content: dict[str, Any] = {**manifest}
+    if any(map(_is_exact, content.get("kernels") or ())):
+        content["kernels"] = [_compact(kernel) if _is_exact(kernel) else kernel for kernel in content["kernels"]]
+    return content
 
 
 def _is_exact(kernel: Any) -> bool:
@@ -33,23 +36,23 @@ def _is_exact(kernel: Any) -> bool:
 
 def _compact(kernel: Any) -> dict[str, Any]:
     if "shared" in kernel:
-        return kernel  # type: ignore[no-any-return]  # it was read without `expand`
+        return kernel  # type: ignore[no-any-return]  # the content of a file, without `expand`
     shared: list[object] = []
     numbers: dict[str, int] = {}
 
     def number(part: object) -> int:
-        found = numbers.setdefault(json.dumps(part, sort_keys=True), len(shared))
-        if found == len(shared):
+        index = numbers.setdefault(json.dumps(part, sort_keys=True), len(shared))
+        if index == len(shared):
             shared.append(part)
-        return found
+        return index
 
     overloads = []
     for overload in kernel["overloads"]:
-        found = {**overload, "parameters": [*map(number, overload["parameters"])]}
+        compacted = {**overload, "parameters": [*map(number, overload["parameters"])]}
         for key in _BY_TARGET:
             if key in overload:
-                found[key] = {target: number(part) for target, part in overload[key].items()}
-        overloads.append(found)
+                compacted[key] = {target: number(part) for target, part in overload[key].items()}
+        overloads.append(compacted)
     return {**kernel, "shared": shared, "overloads": overloads}
 
 
@@ -57,7 +60,7 @@ def expand(manifest: Any) -> None:
     """Put the shared parts of a manifest into its overloads.
 
     Raises:
-        LookupError, TypeError, ValueError, AttributeError: It is no manifest, or would fill the memory.
+        LookupError, TypeError, ValueError, AttributeError: It is no manifest, or would take too much memory.
     """
     kernels = manifest.get("kernels")
     for kernel in kernels if isinstance(kernels, list) else ():
@@ -68,11 +71,10 @@ def expand(manifest: Any) -> None:
         for overload in kernel["overloads"]:
             numbers = overload["parameters"]
             overload["parameters"] = [shared[number] for number in numbers]
-            by_target = [overload[key] for key in _BY_TARGET if key in overload]
-            for found in by_target:
-                numbers += found.values()
-                for target, number in found.items():
-                    found[target] = shared[number]
+            for by_target in [overload[key] for key in _BY_TARGET if key in overload]:
+                numbers += by_target.values()
+                for target, number in by_target.items():
+                    by_target[target] = shared[number]
             for number in numbers:
                 uses[number] += 1
         if sum(count * _values_in(part) for count, part in zip(uses, shared, strict=True)) > _MOST_VALUES:

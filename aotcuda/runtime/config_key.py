@@ -77,8 +77,8 @@ def exact_key(configuration: tuple[object, ...]) -> tuple[Any, ...] | None:
     """Return a configuration with its lists as tuples, and its integers, such as NumPy's, as ints; None otherwise."""
     key = []
     for part in configuration:
-        exact = tuple(map(integer, part)) if type(part) in (tuple, list) else integer(part)  # type: ignore[call-overload]
-        if not are_exact((exact,)) or (exact is None and part is not None):
+        exact_part = tuple(map(integer, part)) if type(part) in (tuple, list) else integer(part)  # type: ignore[call-overload]
+        if not are_exact((exact_part,)) or (exact_part is None and part is not None):
             return None
-        key.append(exact)
+        key.append(exact_part)
     return tuple(key)

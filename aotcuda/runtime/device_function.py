@@ -125,6 +125,7 @@ def read_functions(
     linked = Linkable(name, path, manifest)
     functions = {record["name"]: DeviceFunction(linked, record) for record in manifest["functions"]}
     groups = {
-        name: DeviceFunctionGroup(linked, name, records) for name, records in manifests.overloaded(manifest).items()
+        name: DeviceFunctionGroup(linked, name, records)
+        for name, records in manifests.overload_groups(manifest).items()
     }
     return functions, groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import aotcuda
+from aotcuda.runtime import config_key
 from aotcuda.runtime.general_path import launch_with_retries
 from aotcuda.runtime.launch_config import block_of_elements, number_of_elements
 from aotcuda.runtime.launcher import ProcessLocal
@@ -20,12 +21,6 @@ if TYPE_CHECKING:
     Kernel = Any  # an `aotcuda.runtime.kernel.Kernel`, which imports this module
 
 
-def _handle(stream: object) -> int | None:
-    from aotcuda.runtime.streams import handle  # noqa: PLC0415 (it imports the driver)
-
-    return handle(stream)
-
-
 class ForAll(ProcessLocal):
     """A kernel for `n` elements; a launch computes the grid, and the block of most occupancy if none is given."""
 
@@ -38,7 +33,7 @@ class ForAll(ProcessLocal):
         self._loader = loader
         self._n = n if type(n) is int and n >= 0 else number_of_elements(n, str(kernel))
         self._block = None if block is None else block_of_elements(block, str(kernel))
-        self._stream = None if stream is None else _handle(stream)
+        self._stream = None if stream is None else config_key.handle_of(stream)
         self._owner = stream  # keeps the stream object alive
         self._shared = shared
 
@@ -86,8 +81,8 @@ class ForAll(ProcessLocal):
         launcher.settle(loaded, selection, args)
 
     def _launcher(self, block: int) -> Launcher:
-        found: Launcher = self._kernel[-(-self._n // block), block, self._stream, self._shared]
-        return found
+        launcher: Launcher = self._kernel[-(-self._n // block), block, self._stream, self._shared]
+        return launcher
 
     def _cached_block(self, loaded: KernelTable, args: tuple[object, ...]) -> int | None:
         """Return the block size of most occupancy, if it is cached and equal for all overloads that may be selected."""
@@ -105,9 +100,9 @@ class ForAll(ProcessLocal):
         overload, _, values, pending, stream, _ = selection
         kernel: DeviceKernel | None = overload.kernels.get(loaded.library.device)
         if kernel is None or self._shared not in kernel.best_blocks:
-            concerned, where = (stream, *pending), str(self._kernel)
-            device = self._loader.enter(loaded, overload.addresses_of(values), concerned, where)
-            kernel = loaded.device_kernel(overload, device, concerned, where)
+            launch_streams, where = (stream, *pending), str(self._kernel)
+            device = self._loader.enter(loaded, overload.addresses_of(values), launch_streams, where)
+            kernel = loaded.device_kernel(overload, device, launch_streams, where)
         return kernel.best_block(self._shared)
 
     def _describe(self) -> tuple[str, str]:

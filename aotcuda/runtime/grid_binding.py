@@ -36,16 +36,16 @@ def constants_to_fill(
     defaults: dict[str, object] = {}
     by_variant: list[tuple[int, str]] = []
     names = [argument["name"] for argument in record["arguments"] if not argument.get("keyword")]
-    for at, name in enumerate(names):
+    for index, name in enumerate(names):
         defaults[name] = None
-        if not _is_optional(record, at):
+        if not _is_optional(record, index):
             continue
-        parameters = [overload["parameters"][at] for overload in record["overloads"]]
+        parameters = [overload["parameters"][index] for overload in record["overloads"]]
         values = {(type(parameter["value"]), parameter["value"]) for parameter in parameters}
         if len(values) == 1:
             defaults[name] = parameters[0]["value"]
         else:
-            by_variant.append((at, name))
+            by_variant.append((index, name))
 
     def name_arguments(args: tuple[object, ...]) -> dict[str, object]:
         pairs = zip(defaults.items(), args, strict=False)  # `args` also has keyword-only arguments at its end
@@ -54,10 +54,10 @@ def constants_to_fill(
     return name_arguments, by_variant
 
 
-def _is_optional(record: Record, at: int) -> bool:
+def _is_optional(record: Record, index: int) -> bool:
     """Return True if a launch may omit an argument, for the variant's value; exact kernels have none."""
     return not record.get("exact") and all(
-        overload["parameters"][at].get("optional") for overload in record["overloads"]
+        overload["parameters"][index].get("optional") for overload in record["overloads"]
     )
 
 
@@ -99,21 +99,21 @@ def extension_arguments(record: Record) -> Named | None:
     names = [argument["name"] for argument in arguments]
     interned: list[str | None] = [*map(sys.intern, names)]
     derived: list[tuple[int, int, int]] = []
-    for at, argument in enumerate(arguments):
-        first = names.index(names[at])
-        if first < at:
-            derived.append((at, first, _COPIED))
-            interned[at] = None
+    for index, argument in enumerate(arguments):
+        first = names.index(names[index])
+        if first < index:
+            derived.append((index, first, _COPIED))
+            interned[index] = None
         test = _test_of(argument)
         if test is not None:
             source: str = argument[test]  # type: ignore[literal-required]
-            if _is_computed_before(record, source, names[at]):
+            if _is_computed_before(record, source, names[index]):
                 return None
-            derived.append((at, names.index(source), _IS_NONE if test == "is_none" else _IS_NOT_NONE))
+            derived.append((index, names.index(source), _IS_NONE if test == "is_none" else _IS_NOT_NONE))
     all_names = (*interned,)
     defaults = [
-        argument.get("default", None if _is_optional(record, at) else all_names)
-        for at, argument in enumerate(arguments)
+        argument.get("default", None if _is_optional(record, index) else all_names)
+        for index, argument in enumerate(arguments)
     ]
     return all_names, (*defaults,), sum(not argument.get("keyword") for argument in arguments), (*derived,)
 
@@ -128,30 +128,30 @@ def make_binder(where: str, record: Record, count: int, names: tuple[str, ...]) 
         ArgumentError: There are too many, unknown, repeated, or missing arguments.
     """
     arguments = record["arguments"]
-    known = list(dict.fromkeys(argument["name"] for argument in arguments))
+    distinct = list(dict.fromkeys(argument["name"] for argument in arguments))
     positional = [argument["name"] for argument in arguments if not argument.get("keyword")]
     if count > len(positional):
         _refuse(where, record, f"takes {len(positional)} arguments, got {count}")
     for name in names:
-        if name not in known:
-            _refuse(where, record, f"has no argument {name}; it has {', '.join(known)}")
+        if name not in distinct:
+            _refuse(where, record, f"has no argument {name}; it has {', '.join(distinct)}")
         if name in positional[:count]:
             _refuse(where, record, f"was given {name} by position and by name")
-    others = []
-    for at, argument in enumerate(arguments):
+    remaining = []
+    for index, argument in enumerate(arguments):
         test = _test_of(argument)
         if test is not None:
-            others.append(_by_heuristic(where, record, argument, test, positional[:count], names))
-        elif at >= count and argument["name"] in names:
-            others.append(_OtherArgument(name=argument["name"]))
-        elif at >= count:
-            others.append(_OtherArgument(value=_default(where, record, at, argument)))
-    if not others:
+            remaining.append(_by_heuristic(where, record, argument, test, positional[:count], names))
+        elif index >= count and argument["name"] in names:
+            remaining.append(_OtherArgument(name=argument["name"]))
+        elif index >= count:
+            remaining.append(_OtherArgument(value=_default(where, record, index, argument)))
+    if not remaining:
         return lambda args, _named: args
-    if all(other.is_none is None for other in others):
-        pairs = [(other.name, other.value) for other in others]
+    if all(other.is_none is None for other in remaining):
+        pairs = [(other.name, other.value) for other in remaining]
         return lambda args, named: (*args, *[value if name is None else named[name] for name, value in pairs])
-    return lambda args, named: (*args, *[other.evaluate(args, named) for other in others])
+    return lambda args, named: (*args, *[other.evaluate(args, named) for other in remaining])
 
 
 def _by_heuristic(
@@ -182,11 +182,11 @@ def _test_of(argument: Argument) -> str | None:
 def _is_computed_before(record: Record, source: str, name: str) -> bool:
     """Return True if an earlier heuristic than that of `name` computes `source`."""
     order = [argument["name"] for argument in record["arguments"] if _test_of(argument) is not None]
-    order = [each for each in record.get("heuristics", order) if each in order]
+    order = [argument_name for argument_name in record.get("heuristics", order) if argument_name in order]
     return source in order and name in order and order.index(source) < order.index(name)
 
 
-def _default(where: str, record: Record, at: int, argument: Argument) -> object:
+def _default(where: str, record: Record, index: int, argument: Argument) -> object:
     """Return the value of an omitted argument: the source's default, or None for the variant's value.
 
     Raises:
@@ -194,9 +194,9 @@ def _default(where: str, record: Record, at: int, argument: Argument) -> object:
     """
     if "default" in argument:
         return argument["default"]
-    if _is_optional(record, at):
+    if _is_optional(record, index):
         return None
-    parameters = [overload["parameters"][at] for overload in record["overloads"]]
+    parameters = [overload["parameters"][index] for overload in record["overloads"]]
     values = list(dict.fromkeys(repr(item["value"]) for item in parameters if item["kind"] == "constant"))
     hint = f"; it is packaged with {', '.join(values[:_MOST_SHOWN])}" if values else ""
     return _refuse(where, record, f"was not given {argument['name']}{hint}")

@@ -67,7 +67,7 @@ class GridKernel(Kernel):
         return self._launcher_for(grid, None)
 
     def configure(  # type: ignore[override]  # as above
-        self, grid: types.Grid, block: None = None, *, stream: types.Stream = None, **others: Never
+        self, grid: types.Grid, block: None = None, *, stream: types.Stream = None, **options: Never
     ) -> GridLauncher:
         """Return the kernel with a grid and a stream; the stream is as in `Kernel.configure`.
 
@@ -75,8 +75,8 @@ class GridKernel(Kernel):
             LaunchError: The grid is not possible, or an option is given that the kernel itself defines.
             ArgumentError: The stream is not a stream.
         """
-        if block is not None or others:
-            for name, value in (("block", block), *others.items()):
+        if block is not None or options:
+            for name, value in (("block", block), *options.items()):
                 if value is not None:
                     self._refuse(
                         f"{name} is given, and it was compiled into the kernel; configure() takes grid and stream"
@@ -144,7 +144,7 @@ class GridKernel(Kernel):
         values = name_arguments(args)
         if by_variant and any(values[name] is None for _, name in by_variant):
             parameters = self._parameters_for(args)
-            values |= {name: parameters[at].get("value") for at, name in by_variant}
+            values |= {name: parameters[index].get("value") for index, name in by_variant}
         return values  # type: ignore[no-any-return]
 
     def find(self, args: tuple[object, ...], named: dict[str, object]) -> Overload | None:
@@ -194,17 +194,17 @@ class GridKernel(Kernel):
             return on_handle.with_stream(stream)
         from aotcuda.runtime.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (as in Kernel.launcher)
 
-        exact = config_key.exact_key((key, stream))
-        if exact is not None:
-            key, stream = exact
+        exact_parts = config_key.exact_key((key, stream))
+        if exact_parts is not None:
+            key, stream = exact_parts
         cache_key = key if stream is None else (key, None, stream, 0)
         launchers = self._cache().launchers
-        cached: Any = launchers.get(cache_key) if exact is not None else None
+        cached: Any = launchers.get(cache_key) if exact_parts is not None else None
         if cached is not None:
             return cached  # type: ignore[no-any-return]
         launcher: Any = self.launcher(key, DEFINED_BY_KERNEL, stream, 0)
         result: Any = self._with_fast_path(self._named_launcher(launcher, None, stream, key), launcher)
-        if exact is not None:
+        if exact_parts is not None:
             if len(launchers) >= _MOST_GRIDS:
                 launchers.clear()
             launchers[cache_key] = result

@@ -187,7 +187,7 @@ class Unbuilt:
         driver = drivers.get()
         gpu = driver.devices[driver.current_device() or 0]
         where = os.path.join(self._request.root, PYPROJECT)
-        hint = uninstalled_hook.in_project(self._request.root)
+        hint = uninstalled_hook.project_fault(self._request.root)
         remedy = f"{hint}, and build it" if hint else "build it"
         from aotcuda.errors import NoImageError  # noqa: PLC0415
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import config_key, integer
+from aotcuda.runtime import config_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -323,12 +323,9 @@ class Kernel:
         return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
 
     def _shared(self, shared: object) -> int:
-        number = integer(shared)
-        if number is None or number < 0:
-            from aotcuda.errors import quoted  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (as in launcher)
 
-            self._refuse(f"dynamic shared memory is {quoted(shared)} where a number of bytes belongs")
-        return number
+        return bytes_of_shared_memory(shared, str(self))
 
     def _refuse(self, problem: str) -> NoReturn:
         from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in launcher)

@@ -181,14 +181,14 @@ class KernelTable:
         return overload
 
     def device_kernel(
-        self, overload: PackedOverload, device: int, concerned: Sequence[object] = (), where: str = ""
+        self, overload: PackedOverload, device: int, launch_streams: Sequence[object] = (), where: str = ""
     ) -> DeviceKernel:
         """Return an overload on a GPU; compile it if the images lack it.
 
         Args:
             overload: The overload.
             device: The GPU's ordinal.
-            concerned: As for `Loader.enter`, because compiled code may have setup callbacks.
+            launch_streams: As for `Loader.enter`, because compiled code may have setup callbacks.
             where: As for `Loader.enter`.
 
         Raises:
@@ -202,7 +202,7 @@ class KernelTable:
         is_jit = self._jit is not None and self._jit.holds(overload)
         if is_jit or not self.library.has_image(device):
             kernel, may_cache = self._jit_overloads().kernel(
-                overload, device, self.library.choices[device], concerned, where
+                overload, device, self.library.choices[device], launch_streams, where
             )
             if may_cache:
                 overload.kernels[device] = kernel
@@ -245,7 +245,9 @@ class KernelTable:
 
 def _takes_descriptors(record: Kernel) -> bool:
     """Return True for a kernel with tensor descriptors: the parameters of its variants depend on the target."""
-    return any(each["kind"] == "descriptor" for overload in record["overloads"] for each in overload["parameters"])
+    return any(
+        parameter["kind"] == "descriptor" for overload in record["overloads"] for parameter in overload["parameters"]
+    )
 
 
 def _table_class(record: Kernel) -> type[OverloadTable]:

@@ -228,15 +228,29 @@ def dimensions(value: object, key: str, where: str) -> Dimensions:
     parts = value if isinstance(value, tuple | list) else (value,)
     numbers = [number for number in map(integer, parts) if number is not None]
     if not 1 <= len(numbers) <= 3 or len(numbers) < len(parts):
-        given = aotcuda.errors.quoted(value)
-        message = f"{where} cannot be launched: {key} is {given} where an int or a tuple of one to three belongs"
+        text = aotcuda.errors.quoted(value)
+        message = f"{where} cannot be launched: {key} is {text} where an int or a tuple of one to three belongs"
         raise aotcuda.errors.LaunchError(message)
     if min(numbers) < 1:
-        given = aotcuda.errors.quoted(value)
-        message = f"{where} cannot be launched: {key} is {given}, and each of its dimensions must be at least 1"
+        text = aotcuda.errors.quoted(value)
+        message = f"{where} cannot be launched: {key} is {text}, and each of its dimensions must be at least 1"
         raise aotcuda.errors.LaunchError(message)
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
+
+
+def bytes_of_shared_memory(shared: object, where: str) -> int:
+    """Return the bytes of dynamic shared memory as an int; `where` names the kernel in errors.
+
+    Raises:
+        LaunchError: `shared` is no integer, or negative.
+    """
+    number = integer(shared)
+    if number is None or number < 0:
+        text = aotcuda.errors.quoted(shared)
+        message = f"{where} cannot be launched: dynamic shared memory is {text} where a number of bytes belongs"
+        raise aotcuda.errors.LaunchError(message)
+    return number
 
 
 def number_of_elements(n: object, where: str) -> int:
@@ -247,8 +261,8 @@ def number_of_elements(n: object, where: str) -> int:
     """
     number = integer(n)
     if number is None:
-        given = aotcuda.errors.quoted(n)
-        message = f"{where}.forall({given}): the number of elements must be an int; of an array that is x.size"
+        text = aotcuda.errors.quoted(n)
+        message = f"{where}.forall({text}): the number of elements must be an int; of an array that is x.size"
         raise aotcuda.errors.LaunchError(message)
     if number < 0:
         message = f"{where}.forall({aotcuda.errors.quoted(number)}): the number of elements cannot be negative"
@@ -264,7 +278,7 @@ def block_of_elements(block: object, where: str) -> int:
     """
     number = integer(block)
     if number is None or number < 1:
-        given = aotcuda.errors.quoted(block)
-        message = f"{where} cannot be launched: block is {given} where forall takes an int of at least 1"
+        text = aotcuda.errors.quoted(block)
+        message = f"{where} cannot be launched: block is {text} where forall takes an int of at least 1"
         raise aotcuda.errors.LaunchError(message)
     return number

@@ -98,7 +98,7 @@ def _value_text(parameter: Parameter, arg: object) -> str:
 
 
 def check_capture(
-    where: str, callbacks: Callbacks, driver: Driver, concerned: Iterable[object], whose: str, advice: str
+    where: str, callbacks: Callbacks, driver: Driver, launch_streams: Iterable[object], whose: str, advice: str
 ) -> None:
     """Raise LaunchError if setup callbacks have to run while a stream of the launch is captured into a graph.
 
@@ -106,7 +106,7 @@ def check_capture(
         where: The kernel.
         callbacks: The callbacks.
         driver: The driver.
-        concerned: The launch's stream and the `pending` items of its selection.
+        launch_streams: The launch's stream and the `pending` items of its selection.
         whose: The owner of the callbacks, for the message.
         advice: The remedy, for the message.
     """
@@ -114,7 +114,7 @@ def check_capture(
 
     if callbacks.has_seen(driver.current_context()):
         return
-    for stream in concerned:
+    for stream in launch_streams:
         if isinstance(stream, int) and streams.is_captured(driver, stream):
             message = (
                 f"{where} cannot be launched: stream {stream:#x} is being captured into a graph, and the setup "

@@ -125,25 +125,25 @@ class Loader:
             return loaded if replacement is None else self._make_current(*replacement)
 
     def enter(
-        self, loaded: KernelTable, addresses: Sequence[int], concerned: Sequence[object] = (), where: str = ""
+        self, loaded: KernelTable, addresses: Sequence[int], launch_streams: Sequence[object] = (), where: str = ""
     ) -> int:
         """Enter a context as `Library.enter` does; unload everything if a setup callback raises or is interrupted.
 
         Args:
             loaded: The table of the launch.
             addresses: The addresses of a launch's arrays, as for `Library.enter`.
-            concerned: The stream of a launch and its `pending` items; empty if nothing is launched.
+            launch_streams: The stream of a launch and its `pending` items; empty if nothing is launched.
             where: The kernel of the launch, for errors.
 
         Raises:
             LaunchError: Setup callbacks would have to run while one of these streams is captured.
         """
         callbacks = loaded.library.callbacks
-        if callbacks is not None and concerned:
+        if callbacks is not None and launch_streams:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
 
             advice = f"call aotcuda.load({self.source.name!r}).preload()"
-            launch_problems.check_capture(where, callbacks, loaded.library.driver, concerned, "the module", advice)
+            launch_problems.check_capture(where, callbacks, loaded.library.driver, launch_streams, "the module", advice)
         try:
             return loaded.library.enter(addresses)
         except BaseException:

@@ -166,14 +166,14 @@ class SimulatedKernel:
 
         raise errors.configuration_error(str(self), self.__name__)
 
-    def _launcher(self, configuration: tuple[object, ...] | None, how: str) -> Callable[..., None]:
+    def _launcher(self, configuration: tuple[object, ...] | None, expression: str) -> Callable[..., None]:
         """Return a function that launches with a configuration, which errors show as `how`; None launches nothing."""
 
         def launch(*args: object, **named: object) -> None:
             if named:
                 from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
 
-                raise errors.keyword_error(str(self), f"{self.__name__}{how}", self._record, named)
+                raise errors.keyword_error(str(self), f"{self.__name__}{expression}", self._record, named)
             converted = self._convert(args)
             if configuration is not None:
                 self._kernel[configuration](*converted)

@@ -81,4 +81,4 @@ class Staleness:
         return self._source.manifest(self._fallback)
 
     def _stamp_of(self, manifest: Manifest) -> Stamp:
-        return stamp.of_manifest(manifest, self._source.package_root)
+        return stamp.from_manifest(manifest, self._source.package_root)

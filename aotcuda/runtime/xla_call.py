@@ -17,7 +17,7 @@ from aotcuda.runtime import new_lock
 from aotcuda.runtime.arguments import parameter_kinds
 from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.fast import specializations
-from aotcuda.runtime.launch_config import Configuration, block_of_elements, number_of_elements
+from aotcuda.runtime.launch_config import Configuration, block_of_elements, bytes_of_shared_memory, number_of_elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def prepare(
     overload, slot, values, *_ = selection
     try:
         kernel = _kernel(loader, loaded, selection, where)
-        grid, block, shared = configuration
+        grid, block, _ = configuration
+        shared = bytes_of_shared_memory(configuration[2], where)
         if n is not None:
             block = kernel.best_block(shared) if block is None else block_of_elements(block, where)
             grid = -(-number_of_elements(n, where) // block)

@@ -21,7 +21,7 @@ def hatch_register_build_hook() -> type[AotcudaBuildHook]:
 
     from aotcuda.common import uninstalled_hook
 
-    if hint := uninstalled_hook.in_project(str(Path.cwd())):
+    if hint := uninstalled_hook.project_fault(str(Path.cwd())):
         print(f"aotcuda: {hint}", file=sys.stderr)
     from hatch_aotcuda.plugin import AotcudaBuildHook
 

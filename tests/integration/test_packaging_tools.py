@@ -133,7 +133,7 @@ def test_misspelt_hook_is_reported(flat: Path) -> None:
     done = projects.forked_run(flat, *HATCHLING)
     assert done.status != 0
     assert done.message.endswith(
-        ": its table for a hook aot-cuda is misspelt, write [tool.hatch.build.targets.wheel.hooks.aotcuda]"
+        ": its table for a hook aot-cuda is misspelt; write [tool.hatch.build.targets.wheel.hooks.aotcuda]"
     )
 
 

@@ -122,7 +122,7 @@ class Project:
         (self.base / "caches").mkdir(mode=0o700, exist_ok=True)
         self.made = {kind: self.build(kind) for kind in KINDS}
         manifest = manifests.parse(self.made["editable install"]["pkg/k.aotcuda/manifest.json"], "pkg.k")
-        self.launched = stamp.of_manifest(manifest, str(self.root))
+        self.launched = stamp.from_manifest(manifest, str(self.root))
 
     def is_current(self, kind: str) -> bool:
         """Return True if a build takes the files that were built last, without a worker."""

@@ -280,7 +280,7 @@ class Silent(MemoryFileSystem):  # type: ignore[misc]
 
 def test_url_without_an_answer_is_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsspec.register_implementation("silent", Silent, clobber=True)
-    monkeypatch.setattr(remote, "PATIENCE", 0.05)
+    monkeypatch.setattr(remote, "TIME_LIMIT", 0.05)
     store = opened(where(tmp_path / "cache", "silent://bucket"))
     assert store.get(any_of(NAME)) == {}
     assert store.get(any_of(OTHER)) == {}
@@ -302,8 +302,8 @@ def test_entries_that_come_too_late_are_ignored(monkeypatch: pytest.MonkeyPatch)
 
             return Mock(items=answers)
 
-    monkeypatch.setattr(remote, "_opened", lambda url: (Slow(), url))
-    monkeypatch.setattr(remote, "PATIENCE", 0.05)
+    monkeypatch.setattr(remote, "_open", lambda url: (Slow(), url))
+    monkeypatch.setattr(remote, "TIME_LIMIT", 0.05)
     found, problem = remote.fetch("slow://x", [NAME, OTHER])
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "aotcuda-cache")
     last.set()
@@ -427,7 +427,7 @@ def test_another_release_of_a_compiler_has_other_entries(
 )
 def test_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     error = OSError(f"400, message:\n  cannot connect to url='{url}'")
-    monkeypatch.setattr(remote, "_opened", Mock(side_effect=error))
+    monkeypatch.setattr(remote, "_open", Mock(side_effect=error))
     _, problem = remote.fetch(url, ["ab"])
     assert problem is not None
     assert "secret" not in problem
@@ -446,5 +446,5 @@ def test_warning_has_no_password(url: str, monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, error: ImportError, problem: str) -> None:
-    monkeypatch.setattr(remote, "_opened", Mock(side_effect=error))
+    monkeypatch.setattr(remote, "_open", Mock(side_effect=error))
     assert remote.send("s3://x", {}) == problem

@@ -26,7 +26,10 @@ def project(tmp_path):
 def found(root, include_dirs=(), source="csrc/a.cu"):
     path = root / source
     item = LinkInput(kind="cu", name=source, data=path.read_bytes(), folder=str(path.parent))
-    return [path.relative_to(root).as_posix() for path in sorted(Headers([item], root.resolve(), include_dirs).own)]
+    return [
+        path.relative_to(root).as_posix()
+        for path in sorted(Headers([item], root.resolve(), include_dirs).project_files)
+    ]
 
 
 FOLLOWED = {
@@ -97,7 +100,7 @@ def test_include_is_found_in_any_spelling(project, line):
 def test_includes_that_cannot_be_followed_are_reported(project, line):
     root = project(csrc__a_cu=f"int one;\n{line}\n", csrc__b_h="")
     item = LinkInput(kind="cu", name="csrc/a.cu", data=(root / "csrc/a.cu").read_bytes(), folder=str(root / "csrc"))
-    assert "csrc/a.cu" in Headers([item], root.resolve(), []).hidden(Options())
+    assert "csrc/a.cu" in Headers([item], root.resolve(), []).uncacheable(Options())
 
 
 def test_words_in_binaries_are_ignored(project):
@@ -107,8 +110,8 @@ def test_words_in_binaries_are_ignored(project):
     source = LinkInput(kind="cu", name="csrc/a.cu", data=b'#include "b.h"', folder=folder)
     binary = LinkInput(kind="object", name="csrc/c.o", data=b"__TIME__ __FILE__", folder=folder)
     headers = Headers([source, binary], root, [])
-    assert headers.own == {root / "csrc/a.cu", root / "csrc/b.h", root / "csrc/c.o"}
-    assert (headers.hidden(Options()), headers.tell_their_place(Options())) == ([], False)
+    assert headers.project_files == {root / "csrc/a.cu", root / "csrc/b.h", root / "csrc/c.o"}
+    assert (headers.uncacheable(Options()), headers.may_contain_folder(Options())) == ([], False)
 
 
 def test_outside_headers_and_searched_places_are_listed(project, tmp_path):
@@ -118,7 +121,7 @@ def test_outside_headers_and_searched_places_are_listed(project, tmp_path):
     path = root / "csrc/a.cu"
     item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
     headers = Headers([item], root, ["one", "two", "three"])
-    assert headers.others == {root.parent / "outside.h", root.parent / "beside.h"}
+    assert headers.outside_files == {root.parent / "outside.h", root.parent / "beside.h"}
     folders = ("csrc", "one", "two", "three")
     assert headers.missing == {root / "csrc/c.h", root / "one/c.h", *(root / folder / "none.h" for folder in folders)}
 
@@ -141,4 +144,4 @@ def test_code_that_may_contain_its_path_is_recognised(project, header, options, 
     root = project(csrc__a_cu='#include "b.h"', csrc__b_h=header).resolve()
     path = root / "csrc/a.cu"
     item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
-    assert Headers([item], root, [*options.include_dirs]).tell_their_place(options) is expected
+    assert Headers([item], root, [*options.include_dirs]).may_contain_folder(options) is expected

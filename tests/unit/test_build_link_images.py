@@ -36,7 +36,7 @@ PLAIN = b"""
 
 
 def lowered(text: bytes, target: str) -> str:
-    found = images.for_older_drivers(text, partial(nvjitlink._assembled, parse(target)))
+    found = images.lower_ptx_version(text, partial(nvjitlink._assembled, parse(target)))
     assert re.sub(rb"(?m)^\.version .*$", b"", found) == re.sub(rb"(?m)^\.version .*$", b"", text)
     (version,) = re.findall(rb"(?m)^\.version (.*)$", found)
     return version.decode()
@@ -98,15 +98,15 @@ def test_spilled_bytes_are_those_that_ptxas_reports(tmp_path: Path) -> None:
 
 def test_ptx_is_unchanged_if_its_machine_code_would_differ() -> None:
     text = ptx("mul.f32 %f2, %f1, %f1;")
-    assert images.for_older_drivers(text, lambda given: given) == text
-    assert images.for_older_drivers(text, lambda given: None) == text
-    assert images.for_older_drivers(b"no PTX", lambda given: given) == b"no PTX"
+    assert images.lower_ptx_version(text, lambda given: given) == text
+    assert images.lower_ptx_version(text, lambda given: None) == text
+    assert images.lower_ptx_version(b"no PTX", lambda given: given) == b"no PTX"
 
 
 def test_image_has_the_cuda_version_of_its_ptx_or_linker() -> None:
     linker = (13, 5)
-    code = images.described(parse("sm_90"), b"\x7fELF", linker)
+    code = images.make_image(parse("sm_90"), b"\x7fELF", linker)
     assert (code.cuda, code.linker) == ((13, 5), linker)
     text = ptx("mul.f32 %f2, %f1, %f1;")
-    assert images.described(parse("compute_75"), text.replace(b"8.8", b"8.0"), linker).cuda == (12, 0)
-    assert images.described(parse("compute_75"), text.replace(b"8.8", b"9.9"), linker).cuda == linker
+    assert images.make_image(parse("compute_75"), text.replace(b"8.8", b"8.0"), linker).cuda == (12, 0)
+    assert images.make_image(parse("compute_75"), text.replace(b"8.8", b"9.9"), linker).cuda == linker

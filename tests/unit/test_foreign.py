@@ -124,7 +124,7 @@ def test_a_command_refuses_special_files_in_one_line(root: Path, tmp_path: Path,
 def test_a_file_that_an_sdist_lacks_is_named(tmp_path: Path) -> None:
     name = "csrc/missing.cu"
     paths = "paths are relative to the folder of pyproject.toml"
-    assert inputs.unread(tmp_path / name, tmp_path) == paths
+    assert inputs.remedy_for(tmp_path / name, tmp_path) == paths
     (tmp_path / "PKG-INFO").write_text("")
     with pytest.raises(ConfigError, match=rf"^link: .*{name} cannot be read .*; the sdist lacks it: enable the hook"):
         inputs.from_file(tmp_path / name, tmp_path, "link")

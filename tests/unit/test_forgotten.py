@@ -27,9 +27,9 @@ def project(folder: Path, pyproject: str, hatch: str | None = None) -> str:
     return str(folder)
 
 
-ADD = ", and does not turn the build hook on: add the table [tool.hatch.build.targets.wheel.hooks.aotcuda]"
-IN_HATCH_TOML = ", and does not turn the build hook on: add the table [build.targets.wheel.hooks.aotcuda] to hatch.toml"
-REQUIRE = ', and setuptools builds it without: add "aotcuda[cu13]" to build-system.requires'
+ADD = ", and does not enable the build hook: add the table [tool.hatch.build.targets.wheel.hooks.aotcuda]"
+IN_HATCH_TOML = ", and does not enable the build hook: add the table [build.targets.wheel.hooks.aotcuda] to hatch.toml"
+REQUIRE = ', and setuptools builds the project without aotcuda; add "aotcuda[cu13]" to build-system.requires'
 SETUPTOOLS = (
     '[build-system]\nbuild-backend = "setuptools.build_meta"\nrequires = {}\n[tool.aotcuda]\narch = ["sm_80"]\n'
 )
@@ -59,7 +59,7 @@ def test_a_project_without_the_hook_gets_a_hint(
     pyproject: str, hatch: str | None, hint: str | None, tmp_path: Path
 ) -> None:
     expected = hint and f"{tmp_path}/pyproject.toml has [tool.aotcuda]{hint}"
-    assert uninstalled_hook.in_project(project(tmp_path, pyproject, hatch)) == expected
+    assert uninstalled_hook.project_fault(project(tmp_path, pyproject, hatch)) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def test_a_project_without_the_hook_gets_a_hint(
 def test_metadata_that_names_aotcuda_gives_a_hint(requirement: str, named: bool) -> None:
     head = f"Metadata-Version: 2.4\nName: mypkg\nRequires-Dist: numpy\nRequires-Dist: {requirement}\n"
     text = f"{head}\nRequires-Dist: aotcuda, says the readme"
-    found = uninstalled_hook.in_metadata(text)
-    assert (found is not None) == named
-    assert found is None or uninstalled_hook.TABLE in found
+    hint = uninstalled_hook.metadata_fault(text)
+    assert (hint is not None) == named
+    assert hint is None or uninstalled_hook.TABLE in hint
 
 
 def installed(folder: Path, metadata: str = "Requires-Dist: aotcuda\n") -> Path:
@@ -120,7 +120,7 @@ def test_the_hatchling_plugin_names_a_misspelt_hook(
     hooks.hatch_register_build_hook()
     error = capsys.readouterr().err
     assert error.startswith(f"aotcuda: {tmp_path}/pyproject.toml has [tool.aotcuda], and does not ")
-    assert error.endswith(f": its table for a hook aot-cuda is misspelt, write {uninstalled_hook.TABLE}\n")
+    assert error.endswith(f": its table for a hook aot-cuda is misspelt; write {uninstalled_hook.TABLE}\n")
     project(tmp_path, CONFIGURED + WHEEL.format("aotcuda"))
     hooks.hatch_register_build_hook()
     assert capsys.readouterr().err == ""

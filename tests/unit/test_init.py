@@ -172,6 +172,27 @@ def test_unreadable_source_is_named(name: str, tmp_path: Path, capsys: pytest.Ca
     assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:8: untyped\n" in said
 
 
+def test_deep_expressions_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make(tmp_path, PROJECT, f"from pkg import deep\n{KERNELS}")
+    (tmp_path / "src" / "pkg" / "deep.py").write_text(f"x{'.jit' * 1500}\ndef f():\n    x{'.jit' * 1500}\n")
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert "not read" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["modules = 3", 'modules."pkg.gpu" = 3', "modules.x.source = 3", 'modules.x = { source = "pkg.gpu", kernels = 3 }'],
+)
+def test_malformed_tables_are_no_error_or_one_line(
+    table: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = make(tmp_path, f"{PROJECT}[tool.aotcuda]\n{table}\n")
+    before = path.read_text()
+    if cli.main(["init", str(tmp_path)]):
+        assert capsys.readouterr().err.count("\n") == 1
+        assert path.read_text() == before
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 import pytest
 
 from aotcuda.tools.init import sources
@@ -46,9 +48,13 @@ NONE = ["@njit", "@numba.njit", "@cuda.reduce", "@nb.vectorize", "@mine.jit", "@
 UNREAD = ["@cuda.jit(signatures())", "@cuda.jit([s for s in BOTH])", "@cuda.jit(make.sig)", "@cuda.jit(f'void({x})')"]
 
 
+def read(text: str) -> sources.Content:
+    return sources.read(ast.parse(text))
+
+
 def only(decorator: str) -> sources.JitFunction:
-    (found,) = sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").functions
-    return found
+    (function,) = read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").functions
+    return function
 
 
 @pytest.mark.parametrize(("decorator", "signatures"), DECORATORS)
@@ -65,7 +71,7 @@ def test_decorated_function_is_a_kernel(decorator: str, signatures: tuple[str, .
 
 @pytest.mark.parametrize("decorator", NONE)
 def test_other_decorators_make_no_kernel(decorator: str) -> None:
-    assert sources.read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").functions == ()
+    assert read(f"{IMPORTS}{decorator}\ndef k(x): pass\n").functions == ()
 
 
 @pytest.mark.parametrize("decorator", UNREAD)
@@ -89,7 +95,7 @@ def test_computed_signatures_are_reported(decorator: str) -> None:
     ],
 )
 def test_helper_with_a_bare_decorator_is_no_kernel(body: str, others: str, device: bool) -> None:
-    found = {item.path: item for item in sources.read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}").functions}
+    found = {item.path: item for item in read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}").functions}
     assert found["k"].device is device
     assert "other" not in found or not found["other"].device
 
@@ -101,7 +107,7 @@ def test_device_functions_and_the_other_compiler() -> None:
 
 
 def test_kernels_in_classes_functions_and_calls_are_found() -> None:
-    found = sources.read(
+    found = read(
         IMPORTS
         + """
 class Solver:
@@ -154,8 +160,8 @@ def test_function_called_by_another_modules_kernel_is_no_kernel(imports: str, ca
     triton = "from aotcuda.triton import triton, tl\n"
     found = sources.mark_device_functions(
         {
-            "mypkg.ops.norm": sources.read(f"{triton}{imports}\n{KERNEL.format(call)}"),
-            "mypkg.ops.utils": sources.read(f"import triton\n{KERNEL.format('pass').replace('kernel', 'softcap')}"),
+            "mypkg.ops.norm": read(f"{triton}{imports}\n{KERNEL.format(call)}"),
+            "mypkg.ops.utils": read(f"import triton\n{KERNEL.format('pass').replace('kernel', 'softcap')}"),
         }
     )
     assert [(item.path, item.device) for items in found.values() for item in items] == [

@@ -115,7 +115,7 @@ def test_every_documented_option_is_in_the_table(header, rows):
     found |= set(re.findall(r"\(\\c (-[\w-]+?)(?:=[^)]*)?\)$", text, re.MULTILINE))
     assert len(found) > 15
     known = {spelling for option in (*nvrtc_options.NVRTC, *nvrtc_options.NVJITLINK) for spelling in option.spellings}
-    both = {option.note.partition("=")[0] for option in nvrtc_options.NVRTC if option.fate == "both"}
+    both = {option.note.partition("=")[0] for option in nvrtc_options.NVRTC if option.use == "both"}
     assert found - {"-opt", "-O", "--D"} <= known | both | {"-prec-div", "-ftz", "-prec-sqrt"}
 
 

@@ -29,7 +29,7 @@ UNREADABLE = {
     "no TOML": (text("[tool"), "is not valid TOML: "),
     "a byte order mark": (
         text(f"\ufeff{TABLE}"),
-        "begins with a byte order mark, which no TOML has; save it without one",
+        "begins with a byte order mark, which TOML does not allow; save it without one",
     ),
     "a table 30,000 deep": (text(f"{TABLE}[tool.x{'.a' * 30_000}]\nb = 1\n"), "is nested more than 100 tables deep"),
     "a quoted key of 30,000 parts": (text(f"{TABLE}[x]\ny{QUOTED} = 1\n"), "is nested more than 100"),

@@ -1,4 +1,4 @@
-"""The launches of a recorded process are kept, however the process ends."""
+"""The recorder loses no launch of a process, and does not disturb it."""
 
 from __future__ import annotations
 
@@ -26,6 +26,14 @@ threads = [threading.Thread(target=lambda: [c() for _ in range(5000)]) for _ in 
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
 """
+NESTED = """
+class Launching:
+    def __repr__(self):
+        log.entry({**F, 'line': F.setdefault('launches', 0)}, dict).count(0, str)
+        F['launches'] += 1
+        return ''
+log.entry({**F, 'more': Launching()}, dict).count(0, str)
+"""
 BOTH = "for _ in range(100000): c()\nif p: os.waitpid(p, 0)\nelse: os._exit(0)"
 ENDS = {
     "exit": ("c(); c()", 2),
@@ -36,11 +44,12 @@ ENDS = {
     "fork, both at once": (f"import os\nc()\np = os.fork()\n{BOTH}", 200001),
     "daemon": ("import os\nos.closerange(3, 256)\nc()\nlog.entry({**F, 'line': 2}, dict).count(0, str)", 2),
     "threads": (THREADS, 20000),
+    "a launch while another one is written": (NESTED, 3),
     "many": ("for i in range(9000): log.entry({**F, 'line': i}, dict).count(0, str)", 9000),
 }
 
 
-def recorded(folder: Path, code: str) -> tuple[collect.Run, str]:
+def recorded(folder: Path, code: str) -> tuple[collect.Launches, str]:
     """Run code in a process with the recorder; return the launches and what it printed."""
     environ = {**os.environ, "PYTHONPATH": str(INJECT), "AOTCUDA_RECORD_FOLDER": str(folder)}
     text = f"import sys; sys.path.insert(0, {str(INJECT)!r})\nF = {FACTS!r}\n{START}{code}"
@@ -68,6 +77,16 @@ def test_launches_are_counted_for_each_gpu(tmp_path: Path) -> None:
 
 def test_a_process_that_cannot_write_runs_on(tmp_path: Path) -> None:
     code = "import os\nos.environ['AOTCUDA_RECORD_FOLDER'] = '/nowhere'\n"
-    _, said = recorded(tmp_path, f"{code}try: c()\nexcept OSError: log.failed('x')\nprint('on')")
+    _, said = recorded(tmp_path, f"{code}try: c()\nexcept OSError: log.report_failure('x')\nprint('on')")
     assert said.startswith("on\n")
     assert "is not recorded: " in said
+
+
+def test_attributes_that_raise_errors_do_not_hide_a_kernel(tmp_path: Path) -> None:
+    (tmp_path / "m.py").write_text(
+        "class Failing:\n    def __get__(self, *_): raise RuntimeError\n"
+        "class Options:\n    name = Failing()\n    @staticmethod\n    def kernel(): pass\n"
+    )
+    code = f"sys.path.append({str(tmp_path)!r})\nimport m\nfrom aotcuda_recorder import functions\n"
+    _, output = recorded(tmp_path, f"{code}print(functions.find_path(m.Options.kernel))")
+    assert output == "{'path': 'Options.kernel'}\n"

@@ -86,12 +86,12 @@ def record(function: str, signature: str, **more: object) -> records.Record:
 def merge(text: str, *items: records.Record, folder: Path) -> str:
     """Return the text of a pyproject.toml after the records are merged into its tables."""
     (folder / "m.py").touch()
-    owner = Project(root=folder, text=text, data=tomllib.loads(text))
-    existing = tables.Tables(owner.aotcuda)
+    project = Project(root=folder, text=text, data=tomllib.loads(text))
+    additions = tables.additions(tables.divide(items, project)[0], project)
     editor = pyproject.Editor(text)
-    additions = existing.additions(tables.sort(items, owner)[0])
     if additions:
-        pyproject.add_kernels(editor, additions, existing.default_frontend)
+        pyproject.add_targets(editor)
+        pyproject.add_kernels(editor, additions, project.front_end({}))
     return editor.text()
 
 

@@ -108,6 +108,13 @@ def test_a_launch_with_none_is_covered(kernel: dict[str, Any], covered: bool) ->
 
 
 @pytest.mark.parametrize(
+    "kernel", [{"configs": 3}, {"configs": [3]}, {"constexprs": 3}, {"signatures": 3}, {"signatures": [3]}]
+)
+def test_malformed_tables_cover_nothing(kernel: dict[str, Any]) -> None:
+    assert not variants.covers(kernel, launch_of("*fp32", A=1))
+
+
+@pytest.mark.parametrize(
     ("record", "said"),
     [
         (launch_of("*fp32:16, i32:1", A={"dtype": "float32"}, B=None), None),

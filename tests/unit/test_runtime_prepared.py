@@ -1,4 +1,4 @@
-"""Launches for XLA's programs: Python prepares them, and the tests call the handlers with frames like XLA's."""
+"""Test launches for XLA's programs: Python prepares them, and the tests call the handlers like XLA."""
 
 from __future__ import annotations
 
@@ -174,15 +174,16 @@ def test_dtypes_select_overload_and_thread_count_selects_grid(cuda, module, axpy
 
 
 def test_impossible_launches_are_refused_while_tracing(cuda, module, axpy):
-    for n, block, problem in (
-        (None, 4096, "4096"),
-        (10, 0, "block is 0 where forall takes an int of at least 1"),
-        (10, (8, 8), r"block is \(8, 8\) where forall takes an int of at least 1"),
-        (-1, 8, "the number of elements cannot be negative"),
-        (1.5, 8, "the number of elements must be an int"),
+    for n, block, shared, problem in (
+        (None, 4096, 0, "4096"),
+        (None, 64, -1, "dynamic shared memory is -1 where a number of bytes belongs"),
+        (10, 0, 0, "block is 0 where forall takes an int of at least 1"),
+        (10, (8, 8), 0, r"block is \(8, 8\) where forall takes an int of at least 1"),
+        (-1, 8, 0, "the number of elements cannot be negative"),
+        (1.5, 8, 0, "the number of elements must be an int"),
     ):
         with pytest.raises(LaunchError, match=problem):
-            prepare(axpy, *axpy_args(), configuration=(1, block, 0), n=n)
+            prepare(axpy, *axpy_args(), configuration=(1, block, shared), n=n)
     kernel = cuda.package(manifests.kernel("f", "void(float32[::1])", cooperative=True), name="mypkg.cooperative").f
     with pytest.raises(LaunchError, match="it is a cooperative one"):
         prepare(kernel, [xla_call.Shaped(0, (4,), "<f4")], [xla_call.Place(0, is_result=True)])

@@ -56,14 +56,14 @@ def test_windows_refuses_builds_and_trusts_folders(as_on) -> None:
     windows = as_on("win32")
     with pytest.raises(AotcudaError, match=r"^aotcuda builds on Linux alone"):
         windows.machine()
-    assert not windows.is_others(0)
-    assert not windows.is_shared(0o777)
+    assert not windows.is_other_user(0)
+    assert not windows.others_may_write(0o777)
 
 
 def test_a_later_process_with_the_number_has_another_start_time() -> None:
-    assert not system.is_gone(1)
-    assert system.started(1).isdigit()
-    assert system.is_gone(2**22 + 1)  # above the largest number that Linux gives
+    assert not system.has_ended(1)
+    assert system.start_time(1).isdigit()
+    assert system.has_ended(2**22 + 1)  # above the largest number that Linux gives
 
 
 # Remove what Python lacks on Windows, in a process of its own, before aotcuda is imported.

@@ -42,12 +42,12 @@ class CompileCache:
         self, settings: Settings | None = None, root: str = "", frontend: str = "", tools: Sequence[object] = ()
     ) -> None:
         """Open the cache, if there are settings. `tools` are the versions of the loaded compilers."""
-        self._store = Store(settings, _fetched, _sent) if settings is not None else None
+        self._store = Store(settings, _fetch_in_child, _send_in_child) if settings is not None else None
         self._root = Path(root)
         self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
         self._prefixes = registry.variables([frontend]).prefixes if settings is not None else ()
         self._variables: list[tuple[str, str]] | None = None
-        self._have: dict[Name, Any] = {}
+        self._results: dict[Name, Any] = {}
         self.reused = 0
         self.made = 0
 
@@ -75,84 +75,82 @@ class CompileCache:
         """Return True if the cache's URL, if there is one, has answered."""
         return self._store is None or self._store.answers
 
-    def name(self, *made_from: object) -> Name:
-        """Return the name of a result of these values, which also has the tools and variables that compilers read."""
+    def name(self, *values: object) -> Name:
+        """Return the name of a result for `values`, the tools, and the variables that compilers read."""
         if self._store is None:
             return ""
         if self._variables is None:  # the sources, which may set variables, have been imported
             self._variables = sorted(item for item in os.environ.items() if item[0].startswith(self._prefixes))
         try:
-            return hashing.digest(self._base, self._variables, *made_from)
+            return hashing.digest(self._base, self._variables, *values)
         except NamelessError:
             return ""
 
-    def name_with(
-        self, inputs: Sequence[LinkInput], options: Options, folders: Sequence[str], *made_from: object
-    ) -> Name:
-        """Return the name of a result of `inputs`, their headers in `folders`, options, and more.
+    def name_with(self, inputs: Sequence[LinkInput], options: Options, folders: Sequence[str], *values: object) -> Name:
+        """Return the name of a result for `inputs`, their headers in `folders`, `options` and `values`.
 
-        Empty if the text does not determine the headers, or if the code contains the time of its compilation.
+        The name is empty if the text does not determine the headers, or if the code contains the compilation's time.
         """
         if not self.is_on:
             return ""
-        found = Headers(inputs, self._root, folders)
-        if found.hidden(options):
+        included = Headers(inputs, self._root, folders)
+        if included.uncacheable(options):
             return ""
-        items = [replace(item, folder=self._shown(item.folder)) for item in inputs]
-        headers = [(self._shown(str(path)), file_digest(str(path))) for path in found.files]
-        place = str(self._root) if found.tell_their_place(options) else ""
-        return self.name(*made_from, options, items, headers, place)
+        items = [replace(item, folder=self._relative(item.folder)) for item in inputs]
+        headers = [(self._relative(str(path)), file_digest(str(path))) for path in included.files]
+        place = str(self._root) if included.may_contain_folder(options) else ""
+        return self.name(*values, options, items, headers, place)
 
-    def find(self, named: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:
+    def find(self, names: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:
         """Return the results that the cache has; `shape` gives the type that a result must have."""
-        wanted = {name: shape(key) for key, name in named.items() if name and name not in self._have}
-        found = self._store.get(wanted) if self._store is not None and wanted else {}
-        have = {key: value for key, name in named.items() if (value := found.get(name, self._have.get(name)))}
-        self.reused += len(have)
-        return have
+        types = {name: shape(key) for key, name in names.items() if name and name not in self._results}
+        stored = self._store.get(types) if self._store is not None and types else {}
+        results = {key: value for key, name in names.items() if (value := stored.get(name, self._results.get(name)))}
+        self.reused += len(results)
+        return results
 
-    def fetch(self, wanted: Mapping[Name, Any]) -> None:
+    def fetch(self, types: Mapping[Name, Any]) -> None:
         """Load these entries from the cache, for `find_here` in this process and its children."""
         if self._store is not None:
-            self._have |= dict.fromkeys(wanted) | self._store.get(wanted)
+            self._results |= dict.fromkeys(types) | self._store.get(types)
 
     def find_here(self, name: Name, shape: Any) -> Any | None:
         """Return a result that is in memory or in the folder on this machine; for children, which read from no URL."""
         if self._store is None or not name:
             return None
-        return self._have.get(name) or self._store.get_here({name: shape}).get(name)
+        return self._results.get(name) or self._store.get_here({name: shape}).get(name)
 
-    def must_ask(self, name: Name) -> bool:
+    def must_fetch(self, name: Name) -> bool:
         """Return True for a result that may be at a URL and was not requested yet."""
-        return self.has_url and name not in self._have
+        return self.has_url and name not in self._results
 
-    def store(self, made: Mapping[K, Any], named: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> bool:
+    def store(self, results: Mapping[K, Any], names: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> bool:
         """Store the results that have a name; `titles` and `kind` are for lists of the cache.
 
         Returns False if a result that has a name could not be stored.
         """
-        self.made += len(made)
-        fresh = {named[key]: value for key, value in made.items() if named.get(key)}
-        if self._store is None or not fresh:
-            return not fresh
-        return self._store.put(fresh, kind, {named[key]: titles[key] for key in made if named.get(key)})
+        self.made += len(results)
+        values = {names[key]: value for key, value in results.items() if names.get(key)}
+        if self._store is None or not values:
+            return not values
+        return self._store.put(values, kind, {names[key]: titles[key] for key in results if names.get(key)})
 
-    def _shown(self, folder: str) -> str:
+    def _relative(self, folder: str) -> str:
         """Return a path relative to the project's folder, so it is the same in every checkout."""
         path = Path(folder)
         return path.relative_to(self._root).as_posix() if folder and path.is_relative_to(self._root) else folder
 
 
-def _fetched(url: str, wanted: list[str]) -> Any:
+def _fetch_in_child(url: str, names: list[str]) -> Any:
     """Call `remote.fetch` in a child, because it starts threads, and a process with threads must not fork units."""
-    return _elsewhere(partial(remote.fetch, url, wanted), lambda problem: ({}, problem))
+    return _call_in_child(partial(remote.fetch, url, names), lambda problem: ({}, problem))
 
 
-def _sent(url: str, packed: Any) -> Any:
-    return _elsewhere(partial(remote.send, url, packed), lambda problem: problem)
+def _send_in_child(url: str, packed: Any) -> Any:
+    return _call_in_child(partial(remote.send, url, packed), lambda problem: problem)
 
 
-def _elsewhere(work: Callable[[], Any], failed: Callable[[str], Any]) -> Any:
+def _call_in_child(work: Callable[[], Any], failed: Callable[[str], Any]) -> Any:
     try:
         return flows.run([pool.Task("the build cache", work)], 1, lambda _: None)[0]
     except AotcudaError as error:

@@ -29,32 +29,32 @@ def digest(*parts: object) -> str:
     Raises:
         NamelessError: A value has another type.
     """
-    whole = hashlib.sha256()
-    _feed(whole, parts)
-    return whole.hexdigest()
+    hasher = hashlib.sha256()
+    _feed(hasher, parts)
+    return hasher.hexdigest()
 
 
-def _feed(whole: hashlib._Hash, value: object) -> None:
+def _feed(hasher: hashlib._Hash, value: object) -> None:
     match value:
         case str():
-            _add(whole, "s", value)
+            _add(hasher, "s", value)
         case bytes():
-            _add(whole, "b", value)
+            _add(hasher, "b", value)
         case None | bool() | int() | float():
-            _add(whole, "n", repr(value))
+            _add(hasher, "n", repr(value))
         case PurePath():
-            _add(whole, "p", str(value))
+            _add(hasher, "p", str(value))
         case Target():
-            _add(whole, "a", f"{value.kind} {value}")
+            _add(hasher, "a", f"{value.kind} {value}")
         case tuple() | list():
-            _feed_all(whole, "t", value)
+            _feed_all(hasher, "t", value)
         case set() | frozenset():
-            _feed_all(whole, "e", sorted(digest(item) for item in value))
+            _feed_all(hasher, "e", sorted(digest(item) for item in value))
         case Mapping():
-            _feed_all(whole, "m", [part for item in value.items() for part in item])
+            _feed_all(hasher, "m", [part for item in value.items() for part in item])
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            _add(whole, "d", f"{type(value).__module__}.{type(value).__qualname__}")
-            _feed_all(whole, "f", [part for name in _fields(type(value)) for part in (name, getattr(value, name))])
+            _add(hasher, "d", f"{type(value).__module__}.{type(value).__qualname__}")
+            _feed_all(hasher, "f", [part for name in _fields(type(value)) for part in (name, getattr(value, name))])
         case _:
             message = f"a {type(value).__name__} has no canonical form"
             raise NamelessError(message)
@@ -65,13 +65,13 @@ def _fields(kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
-def _feed_all(whole: hashlib._Hash, mark: str, items: Sequence[object]) -> None:
-    _add(whole, mark, str(len(items)))
+def _feed_all(hasher: hashlib._Hash, mark: str, items: Sequence[object]) -> None:
+    _add(hasher, mark, str(len(items)))
     for item in items:
-        _feed(whole, item)
+        _feed(hasher, item)
 
 
-def _add(whole: hashlib._Hash, mark: str, content: str | bytes) -> None:
+def _add(hasher: hashlib._Hash, mark: str, content: str | bytes) -> None:
     data = content.encode(errors="surrogatepass") if isinstance(content, str) else content
-    whole.update(f"{mark}{len(data)}:".encode())
-    whole.update(data)
+    hasher.update(f"{mark}{len(data)}:".encode())
+    hasher.update(data)

@@ -50,29 +50,29 @@ def encode(value: object) -> bytes:
     Raises:
         ForeignValueError: A part of it cannot be stored.
     """
-    found: dict[bytes, list[int]] = {}
-    line = json.dumps(_encode(value, found), separators=(",", ":"), allow_nan=True).encode("ascii")
-    return b"\n".join([line, b"".join(found)])
+    offsets: dict[bytes, list[int]] = {}
+    line = json.dumps(_encode(value, offsets), separators=(",", ":"), allow_nan=True).encode("ascii")
+    return b"\n".join([line, b"".join(offsets)])
 
 
-def _encode(value: Any, found: dict[bytes, list[int]]) -> Any:
+def _encode(value: Any, offsets: dict[bytes, list[int]]) -> Any:
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
     if kind is bytes:
-        if value not in found:
-            start = next(reversed(found.values()))[1] if found else 0
-            found[value] = [start, start + len(value)]
-        return {"b": found[value]}
+        if value not in offsets:
+            start = next(reversed(offsets.values()))[1] if offsets else 0
+            offsets[value] = [start, start + len(value)]
+        return {"b": offsets[value]}
     if kind is list:
-        return [_encode(item, found) for item in value]
+        return [_encode(item, offsets) for item in value]
     if kind is tuple:
-        return {"t": [_encode(item, found) for item in value]}
+        return {"t": [_encode(item, offsets) for item in value]}
     if kind is dict:
-        return {"d": [[_encode(key, found), _encode(item, found)] for key, item in value.items()]}
+        return {"d": [[_encode(key, offsets), _encode(item, offsets)] for key, item in value.items()]}
     if CLASSES.get(kind.__name__) is kind:
         fields = dataclasses.fields(value)
-        return {"c": kind.__name__, "f": {item.name: _encode(getattr(value, item.name), found) for item in fields}}
+        return {"c": kind.__name__, "f": {item.name: _encode(getattr(value, item.name), offsets) for item in fields}}
     message = f"a {kind.__module__}.{kind.__qualname__} cannot be stored"
     raise ForeignValueError(message)
 
@@ -87,9 +87,9 @@ def decode(data: bytes, shape: Any = object) -> Any:
     Raises:
         ForeignValueError: `data` holds no value, or one of another type.
     """
-    line, _, rest = data.partition(b"\n")
+    line, _, stored = data.partition(b"\n")
     try:
-        value = _decode(json.loads(line), _Bytes(rest))
+        value = _decode(json.loads(line), _Bytes(stored))
         if _fits(value, shape):
             return value
     except (LookupError, TypeError, ValueError, RecursionError) as error:
@@ -118,20 +118,20 @@ class _Bytes:
         return self._known[start, end]
 
 
-def _decode(data: Any, rest: _Bytes) -> Any:
+def _decode(data: Any, stored: _Bytes) -> Any:
     if isinstance(data, list):
-        return [_decode(item, rest) for item in data]
+        return [_decode(item, stored) for item in data]
     if not isinstance(data, dict):
         return data
     match data:
         case {"b": [int(start), int(end)]}:
-            return rest.part(start, end)
+            return stored.part(start, end)
         case {"t": list(items)}:
-            return tuple([_decode(item, rest) for item in items])
+            return tuple([_decode(item, stored) for item in items])
         case {"d": list(items)}:
-            return {_decode(key, rest): _decode(item, rest) for key, item in items}
+            return {_decode(key, stored): _decode(item, stored) for key, item in items}
         case {"c": str(name), "f": dict(fields)}:
-            return CLASSES[name](**{key: _decode(item, rest) for key, item in fields.items()})
+            return CLASSES[name](**{key: _decode(item, stored) for key, item in fields.items()})
     message = f"{sorted(data)} has no meaning"
     raise ValueError(message)
 
@@ -172,7 +172,7 @@ def _fits(value: object, hint: Any) -> bool:
         return schema.fits(value, hint)
     if dataclasses.is_dataclass(hint):
         return type(value) is hint and all(
-            _fits(getattr(value, name), each) for name, each in _fields(typing.cast("type", hint)).items()
+            _fits(getattr(value, name), declaration) for name, declaration in _fields(typing.cast("type", hint)).items()
         )
     return type(value) is (types.NoneType if hint is None else hint)
 
@@ -184,5 +184,5 @@ def _items_fit(value: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
 
 
 @functools.cache
-def _fields(declared: type) -> dict[str, Any]:
-    return typing.get_type_hints(declared, localns=_NAMES)
+def _fields(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls, localns=_NAMES)

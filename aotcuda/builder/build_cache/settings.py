@@ -1,4 +1,4 @@
-"""Read the settings of the build cache: its place, its access, and the digest of what all entries depend on."""
+"""Read the settings of the build cache: its place, its access, and the digest of the inputs of all entries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FORMAT = 3
 WHERE, ACCESS = "AOTCUDA_BUILD_CACHE", "AOTCUDA_BUILD_CACHE_ACCESS"
 READ, READ_WRITE = "read", "read-write"
 
-_NOT_ASKED = (
+_IGNORED = (
     WHERE,
     ACCESS,
     "AOTCUDA_CACHE_DIR",
@@ -40,10 +40,10 @@ _NOT_ASKED = (
     "AOTCUDA_VERBOSE",
     "AOTCUDA_ARCH",
 )
-_NO_FOLDERS = ("true", "false", "yes", "no", "on", "off", "none", "read", "read-write")
+_NOT_FOLDERS = ("true", "false", "yes", "no", "on", "off", "none", "read", "read-write")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-_OF_ISOLATED_BUILDS = "pip-build-env-"
-_OF_INSTALLERS = (
+_ISOLATED_BUILD = "pip-build-env-"
+_INSTALLER_VARIABLES = (
     *("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED"),
     *("PYTHONIOENCODING", "PYTHONFAULTHANDLER", "PYTHONPYCACHEPREFIX", "PYTHONSTARTUP", "PYTHON_COLORS"),
 )
@@ -77,22 +77,22 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
     Raises:
         ConfigError: A variable that locates the cache has an unusable value.
     """
-    given = _given()
+    place = _read_place()
     access = os.environ.get(ACCESS, "").strip()
     front_ends = sorted({*front_ends})
-    if given == "0":
+    if place == "0":
         return None
     if access not in ("", READ, READ_WRITE):
         message = f"{ACCESS} is {access!r}; write {READ!r} or {READ_WRITE!r}"
         raise ConfigError(message)
     entries.size_cap()  # a wrong value is reported before anything is compiled
-    is_url = "://" in given
-    base = default_folder() if is_url or not given else folder.expand(given)
+    is_url = "://" in place
+    base = default_folder() if is_url or not place else folder.expand(place)
     if base is None and not is_url:
         return None
     return Settings(
         folder=base,
-        url=given if is_url else None,
+        url=place if is_url else None,
         writes=is_url or access != READ,
         sends=is_url and access == READ_WRITE,
         facts=_facts(front_ends, toolkits, root),
@@ -111,49 +111,49 @@ def default_folder() -> str | None:
     return os.path.join(base, "builds") if base is not None else None
 
 
-def searched() -> list[str]:
+def search_folders() -> list[str]:
     """Return the folders of PYTHONPATH, where sources find modules that are not installed.
 
     Folders that isolated builds make each time, with the requirements of the build, are left out.
     """
     folders = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    return [os.path.abspath(path) for path in folders if _OF_ISOLATED_BUILDS not in path]
+    return [os.path.abspath(path) for path in folders if _ISOLATED_BUILD not in path]
 
 
-def shown() -> str | None:
+def configured_folder() -> str | None:
     """Return the folder of the cache on this machine, as the environment sets it; None if there is none."""
-    given = _given()
-    if given == "0":
+    place = _read_place()
+    if place == "0":
         return None
-    return folder.expand(given) if given and "://" not in given else default_folder()
+    return folder.expand(place) if place and "://" not in place else default_folder()
 
 
-def _given() -> str:
+def _read_place() -> str:
     """Return `AOTCUDA_BUILD_CACHE`: a folder, a URL, 0, or nothing."""
-    given = os.environ.get(WHERE, "").strip()
-    if given != "0" and (given.isdigit() or given.lower() in _NO_FOLDERS):
-        message = f"{WHERE} is {given!r}; write a folder (./{given} for one of that name), a URL, or 0 for no cache"
+    place = os.environ.get(WHERE, "").strip()
+    if place != "0" and (place.isdigit() or place.lower() in _NOT_FOLDERS):
+        message = f"{WHERE} is {place!r}; write a folder (./{place} for one of that name), a URL, or 0 for no cache"
         raise ConfigError(message)
-    if "://" in given and not _SCHEME.match(given):
-        message = f"{WHERE} is {given!r}; write a URL with a protocol, such as s3://bucket, or a folder"
+    if "://" in place and not _SCHEME.match(place):
+        message = f"{WHERE} is {place!r}; write a URL with a protocol, such as s3://bucket, or a folder"
         raise ConfigError(message)
-    if "://" not in given and _SCHEME.match(given):
-        message = f"{WHERE} is {given!r}; write a URL with ://, or ./{given} for a folder of that name"
+    if "://" not in place and _SCHEME.match(place):
+        message = f"{WHERE} is {place!r}; write a URL with ://, or ./{place} for a folder of that name"
         raise ConfigError(message)
-    return given
+    return place
 
 
 def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit], root: Path) -> str:
     """Return the digest of all inputs besides a project's own files."""
-    registered = [found for name in front_ends if (found := registry.find(name)) is not None]
-    known = registry.variables(front_ends)
+    registered = [registration for name in front_ends if (registration := registry.find(name)) is not None]
+    variables = registry.variables(front_ends)
     distributions = tuple(name for item in registered for name in item.all_distributions)
     return hashing.digest(
         FORMAT,
         [_digests(_folder_of(item.tables)) for item in registered if item.name not in registry.BUILT_IN],
         sorted(tools(distributions, toolkits).items()),
-        sorted((name, value) for name, value in os.environ.items() if is_asked(name) or name in known.kept),
-        [(name, compilers.digest(str(root / name))) for name in known.files],
+        sorted((name, value) for name, value in os.environ.items() if changes_entries(name) or name in variables.kept),
+        [(name, compilers.digest(str(root / name))) for name in variables.files],
     )
 
 
@@ -169,11 +169,11 @@ def tools(distributions: Iterable[str], toolkits: Sequence[Toolkit]) -> dict[str
     }
 
 
-def is_asked(name: str) -> bool:
+def changes_entries(name: str) -> bool:
     """Return True for a variable that all entries depend on."""
     if name.startswith("AOTCUDA_"):
-        return name not in _NOT_ASKED
-    return name.startswith("PYTHON") and name not in _OF_INSTALLERS
+        return name not in _IGNORED
+    return name.startswith("PYTHON") and name not in _INSTALLER_VARIABLES
 
 
 @functools.cache
@@ -183,8 +183,8 @@ def _own_files() -> Mapping[str, str | None]:
 
 
 def _folder_of(module: str) -> Path:
-    found = sys.modules[module].__file__  # the plan has imported it
-    return Path(found or "").parent
+    file = sys.modules[module].__file__  # the plan has imported it
+    return Path(file or "").parent
 
 
 def _digests(base: Path) -> Mapping[str, str | None]:

@@ -49,29 +49,29 @@ class Store:
         if settings.folder is not None:
             problem = folder.problem(settings.folder, os.path.join(settings.folder, VERSION))
             if problem is not None:
-                self._say(problem)
+                self._add_problem(problem)
                 self._usable = False
 
-    def get(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the existing entries; `wanted` has the type of each value by its name."""
-        found = self.get_here(wanted)
-        missing = [name for name in wanted if name not in found]
-        for name, packed in self._elsewhere(missing).items():
-            if self._take(found, name, wanted[name], packed, self._settings.url):
+    def get(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the existing entries; `types` has the type of each value by its name."""
+        values = self.get_here(types)
+        missing = [name for name in types if name not in values]
+        for name, packed in self._fetch_missing(missing).items():
+            if self._take(values, name, types[name], packed, self._settings.url):
                 self._write(name, *packed)
-        self._tally()
-        return found
+        self._record_size()
+        return values
 
-    def get_here(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `get` finds in the folder on this machine alone."""
-        found: dict[str, Any] = {}
-        for name, shape in wanted.items():
+    def get_here(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the entries that exist in the folder on this machine."""
+        values: dict[str, Any] = {}
+        for name, shape in types.items():
             packed = self._read(name) if self._usable else None
             if packed is not None:
-                self._take(found, name, shape, packed, self._settings.folder)
-        return found
+                self._take(values, name, shape, packed, self._settings.folder)
+        return values
 
-    def ask_no_more(self) -> None:
+    def stop_using_url(self) -> None:
         """Stop using the URL, because it did not answer another process."""
         self.answers = False
 
@@ -80,23 +80,23 @@ class Store:
         """Return True if there is a URL that answers."""
         return self._settings.url is not None and self.answers
 
-    def _elsewhere(self, wanted: list[str]) -> dict[str, Packed]:
+    def _fetch_missing(self, names: list[str]) -> dict[str, Packed]:
         """Return the wanted entries that are at the URL."""
-        if not wanted or self._settings.url is None or not self.answers:
+        if not names or self._settings.url is None or not self.answers:
             return {}
-        fetched, problem = self._fetch(self._settings.url, wanted)
-        self._heard(problem)
+        fetched, problem = self._fetch(self._settings.url, names)
+        self._check_answer(problem)
         if None in fetched.values():
-            self._spoilt(self._settings.url)
+            self._add_damage(self._settings.url)
         return {name: packed for name, packed in fetched.items() if packed is not None}
 
-    def put(self, made: Mapping[str, object], kind: str, about: Mapping[str, str]) -> bool:
+    def put(self, values: Mapping[str, object], kind: str, about: Mapping[str, str]) -> bool:
         """Store values under their names, if they can be encoded; `kind` and `about` are for lists of the cache.
 
         Returns False if a value could not be stored in the folder, or at the URL if the settings send entries there.
         """
         packed: dict[str, Packed] = {}
-        for name, value in made.items():
+        for name, value in values.items():
             try:
                 contents = {VALUE: serialization.encode(value)}
             except serialization.ForeignValueError:
@@ -105,12 +105,12 @@ class Store:
         if self._settings.writes:
             for name, (record, contents) in packed.items():
                 self._write(name, record, contents)
-            self._tally()
+            self._record_size()
         if self._settings.sends and self._settings.url is not None and packed and self.answers:
-            self._heard(self._send(self._settings.url, packed))
+            self._check_answer(self._send(self._settings.url, packed))
         in_folder = self._usable and self._writes
-        kept = in_folder if not self._settings.sends else self.answers
-        return kept and len(packed) == len(made)
+        is_stored = in_folder if not self._settings.sends else self.answers
+        return is_stored and len(packed) == len(values)
 
     def receive(self, name: str, data: bytes) -> bool:
         """Store an entry that another machine has packed; return False if it is damaged or cannot be stored."""
@@ -131,29 +131,29 @@ class Store:
                 continue
             entries.mark_used(self._files, name)
             return packed
-        self._spoilt(self._settings.folder)
+        self._add_damage(self._settings.folder)
         return None
 
-    def _take(self, found: dict[str, Any], name: str, shape: Any, packed: Packed, place: str | None) -> bool:
+    def _take(self, values: dict[str, Any], name: str, shape: Any, packed: Packed, place: str | None) -> bool:
         """Add the value of an entry in `place`, if it is one of the type `shape`."""
         record, contents = packed
         try:
             if record["format"] == FORMAT:
-                found[name] = serialization.decode(contents[VALUE], shape)
+                values[name] = serialization.decode(contents[VALUE], shape)
                 return True
         except (LookupError, TypeError, serialization.ForeignValueError):
             pass
-        self._spoilt(place)
+        self._add_damage(place)
         return False
 
-    def spoilt(self) -> None:
+    def report_damage(self) -> None:
         """Record that a value that `get` returned cannot be used."""
-        self._spoilt(self._settings.folder)
+        self._add_damage(self._settings.folder)
 
-    def _spoilt(self, place: str | None) -> None:
+    def _add_damage(self, place: str | None) -> None:
         """Record once for each place that an entry cannot be used; all processes of a build use the same text."""
-        found = "has entries that are damaged or of another version; their results are made again"
-        problem = f"the build cache in {remote.shown(place or '')} {found}"
+        fact = "has entries that are damaged or of another version; their results are made again"
+        problem = f"the build cache in {remote.without_secrets(place or '')} {fact}"
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -168,21 +168,21 @@ class Store:
             problem = f"{self._settings.folder} cannot be written ({error.strerror or error})"
             self.problems.append(f"the build stores nothing in its cache: {problem}")
 
-    def _tally(self) -> None:
-        """Record what was written, for `trim`."""
-        written, self._written = self._written, 0
-        if written:
+    def _record_size(self) -> None:
+        """Record the number of bytes that were written, for `trim`."""
+        size, self._written = self._written, 0
+        if size:
             with suppress(OSError):
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW
-                with open(os.open(_tally_of(self._settings.folder or ""), flags, 0o600), "wb") as file:
-                    file.write(b"%d\n" % written)
+                with open(os.open(_tally_file(self._settings.folder or ""), flags, 0o600), "wb") as file:
+                    file.write(b"%d\n" % size)
 
-    def _heard(self, problem: str | None) -> None:
+    def _check_answer(self, problem: str | None) -> None:
         if problem is not None:
             self.answers = False
-            self._say(problem)
+            self._add_problem(problem)
 
-    def _say(self, problem: str) -> None:
+    def _add_problem(self, problem: str) -> None:
         self.problems.append(f"the build continues without the build cache: {problem}")
 
 
@@ -192,7 +192,7 @@ _RECORD = 512
 _DAY = 86400.0
 
 
-def _tally_of(folder: str) -> str:
+def _tally_file(folder: str) -> str:
     """Return the file with the time of the last count, the bytes of all entries then, and the bytes written since."""
     return os.path.join(folder, VERSION, "written")
 
@@ -200,14 +200,14 @@ def _tally_of(folder: str) -> str:
 def _may_be_full(folder: str, cap: int) -> bool:
     """Return True if the entries may take more bytes than `cap`, or were not measured for a day."""
     try:
-        looked, *sizes = map(int, foreign.read(_tally_of(folder), follow=False).split())
+        looked, *sizes = map(int, foreign.read(_tally_file(folder), follow=False).split())
     except (TargetError, ValueError):
         return True
     return not 0 <= time.time() - looked < _DAY or sum(sizes) > cap
 
 
 def trim(settings: Settings) -> None:
-    """Remove what was not used for longest, if the cache on this machine has grown beyond its cap.
+    """Remove the entries that were not used for longest, if the cache on this machine has grown beyond its cap.
 
     Measuring tens of thousands of entries takes a second. It is done once a day, and when the bytes written since the
     last time may have filled the cache.
@@ -221,9 +221,9 @@ def trim(settings: Settings) -> None:
     ):
         cap = entries.size_cap()
         if _may_be_full(base, cap):
-            left = entries.trim(Files(base), cap)
-            tally = _tally_of(base)
+            size = entries.trim(Files(base), cap)
+            tally = _tally_file(base)
             with suppress(OSError):
                 with open(f"{tally}.{os.getpid()}", "xb") as file:
-                    file.write(b"%d\n%d\n" % (time.time(), left))
+                    file.write(b"%d\n%d\n" % (time.time(), size))
                 os.replace(file.name, tally)

@@ -56,16 +56,16 @@ def identifier(name: str) -> str:
 
     Two names may give the same result; `Scope` distinguishes them.
     """
-    plain = "".join(_plain(character) for character in name)
-    if plain not in _MACROS and not plain.startswith("AOTCUDA_"):
+    ascii_name = "".join(_ascii(character) for character in name)
+    if ascii_name not in _MACROS and not ascii_name.startswith("AOTCUDA_"):
         with suppress(ValueError):
-            rules.c_name(plain)
-            return plain
-    stripped = f"{plain.strip('_')}_"
-    return f"_{stripped}" if stripped[0].isdigit() else stripped
+            rules.c_name(ascii_name)
+            return ascii_name
+    stem = f"{ascii_name.strip('_')}_"
+    return f"_{stem}" if stem[0].isdigit() else stem
 
 
-def _plain(character: str) -> str:
+def _ascii(character: str) -> str:
     if character.isascii():
         return character if character.isalnum() else "_"
     return f"u{ord(character):04x}"
@@ -74,39 +74,39 @@ def _plain(character: str) -> str:
 class Scope:
     """A scope of names in C: a struct's members, a function's parameters, a header's declarations."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        """Open a scope in which the names `taken` are in use."""
-        self._taken = set(taken)
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        """Open a scope in which the names `names` are in use."""
+        self._names = set(names)
 
-    def own(self, name: str, others: Collection[str] = ()) -> str:
-        """Return `name`, with a number if it is in use; a new name is none of `others`."""
-        found = name
-        if name in self._taken:
+    def unique(self, name: str, reserved: Collection[str] = ()) -> str:
+        """Return `name`, with a number if it is in use; a name with a number is none of `reserved`."""
+        unique_name = name
+        if name in self._names:
             stem = name if name.endswith("_") else f"{name}_"
             numbered = (f"{stem}{number}" for number in count(2))
-            found = next(item for item in numbered if item not in self._taken and item not in others)
-        self._taken.add(found)
-        return found
+            unique_name = next(item for item in numbered if item not in self._names and item not in reserved)
+        self._names.add(unique_name)
+        return unique_name
 
     def identifiers(self, names: Sequence[str]) -> list[str]:
         """Return the C name of each of `names`. Valid names are kept before others are changed."""
-        plain = [identifier(name) for name in names]
-        found = list(plain)
-        for at in sorted(range(len(names)), key=lambda at: plain[at] != names[at]):
-            found[at] = self.own(plain[at], plain)
-        return found
+        candidates = [identifier(name) for name in names]
+        names_in_c = list(candidates)
+        for at in sorted(range(len(names)), key=lambda at: candidates[at] != names[at]):
+            names_in_c[at] = self.unique(candidates[at], candidates)
+        return names_in_c
 
 
 def words(kinds: Iterable[str]) -> list[str]:
-    """Return the words of C types, which no other name may be: it would hide the type."""
+    """Return the words of C types. No other name may be one of them, since it would hide the type."""
     return re.findall(r"\w+", " ".join(kinds))
 
 
 def comment(text: str) -> str:
     """Return `text` as a comment, whatever it contains."""
-    shown = "".join(item if item.isprintable() else f"\\u{ord(item):04x}" for item in text)
-    apart = re.sub(r"[*](?=/)|/(?=[*])", r"\g<0> ", shown)
-    return f"/* {apart} */"
+    printable = "".join(item if item.isprintable() else f"\\u{ord(item):04x}" for item in text)
+    content = re.sub(r"[*](?=/)|/(?=[*])", r"\g<0> ", printable)
+    return f"/* {content} */"
 
 
 def declare(kind: str, name: str) -> str:
@@ -127,20 +127,20 @@ class Structs:
         records: NumPy's description of every record, for JSON, by its spelling in signatures.
     """
 
-    def __init__(self, symbol: str, module: str, named: dict[str, Any]) -> None:
-        """Structs of function `symbol` of `module`; `named` are the NumPy dtypes that its source names."""
+    def __init__(self, symbol: str, module: str, dtypes: dict[str, Any]) -> None:
+        """Collect the structs of function `symbol` of `module`; `dtypes` are the NumPy dtypes that its source names."""
         self.definitions: dict[str, str] = {}
         self.records: dict[str, object] = {}
         self._symbol = symbol
         prefix = module.replace(".", "_")
-        names = [f"{prefix}_{name}" for name in Scope().identifiers([*named])]
-        self._named = dict(zip(names, named.values(), strict=True))
+        names = [f"{prefix}_{name}" for name in Scope().identifiers([*dtypes])]
+        self._named = dict(zip(names, dtypes.values(), strict=True))
         self._made: dict[str, str] = {}  # by the description
         self._scope = Scope()
 
     def result(self, members: Sequence[str]) -> str:
         """Return the name of the struct that the function returns; `members` are C declarations without semicolons."""
-        name = self._scope.own(f"{self._symbol}_result")
+        name = self._scope.unique(f"{self._symbol}_result")
         self.definitions[name] = f"typedef struct {{ {' '.join(f'{member};' for member in members)} }} {name};"
         return name
 
@@ -150,17 +150,17 @@ class Structs:
         Raises:
             NotImplementedError: C lacks the type of a field.
         """
-        described = describe(dtype)
-        key = json.dumps(described)
+        description = describe(dtype)
+        key = json.dumps(description)
         if key not in self._made:
             packed = not _is_natural(dtype)
             members = _members(dtype, packed=packed, indent=4)
-            known = next((name for name, value in self._named.items() if value == dtype), None)
-            name = self._scope.own(known or f"{self._symbol}_record{len(self._made)}")
+            source_name = next((name for name, value in self._named.items() if value == dtype), None)
+            name = self._scope.unique(source_name or f"{self._symbol}_record{len(self._made)}")
             body = f"typedef struct {{\n{members}}} {name};"
             self.definitions[name] = f"#pragma pack(push, 1)\n{body}\n#pragma pack(pop)" if packed else body
             self._made[key] = name
-        self.records[spelling] = described
+        self.records[spelling] = description
         return self._made[key]
 
 
@@ -170,10 +170,10 @@ def tuple_member(items: Sequence[str], name: str) -> str:
 
 
 def describe(dtype: Any) -> Any:
-    """Return a NumPy dtype from JSON, in the form that `numpy.dtype` accepts."""
+    """Return a NumPy dtype for JSON, in the form that `numpy.dtype` accepts."""
     if dtype.subdtype is not None:
-        inner, shape = dtype.subdtype
-        return [describe(inner), list(shape)]
+        element_type, shape = dtype.subdtype
+        return [describe(element_type), list(shape)]
     if dtype.names is None:
         return dtype.str
     fields = [dtype.fields[name] for name in dtype.names]
@@ -196,17 +196,17 @@ def _members(dtype: Any, *, packed: bool, indent: int) -> str:
     names = scope.identifiers([name for name, _, _ in fields])
     for name, base, (_, kind, offset) in zip(names, bases, fields, strict=True):
         if packed and offset > end:
-            lines.append(f"{space}unsigned char {scope.own(f'aotcuda_gap{gaps}')}[{offset - end}];\n")
+            lines.append(f"{space}unsigned char {scope.unique(f'aotcuda_gap{gaps}')}[{offset - end}];\n")
             gaps += 1
         end = offset + kind.itemsize
         extents = "".join(f"[{extent}]" for extent in kind.shape)
         if base.names is not None:
-            inner = _members(base, packed=packed, indent=indent + 4)
-            lines.append(f"{space}struct {{\n{inner}{space}}} {name}{extents};\n")
+            members = _members(base, packed=packed, indent=indent + 4)
+            lines.append(f"{space}struct {{\n{members}{space}}} {name}{extents};\n")
         else:
             lines.append(f"{space}{_scalar(base)} {name}{extents};\n")
     if packed and dtype.itemsize > end:
-        lines.append(f"{space}unsigned char {scope.own(f'aotcuda_gap{gaps}')}[{dtype.itemsize - end}];\n")
+        lines.append(f"{space}unsigned char {scope.unique(f'aotcuda_gap{gaps}')}[{dtype.itemsize - end}];\n")
     return "".join(lines)
 
 
@@ -218,7 +218,7 @@ def _scalar(dtype: Any) -> str:
 
 
 def _alignment(dtype: Any) -> int:
-    """Return a C compiler's alignment of `dtype`."""
+    """Return the alignment of `dtype` in C."""
     base = dtype.subdtype[0] if dtype.subdtype is not None else dtype
     if base.names is not None:
         return max((_alignment(base.fields[name][0]) for name in base.names), default=1)

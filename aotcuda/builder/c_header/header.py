@@ -41,7 +41,7 @@ def prototype(name: str, function: CompiledFunction) -> str:
     """Return a prototype: `int add_i32(int x, int y);`."""
     scope = Scope(words(kind for kind, _ in function.parameters))
     names = scope.identifiers([parameter for _, parameter in function.parameters])
-    parameters = [declare(kind, own) for (kind, _), own in zip(function.parameters, names, strict=True)]
+    parameters = [declare(kind, identifier) for (kind, _), identifier in zip(function.parameters, names, strict=True)]
     return f"{declare(function.result, name)}({', '.join(parameters) or 'void'});"
 
 
@@ -49,15 +49,15 @@ def rename_structs(functions: Sequence[tuple[str, CompiledFunction]]) -> list[Co
     """Return the functions with structs renamed: no struct has the name of a function or of another layout."""
     scope = Scope([*_COMPLEX, *(name for name, _ in functions)])
     names: dict[tuple[str, str], str] = {}
-    found = []
+    renamed = []
     for _, function in functions:
-        own = {}
+        new_names = {}
         for name, text in function.structs:
             if (name, text) not in names:
-                names[name, text] = scope.own(name)
-            own[name] = names[name, text]
-        found.append(_renamed(function, {name: new for name, new in own.items() if new != name}))
-    return found
+                names[name, text] = scope.unique(name)
+            new_names[name] = names[name, text]
+        renamed.append(_renamed(function, {name: new for name, new in new_names.items() if new != name}))
+    return renamed
 
 
 def _renamed(function: CompiledFunction, names: Mapping[str, str]) -> CompiledFunction:
@@ -80,13 +80,13 @@ def render(module: str, functions: Sequence[tuple[str, CompiledFunction]], kerne
     """Return the header's text; `functions` are pairs of a C ABI name and a compiled function."""
     guard = f"AOTCUDA_{module.replace('.', '_').upper()}_H"
     names = [name for name, _ in functions]
-    built = rename_structs(functions)
-    structs = {name: text for function in built for name, text in function.structs}
-    declared = _functions(names, built, structs.values())
+    renamed = rename_structs(functions)
+    structs = {name: text for function in renamed for name, text in function.structs}
+    function_lines = _functions(names, renamed, structs.values())
     scope = Scope([*_COMPLEX, *names, *structs])
-    described = [_ABOUT_KERNELS, *parameter_blocks.render(module, kernels, scope)] if kernels else []
+    kernel_lines = [_ABOUT_KERNELS, *parameter_blocks.render(module, kernels, scope)] if kernels else []
     complexes = []
-    if any(name in line for name in _COMPLEX for line in (*declared, *described)):
+    if any(name in line for name in _COMPLEX for line in (*function_lines, *kernel_lines)):
         # All of them, since the header of another module may come first and need others.
         complexes = ["#ifndef AOTCUDA_COMPLEX", "#define AOTCUDA_COMPLEX", *_COMPLEX.values(), "#endif", ""]
     lines = [
@@ -99,8 +99,8 @@ def render(module: str, functions: Sequence[tuple[str, CompiledFunction]], kerne
         "#endif",
         "",
         *complexes,
-        *declared,
-        *described,
+        *function_lines,
+        *kernel_lines,
         f"#endif /* {guard} */",
     ]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """Write the parameter blocks of kernels as C structs, for programs in C and C++ that launch packaged kernels.
 
-The manifest describes a block word by word; here each word becomes a member of the same size and alignment, and so of
-the same offset. An array becomes a struct of its words, a tuple the members of its items.
+The manifest describes a block word by word. Each word becomes a member of the same size and alignment, and therefore
+has the same offset. An array becomes a struct of its words, a tuple the members of its items.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def render(module: str, kernels: Iterable[Kernel], header: c_types.Scope | None 
                 continue
             name = struct_name(module, symbol)
             if members := _block(overload):
-                yield from ("typedef struct {", *(f"    {line}" for line in members), f"}} {header.own(name)};")
-            size = header.own(f"{name.removesuffix('s')}_bytes")
+                yield from ("typedef struct {", *(f"    {line}" for line in members), f"}} {header.unique(name)};")
+            size = header.unique(f"{name.removesuffix('s')}_bytes")
             yield f"enum {{ {size} = {overload['parameter_bytes']} }};"
             yield ""
 
@@ -52,11 +52,11 @@ def _reserved(overload: Overload, scope: c_types.Scope) -> Iterator[str]:
     """Yield extra members of a kernel with a fixed launch: pointers to memory that it does not use."""
     if "launches" not in overload:
         return
-    given = [item for item in overload["parameters"] if item["kind"] in ("elements", "number")]
-    end = max((item["offset"] + _bytes(item) for item in given), default=0)
+    parameters = [item for item in overload["parameters"] if item["kind"] in ("elements", "number")]
+    end = max((item["offset"] + _bytes(item) for item in parameters), default=0)
     count = overload["parameter_bytes"] // 8 - -(-end // 8)
     if count:
-        yield f"void *{scope.own('reserved')}[{count}]; /* null */"
+        yield f"void *{scope.unique('reserved')}[{count}]; /* null */"
 
 
 def _block(overload: Overload) -> list[str]:
@@ -73,14 +73,14 @@ def _block(overload: Overload) -> list[str]:
     ]
     for (parameter, size), name in zip(sizes, names[len(parameters) :], strict=True):
         about = c_types.comment(f"{size['type']}: {size['word']} of {parameter['name']}")
-        what = f"{c_types.declare(c_types.SCALARS[size['format']], name)}; {about}"
-        members.append((size["offset"], struct.calcsize(size["format"]), [what]))
+        declaration = f"{c_types.declare(c_types.SCALARS[size['format']], name)}; {about}"
+        members.append((size["offset"], struct.calcsize(size["format"]), [declaration]))
     lines: list[str] = []
     end = gaps = 0
     scattered = any(_is_scattered(parameter) for parameter in parameters)
     for offset, length, text in sorted(members) if scattered else members:
         if scattered and offset - end >= _ALIGNMENT:  # more than the members' own alignment explains
-            lines.append(f"unsigned char {scope.own(f'aotcuda_gap{gaps}')}[{offset - end}];")
+            lines.append(f"unsigned char {scope.unique(f'aotcuda_gap{gaps}')}[{offset - end}];")
             gaps += 1
         end = offset + length
         lines += text
@@ -97,7 +97,7 @@ def _leaves(parameter: Parameter) -> Iterator[Parameter]:
 
 
 _ALIGNMENT = 8
-"""The largest alignment of a member; parameters that C++ aligns by more have a gap before them."""
+"""The largest alignment of a member. A parameter with a larger alignment in C++ has a gap before it."""
 
 
 def _is_scattered(parameter: Parameter) -> bool:
@@ -126,8 +126,8 @@ def _members(parameter: Parameter, name: str) -> Iterator[str]:
     if kind == "struct":
         # Members are the largest integers that divide the size and the place; the record's own members are unknown.
         word = next(size for size in (8, 4, 2, 1) if parameter["bytes"] % size == 0 and parameter["offset"] % size == 0)
-        declared = c_types.declare(c_types.SCALARS[_WORDS[word]], name)
-        yield f"{declared}[{parameter['bytes'] // word}]; {about}"
+        declaration = c_types.declare(c_types.SCALARS[_WORDS[word]], name)
+        yield f"{declaration}[{parameter['bytes'] // word}]; {about}"
         return
     yield f"{c_types.declare(_type(parameter), name)}; {about}"
 

@@ -1,4 +1,4 @@
-# The version of the CMake package is that of aotcuda, which aotcuda/version.py has.
+# The CMake package has the version of aotcuda, which is in aotcuda/version.py.
 file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../../version.py" _aotcuda_line REGEX "^__version__ = ")
 string(REGEX MATCH "[0-9]+(\\.[0-9]+)*" PACKAGE_VERSION "${_aotcuda_line}")
 unset(_aotcuda_line)

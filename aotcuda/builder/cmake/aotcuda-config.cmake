@@ -1,18 +1,18 @@
-# find_package(aotcuda) gives the function aotcuda_build. docs/build-systems.md has it in use.
+# find_package(aotcuda) defines the function aotcuda_build. docs/build-systems.md shows its use.
 #
 #   aotcuda_build(<target> [PROJECT <folder>] [DIRECTORY <folder>] [DESTINATION <folder>] [PYTHON <program>])
 #
-# Adds a target to ALL that compiles what [tool.aotcuda] in PROJECT's pyproject.toml names, as `aotcuda build` does.
+# Add a target to ALL that builds the modules of [tool.aotcuda] in PROJECT's pyproject.toml, as `aotcuda build` does.
 #
 #   PROJECT      the folder of pyproject.toml; default: CMAKE_SOURCE_DIR
-#   DIRECTORY    where the files go, laid out as in a wheel; default: <target> in the current binary folder, which
-#                `clean` removes (of another folder, others may have files there)
-#   DESTINATION  if given, what the last build wrote is installed there: the folder that packages are imported from
-#   PYTHON       the Python that has aotcuda and the compilers; default: that of find_package(Python) or (Python3)
+#   DIRECTORY    the output folder, with the layout of a wheel; default: <target> in the current binary folder, which
+#                `clean` removes (other folders stay, since they may have other files)
+#   DESTINATION  the folder, from which packages are imported, into which the files of the last build are installed;
+#                default: no installation
+#   PYTHON       the Python with aotcuda and the compilers; default: the Python of find_package(Python) or (Python3)
 #
-# It runs again when pyproject.toml has changed, or a source, header or data file that the last build read, or when a file
-# that it wrote is gone. Files whose
-# content stays are not written again. <target>_DIRECTORY is set to DIRECTORY.
+# The target builds again if pyproject.toml, or a source, header or data file that the last build read, has changed, and
+# if an output is missing. Files with the same content are not written again. <target>_DIRECTORY is set to DIRECTORY.
 
 if(CMAKE_VERSION VERSION_LESS 3.21)
   set(aotcuda_FOUND FALSE)
@@ -31,7 +31,7 @@ function(aotcuda_build target)
   endif()
   if(NOT DEFINED given_DIRECTORY)
     set(given_DIRECTORY "${target}")
-    if(NOT CMAKE_CURRENT_BINARY_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR) # there it may be the package of that name
+    if(NOT CMAKE_CURRENT_BINARY_DIR STREQUAL CMAKE_CURRENT_SOURCE_DIR) # <target> may be a package in the source folder
       set_property(DIRECTORY APPEND PROPERTY ADDITIONAL_CLEAN_FILES "${CMAKE_CURRENT_BINARY_DIR}/${target}")
     endif()
   endif()
@@ -66,13 +66,13 @@ function(aotcuda_build target)
       --out "${given_DIRECTORY}" --depfile "${depfile}" --stamp "${stamp}" --rebuild-missing
     DEPENDS "${given_PROJECT}/pyproject.toml"
     DEPFILE "${depfile}"
-    COMMENT "Compiling what ${given_PROJECT}/pyproject.toml names for GPUs"
-    USES_TERMINAL # progress and errors at once, and not behind other commands'
+    COMMENT "Compiling the GPU kernels of ${given_PROJECT}/pyproject.toml"
+    USES_TERMINAL # show progress and errors at once
     VERBATIM)
   add_custom_target(${target} ALL DEPENDS "${stamp}")
   set(${target}_DIRECTORY "${given_DIRECTORY}" PARENT_SCOPE)
   if(DEFINED given_DESTINATION)
-    # By the stamp's list: what a build before has left in the folder stays there, and what is gone is missed.
+    # Install the files that the stamp lists: files of earlier builds stay in the folder, and a missing file is an error.
     set(script "${CMAKE_CURRENT_BINARY_DIR}/${target}.install.cmake")
     configure_file("${CMAKE_CURRENT_FUNCTION_LIST_DIR}/install.cmake.in" "${script}" @ONLY)
     install(SCRIPT "${script}")

@@ -1,1 +1,1 @@
-"""`[tool.aotcuda]`: its tables, what each key takes, and what can be wrong between keys."""
+"""`[tool.aotcuda]`: its tables and keys, and checks of keys and of their combinations."""

@@ -1,6 +1,6 @@
 """Refuse keys of `[tool.aotcuda]` that are valid alone and contradict each other.
 
-Everything here runs on configurations that were read already, and raises ConfigError with the keys that clash.
+All checks read a parsed configuration, and raise ConfigError with the keys that clash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check(config: Config) -> None:
-    """Run every check below, in the order of the file."""
+    """Run every check of this module, in the order of the file."""
     _check_options(f"{keys.ROOT}.options", config.options)
     _check_types(dict(config.types))
     _check_prelude(config)
@@ -60,20 +60,20 @@ def _check_fma(module: Module) -> None:
 
 
 def _check_types(types: Mapping[str, str]) -> None:
-    """Refuse a name for a type that is made of itself."""
-    for first in types:
-        waiting: list[tuple[str, ...]] = [(first,)]
-        while waiting:
-            way = waiting.pop()
-            for name in rules.names_in_type(types[way[-1]]):
-                if name == first:
+    """Refuse a name for a type whose definition contains the name, directly or through other names."""
+    for start in types:
+        queue: list[tuple[str, ...]] = [(start,)]
+        while queue:
+            path = queue.pop()
+            for name in rules.names_in_type(types[path[-1]]):
+                if name == start:
                     message = (
-                        f"{keys.ROOT}.types.{first}: it is made of itself ({' -> '.join([*way, first])}); define "
+                        f"{keys.ROOT}.types.{start}: it is made of itself ({' -> '.join([*path, start])}); define "
                         "one of them by another type"
                     )
                     raise ConfigError(message)
-                if name in types and name not in way:
-                    waiting.append((*way, name))
+                if name in types and name not in path:
+                    queue.append((*path, name))
 
 
 def _check_prelude(config: Config) -> None:
@@ -98,14 +98,14 @@ def _check_content(module: Module) -> None:
 
 
 def _check_links(module: Module) -> None:
-    seen: dict[str, str] = {}
+    keys_by_path: dict[str, str] = {}
     for item in module.link:
         name = item.path or item.module or ""
         path = posixpath.normpath(name)
-        if path in seen:
-            message = f"{item.key}: {keys.string(name)} is listed already as {seen[path]}; remove one of them"
+        if path in keys_by_path:
+            message = f"{item.key}: {keys.string(name)} is listed already as {keys_by_path[path]}; remove one of them"
             raise ConfigError(message)
-        seen[path] = item.key
+        keys_by_path[path] = item.key
 
 
 def is_in_place(module: Module, front_end: str) -> bool:
@@ -114,9 +114,9 @@ def is_in_place(module: Module, front_end: str) -> bool:
     The module is its own source, or belongs to a pack. Only some front ends support it; see
     `aotcuda.registry.Registration.in_place`.
     """
-    found = registry.find(front_end)
+    registration = registry.find(front_end)
     is_own = tuple(loading.tables(front_end).modules(module)) == (module.name,)
-    return bool(found and found.in_place and (module.pack or is_own))
+    return bool(registration and registration.in_place and (module.pack or is_own))
 
 
 def _check_pack(config: Config, module: Module) -> None:
@@ -159,25 +159,25 @@ def _check_module_names(config: Config) -> None:
 
 def _check_in_place(module: Module) -> None:
     """Check that each Python function of an in-place module represents one kernel."""
-    seen: dict[str, str] = {}
+    keys_by_function: dict[str, str] = {}
     for kernel in module.kernels:
         python = getattr(kernel, "python", kernel.name)
-        if python in seen:
+        if python in keys_by_function:
             message = (
-                f"{kernel.key}: {python} is packaged already, by {seen[python]}, and in place a function is one "
-                "kernel; list the signatures of both under one of them"
+                f"{kernel.key}: {python} is packaged already, by {keys_by_function[python]}, and in place a function "
+                "is one kernel; list the signatures of both under one of them"
             )
             raise ConfigError(message)
-        seen[python] = kernel.key
+        keys_by_function[python] = kernel.key
 
 
 def _check_linked_modules(config: Config) -> None:
     """Refuse modules that link each other in a circle: a module is built after those that it links."""
     modules = config.modules
-    own = {module.name: module for module in modules}
+    modules_by_name = {module.name: module for module in modules}
     for module in modules:
         for item in module.link:
-            other = own.get(item.module or "")
+            other = modules_by_name.get(item.module or "")
             if other is None:
                 continue
             if other is module:
@@ -198,9 +198,9 @@ def _check_linked_modules(config: Config) -> None:
                 raise ConfigError(message)
             if module in all_linked(other, modules):
                 direct = any(back.module == module.name for back in other.link)
-                way = "" if direct else ", by way of others,"
+                detour = "" if direct else ", by way of others,"
                 message = (
-                    f"{item.key}: {other.name}{way} links {module.name} in its turn, so neither can be built first; "
+                    f"{item.key}: {other.name}{detour} links {module.name} in its turn, so neither can be built first; "
                     "move the functions that both need into a third module"
                 )
                 raise ConfigError(message)
@@ -208,28 +208,27 @@ def _check_linked_modules(config: Config) -> None:
 
 def all_linked(module: Module, modules: Sequence[Module]) -> list[Module]:
     """Return the modules of the wheel that `module` links, directly or through others."""
-    own = {item.name: item for item in modules}
-    found: list[Module] = []
-    waiting = [module]
-    while waiting:
-        for item in waiting.pop().link:
-            other = own.get(item.module or "")
-            if other is not None and other not in found:
-                found.append(other)
-                waiting.append(other)
-    return found
+    modules_by_name = {item.name: item for item in modules}
+    linked_modules: list[Module] = []
+    queue = [module]
+    while queue:
+        for item in queue.pop().link:
+            other = modules_by_name.get(item.module or "")
+            if other is not None and other not in linked_modules:
+                linked_modules.append(other)
+                queue.append(other)
+    return linked_modules
 
 
 def _check_function_names(modules: Sequence[Module]) -> None:
     """Refuse two C ABI names that are equal: two modules of a wheel may be linked together."""
-    seen: dict[str, str] = {}
+    keys_by_name: dict[str, str] = {}
     for module in modules:
         for function in module.functions:
-            if function.name in seen:
+            if function.name in keys_by_name:
                 message = (
-                    f"{function.key}: the C ABI name is already used by {seen[function.name]}, and modules of a "
-                    "wheel may be "
-                    "linked together; rename one of them"
+                    f"{function.key}: the C ABI name is already used by {keys_by_name[function.name]}, and modules of "
+                    "a wheel may be linked together; rename one of them"
                 )
                 raise ConfigError(message)
-            seen[function.name] = function.key
+            keys_by_name[function.name] = function.key

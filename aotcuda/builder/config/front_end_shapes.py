@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FrontEndName:
-    """The name of a front end: one of aotcuda's own, or one that an installed distribution registers."""
+    """The name of a front end, which aotcuda or an installed distribution registers."""
 
     @property
     def expected(self) -> str:
@@ -29,23 +29,23 @@ class FrontEndName:
     def read(self, value: object, key: Key) -> str:
         if isinstance(value, str) and registry.find(value) is not None:
             return value
-        near = difflib.get_close_matches(value.lower(), registry.names(), n=1) if isinstance(value, str) else []
-        remedy = f"did you mean {keys.string(near[0])}?" if near else None
-        problem = f"expected {self.expected}, found {keys.found(value)}"
+        matches = difflib.get_close_matches(value.lower(), registry.names(), n=1) if isinstance(value, str) else []
+        remedy = f"did you mean {keys.string(matches[0])}?" if matches else None
+        problem = f"expected {self.expected}, found {keys.value_text(value)}"
         raise key.error(problem, remedy)
 
     def schema(self) -> dict[str, Any]:
-        """Implement Shape.schema: with the names that are registered here."""
+        """Implement Shape.schema: the names that are registered on this machine."""
         return {"type": "string", "enum": list(registry.names())}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Unread:
+class UnreadValue:
     """A value that a front end reads later."""
 
     value: object
     key: Key
-    which: str
+    part: str
 
     def read(self, shapes: Mapping[str, Shape], front_end: str, examples: Mapping[str, str]) -> Any:
         """Return the value as a front end reads it, by its shapes; errors end with one of its `examples`.
@@ -53,24 +53,24 @@ class Unread:
         Raises:
             ConfigError: The front end does not accept it.
         """
-        shape = shapes.get(self.which)
+        shape = shapes.get(self.part)
         if shape is None:
-            problem = f"the front end {front_end} has no {self.which}"
+            problem = f"the front end {front_end} has no {self.part}"
             raise self.key.error(problem, "remove them, or move them to a module of another front end")
-        example = examples.get(self.which)
-        hint = self.key.hint if example is None else f"write for example {self.which} = {example}"
+        example = examples.get(self.part)
+        hint = self.key.hint if example is None else f"write for example {self.part} = {example}"
         return shape.read(self.value, dataclasses.replace(self.key, hint=hint))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OfFrontEnd:
+class FrontEndValue:
     """A value that the module's front end reads; the table determines the front end."""
 
-    which: str
+    part: str
 
     @property
     def expected(self) -> str:
-        """Implement Shape.expected: as for the default front end."""
+        """Implement Shape.expected for the default front end."""
         return self.default.expected
 
     @property
@@ -82,19 +82,21 @@ class OfFrontEnd:
         """Return True if a front end has the key."""
         return next(self._shapes((front_end,)), None) is not None
 
-    def read(self, value: object, key: Key) -> Unread:
-        return Unread(value, key, self.which)
+    def read(self, value: object, key: Key) -> UnreadValue:
+        return UnreadValue(value, key, self.part)
 
     def schema(self) -> dict[str, Any]:
         """Implement Shape.schema: the values that any registered front end accepts."""
-        found = {json.dumps(schema): schema for schema in (shape.schema() for shape in self._shapes(registry.names()))}
-        schemas = list(found.values())
+        schemas_by_text = {
+            json.dumps(schema): schema for schema in (shape.schema() for shape in self._shapes(registry.names()))
+        }
+        schemas = list(schemas_by_text.values())
         return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
     def _shapes(self, names: tuple[str, ...]) -> Iterator[Shape]:
         for name in names:
             registered = registry.find(name)
             tables = importlib.import_module(registered.tables) if registered is not None else None
-            shape = getattr(tables, "SHAPES", {}).get(self.which)
+            shape = getattr(tables, "SHAPES", {}).get(self.part)
             if shape is not None:
                 yield cast("Shape", shape)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST = 60
 _LONGEST_KEY = 250
-"""Readers of an error search for the key, and modules' names have more than sixty characters."""
+"""The limit of a key in characters. Readers of an error search for the key, so it is rarely shortened."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class Key:
         return self.text
 
     def child(self, name: str, hint: str | None = None) -> Key:
-        """Return the key `name` in the table at this key; it keeps this key's hint unless it is given its own."""
-        return Key(f"{self.text}.{quoted(name)}", name, self.hint if hint is None else hint)
+        """Return the key `name` in the table at this key; its hint is `hint`, or by default this key's hint."""
+        return Key(f"{self.text}.{quote(name)}", name, self.hint if hint is None else hint)
 
     def item(self, index: int) -> Key:
         """Return the key of item `index` of the list at this key."""
@@ -52,27 +52,29 @@ class Key:
 
     def mismatch(self, expected: str, value: object) -> ConfigError:
         """Return an error for a value of the wrong type or form."""
-        return self.error(f"expected {expected}, found {found(value)}")
+        return self.error(f"expected {expected}, found {value_text(value)}")
 
-    def unknown(self, known: Iterable[str]) -> ConfigError:
+    def unknown(self, names: Iterable[str]) -> ConfigError:
         """Return an error for a key that does not exist, with the most similar key."""
-        names = list(known)
-        written = self.name.lower().replace("_", "-")
-        close = difflib.get_close_matches(written, names, n=1) or [name for name in names if name.startswith(written)]
-        remedy = f"did you mean {close[0]}?" if written and close else f"the keys here are {', '.join(names)}"
+        names = list(names)
+        spelling = self.name.lower().replace("_", "-")
+        matches = difflib.get_close_matches(spelling, names, n=1) or [
+            name for name in names if name.startswith(spelling)
+        ]
+        remedy = f"did you mean {matches[0]}?" if spelling and matches else f"the keys here are {', '.join(names)}"
         return self.error("unknown key", remedy)
 
 
 ROOT = Key("tool.aotcuda", "aotcuda")
 
 
-def meant(name: str, names: Iterable[str], otherwise: str) -> str:
+def suggestion(name: str, names: Iterable[str], otherwise: str) -> str:
     """Return the question "did you mean" with the most similar one of `names`, or `otherwise` if none is similar."""
-    near = difflib.get_close_matches(name, list(names), n=1)
-    return f"did you mean {near[0]}?" if near else otherwise
+    matches = difflib.get_close_matches(name, list(names), n=1)
+    return f"did you mean {matches[0]}?" if matches else otherwise
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     """Return `name` as TOML writes it in a key: bare if it can be, quoted otherwise."""
     return name if _BARE.fullmatch(name) else string(name, _LONGEST_KEY)
 
@@ -84,7 +86,7 @@ def string(text: str, longest: int = _LONGEST) -> str:
     return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
-def found(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value in the words of TOML: `the string "sm_90"`, `the integer 3`, `a table`."""
     if isinstance(value, str):
         return f"the string {string(value)}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
 from aotcuda.builder.config import rules
-from aotcuda.builder.config.front_end_shapes import FrontEndName, OfFrontEnd
+from aotcuda.builder.config.front_end_shapes import FrontEndName, FrontEndValue
 from aotcuda.builder.config.nvrtc_options import OptionList
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Choice, Flag, Integer, ListOf, Macro, TableOf, Text
@@ -85,9 +85,9 @@ class Options:
         ),
     )
 
-    def with_fma(self, own: bool | None) -> Options:
+    def with_fma(self, fma: bool | None) -> Options:
         """Return the options of a kernel or function whose key `fma` has this value."""
-        return self if own is None else replace(self, fma=own)
+        return self if fma is None else replace(self, fma=fma)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +127,10 @@ class LinkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A kernel or a device function, as far as all front ends have the same; each reads its own keys besides.
+    """A kernel or a device function: the keys of all front ends. Each front end has a subclass with further keys.
 
     Attributes:
-        key: Its place.
+        key: The key of its table, for messages.
         name: The name under which users launch or call it.
     """
 
@@ -143,14 +143,14 @@ class Module:
     """An importable module that the wheel gains.
 
     Attributes:
-        types: The names for types in the whole table, each with its type.
+        types: The names for types in `[tool.aotcuda]`, each with its type.
     """
 
     key: str
     name: str
     source: Any = field(
         metadata=setting(
-            OfFrontEnd("source"),
+            FrontEndValue("source"),
             "The Python module with the functions, or a list of modules. "
             "The name of the packaged module itself packages it in place.",
             '"mypkg._kernels"',
@@ -188,7 +188,7 @@ class Module:
     functions: tuple[Entry, ...] = field(
         default=(),
         metadata=setting(
-            OfFrontEnd("functions"),
+            FrontEndValue("functions"),
             "Device functions; the key is the C ABI name, the value a signature or a table.",
             '{ add_i32 = { python = "add", signature = "int32(int32, int32)" } }',
         ),
@@ -196,7 +196,7 @@ class Module:
     kernels: tuple[Entry, ...] = field(
         default=(),
         metadata=setting(
-            OfFrontEnd("kernels"),
+            FrontEndValue("kernels"),
             "Kernels; the key is the name they are launched by, the value a signature, a list of them or a table.",
             f"{{ axpy = [{_AXPY}] }}",
         ),
@@ -204,7 +204,7 @@ class Module:
     variants: str | None = field(
         default=None,
         metadata=setting(
-            OfFrontEnd("variants"),
+            FrontEndValue("variants"),
             "A variants file of `aotcuda record --write`, relative to the project's folder. It adds kernels to those "
             "of `kernels`. For [Triton](triton.md#variants-that-a-run-used) only.",
             '"mypkg/ops/norm.variants.json"',
@@ -213,7 +213,7 @@ class Module:
     pack: bool = field(
         default=False,
         metadata=setting(
-            OfFrontEnd("pack"),
+            FrontEndValue("pack"),
             "`source` is a module of an installed package, which uses the kernels [without any change](packs.md). For "
             "Triton only.",
             "true",
@@ -222,7 +222,7 @@ class Module:
     pack_from: str | None = field(
         default=None,
         metadata=setting(
-            OfFrontEnd("pack-from"),
+            FrontEndValue("pack-from"),
             "A folder with the package of `source`, in place of the environment's, for a pack of "
             "[several versions](packs.md#several-versions): `pip install --no-deps --target FOLDER PACKAGE`.",
             '"versions/fla-0.6.1"',
@@ -353,5 +353,5 @@ class Config:
     frontend_key: str = "tool.aotcuda.frontend"
 
     def frontend_of(self, module: Module) -> str:
-        """Return the name of the front end that compiles a module: the module's own, or that of all."""
+        """Return the name of the front end that compiles a module: the module's, or else the project's."""
         return module.frontend or self.frontend

@@ -1,4 +1,4 @@
-"""The options of NVRTC and nvJitLink, and how a build treats each of them in `nvrtc-options`.
+"""The options of NVRTC and nvJitLink, and the way in which a build treats each one in `nvrtc-options`.
 
 NVRTC makes LTOIR, and nvJitLink makes machine code from it. An option of NVRTC for generated code has no effect unless
 the linker gets its counterpart. A table lists each option: it is for the compiler alone, is passed to both, is set by a
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.config.keys import Key
 
-Fate = Literal["compile", "both", "key", "refused"]
+Use = Literal["compile", "both", "key", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Option:
         long: Its long name, without dashes; the linker's options have only short ones.
         short: Its short name, without dashes; empty if there is none.
         value: `""` for an option without a value, `"bool"` for true or false, `"text"` for anything else.
-        fate: `"alone"`, NVRTC gets it; `"both"`, NVRTC and nvJitLink get it; `"key"`, a key sets it; or `"refused"`.
+        use: `"compile"`, NVRTC gets it; `"both"`, NVRTC and nvJitLink get it; `"key"`, a key sets it; or `"refused"`.
         note: For `"both"` the linker's option, with `{}` for the value. For `"key"` and `"refused"` the remedy.
     """
 
     long: str
     short: str
     value: Literal["", "bool", "text"]
-    fate: Fate
+    use: Use
     note: str = ""
 
     @property
@@ -153,7 +153,7 @@ _LETTERS = {option.short: option for option in (*NVRTC, *NVJITLINK) if len(optio
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ParsedOption:
     """An option as the user wrote it: in one item of the list, or in two.
 
     Attributes:
@@ -166,38 +166,38 @@ class Given:
     value: str | None
 
     def for_linker(self) -> list[str]:
-        """Return nvJitLink's counterparts of an option that both get; ptxas's options are several with commas."""
-        if self.option.fate != "both" or self.value is None:
+        """Return the counterparts of an option for nvJitLink; commas divide several options of ptxas."""
+        if self.option.use != "both" or self.value is None:
             return []
         values = self.value.split(",") if self.option.short == "Xptxas" else [self.value]
         numbers = {"true": "1", "false": "0"} if self.option.value == "bool" else {}
         return [self.option.note.format(numbers.get(value, value)) for value in values]
 
 
-def read(items: Sequence[str]) -> Iterator[Given]:
+def read(items: Sequence[str]) -> Iterator[ParsedOption]:
     """Yield the options of a list.
 
     Raises:
-        ValueError: An item is no option, or its value is missing; its arguments are the number of the item and the
-            problem with its remedy.
+        ValueError: An item is no option. The arguments of the error are the number of the item, and the problem with
+            its remedy.
     """
     numbered = iter(enumerate(item.strip() for item in items))
     for index, item in numbered:
-        word, equals, rest = item.partition("=")
+        word, equals, remainder = item.partition("=")
         name = word.split()[0] if word.split() else ""
-        option, value = _BY_SPELLING.get(name), rest if equals else None
+        option, value = _BY_SPELLING.get(name), remainder if equals else None
         if option is None and (letter := _LETTERS.get(item[1:2])) and item.startswith("-") and item[1:2] != "-":
             option, value = letter, re.sub(r"^[\s=]+", "", item[2:])
         elif option is not None and option.short in _LETTERS and name == f"-{option.short}" and item != name:
             value = re.sub(r"^[\s=]+", "", item[2:])
         if option is None:
-            remedy = keys.meant(name, _BY_SPELLING, "remove it")
+            remedy = keys.suggestion(name, _BY_SPELLING, "remove it")
             raise ValueError(index, f"{keys.string(item)} is no option of NVRTC; {remedy}")
         text = item
         if option.value and value is None and name == item:
             _, following = next(numbered, (None, None))
             value, text = following, f"{item} {following}" if following is not None else item
-        yield Given(index, text, option, value)
+        yield ParsedOption(index, text, option, value)
 
 
 class OptionList:
@@ -209,9 +209,9 @@ class OptionList:
     def read(self, value: object, key: Key) -> tuple[str, ...]:
         items: tuple[str, ...] = self._strings.read(value, key)
         try:
-            for given in read(items):
-                if problem := _problem(given):
-                    raise ValueError(given.index, problem)  # noqa: TRY301 (one place makes errors of them)
+            for parsed in read(items):
+                if problem := _problem(parsed):
+                    raise ValueError(parsed.index, problem)  # noqa: TRY301 (the handler makes the error of the key)
         except ValueError as error:
             index, problem = error.args
             raise key.item(index).error(problem, remedy="") from None
@@ -221,18 +221,18 @@ class OptionList:
         return self._strings.schema()
 
 
-def _problem(given: Given) -> str:
+def _problem(parsed: ParsedOption) -> str:
     """Return the reason why an option cannot be used and the remedy, empty if it can."""
-    option, shown = given.option, keys.string(given.text)
-    if option.fate == "key":
-        return f"{shown} is set by a key of its own; {option.note}"
-    if option.fate == "refused":
-        return f"{shown} cannot be used in a build; {option.note}"
-    name = given.text.partition("=")[0].split()[0]
-    if option.value and not given.value:
-        return f"{shown} has no value; write {name}={'true' if option.value == 'bool' else 'VALUE'}"
-    if option.value == "bool" and given.value not in ("true", "false"):
-        return f"{shown} must be true or false; write {name}=true"
-    if not option.value and given.text != name:
-        return f"{shown} takes no value; write {name}"
+    option, text = parsed.option, keys.string(parsed.text)
+    if option.use == "key":
+        return f"{text} is set by a key of its own; {option.note}"
+    if option.use == "refused":
+        return f"{text} cannot be used in a build; {option.note}"
+    name = parsed.text.partition("=")[0].split()[0]
+    if option.value and not parsed.value:
+        return f"{text} has no value; write {name}={'true' if option.value == 'bool' else 'VALUE'}"
+    if option.value == "bool" and parsed.value not in ("true", "false"):
+        return f"{text} must be true or false; write {name}=true"
+    if not option.value and parsed.text != name:
+        return f"{text} takes no value; write {name}"
     return ""

@@ -9,7 +9,7 @@ from typing import Any
 from aotcuda import registry
 from aotcuda.arch import Target
 from aotcuda.builder.config import checks, target_list
-from aotcuda.builder.config.front_end_shapes import Unread
+from aotcuda.builder.config.front_end_shapes import UnreadValue
 from aotcuda.builder.config.keys import ROOT, Key
 from aotcuda.builder.config.model import Config, Module, Options
 from aotcuda.builder.config.settings import Record
@@ -25,9 +25,8 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
         environ: Environment variables; `AOTCUDA_ARCH` replaces `arch`.
 
     Raises:
-        ConfigError: The first error. Keys are checked in the order of the dataclasses' fields; then combinations of
-        keys
-            are checked (names used twice, options that exclude each other).
+        ConfigError: The first error. Keys are checked in the order of the dataclasses' fields. Combinations of keys
+            (names used twice, options that exclude each other) are checked after them.
     """
     if not isinstance(table, Mapping):
         raise ROOT.mismatch(expected="a table", value=table)
@@ -41,8 +40,8 @@ def parse(table: Mapping[str, object], *, environ: Mapping[str, str]) -> Config:
         config,
         arch=tuple(sorted({*(override or config.arch)}, key=Target.sort_key)),
         arch_key="AOTCUDA_ARCH" if override else config.arch_key,
-        options=_settled(config.options),
-        modules=tuple(replace(module, options=_settled(module.options)) for module in config.modules),
+        options=_final_options(config.options),
+        modules=tuple(replace(module, options=_final_options(module.options)) for module in config.modules),
     )
 
 
@@ -53,7 +52,10 @@ def targets(variable: str) -> tuple[Target, ...]:
 
 
 def _inherit_options(table: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Put the common options under each module's own; malformed tables are left for the reader to find."""
+    """Return the table with the common options in each module, unless the module has another value.
+
+    The reader reports malformed tables.
+    """
     common, modules = table.get("options", {}), table.get("modules")
     if not isinstance(common, Mapping) or not isinstance(modules, Mapping):
         return table
@@ -62,43 +64,43 @@ def _inherit_options(table: Mapping[str, Any]) -> Mapping[str, Any]:
         merged[name] = module
         if isinstance(module, Mapping):
             _check_quoted(ROOT.child("modules").child(name), name, module)
-            own = module.get("options", {})
-            if isinstance(own, Mapping):
-                merged[name] = {**module, "options": {**common, **own}}
+            module_options = module.get("options", {})
+            if isinstance(module_options, Mapping):
+                merged[name] = {**module, "options": {**common, **module_options}}
     return {**table, "modules": merged}
 
 
 def _check_quoted(key: Key, name: str, module: Mapping[str, Any]) -> None:
     """Refuse `[tool.aotcuda.modules.mypkg.kernels]`: TOML reads the dot as one table in another."""
-    for inner, value in module.items():
+    for key_of_value, value in module.items():
         if "source" not in module and isinstance(value, Mapping):
-            dotted = f"{name}.{inner}"
-            if isinstance(value.get("source"), str | list) and inner not in {"functions", "options"}:
+            dotted = f"{name}.{key_of_value}"
+            if isinstance(value.get("source"), str | list) and key_of_value not in {"functions", "options"}:
                 remedy = f'write [{ROOT}.modules."{dotted}"]'
                 problem = "a module's dotted name must be quoted, as one key"
-                raise key.child(inner).error(problem, remedy)
-            _check_quoted(key.child(inner), dotted, value)
+                raise key.child(key_of_value).error(problem, remedy)
+            _check_quoted(key.child(key_of_value), dotted, value)
 
 
-def _settled(options: Options) -> Options:
-    """Return the options as compilers see them."""
+def _final_options(options: Options) -> Options:
+    """Return the options for the compilers: debug builds are not optimised."""
     return replace(options, opt_level=0) if options.debug else options
 
 
 def _read_by_front_end(module: Module, config: Config) -> Module:
     name = config.frontend_of(module)
     try:
-        read = _read(module, name)
+        parts = _read(module, name)
     except ConfigError as error:
-        others = [] if module.frontend else [other for other in registry.BUILT_IN if _can_read(module, other)]
-        if len(others) != 1:
+        alternatives = [] if module.frontend else [other for other in registry.BUILT_IN if _can_read(module, other)]
+        if len(alternatives) != 1:
             raise
-        message = f'{error}; or write frontend = "{others[0]}" at {module.key}, which accepts it'
+        message = f'{error}; or write frontend = "{alternatives[0]}" at {module.key}, which accepts it'
         raise ConfigError(message) from None
-    return replace(module, types=config.types, **read)
+    return replace(module, types=config.types, **parts)
 
 
-_OF_FRONT_ENDS = ("source", "functions", "kernels", "variants", "pack", "pack_from")
+_FRONT_END_PARTS = ("source", "functions", "kernels", "variants", "pack", "pack_from")
 """The parts of a module that its front end reads."""
 
 
@@ -106,9 +108,9 @@ def _read(module: Module, name: str) -> dict[str, Any]:
     """Return the parts of a module that the front end called `name` reads."""
     tables = loading.tables(name)
     examples = getattr(tables, "EXAMPLES", {})
-    waiting = {which: getattr(module, which) for which in _OF_FRONT_ENDS}
+    values = {part: getattr(module, part) for part in _FRONT_END_PARTS}
     return {
-        which: item.read(tables.SHAPES, name, examples) for which, item in waiting.items() if isinstance(item, Unread)
+        part: item.read(tables.SHAPES, name, examples) for part, item in values.items() if isinstance(item, UnreadValue)
     }
 
 

@@ -45,7 +45,7 @@ _LITERALS = re.compile(r"'[^']*'|\"[^\"]*\"")
 _NAME = re.compile(r"(?<![\w.'\"])[A-Za-z_]\w*(?:\.\w+)*")
 
 ELSEWHERE = re.compile(r"\w+(\.\w+)*:\w+")
-"""The text of a type that a module defines: the module, and the type's name in it."""
+"""The text of a type that a module defines, `package.module:name`."""
 
 
 def c_name(text: str) -> str:

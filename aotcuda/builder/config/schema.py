@@ -1,6 +1,6 @@
-"""The reference of `[tool.aotcuda]`, for machines as JSON Schema and for people as Markdown.
+"""Write the reference of `[tool.aotcuda]`, as JSON Schema for tools and as Markdown for people.
 
-Both are generated from the dataclasses in `aotcuda.builder.config.model`. From the root of the repository:
+It is generated from the dataclasses in `aotcuda.builder.config.model`. From the root of the repository:
 
     python -m aotcuda.builder.config.schema                                       prints the schema
     python -m aotcuda.builder.config.schema --markdown                            prints the tables of the reference
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
-from aotcuda.builder.config.front_end_shapes import OfFrontEnd
+from aotcuda.builder.config.front_end_shapes import FrontEndValue
 from aotcuda.builder.config.model import Config, LinkItem, Module, Options
-from aotcuda.builder.config.settings import Record, constant_default, required, settings
+from aotcuda.builder.config.settings import Record, constant_default, is_required, settings
 from aotcuda.builder.config.shapes import ListOf, TableOf
 from aotcuda.builder.frontends import loading
 
@@ -41,7 +41,7 @@ _SECTIONS = (
 
 
 def tool_schema(tool_name: str) -> dict[str, Any]:
-    """Return the schema of the table `$tool`: GPU code compiled ahead of time, by aotcuda."""
+    """Return the schema of the table `[tool.TOOL_NAME]`."""
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "$id": f"urn:aotcuda:pyproject:{tool_name}",
@@ -57,19 +57,19 @@ def markdown() -> str:
 
 
 def sections() -> tuple[tuple[str, str, type], ...]:
-    """Return title, table header as in TOML and class of each table; those of the default front end come last."""
-    of_front_end = loading.tables(registry.DEFAULT).SECTIONS
-    return (*_SECTIONS, *((title, f"[{_MODULE}.{name}]", cls) for title, name, cls in of_front_end))
+    """Return title, header in TOML and class of each table; the tables of the default front end come last."""
+    front_end_sections = loading.tables(registry.DEFAULT).SECTIONS
+    return (*_SECTIONS, *((title, f"[{_MODULE}.{name}]", cls) for title, name, cls in front_end_sections))
 
 
 def replace_generated(page: str) -> str:
     """Return `page` with the text between the markers replaced by `markdown()`."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    head, begin, remainder = page.partition(BEGIN)
+    _, end, tail = remainder.partition(END)
     if not (begin and end):
         message = f"the page lacks the line {BEGIN if not begin else END}"
         raise ValueError(message)
-    return f"{before}{BEGIN}\n\n{markdown()}\n{END}{after}"
+    return f"{head}{BEGIN}\n\n{markdown()}\n{END}{tail}"
 
 
 def _section(title: str, header: str, cls: type) -> Iterator[str]:
@@ -77,21 +77,21 @@ def _section(title: str, header: str, cls: type) -> Iterator[str]:
     yield from (f"### {title}", "", "| key | value | default | meaning |", "|---|---|---|---|")
     for name, (field, entry) in entries.items():
         spelling = f"`{name}`" + (f", `{entry.alias}`" if entry.alias else "")
-        default = "required" if required(field, entry) else _default(constant_default(field, entry), entry)
+        default = "required" if is_required(field, entry) else _default(constant_default(field, entry), entry)
         yield f"| {spelling} | {entry.shape.expected} | {default} | {entry.meaning} |"
     yield from ("", "```toml", header)
     for name, (_, entry) in entries.items():
         if not _has_own_section(entry):
             line = f"{name} = {entry.example}"
-            others = f"instead of {entry.instead_of}" if entry.instead_of else _others(entry)
-            yield f"# {line}, {others}" if others else line
+            note = f"instead of {entry.instead_of}" if entry.instead_of else _front_ends_note(entry)
+            yield f"# {line}, {note}" if note else line
     yield from ("```", "")
 
 
-def _others(entry: Setting) -> str:
-    """Return which front ends have a key that the default one lacks; empty for a key of all."""
+def _front_ends_note(entry: Setting) -> str:
+    """Return a note with the front ends that have a key; empty if the default front end has it."""
     shape = entry.shape
-    if not isinstance(shape, OfFrontEnd) or shape.is_of(registry.DEFAULT):
+    if not isinstance(shape, FrontEndValue) or shape.is_of(registry.DEFAULT):
         return ""
     return f"for {', '.join(name for name in registry.BUILT_IN if shape.is_of(name))}"
 
@@ -104,10 +104,10 @@ def _default(constant: object, entry: Setting) -> str:
 
 
 def _has_own_section(entry: Setting) -> bool:
-    """Return True if the value holds tables with known keys, which have descriptions of their own."""
-    shape = entry.shape.default if isinstance(entry.shape, OfFrontEnd) else entry.shape
-    inner = shape.item if isinstance(shape, ListOf) else shape.value if isinstance(shape, TableOf) else shape
-    return isinstance(inner, Record)
+    """Return True if the value holds tables with known keys, which another section describes."""
+    shape = entry.shape.default if isinstance(entry.shape, FrontEndValue) else entry.shape
+    item_shape = shape.item if isinstance(shape, ListOf) else shape.value if isinstance(shape, TableOf) else shape
+    return isinstance(item_shape, Record)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -36,9 +36,9 @@ class Setting:
     instead_of: str = ""
 
 
-def setting(shape: Shape, meaning: str, example: str, **more: Any) -> dict[str, Setting]:
-    """Metadata that makes a dataclass field a key; arguments as for `Setting`."""
-    return {_METADATA: Setting(shape=shape, meaning=meaning, example=example, **more)}
+def setting(shape: Shape, meaning: str, example: str, **options: Any) -> dict[str, Setting]:
+    """Return the metadata that makes a dataclass field a key; the arguments are the attributes of `Setting`."""
+    return {_METADATA: Setting(shape=shape, meaning=meaning, example=example, **options)}
 
 
 _Entries = dict[str, tuple[dataclasses.Field[Any], Setting]]
@@ -53,7 +53,7 @@ def settings(cls: type) -> _Entries:
     }
 
 
-def required(field: dataclasses.Field[Any], entry: Setting) -> bool:
+def is_required(field: dataclasses.Field[Any], entry: Setting) -> bool:
     """Return True if the key of `field` must be given."""
     defaults = (field.default, field.default_factory)
     return not entry.from_name and all(default is dataclasses.MISSING for default in defaults)
@@ -61,10 +61,10 @@ def required(field: dataclasses.Field[Any], entry: Setting) -> bool:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A table read into an instance of `cls`; its fields `key` and `name`, if it has them, hold its place.
+    """A table that is read into an instance of `cls`. Its fields `key` and `name`, if there are any, get its key.
 
     If `short` names a key, a value that is not a table becomes the value of that key; the field `short_key`, if there
-    is one, holds the place of the value.
+    is one, gets the key of the value.
     """
 
     cls: type
@@ -74,8 +74,8 @@ class Record:
     @property
     def either(self) -> tuple[str, ...]:
         """Return the keys of which a table has exactly one."""
-        found = {name: entry.instead_of for name, (_, entry) in settings(self.cls).items() if entry.instead_of}
-        return tuple(dict.fromkeys((*found.values(), *found)))
+        pairs = {name: entry.instead_of for name, (_, entry) in settings(self.cls).items() if entry.instead_of}
+        return tuple(dict.fromkeys((*pairs.values(), *pairs)))
 
     def read(self, value: object, key: Key) -> Any:
         entries = settings(self.cls)
@@ -96,11 +96,11 @@ class Record:
         return self.cls(**values)
 
     def _check_either(self, table: Mapping[str, object], key: Key) -> None:
-        given = [name for name in self.either if name in table]
-        if len(given) > 1:
-            problem = f"given together with {given[0]}"
-            raise key.child(given[1]).error(problem, "remove one of the two")
-        if self.either and not given:
+        names = [name for name in self.either if name in table]
+        if len(names) > 1:
+            problem = f"given together with {names[0]}"
+            raise key.child(names[1]).error(problem, "remove one of the two")
+        if self.either and not names:
             example = settings(self.cls)[self.either[0]][1].example
             problem = f"{' or '.join(self.either)} is missing"
             raise key.error(problem, f"write for example {self.either[0]} = {example}")
@@ -109,47 +109,47 @@ class Record:
         """Return the key of the value of `short`: the table's own key if the value stands for the table."""
         if not isinstance(value, Mapping):
             return str(key)
-        return str(key.child(_written(self.short, settings(self.cls)[self.short][1], value, key) or self.short))
+        return str(key.child(_spelling_in(self.short, settings(self.cls)[self.short][1], value, key) or self.short))
 
     def schema(self) -> dict[str, Any]:
         entries = settings(self.cls)
         properties: dict[str, Any] = {}
-        needed: list[str] = []
+        required_keys: list[str] = []
         either: dict[str, Any] = {"oneOf": [{"required": [name]} for name in self.either]} if self.either else {}
         for name, (field, entry) in entries.items():
-            properties[name] = _described(field, entry)
+            properties[name] = _key_schema(field, entry)
             if entry.alias:
                 properties[entry.alias] = properties[name] | {"description": f"Another spelling of {name}."}
-                both = {"oneOf": [{"required": [name]}, {"required": [entry.alias]}]}
-                either = both if required(field, entry) else {"not": {"required": [name, entry.alias]}}
-            elif required(field, entry):
-                needed.append(name)
+                one_spelling = {"oneOf": [{"required": [name]}, {"required": [entry.alias]}]}
+                either = one_spelling if is_required(field, entry) else {"not": {"required": [name, entry.alias]}}
+            elif is_required(field, entry):
+                required_keys.append(name)
         table: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
-        if needed:
-            table["required"] = needed
+        if required_keys:
+            table["required"] = required_keys
         table |= either
         return {"anyOf": [entries[self.short][1].shape.schema(), table]} if self.short else table
 
 
 def _read_table(entries: _Entries, table: Mapping[str, object], key: Key) -> dict[str, Any]:
     """Return the values of the fields whose keys are given; unknown keys are found before wrong values."""
-    known = [name for key_name, (_, entry) in entries.items() for name in (key_name, entry.alias) if name]
+    keys = [name for key_name, (_, entry) in entries.items() for name in (key_name, entry.alias) if name]
     for name in table:
-        if name not in known:
-            raise key.child(name).unknown(known)
+        if name not in keys:
+            raise key.child(name).unknown(keys)
     values: dict[str, Any] = {}
     for name, (field, entry) in entries.items():
-        written = _written(name, entry, table, key)
-        child = key.child(written or name, f"write for example {written or name} = {entry.example}")
-        if written:
-            values[field.name] = entry.shape.read(table[written], child)
-        elif required(field, entry):
+        spelling = _spelling_in(name, entry, table, key)
+        child = key.child(spelling or name, f"write for example {spelling or name} = {entry.example}")
+        if spelling:
+            values[field.name] = entry.shape.read(table[spelling], child)
+        elif is_required(field, entry):
             problem = "this key is missing"
             raise child.error(problem)
     return values
 
 
-def _written(name: str, entry: Setting, table: Mapping[str, object], key: Key) -> str | None:
+def _spelling_in(name: str, entry: Setting, table: Mapping[str, object], key: Key) -> str | None:
     """Return the spelling of a key that `table` uses, or None if the key is not given."""
     spellings = [spelling for spelling in (name, entry.alias) if spelling in table]
     if len(spellings) > 1:
@@ -158,7 +158,7 @@ def _written(name: str, entry: Setting, table: Mapping[str, object], key: Key) -
     return spellings[0] if spellings else None
 
 
-def _described(field: dataclasses.Field[Any], entry: Setting) -> dict[str, Any]:
+def _key_schema(field: dataclasses.Field[Any], entry: Setting) -> dict[str, Any]:
     """Return the schema of one key, with its meaning and its default."""
     schema = entry.shape.schema() | {"description": entry.meaning}
     default = constant_default(field, entry)
@@ -169,7 +169,6 @@ def constant_default(field: dataclasses.Field[Any], entry: Setting) -> object:
     """Return the default of a key as TOML has it, or None if it has none or one that depends on other keys."""
     if field.default == () and not entry.default:
         schema = entry.shape.schema()
-        return (
-            {} if schema.get("anyOf", [schema])[0].get("type") == "object" else []
-        )  # front ends have different defaults
+        is_table = schema.get("anyOf", [schema])[0].get("type") == "object"  # front ends have different shapes
+        return {} if is_table else []
     return field.default if isinstance(field.default, bool | int | str) else None

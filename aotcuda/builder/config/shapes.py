@@ -1,7 +1,7 @@
 """The shapes that a value in `[tool.aotcuda]` can have; each one reads a value and describes itself as JSON Schema.
 
-Shapes are attached to the fields of the dataclasses in `aotcuda.builder.config.model`, so that the parser, the schema
-and the reference table in the documentation all come from one place.
+Shapes are attached to the fields of the dataclasses in `aotcuda.builder.config.model`, so the parser, the
+schema and the reference in the documentation have one source.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Shape(Protocol):
         """Return the shape in words, as in "expected a list of strings"."""
 
     def read(self, value: object, key: Key) -> Any:
-        """Return the value in the form that the dataclasses hold, or a ConfigError that names `key`."""
+        """Return the value for the dataclass, or raise ConfigError with `key`."""
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema, draft 7."""
+        """Return the JSON Schema (draft 7) of the values."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

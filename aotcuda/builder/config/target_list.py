@@ -1,7 +1,7 @@
-"""`arch` and `AOTCUDA_ARCH`: lists of targets in nvcc's, PyTorch's and CMake's ways of writing them.
+"""Read lists of targets in the notations of nvcc, PyTorch and CMake, for `arch` and `AOTCUDA_ARCH`.
 
-    sm_90  compute_90a            one target each; what every list means in the end
-    all  all-major  native        as nvcc's -arch: what the toolchain builds for, or the GPUs of this machine
+    sm_90  compute_90a            one target each
+    all  all-major  native        nvcc's -arch: the targets of the toolchain, or the GPUs of this machine
     8.0;9.0a+PTX                  PyTorch's TORCH_CUDA_ARCH_LIST: machine code, and with +PTX also PTX
     80-real;90-virtual;90a        CMake's CUDA_ARCHITECTURES: machine code, PTX, and without a suffix both
 
@@ -57,7 +57,7 @@ class TargetList:
         return _read(items)
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema, draft 7."""
+        """Implement Shape.schema."""
         pattern = f"^{_ONE}([;,]{_ONE})*$"
         return {"type": "array", "items": {"type": "string", "pattern": pattern}, "minItems": 1}
 
@@ -77,8 +77,8 @@ def _read(items: Sequence[tuple[Key, str]]) -> tuple[Target, ...]:
     texts = [text for _, text in items]
     pytorch = any(re.fullmatch(rf"{_CAPABILITY}\+PTX", text) for text in texts)
     cmake = any(re.fullmatch(rf"{_NUMBER}-(real|virtual)", text) for text in texts)
-    found: list[Target] = []
-    written: dict[Target, str] = {}
+    target_list: list[Target] = []
+    notations: dict[Target, str] = {}
     for key, text in items:
         targets = [*_targets(key, text, pytorch=pytorch, cmake=cmake)]
         for target in targets if text not in _KEYWORDS else ():
@@ -87,11 +87,11 @@ def _read(items: Sequence[tuple[Key, str]]) -> tuple[Target, ...]:
                 new = str(Target(target.kind, *row.renamed, target.suffix))
                 problem = f"{keys.string(text)} is what CUDA 12.8 and 12.9 called {new}"
                 raise key.error(problem, f'write "{new}"')
-            if written.setdefault(target, text) != text:
-                problem = f"{target} is listed twice, as {keys.string(written[target])} and as {keys.string(text)}"
+            if notations.setdefault(target, text) != text:
+                problem = f"{target} is listed twice, as {keys.string(notations[target])} and as {keys.string(text)}"
                 raise key.error(problem, "leave one of them out")
-        found += targets
-    return tuple(found)
+        target_list += targets
+    return tuple(target_list)
 
 
 def _targets(key: Key, text: str, *, pytorch: bool, cmake: bool) -> Iterator[Target]:
@@ -122,15 +122,17 @@ def _targets(key: Key, text: str, *, pytorch: bool, cmake: bool) -> Iterator[Tar
 
 
 def _no_target(key: Key, value: object) -> ConfigError:
-    problem = f"expected {_ITEM}, found {keys.found(value)}"
-    return key.error(problem, _instead(str(value)))
+    problem = f"expected {_ITEM}, found {keys.value_text(value)}"
+    return key.error(problem, _remedy(str(value)))
 
 
-def _instead(text: str) -> str | None:
+def _remedy(text: str) -> str | None:
     """Return the remedy with the most similar target; None if none is similar."""
     if text.strip().lower() in _KEYWORDS:
         return f'write "{text.strip().lower()}"'
-    match = re.fullmatch(r"(sm|compute|lto)?[_ -]?([0-9]{1,2})\.?([0-9])([af]?)(\+ptx|-real|-virtual)?", _plain(text))
+    match = re.fullmatch(
+        r"(sm|compute|lto)?[_ -]?([0-9]{1,2})\.?([0-9])([af]?)(\+ptx|-real|-virtual)?", _normalize(text)
+    )
     if match is None:
         return None
     prefix, major, minor, suffix, ending = match.groups(default="")
@@ -144,7 +146,7 @@ def _instead(text: str) -> str | None:
     return f'write "sm_{number}" for machine code, "compute_{number}" for PTX'
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return text.strip().lower() if text.isascii() else ""
 
 
@@ -154,18 +156,22 @@ def _keyword(key: Key, text: str) -> Iterator[Target]:
             yield Target("sass", major, minor)
         return
     # Targets that a newer toolkit has dropped have to be named.
-    known = [number for number in _known(key, text) if number not in BY_NUMBER or BY_NUMBER[number].is_current]
-    known = [number for number in known if number >= FIRST_CURRENT]
-    majors = [capability for capability in known if capability[1] == 0]
-    for major, minor in known if text == "all" else sorted({known[0], *majors}):
+    capabilities = [
+        number
+        for number in _supported_capabilities(key, text)
+        if number not in BY_NUMBER or BY_NUMBER[number].is_current
+    ]
+    capabilities = [number for number in capabilities if number >= FIRST_CURRENT]
+    majors = [capability for capability in capabilities if capability[1] == 0]
+    for major, minor in capabilities if text == "all" else sorted({capabilities[0], *majors}):
         yield Target("sass", major, minor)
-    yield Target("ptx", *(majors or known)[-1])
+    yield Target("ptx", *(majors or capabilities)[-1])
 
 
-def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
+def _supported_capabilities(key: Key, text: str) -> Iterable[tuple[int, int]]:
     """Return the compute capabilities that the toolchain builds for, in order."""
-    if found := toolkits.capabilities(toolkits.installed()):
-        return found
+    if capabilities := toolkits.capabilities(toolkits.installed()):
+        return capabilities
     try:
         from aotcuda.builder import toolchain  # noqa: PLC0415 (most lists name their targets, and need no toolchain)
 
@@ -177,7 +183,7 @@ def _known(key: Key, text: str) -> Iterable[tuple[int, int]]:
 
 def _gpus_here(key: Key) -> list[tuple[int, int]]:
     """Return the compute capabilities of this machine's GPUs, as its driver reports them."""
-    from aotcuda.runtime import driver  # noqa: PLC0415 (a build needs no driver but for this)
+    from aotcuda.runtime import driver  # noqa: PLC0415 (only this keyword needs the driver)
 
     try:
         return [device.capability for device in driver.get().devices]

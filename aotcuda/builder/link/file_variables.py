@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 _VARIABLE = re.compile(r"^\.visible \.(?:global|const)\b[^;={]*?([\w$]+)(?:\[\d*\])*\s*(?:=|;)", re.MULTILINE)
 
 
-def kept_apart(
+def separate(
     inputs: Sequence[LinkInput], target: Target, options: Options, include_dirs: Sequence[str]
 ) -> list[LinkInput]:
-    """Return link inputs whose CUDA C++ files define no variable twice: macros rename repeated ones in each file.
+    """Return link inputs whose CUDA C++ files define no variable twice: macros rename repeated variables.
 
     Raises:
         CompileError: A file does not compile.
@@ -36,9 +36,9 @@ def kept_apart(
     if len(files) < 2:
         return [*inputs]
     defined = {item: variables(item, target, options, include_dirs) for item in files}
-    every = [name for names in defined.values() for name in names]
+    symbols = [name for names in defined.values() for name in names]
     return [
-        _renamed(item, [name for name in defined.get(item, ()) if every.count(name) > 1]) if item in defined else item
+        _rename(item, [name for name in defined.get(item, ()) if symbols.count(name) > 1]) if item in defined else item
         for item in inputs
     ]
 
@@ -49,20 +49,20 @@ def variables(item: LinkInput, target: Target, options: Options, include_dirs: S
     return list(dict.fromkeys(_VARIABLE.findall(text)))
 
 
-def _renamed(item: LinkInput, names: Sequence[str]) -> LinkInput:
+def _rename(item: LinkInput, names: Sequence[str]) -> LinkInput:
     if not names:
         return item
     suffix = hashlib.sha256(item.name.encode()).hexdigest()[:8]
-    plain = dict.fromkeys(map(_plain, names))
-    head = "".join(f"#define {name} {name}__{suffix}\n" for name in plain)
+    short_names = dict.fromkeys(map(_last_name, names))
+    head = "".join(f"#define {name} {name}__{suffix}\n" for name in short_names)
     return replace(item, data=f'{head}#line 1 "{item.name}"\n'.encode() + item.data)
 
 
-def _plain(symbol: str) -> str:
+def _last_name(symbol: str) -> str:
     """Return the last name of a symbol, `table` of `_ZN7physics5tableE` (Itanium C++ ABI, 5.1.2)."""
-    found = re.fullmatch(r"_ZN(\d.*)E", symbol)
-    rest, name = found[1] if found else "", symbol
-    while length := re.match(r"\d+", rest):
+    nested = re.fullmatch(r"_ZN(\d.*)E", symbol)
+    remainder, name = nested[1] if nested else "", symbol
+    while length := re.match(r"\d+", remainder):
         end = length.end() + int(length[0])
-        name, rest = rest[length.end() : end], rest[end:]
+        name, remainder = remainder[length.end() : end], remainder[end:]
     return name

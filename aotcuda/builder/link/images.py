@@ -1,4 +1,4 @@
-"""Linked images, and the CUDA version that each is written for."""
+"""Linked images, and the CUDA version that each one needs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Image(NamedTuple):
     spills: Mapping[str, int] | None = None
 
 
-def described(target: Target, data: bytes, linker: tuple[int, int], spills: Mapping[str, int] | None = None) -> Image:
+def make_image(target: Target, data: bytes, linker: tuple[int, int], spills: Mapping[str, int] | None = None) -> Image:
     """Return an image that the linker made, with the CUDA version that it needs."""
     cuda = None
-    if target.kind == "ptx" and (found := _VERSION.search(data)):
-        cuda = gpu_facts.cuda_of_ptx(gpu_facts.pair(found[1].decode()))
+    if target.kind == "ptx" and (match := _VERSION.search(data)):
+        cuda = gpu_facts.cuda_of_ptx(gpu_facts.pair(match[1].decode()))
     return Image(target, data, cuda or linker, linker, spills)
 
 
-def for_older_drivers(text: bytes, assembled: Callable[[bytes], bytes | None]) -> bytes:
+def lower_ptx_version(text: bytes, assemble: Callable[[bytes], bytes | None]) -> bytes:
     """Return PTX with the lowest PTX version of the same major version under which its machine code is the same.
 
     A toolkit writes its own version into all PTX, and older drivers refuse newer versions. The assembler refuses
@@ -47,16 +47,16 @@ def for_older_drivers(text: bytes, assembled: Callable[[bytes], bytes | None]) -
 
     Args:
         text: The PTX.
-        assembled: Returns the machine code of PTX for its own target, or None if the assembler refuses it.
+        assemble: Returns the machine code of PTX for its own target, or None if the assembler refuses it.
     """
-    found = _VERSION.search(text)
-    if found is None:
+    match = _VERSION.search(text)
+    if match is None:
         return text
-    own = gpu_facts.pair(found[1].decode())
-    lower = [isa for isa, _ in gpu_facts.ptx_versions() if isa[0] == own[0] and isa < own]
-    wanted = assembled(text) if lower else None
+    version = gpu_facts.pair(match[1].decode())
+    lower = [isa for isa, _ in gpu_facts.ptx_versions() if isa[0] == version[0] and isa < version]
+    code = assemble(text) if lower else None
     for isa in lower:
-        candidate = text[: found.start(1)] + gpu_facts.dotted(isa).encode() + text[found.end(1) :]
-        if wanted is not None and assembled(candidate) == wanted:
+        candidate = text[: match.start(1)] + gpu_facts.dotted(isa).encode() + text[match.end(1) :]
+        if code is not None and assemble(candidate) == code:
             return candidate
     return text

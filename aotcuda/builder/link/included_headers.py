@@ -43,15 +43,15 @@ class Headers:
         include_dirs: The folders that headers are searched in, relative to `root` or absolute.
 
     Attributes:
-        own: Headers and files of the inputs below the project's folder.
-        others: Headers and files in other folders.
+        project_files: Headers and files of the inputs below the project's folder.
+        outside_files: Headers and files in other folders.
         missing: Paths without a file, at which the compiler would have found a header first.
         names: The first header of each name in an include.
     """
 
     def __init__(self, items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> None:
-        self.own: set[Path] = set()
-        self.others: set[Path] = set()
+        self.project_files: set[Path] = set()
+        self.outside_files: set[Path] = set()
         self.missing: set[Path] = set()
         self._root = root
         self.names: dict[str, Path] = {}
@@ -64,31 +64,31 @@ class Headers:
                 self._add(Path(item.folder, Path(item.name).name), is_read=is_source)
             if is_source:
                 self._sources.append(item)
-                own = [Path(item.folder)] if item.folder else []
-                self._follow(item.data, [*own, *folders])
+                source_folder = [Path(item.folder)] if item.folder else []
+                self._follow(item.data, [*source_folder, *folders])
 
     @property
     def files(self) -> list[Path]:
         """Return the files of the project, then those of other folders."""
-        return [*sorted(self.own), *sorted(self.others)]
+        return [*sorted(self.project_files), *sorted(self.outside_files)]
 
-    def hidden(self, options: Options) -> list[str]:
+    def uncacheable(self, options: Options) -> list[str]:
         """Return the names of sources, headers and NVRTC options that make code depend on more than their text.
 
         They may read files that this class does not find, or depend on the time of the compilation.
         """
         if not self._sources:
             return []
-        found = [
+        names = [
             name
             for name, text in self._texts().items()
             if any(_HIDDEN.search(reading) or _MOMENT.search(reading) for reading in _readings(text))
         ]
-        given = options.nvrtc_options
-        found += [option for option in given if _READING.match(option) or _MOMENT.search(option.encode())]
-        return found + [f"{name}={value}" for name, value in options.defines if _MOMENT.search(value.encode())]
+        nvrtc_options = options.nvrtc_options
+        names += [option for option in nvrtc_options if _READING.match(option) or _MOMENT.search(option.encode())]
+        return names + [f"{name}={value}" for name, value in options.defines if _MOMENT.search(value.encode())]
 
-    def tell_their_place(self, options: Options) -> bool:
+    def may_contain_folder(self, options: Options) -> bool:
         """Return True if the result may contain the folder of the headers.
 
         Debug information and `assert` contain file names. The compiler knows a source by its path in the project, and a
@@ -96,14 +96,16 @@ class Headers:
         """
         if not self._sources:
             return False
-        given = " ".join([*options.nvrtc_options, *(value for _, value in options.defines)]).encode()
-        if options.debug or _DEBUG.search(given):
+        settings = " ".join([*options.nvrtc_options, *(value for _, value in options.defines)]).encode()
+        if options.debug or _DEBUG.search(settings):
             return True
         if self._read <= {Path(item.folder, Path(item.name).name).resolve() for item in self._sources}:
             return False
-        return any(_PLACE.search(reading) for text in (given, *self._texts().values()) for reading in _readings(text))
+        return any(
+            _PLACE.search(reading) for text in (settings, *self._texts().values()) for reading in _readings(text)
+        )
 
-    def with_marks(self) -> dict[str, Path]:
+    def with_byte_order_marks(self) -> dict[str, Path]:
         """Return the headers that begin with a byte order mark, by the names under which they are included."""
         return {name: path for name, path in self.names.items() if path.read_bytes().startswith(_MARK)}
 
@@ -118,29 +120,29 @@ class Headers:
         As in the compiler, a name in quotes is searched first in the folder of the file that includes it; a name in
         angle brackets is not.
         """
-        waiting: list[tuple[bytes, Path | None]] = [(text, None)]
-        met: set[tuple[Path, Path]] = set()
-        while waiting:
-            text, own = waiting.pop()
-            includes = [found for reading in _readings(text) for found in _INCLUDE.findall(reading)]
+        queue: list[tuple[bytes, Path | None]] = [(text, None)]
+        visits: set[tuple[Path, Path]] = set()
+        while queue:
+            text, folder_of_file = queue.pop()
+            includes = [include for reading in _readings(text) for include in _INCLUDE.findall(reading)]
             for quoted, angled in dict.fromkeys(includes):
                 name = (quoted or angled).decode(errors="replace")
-                beside = [own] if quoted and own is not None else []
-                places = list(dict.fromkeys(folder / name for folder in [*beside, *folders]))
+                first_folders = [folder_of_file] if quoted and folder_of_file is not None else []
+                places = list(dict.fromkeys(folder / name for folder in [*first_folders, *folders]))
                 path = next((path for path in places if path.is_file()), None)
                 self.missing.update(places if path is None else places[: places.index(path)])
-                if path is None or (where := (path.resolve(), path.parent.resolve())) in met:
+                if path is None or (visit := (path.resolve(), path.parent.resolve())) in visits:
                     continue
-                met.add(where)
+                visits.add(visit)
                 self._add(path, is_read=True)
                 self.names.setdefault(name, path.resolve())
-                waiting.append((path.read_bytes(), path.parent))
+                queue.append((path.read_bytes(), path.parent))
 
     def _add(self, path: Path, *, is_read: bool) -> None:
         path = path.resolve()
         if path.is_file():
             self._read |= {path} if is_read else set()
-            (self.own if path.is_relative_to(self._root) else self.others).add(path)
+            (self.project_files if path.is_relative_to(self._root) else self.outside_files).add(path)
 
 
 def _readings(text: bytes) -> Sequence[bytes]:

@@ -6,7 +6,7 @@ import importlib
 import os
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import targets
@@ -18,7 +18,6 @@ from aotcuda.manifest.linkable import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from types import FunctionType
 
     from aotcuda.builder.config.model import LinkItem
 
@@ -48,15 +47,15 @@ def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> 
     callbacks: list[Callbacks] = []
     for item in items:
         if item.module is not None:
-            other = built.get(item.module) or from_module(item.module, item.key)
-            inputs += other.inputs
-            callbacks += other.callbacks
+            module = built.get(item.module) or from_module(item.module, item.key)
+            inputs += module.inputs
+            callbacks += module.callbacks
         else:
             inputs.append(from_file(root / str(item.path), root, item.key))
-        for which in ("setup", "teardown"):
-            name = getattr(item, which)
+        for kind in ("setup", "teardown"):
+            name = getattr(item, kind)
             if name is not None:
-                _find(name, f"{item.key}.{which}")
+                _check_callback(name, f"{item.key}.{kind}")
         if item.setup is not None or item.teardown is not None:
             origin = str(item.path or item.module)
             callbacks.append(Callbacks(setup=item.setup, teardown=item.teardown, origin=origin))
@@ -76,15 +75,15 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
     try:
         data = foreign.content(path, LARGEST)
     except foreign.UnreadableError as error:
-        message = f"{key}: {foreign.escape(path)} {error}; {unread(path, root)}"
+        message = f"{key}: {foreign.escape(path)} {error}; {remedy_for(path, root)}"
         raise ConfigError(message) from None
     absolute = path.resolve()
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else path.name
     return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))
 
 
-def unread(path: Path, root: Path) -> str:
-    """Return the remedy for a file of the table that cannot be read; sdists lack files that git ignores."""
+def remedy_for(path: Path, root: Path) -> str:
+    """Return the remedy for an unreadable file that the table names. Sdists lack files that git ignores."""
     if not path.exists() and (root / "PKG-INFO").is_file():
         return (
             "the sdist lacks it: enable the hook by [tool.hatch.build.hooks.aotcuda], or list the file in "
@@ -97,30 +96,30 @@ def from_module(name: str, key: str) -> Linked:
     """Return the device functions of the packaged module `name`, with their link inputs and callbacks.
 
     Raises:
-        ConfigError: It is not installed, was not built by aotcuda, is damaged, or exports no functions; or it is an
-            editable install whose sources were edited since.
+        ConfigError: The module is not installed, not built by aotcuda, damaged, exports no functions, or is an
+            editable install whose sources were edited after its build.
     """
     try:
-        found = targets.find_module(name)
-        described = found.manifest
-        needed = tuple(
-            (file["path"], manifest.read_file(str(found.path), file)) for file in described["function_links"]
+        module = targets.find_module(name)
+        document = module.manifest
+        link_files = tuple(
+            (file["path"], manifest.read_file(str(module.path), file)) for file in document["function_links"]
         )
     except (TargetError, ManifestError) as error:
         message = f"{key}: {error}; add the package to build-system.requires, or correct the name"
         raise ConfigError(message) from None
-    if "functions" not in found.files:
+    if "functions" not in module.files:
         message = f"{key}: {name} exports no device functions, so there is nothing to link"
         raise ConfigError(message)
-    if (changed := _edited(found)) is not None:
+    if (changed := _edited(module)) is not None:
         message = f"{key}: {name} was built before {changed}; install that project again: pip install -e ..."
         raise ConfigError(message)
-    callbacks = tuple(Callbacks(**item) for item in described["callbacks"])
-    return packaged(name, found.files["functions"], found.files.get("header", b""), needed, callbacks)
+    callbacks = tuple(Callbacks(**item) for item in document["callbacks"])
+    return packaged(name, module.files["functions"], module.files.get("header", b""), link_files, callbacks)
 
 
 def _edited(module: targets.PackagedModule) -> str | None:
-    """Return the first edit of an editable install's sources since its build, or None."""
+    """Return the first change of an editable install's sources after its build, or None."""
     for path, digest in editable_sources(module).items():
         if not path.is_file():
             return f"{path} was removed"
@@ -138,7 +137,7 @@ def editable_sources(module: targets.PackagedModule) -> dict[Path, str]:
             return {}
     except OSError:
         return {}
-    root = python.resolve().parents[name.count(".")]  # strict editable installs have links
+    root = python.resolve().parents[name.count(".")]  # strict editable installs consist of symbolic links
     return {
         Path(os.path.normpath(root / source["path"])): source["sha256"]
         for source in module.manifest["sources"]
@@ -147,50 +146,56 @@ def editable_sources(module: targets.PackagedModule) -> dict[Path, str]:
 
 
 def packaged(
-    name: str, functions: bytes, header: bytes, needed: Iterable[tuple[str, bytes]], callbacks: tuple[Callbacks, ...]
+    name: str,
+    functions: bytes,
+    header: bytes,
+    link_files: Iterable[tuple[str, bytes]],
+    callbacks: tuple[Callbacks, ...],
 ) -> Linked:
-    """Return a module's device functions as link items; `needed` has the files that they need in a link."""
-    others = [LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data) for path, data in needed]
-    first = LinkInput(kind="fatbin", name=name, data=functions, header=header)
-    return Linked(inputs=(first, *others), callbacks=callbacks)
+    """Return a module's device functions as link items; `link_files` has the files that they need in a link."""
+    link_inputs = [
+        LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data) for path, data in link_files
+    ]
+    functions_input = LinkInput(kind="fatbin", name=name, data=functions, header=header)
+    return Linked(inputs=(functions_input, *link_inputs), callbacks=callbacks)
 
 
-def importable_name(function: Callable[..., object], what: str) -> str:
+def importable_name(function: Callable[..., object], kind: str) -> str:
     """Return the name by which `function` can be imported: `mypkg._hooks:upload`.
 
     Raises:
         SourceError: It cannot be imported by its name, like a lambda or a nested function.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
-    found: object = None
+    value: object = None
     if module and name and "<" not in name:
         try:
-            found = importlib.import_module(module)
+            value = importlib.import_module(module)
             for part in name.split("."):
-                found = getattr(found, part)
+                value = getattr(value, part)
         except (ImportError, AttributeError):
-            found = None
-    if found is not function:
-        shown = name or type(function).__name__
+            value = None
+    if value is not function:
+        name_text = name or type(function).__name__
         message = (
-            f"the {what} callback {shown} of {module} cannot be packaged: it is called by its importable name at run "
-            "time, and a lambda or a function inside another one has none; define it at the top of a module"
+            f"the {kind} callback {name_text} of {module} cannot be packaged: it is called by its importable name at "
+            "run time, and a lambda or a function inside another one has none; define it at the top of a module"
         )
         raise SourceError(message)
     return f"{module}:{name}"
 
 
-def _find(name: str, key: str) -> FunctionType:
+def _check_callback(name: str, key: str) -> None:
+    """Refuse a callback that cannot be imported or called."""
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        value = getattr(importlib.import_module(module), attribute)
     except ImportError as error:
         message = f"{key}: {module} cannot be imported: {error}"
         raise SourceError(message) from error
     except AttributeError:
         message = f"{key}: {module} has no {attribute}; name a function as 'package.module:function'"
         raise SourceError(message) from None
-    if not callable(found):
-        message = f"{key}: {name} is of type {type(found).__name__}, which cannot be called; name a function"
+    if not callable(value):
+        message = f"{key}: {name} is of type {type(value).__name__}, which cannot be called; name a function"
         raise SourceError(message)
-    return cast("FunctionType", found)

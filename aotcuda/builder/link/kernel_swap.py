@@ -21,7 +21,7 @@ _SUFFIX = "__own_options"
 
 
 def swap_kernels(text: str, other: str, names: Collection[str]) -> str:
-    """Return `text` with the kernels `names` of `other` in place of its own.
+    """Return `text` with the kernels `names` from `other`, and the functions that they call.
 
     Raises:
         LinkError: The texts define different variables.
@@ -29,7 +29,7 @@ def swap_kernels(text: str, other: str, names: Collection[str]) -> str:
     head, parts = _split(text)
     other_head, other_parts = _split(other)
     if _variables(head) != _variables(other_head):
-        message = "kernels with fma of their own leave other variables than the rest; write fma = false for the module"
+        message = "kernels with their own fma define other variables than the rest; write fma = false for the module"
         raise LinkError(message)
     functions = {name for kind, name, body in other_parts if kind == "func" and "{" in body}
     words = re.compile(rf"(?<![\w$.%])({'|'.join(map(re.escape, sorted(functions, key=len, reverse=True)))})(?![\w$])")
@@ -37,18 +37,18 @@ def swap_kernels(text: str, other: str, names: Collection[str]) -> str:
     def own(body: str) -> str:
         return words.sub(rf"\1{_SUFFIX}", body) if functions else body
 
-    lent = {name: own(body) for kind, name, body in other_parts if kind == "entry" and name in names}
-    needed = [own(body) for kind, name, body in other_parts if kind == "func" and name in functions]
-    bodies = [lent.get(name, body) if kind == "entry" else body for kind, name, body in parts]
-    return "".join([head, *needed, *bodies])
+    kernels = {name: own(body) for kind, name, body in other_parts if kind == "entry" and name in names}
+    callees = [own(body) for kind, name, body in other_parts if kind == "func" and name in functions]
+    bodies = [kernels.get(name, body) if kind == "entry" else body for kind, name, body in parts]
+    return "".join([head, *callees, *bodies])
 
 
 def _split(text: str) -> tuple[str, list[tuple[str, str, str]]]:
     """Return the text before the first function, and kind, name and text of each function or declaration."""
-    found = list(_FUNCTION.finditer(text))
-    ends = [later.start() for later in found[1:]] + [len(text)]
-    parts = [(match[1], match[2], text[match.start() : end]) for match, end in zip(found, ends, strict=True)]
-    return text[: found[0].start()] if found else text, parts
+    matches = list(_FUNCTION.finditer(text))
+    ends = [later.start() for later in matches[1:]] + [len(text)]
+    parts = [(match[1], match[2], text[match.start() : end]) for match, end in zip(matches, ends, strict=True)]
+    return text[: matches[0].start()] if matches else text, parts
 
 
 def _variables(head: str) -> list[str]:

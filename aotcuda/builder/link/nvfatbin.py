@@ -76,7 +76,7 @@ def functions(images: Iterable[tuple[Target, bytes]], identifier: str) -> bytes:
     return _fatbin(ZSTANDARD, identifier, "the functions", items)
 
 
-def _fatbin(settings: list[str], identifier: str, what: str, items: Iterable[tuple[Any, Target, bytes]]) -> bytes:
+def _fatbin(settings: list[str], identifier: str, subject: str, items: Iterable[tuple[Any, Target, bytes]]) -> bytes:
     handle = nvfatbin.create(settings, len(settings))
     try:
         for add, target, data in items:
@@ -86,7 +86,7 @@ def _fatbin(settings: list[str], identifier: str, what: str, items: Iterable[tup
         nvfatbin.get(handle, buffer)
         return bytes(buffer)
     except nvfatbin.nvFatbinError as error:
-        message = f"{identifier}: {what} cannot be packed ({error})"
+        message = f"{identifier}: {subject} cannot be packed ({error})"
         raise ToolchainError(message) from None
     finally:
         nvfatbin.destroy(handle)

@@ -66,7 +66,7 @@ def link(
     include_dirs: Sequence[str],
     other_modules: Mapping[str, str] = MappingProxyType({}),
     *,
-    more: Sequence[str] = (),
+    extra_arguments: Sequence[str] = (),
 ) -> tuple[bytes, dict[str, int]]:
     """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`).
 
@@ -79,7 +79,7 @@ def link(
         options: The module's options.
         include_dirs: Folders with headers for CUDA C++.
         other_modules: The module of each function that the wheel's other modules export, for an error's hint.
-        more: Further arguments of the linker.
+        extra_arguments: Further arguments of the linker.
 
     Returns:
         The image, and the bytes of spilled registers by symbol (see `spilled_bytes`), which are empty for PTX.
@@ -93,30 +93,30 @@ def link(
     if lto and options.fma is not False and (unfused := {name for item in items for name in item.unfused}):
         return _partly_unfused(module, items, target, options, include_dirs, other_modules, unfused)
     try:
-        apart = file_variables.kept_apart(items, target, options, include_dirs)
-        ready = [_compiled(item, target, options, include_dirs, lto=lto) for item in apart]
+        separate = file_variables.separate(items, target, options, include_dirs)
+        compiled = [_compile(item, target, options, include_dirs, lto=lto) for item in separate]
     except CompileError as error:
         message = f"{module}: {error}"
         raise CompileError(message) from None
     as_ptx = target.kind == "ptx"
-    other = next((item for item in ready if not _is_ltoir(item)), None)
+    other = next((item for item in compiled if not _is_ltoir(item)), None)
     if as_ptx and other is not None:
         message = (
             f"{module}: {target} cannot be built, because {other.name} ({other.kind}) is linked and only LTOIR can be "
             "turned into PTX; list sm_* targets alone (a debug build has no PTX either)"
         )
         raise LinkError(message)
-    arguments = [*_arguments(target, options, lto=lto, has_cpp=any(map(_is_cpp, items))), *more]
+    arguments = [*_arguments(target, options, lto=lto, has_cpp=any(map(_is_cpp, items))), *extra_arguments]
     with _linker(arguments) as handle:
         try:
-            for item in ready:
+            for item in compiled:
                 try:
                     nvjitlink.add_data(handle, _KINDS[item.kind], item.data, len(item.data), item.name)
                 except nvjitlink.nvJitLinkError:
                     if _log(handle):
                         raise
                     message = (
-                        f"{_failed(module, target)}: {item.name} has other content than its suffix says; make it again"
+                        f"{_failure(module, target)}: {item.name} has other content than its suffix says; make it again"
                     )
                     raise LinkError(message) from None
             nvjitlink.complete(handle)
@@ -125,13 +125,21 @@ def link(
             if "error" in log.lower():
                 raise LinkError(_explain(module, target, log, items, other_modules))
             if not as_ptx:
-                told = _read(handle, nvjitlink.get_info_log_size, nvjitlink.get_info_log)
-                return _cubin(handle), spilled_bytes(told.rstrip(b"\x00").decode(errors="replace"))
+                report = _read(handle, nvjitlink.get_info_log_size, nvjitlink.get_info_log)
+                return _cubin(handle), spilled_bytes(report.rstrip(b"\x00").decode(errors="replace"))
             text = _read(handle, nvjitlink.get_linked_ptx_size, nvjitlink.get_linked_ptx)
         except nvjitlink.nvJitLinkError as error:
             log = _log(handle)
             if not as_ptx and _DEVICE_LAUNCH.decode() in log and (runtime := _device_runtime(items)):
-                return link(module, [*items, runtime], target, options, include_dirs, other_modules, more=more)
+                return link(
+                    module,
+                    [*items, runtime],
+                    target,
+                    options,
+                    include_dirs,
+                    other_modules,
+                    extra_arguments=extra_arguments,
+                )
             raise LinkError(_explain(module, target, log or str(error), items, other_modules)) from None
     if _DEVICE_LAUNCH in text:
         message = (
@@ -139,7 +147,7 @@ def link(
             "of NVIDIA's device runtime; list sm_* targets alone"
         )
         raise _DeviceLaunchError(message)
-    return images.for_older_drivers(text.rstrip(b"\x00 \n") + b"\n", functools.partial(_assembled, target)), {}
+    return images.lower_ptx_version(text.rstrip(b"\x00 \n") + b"\n", functools.partial(_assembled, target)), {}
 
 
 class _DeviceLaunchError(LinkError):
@@ -177,11 +185,11 @@ def _partly_unfused(
             f"fma = false in the options of {module}"
         )
         raise LinkError(message)
-    plain = [replace(item, unfused=()) for item in items]
+    fused_items = [replace(item, unfused=()) for item in items]
     ptx = Target("ptx", target.major, target.minor, target.suffix)
     try:
-        fused, apart = [
-            link(module, plain, ptx, replace(options, fma=fma), include_dirs, other_modules)[0].decode()
+        fused, unfused = [
+            link(module, fused_items, ptx, replace(options, fma=fma), include_dirs, other_modules)[0].decode()
             for fma in (options.fma, False)
         ]
     except _DeviceLaunchError:
@@ -191,14 +199,14 @@ def _partly_unfused(
         )
         raise LinkError(message) from None
     try:
-        text = kernel_swap.swap_kernels(fused, apart, names).encode()
+        text = kernel_swap.swap_kernels(fused, unfused, names).encode()
     except LinkError as error:
         message = f"{module}: {error}"
         raise LinkError(message) from None
     if target.kind == "ptx":
-        return images.for_older_drivers(text, functools.partial(_assembled, target)), {}
-    whole = LinkInput(kind="ptx", name=f"code of {module}", data=text)
-    return link(module, [whole], target, options, include_dirs, other_modules)
+        return images.lower_ptx_version(text, functools.partial(_assembled, target)), {}
+    code = LinkInput(kind="ptx", name=f"code of {module}", data=text)
+    return link(module, [code], target, options, include_dirs, other_modules)
 
 
 def relocatable(
@@ -215,8 +223,8 @@ def relocatable(
     `-ewp` optimises the code as a whole program and can still be linked, but drops symbols that other code needs, which
     `is_closed` detects.
     """
-    more = ["-Xptxas=--extensible-whole-program"]
-    data, spills = link(module, inputs, target, options, include_dirs, other_modules, more=more)
+    extra_arguments = ["-Xptxas=--extensible-whole-program"]
+    data, spills = link(module, inputs, target, options, include_dirs, other_modules, extra_arguments=extra_arguments)
     return (data, spills) if cubin.is_closed(data, f"{module} for {target}") else (b"", {})
 
 
@@ -231,15 +239,15 @@ def _assembled(target: Target, text: bytes) -> bytes | None:
 
 def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:
     """Return each input once; inputs that differ only in `pieces` and `unfused` become one, with all of both."""
-    first: dict[tuple[str, bytes, str], LinkInput] = {}
+    items: dict[tuple[str, bytes, str], LinkInput] = {}
     pieces: dict[tuple[str, bytes, str], dict[str, bytes]] = {}
     unfused: dict[tuple[str, bytes, str], dict[str, None]] = {}
     for item in inputs:
-        first.setdefault(item.identity, item)
+        items.setdefault(item.identity, item)
         pieces.setdefault(item.identity, {}).update(item.pieces)
         unfused.setdefault(item.identity, {}).update(dict.fromkeys(item.unfused))
     return [
-        replace(item, pieces=tuple(pieces[key].items()), unfused=tuple(unfused[key])) for key, item in first.items()
+        replace(item, pieces=tuple(pieces[key].items()), unfused=tuple(unfused[key])) for key, item in items.items()
     ]
 
 
@@ -262,11 +270,13 @@ def _generation(options: Options, *, has_cpp: bool) -> list[str]:
 
     Without CUDA C++ among the inputs, `nvrtc-options` have no effect, and fast math is in the compiler's code.
     """
-    found = [] if options.fma is None else [f"-fma={int(options.fma)}"]
+    arguments = [] if options.fma is None else [f"-fma={int(options.fma)}"]
     if has_cpp:
-        found += ["-ftz=1", "-prec-div=0", "-prec-sqrt=0"] if options.fastmath else []
-        found += [argument for given in nvrtc_options.read(options.nvrtc_options) for argument in given.for_linker()]
-    return found
+        arguments += ["-ftz=1", "-prec-div=0", "-prec-sqrt=0"] if options.fastmath else []
+        arguments += [
+            argument for option in nvrtc_options.read(options.nvrtc_options) for argument in option.for_linker()
+        ]
+    return arguments
 
 
 def _is_cpp(item: LinkInput) -> bool:
@@ -281,9 +291,7 @@ def _is_ltoir(item: LinkInput) -> bool:
     )
 
 
-def _compiled(
-    item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], *, lto: bool
-) -> LinkInput:
+def _compile(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str], *, lto: bool) -> LinkInput:
     if item.kind != "cu":
         return item
     item = replace(item, data=item.data + b"".join(data for _, data in item.pieces), pieces=())
@@ -312,8 +320,8 @@ def _cubin(handle: int) -> bytes:
 
 
 def _log(handle: int) -> str:
-    found = _read(handle, nvjitlink.get_error_log_size, nvjitlink.get_error_log)
-    return found.rstrip(b"\x00").decode(errors="replace").strip()
+    log = _read(handle, nvjitlink.get_error_log_size, nvjitlink.get_error_log)
+    return log.rstrip(b"\x00").decode(errors="replace").strip()
 
 
 _SPILLED = re.compile(
@@ -336,13 +344,13 @@ _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to)
 def _explain(
     module: str, target: Target, log: str, items: Sequence[LinkInput], other_modules: Mapping[str, str]
 ) -> str:
-    head = _failed(module, target)
-    if (found := _UNRESOLVED.search(log)) and found[1] in other_modules:
-        return f"{head}: it calls {found[1]}, {hint_to_link(other_modules[found[1]])}"
+    head = _failure(module, target)
+    if (match := _UNRESOLVED.search(log)) and match[1] in other_modules:
+        return f"{head}: it calls {match[1]}, {hint_to_link(other_modules[match[1]])}"
     # Only the project's LTOIR can be too new; the toolchain's own inputs are named "code of ..." or by their .cu file.
-    given = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
-    return error_table.explain(head, log, ", ".join(given) if re.search(error_table.NEWER_LTOIR, log) else "")
+    names = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
+    return error_table.explain(head, log, ", ".join(names) if re.search(error_table.NEWER_LTOIR, log) else "")
 
 
-def _failed(module: str, target: Target) -> str:
+def _failure(module: str, target: Target) -> str:
     return f"{module}: linking for {target} failed"

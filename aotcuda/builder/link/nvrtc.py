@@ -81,12 +81,12 @@ def _compile(
     arguments += ["--device-debug"] if options.debug and not source.internal else []
     arguments += _seed(source)
     arguments += list(options.nvrtc_options)
-    marked = Headers([source], Path(source.folder or "/"), include_dirs).with_marks()
-    arguments += [f"--include-path={path.parent}" for path in dict.fromkeys(marked.values())]
-    texts = [_without_mark(path.read_bytes()) for path in marked.values()]
+    headers = Headers([source], Path(source.folder or "/"), include_dirs).with_byte_order_marks()
+    arguments += [f"--include-path={path.parent}" for path in dict.fromkeys(headers.values())]
+    texts = [_without_mark(path.read_bytes()) for path in headers.values()]
     data = _without_mark(source.data)
     _, program = nvrtc.nvrtcCreateProgram(
-        data, source.name.encode(), len(marked), texts, [name.encode() for name in marked]
+        data, source.name.encode(), len(headers), texts, [name.encode() for name in headers]
     )
     try:
         for name in names:
@@ -131,5 +131,5 @@ def _seed(source: LinkInput) -> list[str]:
 
 
 def _room(size: int) -> bytes:
-    """Return bytes for NVRTC to write into, at least two, since Python shares one object for each single byte."""
+    """Return a buffer for NVRTC of at least two bytes, since Python shares one object for each single byte."""
     return b" " * max(size, 2)

@@ -61,18 +61,18 @@ def survey(
         LinkError: The input is damaged, or defines a function with another prototype than Python declares.
     """
     try:
-        found = symbols.read_symbols(item, target, options, include_dirs)
+        functions = symbols.read_symbols(item, target, options, include_dirs)
     except ImageError as error:
         message = f"{asked_by}: {error}"
         raise LinkError(message) from None
     except CompileError as error:
         raise not_compiled(item, target, options, include_dirs, asked_by, str(error)) from None
     if item.kind == "cu" and not item.internal:
-        declared = [external for external in externals if external.name in found.functions]
-        prototypes.check(item, declared, target, options, include_dirs)
+        declarations = [external for external in externals if external.name in functions.functions]
+        prototypes.check(item, declarations, target, options, include_dirs)
     if item.header:
         prototypes.check_header(item, externals, target, options)
-    return found
+    return functions
 
 
 def not_compiled(
@@ -81,18 +81,20 @@ def not_compiled(
     options: Options,
     include_dirs: Sequence[str],
     asked_by: str,
-    said: str,
+    error: str,
     names: Sequence[str] = (),
 ) -> CompileError:
     """Return the error for CUDA C++ that does not compile, with the first target that it compiles for."""
-    head, _, log = said.partition("\n")
-    found = _cause(log)
-    text = found[3].strip().partition(". Consider using")[0] if found else ""
-    reason = f"{text} ({found[1]}:{found[2]})" if found else head.rpartition(": ")[2]
-    if not found and (row := error_table.find(log)):
+    head, _, log = error.partition("\n")
+    match = _cause(log)
+    text = match[3].strip().partition(". Consider using")[0] if match else ""
+    reason = f"{text} ({match[1]}:{match[2]})" if match else head.rpartition(": ")[2]
+    if not match and (row := error_table.find(log)):
         return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {row.fact}; {row.remedy}")
-    if advice := _advice(text, found[1] if found else ""):
-        return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}; {advice}\n{_first(log)}")
+    if advice := _advice(text, match[1] if match else ""):
+        return CompileError(
+            f"{asked_by}: {item.name} does not compile for {target}: {reason}; {advice}\n{_first_errors(log)}"
+        )
     for capability in toolchain.supported_capabilities():
         if capability <= target.capability:
             continue
@@ -110,7 +112,9 @@ def not_compiled(
         name = _NO_NAME.search(text)
         is_macro = name is not None and _MACRO.fullmatch(name[1])
         remedy = f"; if {name[1]} is a macro, give it a value in options.defines" if name and is_macro else ""
-    return CompileError(f"{asked_by}: {item.name} does not compile for {target}: {reason}{remedy}\n{_first(log)}")
+    return CompileError(
+        f"{asked_by}: {item.name} does not compile for {target}: {reason}{remedy}\n{_first_errors(log)}"
+    )
 
 
 def _cause(log: str) -> re.Match[str] | None:
@@ -121,20 +125,20 @@ def _cause(log: str) -> re.Match[str] | None:
     return errors[0] if errors else None
 
 
-def _advice(problem: str, where: str) -> str:
+def _advice(problem: str, file: str) -> str:
     """Return the remedy for code that is written for nvcc: NVRTC has no host headers, and compiles no host code."""
-    if found := _NO_HEADER.search(problem):
-        return _on_header(found[1], where)
+    if match := _NO_HEADER.search(problem):
+        return _header_advice(match[1], file)
     row = error_table.find(problem)
-    if row and "host" in problem and any(Path(where).is_relative_to(folder) for folder in toolchain.include_dirs()):
+    if row and "host" in problem and any(Path(file).is_relative_to(folder) for folder in toolchain.include_dirs()):
         return f"a header of the toolkit brings this, which is for nvcc alone; {_PARTS}"
     return row.remedy if row else ""
 
 
-def _on_header(name: str, where: str) -> str:
-    folders = [folder for folder in toolchain.include_dirs() if Path(where).is_relative_to(folder)]
+def _header_advice(name: str, file: str) -> str:
+    folders = [folder for folder in toolchain.include_dirs() if Path(file).is_relative_to(folder)]
     if folders:
-        header = Path(where).relative_to(max(folders, key=len))
+        header = Path(file).relative_to(max(folders, key=len))
         instead = _COMPLEX_INSTEAD if str(header) in _COMPLEX else _INSTEAD
         return f"<{header}> of the toolkit is for nvcc alone; {instead}"
     if name in _COMPLEX:
@@ -152,19 +156,19 @@ def _on_header(name: str, where: str) -> str:
     return "name its folder in options.include-dirs"
 
 
-def _first(log: str) -> str:
+def _first_errors(log: str) -> str:
     """Return the first errors of a log, since one mistake may cause a hundred."""
-    places = [found.start() for found in _CUDA_ERROR.finditer(log)]
+    places = [match.start() for match in _CUDA_ERROR.finditer(log)]
     if len(places) <= _MOST_ERRORS:
         return log
-    more = len(places) - _MOST_ERRORS
-    return f"{log[: places[_MOST_ERRORS]].rstrip()}\n... and {more} more error{'s' * (more > 1)}"
+    count = len(places) - _MOST_ERRORS
+    return f"{log[: places[_MOST_ERRORS]].rstrip()}\n... and {count} more error{'s' * (count > 1)}"
 
 
 def check(
     module: str,
-    wanted: Mapping[Unit, Sequence[External]],
-    own: Sequence[str],
+    calls: Mapping[Unit, Sequence[External]],
+    module_symbols: Sequence[str],
     linked: Mapping[LinkInput, Symbols],
     targets: Sequence[Target],
     asked_by: Mapping[LinkInput, str],
@@ -174,8 +178,8 @@ def check(
 
     Args:
         module: The module's name, for errors.
-        wanted: The foreign functions that each unit calls.
-        own: The symbols of the module's kernels and exported functions.
+        calls: The foreign functions that each unit calls.
+        module_symbols: The symbols of the module's kernels and exported functions.
         linked: The symbols of each link input.
         targets: The module's targets.
         asked_by: The key that links each input.
@@ -185,33 +189,35 @@ def check(
         LinkError: A symbol is missing or defined twice, or a binary does not run on a target.
     """
     _check_archs(module, linked, targets)
-    _check_repeated(module, own, linked, asked_by)
-    _check_missing(module, wanted, own, linked, other_modules)
+    _check_repeated(module, module_symbols, linked, asked_by)
+    _check_missing(module, calls, module_symbols, linked, other_modules)
 
 
 def _check_archs(module: str, linked: Mapping[LinkInput, Symbols], targets: Sequence[Target]) -> None:
-    for item, found in linked.items():
-        if not found.archs:
+    for item, item_symbols in linked.items():
+        if not item_symbols.archs:
             continue
         for target in targets:
-            if target.kind == "sass" and not any(arch.parse(text).runs_on(target.capability) for text in found.archs):
-                has = ", ".join(dict.fromkeys(found.archs))
+            if target.kind == "sass" and not any(
+                arch.parse(text).runs_on(target.capability) for text in item_symbols.archs
+            ):
+                archs = ", ".join(dict.fromkeys(item_symbols.archs))
                 message = (
-                    f"{module}: {item.name} holds code for {has}, which cannot be linked for {target}; build it for "
+                    f"{module}: {item.name} holds code for {archs}, which cannot be linked for {target}; build it for "
                     f"{target} too (as a fatbin with several architectures, or from its source)"
                 )
                 raise LinkError(message)
 
 
 def _check_repeated(
-    module: str, own: Sequence[str], linked: Mapping[LinkInput, Symbols], asked_by: Mapping[LinkInput, str]
+    module: str, module_symbols: Sequence[str], linked: Mapping[LinkInput, Symbols], asked_by: Mapping[LinkInput, str]
 ) -> None:
-    places: dict[str, str] = dict.fromkeys(own, "the module's own kernels and functions")
+    places: dict[str, str] = dict.fromkeys(module_symbols, "the module's own kernels and functions")
     askers: dict[str, str] = {}
-    for item, found in linked.items():
+    for item, item_symbols in linked.items():
         if item.kind == "library":
             continue  # the linker takes members of a library only for missing symbols
-        for name in found.functions:
+        for name in item_symbols.functions:
             if name in places:
                 first, second = places[name], item.name
                 remedy = "link one of them"
@@ -229,31 +235,31 @@ def _check_repeated(
 
 def _check_missing(
     module: str,
-    wanted: Mapping[Unit, Sequence[External]],
-    own: Sequence[str],
+    calls: Mapping[Unit, Sequence[External]],
+    module_symbols: Sequence[str],
     linked: Mapping[LinkInput, Symbols],
     other_modules: Mapping[str, str],
 ) -> None:
-    if not all(found.complete for found in linked.values()):
+    if not all(item_symbols.complete for item_symbols in linked.values()):
         return  # LTOIR does not show its symbols; the linker reports missing ones
-    known = {*own, *(name for found in linked.values() for name in found.functions)}
-    for unit, externals in wanted.items():
+    names = {*module_symbols, *(name for item_symbols in linked.values() for name in item_symbols.functions)}
+    for unit, externals in calls.items():
         for external in externals:
-            if external.name not in known:
-                raise LinkError(_missing(module, external.name, unit.key, linked, other_modules))
+            if external.name not in names:
+                raise LinkError(_missing_text(module, external.name, unit.key, linked, other_modules))
 
 
-def _missing(
+def _missing_text(
     module: str, name: str, wanted_by: str, linked: Mapping[LinkInput, Symbols], other_modules: Mapping[str, str]
 ) -> str:
     """Return the message about a symbol that nothing defines."""
     if name in other_modules:
         return f"{module}: {wanted_by} calls {name}, {nvjitlink.hint_to_link(other_modules[name])}"
-    shown = [item.name for item in linked if not item.internal]
-    searched = f"searched: {', '.join(shown)}" if shown else "nothing is linked"
-    names = [known for found in linked.values() for known in found.functions]
-    near = difflib.get_close_matches(name, names, n=3)
-    hint = f"; the nearest names are {', '.join(near)}" if near else ""
+    item_names = [item.name for item in linked if not item.internal]
+    searched = f"searched: {', '.join(item_names)}" if item_names else "nothing is linked"
+    names = [known for item_symbols in linked.values() for known in item_symbols.functions]
+    matches = difflib.get_close_matches(name, names, n=3)
+    hint = f"; the nearest names are {', '.join(matches)}" if matches else ""
     return (
         f"{module}: nothing defines {name}, which {wanted_by} calls ({searched}{hint}). Link the file that defines it, "
         'by `link` in the configuration or in declare_device; a C++ function needs extern "C" or its mangled name'

@@ -59,30 +59,30 @@ _KINDS = {
 
 
 def check(
-    source: LinkInput, declared: Sequence[External], target: Target, options: Options, include_dirs: Sequence[str]
+    source: LinkInput, declarations: Sequence[External], target: Target, options: Options, include_dirs: Sequence[str]
 ) -> None:
-    """Check that the functions `declared`, all of which `source` defines, have the declared prototypes.
+    """Check that the functions `declarations`, all of which `source` defines, have the declared prototypes.
 
     Raises:
         LinkError: A prototype differs; the message shows both.
     """
-    plain = [external for external in declared if not external.name.startswith("_Z")]
-    if not plain:
+    c_functions = [external for external in declarations if not external.name.startswith("_Z")]
+    if not c_functions:
         return  # mangled names contain the parameters' types
     lines = [
         f"static_assert(aotcuda_same<aotcuda_kinds<decltype({external.name})>::aotcuda_type, "
         f"aotcuda_list<{', '.join(str(_KINDS[ty]) for ty in (external.result, *external.parameters))}>"
         ">::aotcuda_value, "
         f'"aotcuda: {external.name};");'
-        for external in plain
+        for external in c_functions
     ]
     probe = replace(source, data=source.data + b"\n" + (_CHECKER + "\n".join(lines) + "\n").encode())
     try:
         nvrtc.compile_source(probe, target, options, include_dirs, lto=False)
     except CompileError as error:
         wrong = re.findall(r"aotcuda: (\w+);", str(error))
-        found = next((external for external in plain if external.name in wrong), None)
-        if found is None:
+        function = next((external for external in c_functions if external.name in wrong), None)
+        if function is None:
             return  # functions in a namespace are not visible by their plain names, and not checked
         remedy = (
             'make the two agree, with abi="c"'
@@ -93,18 +93,18 @@ def check(
             )
         )
         message = (
-            f"{source.name}: {found.name} is defined as {_shown(source, found.name)}, and Python declares it as "
-            f"{_prototype(found)}{f' ({found.place})' if found.place else ''}; {remedy}"
+            f"{source.name}: {function.name} is defined as {_definition_text(source, function.name)}, and Python "
+            f"declares it as {_declaration_text(function)}{f' ({function.place})' if function.place else ''}; {remedy}"
         )
         raise LinkError(message) from None
 
 
-def check_header(item: LinkInput, declared: Iterable[External], target: Target, options: Options) -> None:
+def check_header(item: LinkInput, declarations: Iterable[External], target: Target, options: Options) -> None:
     """Compare declarations with the C header of `item`, which has another module's functions."""
     text = item.header.decode()
     names = set(re.findall(r"^AOTCUDA_DEVICE .*?\b(\w+)\(", text, re.MULTILINE))
-    known = [external for external in declared if external.name in names]
-    check(replace(item, kind="cu", data=item.header), known, target, options, [])
+    header_functions = [external for external in declarations if external.name in names]
+    check(replace(item, kind="cu", data=item.header), header_functions, target, options, [])
 
 
 def check_source(
@@ -121,10 +121,10 @@ def check_source(
         nvrtc.compile_source(replace(source, data=data), target, options, include_dirs, lto=False)
     except CompileError as error:
         # The compilation of the source alone reports all other errors.
-        found = re.search(rf"^{re.escape(name)}\(\d+\): error: {_DIFFERS}.*\n(.*)$", str(error), re.MULTILINE)
-        if found is None:
+        match = re.search(rf"^{re.escape(name)}\(\d+\): error: {_DIFFERS}.*\n(.*)$", str(error), re.MULTILINE)
+        if match is None:
             return
-        prototype = found[1].strip().removeprefix("AOTCUDA_DEVICE ")
+        prototype = match[1].strip().removeprefix("AOTCUDA_DEVICE ")
         message = (
             f"{asked_by}: {source.name} declares a function of {item.name} otherwise than that module exports it; "
             f'write extern "C" __device__ {prototype}'
@@ -135,22 +135,22 @@ def check_source(
 _DIFFERS = "(?:more than one instance of overloaded|cannot overload functions|linkage specification is incompatible)"
 
 
-def _shown(source: LinkInput, name: str) -> str:
+def _definition_text(source: LinkInput, name: str) -> str:
     """Return the function's prototype as the source has it."""
     text = source.data.decode(errors="replace")
     match = re.search(rf"([\w:<>*&\s]*?)\b{re.escape(name)}\s*\(([^)]*)\)", text)
     if match is None:
         return "something else"
     line = text.count("\n", 0, match.start() + len(match[0]) - len(match[0].lstrip())) + 1
-    where = "" if source.header else f" ({source.name}:{line})"
+    place = "" if source.header else f" ({source.name}:{line})"
     result = re.sub(
         r'\s+|extern|"C"|__device__|AOTCUDA_DEVICE|__forceinline__|__noinline__|static|inline', " ", match[1]
     ).split()
     parameters = " ".join(match[2].split())
-    return f"{' '.join(result)} {name}({parameters}){where}"
+    return f"{' '.join(result)} {name}({parameters}){place}"
 
 
-def _prototype(external: External) -> str:
+def _declaration_text(external: External) -> str:
     return f"{_spell(external.result)} {external.name}({', '.join(map(_spell, external.parameters))})"
 
 

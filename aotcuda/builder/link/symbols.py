@@ -57,11 +57,11 @@ def read_symbols(item: LinkInput, target: Target, options: Options, include_dirs
     if item.kind == "fatbin":
         return _in_fatbin(item.data, item.name)
     if item.kind == "object":
-        found = _in_object(item.data, item.name)
-        if not found.archs:
+        object_symbols = _in_object(item.data, item.name)
+        if not object_symbols.archs:
             message = f"{item.name} holds no device code that could be linked; compile its source by nvcc -dc"
             raise ImageError(message)
-        return found
+        return object_symbols
     if item.kind == "library":
         # An archive may have other members than object files.
         members = [_in_object(data, f"{item.name}({name})") for name, data in _members(item) if data.startswith(_ELF)]
@@ -100,9 +100,9 @@ def _text(data: bytes) -> str:
 
 
 def _in_cubin(data: bytes, where: str) -> Symbols:
-    found = cubin.read(data, where)
-    names = (*found.functions, *(kernel.name for kernel in found.kernels))
-    return Symbols(functions=names, archs=(found.arch,))
+    image = cubin.read(data, where)
+    names = (*image.functions, *(kernel.name for kernel in image.kernels))
+    return Symbols(functions=names, archs=(image.arch,))
 
 
 def _in_fatbin(data: bytes, where: str) -> Symbols:
@@ -147,8 +147,8 @@ _HOSTS = {62: "x86-64", 183: "AArch64"}
 def _machine(data: bytes, where: str) -> int:
     """Return the machine of an object file."""
     if not data.startswith(_ELF):
-        what = "is empty" if not data else f"begins with {data[:4]!r}, not with an ELF header"
-        message = f"{where} is no object file: it {what}; make it by nvcc -dc"
+        beginning = "is empty" if not data else f"begins with {data[:4]!r}, not with an ELF header"
+        message = f"{where} is no object file: it {beginning}; make it by nvcc -dc"
         raise ImageError(message)
     if len(data) < 64 or data[4:6] != b"\x02\x01":  # ELFCLASS64, ELFDATA2LSB
         how = "is cut short" if len(data) < 64 else "is not for 64-bit little-endian machines"

@@ -51,7 +51,7 @@ class ModuleInputs:
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
         """Return the project's files that were linked and their headers, with digests; the paths are absolute."""
-        paths = {path for plan in self.job.plans for path in self.headers(plan).own}
+        paths = {path for plan in self.job.plans for path in self.headers(plan).project_files}
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def stamp(self) -> Stamp:
@@ -72,7 +72,7 @@ class ModuleInputs:
 
     def undetermined(self) -> tuple[str, ...]:
         """Return the sources whose text does not determine the compiled code."""
-        names = (name for plan in self.job.plans for name in self.headers(plan).hidden(plan.config.options))
+        names = (name for plan in self.job.plans for name in self.headers(plan).uncacheable(plan.config.options))
         return tuple(dict.fromkeys(names))
 
     def tools(self, targets: Iterable[Target]) -> list[tuple[str, str | None]]:

@@ -11,7 +11,7 @@ from aotcuda.binary import grid_sync
 from aotcuda.builder.c_header import header
 from aotcuda.builder.frontends.protocol import Assembled
 from aotcuda.builder.link import nvjitlink
-from aotcuda.builder.link.images import described
+from aotcuda.builder.link.images import make_image
 from aotcuda.builder.worker.job import LinkedItem
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def combine(
         foreign=tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal),
         linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
         function_inputs=tuple(inputs.function_inputs(plan, functions)),
-        files=tuple(sorted(inputs.headers(plan).own)),
+        files=tuple(sorted(inputs.headers(plan).project_files)),
     )
 
 
@@ -125,9 +125,9 @@ def _mark_cooperative(
 def _image(target: Target, made: Assembled | tuple[bytes, dict[str, int]]) -> Image:
     linker = nvjitlink.number()
     if isinstance(made, Assembled):
-        return described(target, made.data, made.cuda)._replace(linker=linker)
+        return make_image(target, made.data, made.cuda)._replace(linker=linker)
     data, spills = made
-    return described(target, data, linker, spills)
+    return make_image(target, data, linker, spills)
 
 
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:

@@ -83,8 +83,8 @@ class Parts:
         """
         files = {image["path"]: self._fatbins[image["arch"]] for image in manifest["images"] if "path" in image}
         data = [manifests.read_file(*place) for place in files.values()]
-        wanted = [image["arch"] for image in manifest["images"] if "path" in image]
-        return subset.only(data, wanted, f"the fatbin of {manifest['module']}")
+        targets = [image["arch"] for image in manifest["images"] if "path" in image]
+        return subset.only(data, targets, f"the fatbin of {manifest['module']}")
 
     def _add_images(self, folder: str, part: Any) -> None:
         for target in part["images"]:

@@ -32,13 +32,13 @@ def only(fatbins: Sequence[bytes], archs: Collection[str], where: str) -> bytes:
         ManifestError: A fatbin is damaged, or an image is missing.
     """
     try:
-        found = {arch: entry for data in fatbins for arch, entry in _entries(data)}
+        by_target = {arch: entry for data in fatbins for arch, entry in _entries(data)}
     except struct.error:
-        found = {}
-    if not found.keys() >= set(archs):
+        by_target = {}
+    if not by_target.keys() >= set(archs):
         message = f"{where} does not hold the images that its manifest lists; install the package again"
         raise ManifestError(message)
-    entries = b"".join([found[arch] for arch in archs])
+    entries = b"".join([by_target[arch] for arch in archs])
     return _CONTAINER.pack(_MAGIC, _VERSION, _CONTAINER.size, len(entries)) + entries
 
 
@@ -53,8 +53,8 @@ def _entries(data: bytes) -> Iterator[tuple[str, bytes]]:
         number, flags = _NUMBER.unpack_from(data, position + 28)[0], _FLAGS.unpack_from(data, position + 40)[0]
         suffix = "a" if flags & 0x100000 else "f" if flags & 0x200000 else ""
         prefix = "compute" if _KIND.unpack_from(data, position)[0] == _PTX else "sm"
-        after = position + header + payload
-        if header < 64 or after > end:
+        entry_end = position + header + payload
+        if header < 64 or entry_end > end:
             raise struct.error
-        yield f"{prefix}_{number}{suffix}", data[position:after]
-        position = after
+        yield f"{prefix}_{number}{suffix}", data[position:entry_end]
+        position = entry_end

@@ -56,4 +56,4 @@ def is_current(result: Result, request: Request) -> bool:
     """
     general = result.manifest["toolchain"].get("cuda", "0.0")
     newest = max(int(image.get("cuda", general).partition(".")[0]) for image in result.manifest["images"])
-    return newest <= request.driver[0] and stamp.of_manifest(result.manifest, request.package_root).changed() is None
+    return newest <= request.driver[0] and stamp.from_manifest(result.manifest, request.package_root).changed() is None

@@ -153,7 +153,7 @@ def _read(path: str) -> bytes:
 
 def _new_content() -> bytes:
     """Return the content of a new lock of this process; its last line is unique."""
-    return f"{system.machine()}\n{os.getpid()}\n{system.started(os.getpid())}\n{time.monotonic_ns()}".encode()
+    return f"{system.machine()}\n{os.getpid()}\n{system.start_time(os.getpid())}\n{time.monotonic_ns()}".encode()
 
 
 def _is_dead(content: bytes) -> bool:
@@ -165,7 +165,7 @@ def _is_dead(content: bytes) -> bool:
         return False  # the holder has not written it yet
     if machine != system.machine():
         return False
-    if system.is_gone(number):
+    if system.has_ended(number):
         return True
-    actual = system.started(number)
+    actual = system.start_time(number)
     return bool(started and actual and started != actual)

@@ -46,9 +46,9 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
         AotcudaError: The build failed.
     """
     kernel = f"{request.module}.{request.kernel} for {request.signature}"
-    what = kernel if request.kernel else f"{request.module}, all of it, for {gpu}"
+    subject = kernel if request.kernel else f"{request.module}, all of it, for {gpu}"
     if (problem := system.why_not("builds")) is not None:
-        message = f"{what}: {problem}"
+        message = f"{subject}: {problem}"
         raise DependencyError(message)
     results = cache()
     size_cap()  # report a wrong value before the compilation
@@ -57,9 +57,9 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
     if result is not None and cache_key.is_current(result, request):
         return result
     is_older = request.capability is not None and request.capability < FIRST_CURRENT
-    _check_installed(request, what, 12 if is_older else request.driver[0])
+    _check_installed(request, subject, 12 if is_older else request.driver[0])
     reason = str(cause).partition("\n")[0]
-    warn(f"{what}: it is compiled on this machine, which takes a few seconds, because {reason}")
+    warn(f"{subject}: it is compiled on this machine, which takes a few seconds, because {reason}")
     lock = results.lock(key)
     try:
         result = results.get(key)
@@ -91,16 +91,16 @@ def warn(text: str) -> None:
     warnings.warn(text, FallbackWarning, stacklevel=caller_depth())
 
 
-def _check_installed(request: Request, what: str, cuda: int) -> None:
+def _check_installed(request: Request, subject: str, cuda: int) -> None:
     front_end = registry.find(request.frontend)  # None for an unknown one, which the build refuses
     if front_end is not None and not _is_installed(front_end):
         message = (
-            f"{what}: compiling it here needs {front_end.name}, which is not installed: "
+            f"{subject}: compiling it here needs {front_end.name}, which is not installed: "
             f"pip install {front_end.requirement(jit=True, cuda=cuda)!r}"
         )
         raise DependencyError(message)
     if not sys.executable:
-        message = f"{what}: compiling it here needs another Python process, and sys.executable names none to start"
+        message = f"{subject}: compiling it here needs another Python process, and sys.executable names none to start"
         raise DependencyError(message)
 
 

@@ -73,7 +73,7 @@ class JitOverloads:
         return selection
 
     def kernel(
-        self, overload: PackedOverload, device: int, choice: Choice, concerned: Sequence[object], where: str
+        self, overload: PackedOverload, device: int, choice: Choice, launch_streams: Sequence[object], where: str
     ) -> tuple[DeviceKernel, bool]:
         """Return the kernel of an overload on a GPU, compiled if necessary, and True if launches may cache it.
 
@@ -83,7 +83,7 @@ class JitOverloads:
             overload: The overload.
             device: The GPU's ordinal.
             choice: The packaged image for the GPU, or the reason why there is none.
-            concerned: As for `Loader.enter`.
+            launch_streams: As for `Loader.enter`.
             where: As for `Loader.enter`.
 
         Raises:
@@ -101,11 +101,13 @@ class JitOverloads:
                 return entry[1], True
             self._with_callbacks[overload, device] = entry
         library, kernel = entry
-        if library.callbacks is not None and concerned:
+        if library.callbacks is not None and launch_streams:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
 
             whose = "the code that was compiled for it on this machine"
-            launch_problems.check_capture(where, library.callbacks, library.driver, concerned, whose, "launch it once")
+            launch_problems.check_capture(
+                where, library.callbacks, library.driver, launch_streams, whose, "launch it once"
+            )
         try:
             library.set_up()
         except BaseException:

@@ -56,7 +56,7 @@ def cache_list() -> Iterator[str]:
     cap = size_text(entries.size_cap())
     total = sum(entry.bytes for entry in jit_entries)
     yield f"{entry_count(len(jit_entries))}, {size_text(total)} of at most {cap}, in {_root()}"
-    builds = settings.shown()
+    builds = settings.configured_folder()
     if builds is None:
         return
     build_entries = entries.entries(_files(builds, remote.NAMES))
@@ -74,7 +74,7 @@ def cache_clear() -> Iterator[str]:
         TargetError: There is no folder, or one of the two cannot be used; nothing is removed.
         ConfigError: `AOTCUDA_BUILD_CACHE` is no place.
     """
-    builds = settings.shown()
+    builds = settings.configured_folder()
     build_cache = _files(builds, remote.NAMES) if builds is not None else None
     count, size = entries.clear(_jit_cache())
     yield f"{entry_count(count)}, {size_text(size)}, removed from {_root()}"
@@ -85,7 +85,10 @@ def cache_clear() -> Iterator[str]:
 
 def totals() -> dict[str, dict[str, Any]]:
     """Return folder, number of entries, bytes and problem of the JIT cache and the build cache."""
-    return {"fallback": _totals(folder.folder, cache.NAMES), "builds": _totals(settings.shown, remote.NAMES)}
+    return {
+        "fallback": _totals(folder.folder, cache.NAMES),
+        "builds": _totals(settings.configured_folder, remote.NAMES),
+    }
 
 
 def _totals(find_folder: Callable[[], str | None], names: Iterable[str]) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import registry
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
-from aotcuda.tools.init import project_sources, sources
-from aotcuda.tools.record import project, pyproject, tables
+from aotcuda.tools.init import cuda_cpp_files, sources
+from aotcuda.tools.record import pyproject, source_files, tables
+from aotcuda.tools.record.project import Project, sources_of
 
 if TYPE_CHECKING:
-    from aotcuda.tools.init.sources import JitFunction
-    from aotcuda.tools.record.project import Project
+    from aotcuda.tools.init.sources import Content, JitFunction
     from aotcuda.tools.record.pyproject import Editor
+    from aotcuda.tools.record.source_files import Trees
 
 _COMMENT = "aotcuda record --write -- COMMAND adds the signatures that COMMAND launches"
 _TOOL = ("tool", "aotcuda")
@@ -57,115 +58,119 @@ def run(folder: Path) -> None:
         ConfigError: There is no pyproject.toml, or it cannot be read or extended; it is unchanged.
         DependencyError: A table must be extended, and tomlkit is not installed.
     """
-    owner = project.read(Path(os.path.realpath(folder)))
-    if owner.text is None and (owner.root / "setup.py").is_file():
-        owner = replace(owner, text="")  # setuptools needs no pyproject.toml; this command writes one
-    if owner.text is None:
-        message = f"{owner.pyproject} does not exist; name a folder with a pyproject.toml"
+    project = Project.read(Path(os.path.realpath(folder)))
+    if project.text is None and (project.root / "setup.py").is_file():
+        project = replace(project, text="")  # setuptools needs no pyproject.toml; this command writes one
+    if project.text is None:
+        message = f"{project.pyproject} does not exist; name a folder with a pyproject.toml"
         raise ConfigError(message)
-    found, unreadable = _sources(owner)
-    read = project_sources.trees(owner)
+    trees, unreadable = source_files.parse(project)
+    contents = _read(trees, unreadable)
     for line in unreadable:
         foreign.show(f"not read: {line}")
-    if not any(source.kernels for source in found):
+    modules = [
+        Source(module=name, file=trees[name][0], functions=functions)
+        for name, functions in sources.mark_device_functions(contents).items()
+        if functions
+    ]
+    if any(source.kernels for source in modules):
+        _write_tables(project, modules, trees)
+    else:
         foreign.show(
-            f"no kernel was found in {owner.root}: the modules of its packages have no function with "
+            f"no kernel was found in {project.root}: the modules of its packages have no function with "
             "@cuda.jit or @triton.jit"
         )
-        _print_rest(found, project_sources.hiding(read))
-        return
-    editor = pyproject.Editor(owner.text)
-    imported = project_sources.requirements(owner, read, (source.module for source in found if source.kernels))
-    notes = [*_build_system(editor, owner, found, imported), *_dependency(editor, owner)]
-    written = _modules(editor, found, owner)
-    text = editor.text()
-    if text != owner.text:
-        pyproject.write(owner.pyproject, text)
-    foreign.show(f"{owner.pyproject}: {_changes(owner.text, text)}")
-    for line in [*notes, *written]:
+    for line in [*sources.describe_makers(contents, trees), *_other_functions(modules)]:
         foreign.show(line)
-    _print_unsigned(editor, found)
-    _print_rest(found, project_sources.hiding(read))
+    for line in cuda_cpp_files.report(Project.read(project.root)):
+        foreign.show(line)
 
 
-def _sources(owner: Project) -> tuple[list[Source], list[str]]:
-    files: dict[str, str] = {}
-    read: dict[str, sources.Content] = {}
-    unreadable = []
-    for module, path in project.python_files(owner):
-        file = path.relative_to(owner.root).as_posix()
+def _read(trees: Trees, unreadable: list[str]) -> dict[str, Content]:
+    """Return the contents of modules; add a line to `unreadable` for each module that cannot be read."""
+    contents = {}
+    for name, (file, tree) in trees.items():
         try:
-            content = foreign.content(path)
-            if b"jit" in content:
-                files[module], read[module] = file, sources.read(content)
-        except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            unreadable.append(f"{file}{_problem(error)}")
-    found = sources.mark_device_functions(read)
-    return [
-        Source(module=name, file=files[name], functions=items) for name, items in found.items() if items
-    ], unreadable
+            contents[name] = sources.read(tree)
+        except RecursionError as error:
+            unreadable.append(f"{file}{source_files.describe_error(error)}")
+    return contents
 
 
-def _problem(error: Exception) -> str:
-    """Return the reason that a file cannot be read, as text that follows its name."""
-    if isinstance(error, SyntaxError):
-        return f"{f':{error.lineno}' if error.lineno else ''}: {error.msg}"
-    if isinstance(error, foreign.UnreadableError):
-        return f": {error}"
-    return f": {error}" if isinstance(error, ValueError) else ": it is nested too deeply"
+def _write_tables(project: Project, modules: list[Source], trees: Trees) -> None:
+    """Add the missing entries to pyproject.toml, and print them and the kernels without a signature."""
+    before = project.text or ""
+    editor = pyproject.Editor(before)
+    with_kernels = (source.module for source in modules if source.kernels)
+    required = source_files.requirements(project, trees, with_kernels)
+    lines = [*_add_build_system(editor, project, modules, required), *_add_dependency(editor, project)]
+    pyproject.add_targets(editor)
+    for source in modules:
+        for front_end in sorted({item.frontend for item in source.kernels} - sources.RECORDED_FRONT_ENDS):
+            lines += _add_module(editor, project, source, front_end)
+    text = editor.text()
+    if text != before:
+        pyproject.write(project.pyproject, text)
+    foreign.show(f"{project.pyproject}: {_changes(before, text)}")
+    for line in lines:
+        foreign.show(line)
+    _print_unsigned(replace(project, data=editor.get(())), modules)
 
 
-def _build_system(editor: Editor, owner: Project, found: list[Source], imported: list[str]) -> list[str]:
+def _add_build_system(editor: Editor, project: Project, modules: list[Source], required: list[str]) -> list[str]:
     """Add the build requirements and the hook of hatchling, and return the remaining steps."""
-    wanted = [
-        registry.requirement(name) for name in sorted({item.frontend for source in found for item in source.kernels})
+    compilers = [
+        registry.requirement(name) for name in sorted({item.frontend for source in modules for item in source.kernels})
     ]
     system = editor.get(("build-system",))
     if system is None:
-        requirement, back = _SETUPTOOLS if _uses_setuptools(owner) else _HATCHLING
-        if not owner.text:
-            back = _WITHOUT_TABLE
-        editor.add_table(("build-system",), {"requires": [requirement, *wanted, *imported], "build-backend": back})
+        requirement, back_end = _SETUPTOOLS if _uses_setuptools(project) else _HATCHLING
+        if not project.text:
+            back_end = _WITHOUT_TABLE
+        values = {"requires": [requirement, *compilers, *required], "build-backend": back_end}
+        editor.add_table(("build-system",), values)
     else:
-        back = str(system.get("build-backend", "setuptools.build_meta"))
-        listed = project_file.strings(system.get("requires"))
-        missing = [] if any(_is_for(item, "aotcuda") for item in listed) else wanted
-        names = {project_sources.name_of(item) for item in listed if isinstance(item, str)}
-        missing += [item for item in imported if project_sources.name_of(item) not in names]
+        back_end = str(system.get("build-backend", "setuptools.build_meta"))
+        listed = {*map(source_files.distribution, project_file.strings(system.get("requires")))}
+        missing = [] if "aotcuda" in listed else compilers
+        missing += [item for item in required if source_files.distribution(item) not in listed]
         if missing:
             _extend(editor, ("build-system", "requires"), missing)
-    if back.startswith("hatchling"):
-        folder = str(owner.root)
-        if uninstalled_hook.table(folder) is not None:
-            return []
-        if uninstalled_hook.to_add(folder) != uninstalled_hook.TABLE:
-            return [f"to do: the hook: add an empty table {uninstalled_hook.to_add(folder)}"]
-        editor.add_table(_HOOK, {})
-        return []
-    if back.startswith("setuptools"):
+    if back_end.startswith("hatchling"):
+        return _add_hook(editor, str(project.root))
+    if back_end.startswith("setuptools"):
         return []
     advice = "let it run `aotcuda build`, or build with hatchling or setuptools"
-    return [f"to do: {back} has no hook of aotcuda; {advice} (docs/howto.md)"]
+    return [f"to do: {back_end} has no hook of aotcuda; {advice} (docs/howto.md)"]
 
 
-def _uses_setuptools(owner: Project) -> bool:
+def _add_hook(editor: Editor, folder: str) -> list[str]:
+    if uninstalled_hook.enabled_table(folder) is not None:
+        return []
+    if uninstalled_hook.table_to_add(folder) != uninstalled_hook.TABLE:
+        return [f"to do: the hook: add an empty table {uninstalled_hook.table_to_add(folder)}"]
+    editor.add_table(_HOOK, {})
+    return []
+
+
+def _uses_setuptools(project: Project) -> bool:
     files = ("setup.py", "setup.cfg")
-    return "setuptools" in owner.data.get("tool", {}) or any((owner.root / name).is_file() for name in files)
+    return "setuptools" in project.data.get("tool", {}) or any((project.root / name).is_file() for name in files)
 
 
-def _dependency(editor: Editor, owner: Project) -> list[str]:
-    """Add the run time to the project's dependencies."""
+def _add_dependency(editor: Editor, project: Project) -> list[str]:
+    """Add the run time to the project's dependencies, and return the remaining steps."""
     metadata = editor.get(("project",))
     if metadata is None or "dependencies" in project_file.strings(metadata.get("dynamic")):
         cfg = configparser.RawConfigParser()
         with contextlib.suppress(configparser.Error, foreign.UnreadableError, UnicodeDecodeError):
-            cfg.read_string(foreign.content(owner.root / "setup.cfg").decode())
+            cfg.read_string(foreign.content(project.root / "setup.cfg").decode())
         listed = cfg.get("options", "install_requires", fallback=None)
-        if any(_is_for(item.strip(), "aotcuda") for item in (listed or "").splitlines()):
+        if _has_aotcuda((listed or "").splitlines()):
             return []
         where = "the project's dependencies" if listed is None else "install_requires in setup.cfg"
         return [f'to do: the wheel needs the run time: add "aotcuda" to {where}']
-    if not any(_is_for(item, "aotcuda") for item in project_file.strings(metadata.get("dependencies"))):
+    if not _has_aotcuda(project_file.strings(metadata.get("dependencies"))):
         _extend(editor, ("project", "dependencies"), ["aotcuda"])
     return []
 
@@ -177,47 +182,30 @@ def _extend(editor: Editor, keys: tuple[str, ...], items: list[str]) -> None:
         editor.extend(keys, items)
 
 
-def _is_for(requirement: object, name: str) -> bool:
-    """Return True if a requirement is for the package `name`."""
-    return isinstance(requirement, str) and project_sources.name_of(requirement) == name
+def _has_aotcuda(requirements: list[str]) -> bool:
+    return "aotcuda" in map(source_files.distribution, requirements)
 
 
-def _modules(editor: Editor, found: list[Source], owner: Project) -> list[str]:
-    """Add tables for sources without one, and kernels with signatures in their decorators."""
-    pyproject.add_targets(editor)
-    default = str(owner.aotcuda.get("frontend", registry.DEFAULT))
-    lines = []
-    for source in found:
-        for frontend in sorted({item.frontend for item in source.kernels} - sources.RECORDED_FRONT_ENDS):
-            module = _module_of(editor, source.module, frontend, default)
-            if module is None:
-                module = source.module if editor.get((*_TOOL, "modules", source.module)) is None else None
-            if module is None:  # kernels of two compilers in one file
-                lines.append(f"to do: {source.file}: kernels of {frontend} need a module of another name")
-                continue
-            lines += _kernels(editor, module, source, frontend, default)
-    return lines
-
-
-def _module_of(editor: Editor, source: str, frontend: str, default: str) -> str | None:
-    """Return the module whose table names a source."""
-    modules = editor.get((*_TOOL, "modules")) or {}
-    for name, module in modules.items():
-        named = module.get("source")
-        if source in (named if isinstance(named, list) else [named]) and module.get("frontend", default) == frontend:
-            return str(name)
-    return None
-
-
-def _kernels(editor: Editor, module: str, source: Source, frontend: str, default: str) -> list[str]:
-    keys = (*_TOOL, "modules", module)
+def _add_module(editor: Editor, project: Project, source: Source, front_end: str) -> list[str]:
+    """Add the table of a source if it is missing, and the kernels with signatures in their decorators."""
+    module = next(
+        (
+            name
+            for name, item in project.modules.items()
+            if source.module in sources_of(item) and project.front_end(item) == front_end
+        ),
+        None,
+    )
+    keys = (*_TOOL, "modules", module or source.module)
     new_module = editor.get(keys) is None
+    if module is None and not new_module:
+        return [f"to do: {source.file}: kernels of {front_end} need a module of another name"]
     if new_module:
-        extra = {} if frontend == default else {"frontend": frontend}
-        editor.add_table(keys, {"source": source.module, **extra})
-    listed = _listed_kernels(editor.get((*keys, "kernels")) or {}, source.module)
+        is_default = project.front_end({}) == front_end
+        editor.add_table(keys, {"source": source.module, **({} if is_default else {"frontend": front_end})})
+    listed = _listed_kernels(editor.get((*keys, "kernels")), source.module)
     values: dict[str, Any] = {}
-    for item in source.kernels_of(frontend):
+    for item in source.kernels_of(front_end):
         if item.signatures and item.path not in listed:
             name = tables.key_for(item.path, {*listed.values(), *values})
             texts = list(dict.fromkeys(item.signatures))
@@ -225,31 +213,33 @@ def _kernels(editor: Editor, module: str, source: Source, frontend: str, default
             values[name] = texts if name == item.path else {"python": python, "signatures": texts}
     if editor.get((*keys, "kernels")) is None:
         if values or new_module:
-            first = not any("kernels" in other for other in editor.get((*_TOOL, "modules")).values())
+            others = replace(project, data=editor.get(())).modules.values()
+            first = not any("kernels" in other for other in others)
             editor.add_table((*keys, "kernels"), values, comment=_COMMENT if first else "")
     elif values:
         editor.add_keys((*keys, "kernels"), values)
-    return [f'wrote tool.aotcuda.modules."{module}".kernels.{pyproject.quote_key(name)}' for name in values]
+    return [f'wrote tool.aotcuda.modules."{keys[-1]}".kernels.{pyproject.quote_key(name)}' for name in values]
 
 
-def _listed_kernels(kernels: dict[str, Any], source: str) -> dict[str, str]:
+def _listed_kernels(kernels: object, source: str) -> dict[str, str]:
     """Return the Python names and keys of the kernels in a table."""
     return {
         str(value.get("python", name) if isinstance(value, dict) else name).removeprefix(f"{source}:"): name
-        for name, value in kernels.items()
+        for name, value in (kernels.items() if isinstance(kernels, dict) else ())
     }
 
 
-def _print_unsigned(editor: Editor, found: list[Source]) -> None:
+def _print_unsigned(project: Project, modules: list[Source]) -> None:
     """Print the kernels without a signature."""
-    modules = editor.get((*_TOOL, "modules")) or {}
-    named = {
+    listed = {
         (source, path)
-        for module in modules.values()
-        for source in _as_list(module.get("source"))
-        for path in map(tables.kernel_path, _listed_kernels(module.get("kernels", {}), source))
+        for module in project.modules.values()
+        for source in sources_of(module)
+        for path in map(tables.kernel_path, _listed_kernels(module.get("kernels"), source))
     }
-    missing = [(source, item) for source in found for item in source.kernels if (source.module, item.path) not in named]
+    missing = [
+        (source, item) for source in modules for item in source.kernels if (source.module, item.path) not in listed
+    ]
     if not missing:
         foreign.show("every kernel has a signature")
         return
@@ -261,23 +251,21 @@ def _print_unsigned(editor: Editor, found: list[Source]) -> None:
     foreign.show("  aotcuda record --write -- python -m pytest")
 
 
-def _print_rest(found: list[Source], hiding: list[str]) -> None:
-    for line in hiding:
-        foreign.show(line)
-    for source in found:
-        for item in source.functions:
-            if item.enclosing and not item.device:
-                where = f"{source.file}:{item.line}: {item.path}"
-                advice = "a build finds it under a name of the module"
-                foreign.show(f"left out: {where} is made inside {item.enclosing}(); {advice}")
-    devices = sum(item.device for source in found for item in source.functions)
-    if devices:
-        they = "1 device function: it comes" if devices == 1 else f"{devices} device functions: they come"
-        foreign.show(f"{they} along with the kernels that call {'it' if devices == 1 else 'them'}")
-
-
-def _as_list(value: object) -> list[str]:
-    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+def _other_functions(modules: list[Source]) -> list[str]:
+    """Return lines on kernels inside functions, and on device functions."""
+    lines = [
+        f"left out: {source.file}:{item.line}: {item.path} is made inside {item.enclosing}(); a build finds it under a "
+        "name of the module"
+        for source in modules
+        for item in source.functions
+        if item.enclosing and not item.device
+    ]
+    devices = sum(item.device for source in modules for item in source.functions)
+    if devices == 1:
+        lines.append("1 device function: it comes along with the kernels that call it")
+    elif devices:
+        lines.append(f"{devices} device functions: they come along with the kernels that call them")
+    return lines
 
 
 def _changes(before: str, after: str) -> str:

@@ -2,57 +2,47 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotcuda import registry
-from aotcuda.common import foreign, project_file, uninstalled_hook
-from aotcuda.tools.record import project
+from aotcuda.common import project_file, uninstalled_hook
+from aotcuda.tools.record import source_files
+from aotcuda.tools.record.project import sources_of
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from aotcuda.tools.record.project import Project
 
-_FRONT_END = next(item for item in registry.BUILT_IN.values() if item.suffix)
-_KERNEL = re.compile(rb"\b__global__\b")
-_COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_OUTPUT = {"build", "dist", "node_modules", "__pycache__"}
-_RUN_TIME = re.compile(r"\s*aotcuda(?![\w.-])", re.IGNORECASE)
+_FRONT_END = registry.BUILT_IN["cuda-cpp"]
 _EXTRAS = re.compile(r"\s*aotcuda\s*\[([^\]]*)\]", re.IGNORECASE)
 
 
-def report(folder: Path) -> list[str]:
-    """Return lines on `.cu` files whose kernels no table names, with the remaining steps.
-
-    Raises:
-        ConfigError: The pyproject.toml cannot be read.
-    """
-    owner = project.read(Path(os.path.realpath(folder)))
-    named = {source for table in _tables(owner) for source in _sources(table)}
-    found = [file for file in files(owner) if file not in named]
-    if not found:
+def report(project: Project) -> list[str]:
+    """Return lines on `.cu` files whose kernels no table names, with the remaining steps."""
+    packaged = {source for module in project.modules.values() for source in sources_of(module)}
+    files = [file for file in project.cuda_files() if file not in packaged]
+    if not files:
         return []
-    count = f"{len(found)} file{'s' * (len(found) > 1)}"
-    lines = [f"{count} with kernels in CUDA C++, for a table (docs/cuda-cpp.md):", *(f"  {file}" for file in found)]
-    system = project_file.table(owner.data, "build-system")
+    count = f"{len(files)} file{'s' * (len(files) > 1)}"
+    lines = [f"{count} with kernels in CUDA C++, for a table (docs/cuda-cpp.md):", *(f"  {file}" for file in files)]
+    system = project_file.table(project.data, "build-system")
     if not any(map(_includes_compilers, project_file.strings(system.get("requires")))):
         lines.append(f'to do: their compiler: add "{_FRONT_END.requirement()}" to build-system.requires')
-    metadata = project_file.table(owner.data, "project")
+    metadata = project_file.table(project.data, "project")
     is_static = bool(metadata) and "dependencies" not in project_file.strings(metadata.get("dynamic"))
-    if is_static and not any(map(_RUN_TIME.match, project_file.strings(metadata.get("dependencies")))):
+    dependencies = map(source_files.distribution, project_file.strings(metadata.get("dependencies")))
+    if is_static and "aotcuda" not in dependencies:
         lines.append('to do: the run time: add "aotcuda" to project.dependencies')
-    if str(system.get("build-backend", "")).startswith("hatchling") and uninstalled_hook.table(str(owner.root)) is None:
-        lines.append(f"to do: the hook: add an empty table {uninstalled_hook.to_add(str(owner.root))}")
+    folder = str(project.root)
+    if str(system.get("build-backend", "")).startswith("hatchling") and uninstalled_hook.enabled_table(folder) is None:
+        lines.append(f"to do: the hook: add an empty table {uninstalled_hook.table_to_add(folder)}")
     return lines
 
 
 def _includes_compilers(requirement: str) -> bool:
     """Return True if a requirement is for aotcuda with the compilers of any toolkit for these files."""
-    found = _EXTRAS.match(requirement)
-    extras = re.split(r"[\s,]+", found[1].lower().replace("_", "-")) if found else []
+    match = _EXTRAS.match(requirement)
+    extras = re.split(r"[\s,]+", match[1].lower().replace("_", "-")) if match else []
     including = {
         item.bringing(toolkit)
         for item in registry.BUILT_IN.values()
@@ -60,32 +50,3 @@ def _includes_compilers(requirement: str) -> bool:
         if item.bringing(toolkit) != item.requires
     }
     return any(f"aotcuda[{extra}]" in including for extra in extras)
-
-
-def _tables(owner: Project) -> list[dict[str, object]]:
-    modules = owner.aotcuda.get("modules")
-    return [table for table in modules.values() if isinstance(table, dict)] if isinstance(modules, dict) else []
-
-
-def _sources(table: dict[str, object]) -> list[str]:
-    source = table.get("source")
-    return project_file.strings(source) if isinstance(source, list) else [str(source)]
-
-
-def files(owner: Project) -> Iterator[str]:
-    """Yield the `.cu` files with kernels outside build folders and environments."""
-    for where, folders, names in os.walk(owner.root):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _OUTPUT)
-        if "pyvenv.cfg" in names:
-            folders.clear()
-            continue
-        for name in sorted(names):
-            path = Path(where, name)
-            file = path.relative_to(owner.root).as_posix()
-            if name.endswith(_FRONT_END.suffix) and path.is_file() and not project.is_test(file):
-                try:
-                    text = foreign.content(path)
-                except foreign.UnreadableError:
-                    continue
-                if _KERNEL.search(_COMMENT.sub(b"", text)):
-                    yield file

@@ -1,9 +1,9 @@
-"""Find the kernels in the text of a source file. The file is not imported."""
+"""Find kernels in the syntax trees of a project's modules. The modules are not imported."""
 
 from __future__ import annotations
 
 import ast
-import warnings
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,8 @@ from aotcuda.tools.record import notation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from aotcuda.tools.record.source_files import Trees
 
 _JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-mlir", "triton.jit": "triton"}
 RECORDED_FRONT_ENDS = frozenset({"triton"})
@@ -58,25 +60,33 @@ class Content:
         functions: The kernels and device functions, in the order of their lines.
         calls: The functions of other modules that the kernels call. Each is a pair: the last part of the name of a
             module or package, and the name of the function.
+        makers: The lines of functions and classes that define kernels, or make kernels from their arguments, by name.
+        decorators: The number of functions and classes below each decorator, by the last part of its name.
     """
 
     functions: tuple[JitFunction, ...]
     calls: frozenset[tuple[str, str]]
+    makers: Mapping[str, int]
+    decorators: Counter[str]
 
 
-def read(content: str | bytes) -> Content:
-    """Read the text of a module.
+def read(tree: ast.Module) -> Content:
+    """Find the kernels of a module.
 
     Raises:
-        SyntaxError: The text is not Python.
-        ValueError: The text has null characters. Some versions of Python raise SyntaxError.
-        RecursionError: The text is nested too deeply. Some versions of Python raise MemoryError.
+        RecursionError: An expression is nested too deeply.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the user sees these warnings when the file is imported
-        tree = ast.parse(content)
     reader = _Reader(tree)
-    return Content(functions=tuple(reader.functions()), calls=frozenset(reader.calls))
+    return Content(
+        functions=tuple(reader.functions()),
+        calls=frozenset(reader.calls),
+        makers=reader.makers(),
+        decorators=Counter(
+            last_name(decorator.func if isinstance(decorator, ast.Call) else decorator)
+            for node in ast.walk(tree)
+            for decorator in getattr(node, "decorator_list", ())
+        ),
+    )
 
 
 def mark_device_functions(modules: Mapping[str, Content]) -> dict[str, tuple[JitFunction, ...]]:
@@ -92,20 +102,28 @@ def mark_device_functions(modules: Mapping[str, Content]) -> dict[str, tuple[Jit
     }
 
 
-def makes_kernels(tree: ast.Module, node: ast.AST) -> bool:
-    """Return True if a function or class of a module defines kernels, or makes kernels from its arguments."""
-    reader = _Reader(tree)
-    inside = (child for statement in getattr(node, "body", ()) for child in ast.walk(statement))
-    return any(isinstance(child, ast.expr) and reader.is_jit(child) for child in inside)
+def describe_makers(modules: Mapping[str, Content], trees: Trees) -> list[str]:
+    """Return a line for each decorator of the project that makes kernels, with the number of decorated functions."""
+    places: dict[str, str] = {}
+    for module, content in modules.items():
+        for name, line in content.makers.items():
+            places.setdefault(name, f"{trees[module][0]}:{line}")
+    counts = sum((content.decorators for content in modules.values()), Counter[str]())
+    return [
+        f"not looked through: @{name} ({place}) on {counts[name]} function{'s' * (counts[name] != 1)}; "
+        "`aotcuda record` finds the kernels that it makes"
+        for name, place in places.items()
+        if counts[name]
+    ]
 
 
 class _Reader:
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree
-        self._names: dict[str, str] = {}
+        self._names: dict[str, str] = {}  # full names of modules and functions of compilers
         self._values: dict[str, ast.expr] = {}
         self._partials: dict[str, ast.Call] = {}
-        self._called_here: set[str] = set()
+        self._local_calls: set[str] = set()
         self._imported: dict[str, tuple[str, str]] = {}
         self.calls: set[tuple[str, str]] = set()
         for node in ast.walk(tree):
@@ -114,12 +132,19 @@ class _Reader:
             self._assign(node)
 
     def functions(self) -> list[JitFunction]:
-        found = [*self._definitions(self._tree, (), ""), *self._assignments()]
-        found = [replace(item, device=True) if item.path in self._called_here else item for item in found]
-        return sorted(found, key=lambda item: (item.line, item.path))
+        functions = [*self._definitions(self._tree, (), ""), *self._assignments()]
+        functions = [replace(item, device=True) if item.path in self._local_calls else item for item in functions]
+        return sorted(functions, key=lambda item: (item.line, item.path))
 
-    def is_jit(self, node: ast.expr) -> bool:
-        """Return True if an expression is the `jit` of a compiler."""
+    def makers(self) -> dict[str, int]:
+        return {
+            node.name: node.lineno
+            for node in self._tree.body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            and any(self._is_jit(part) for statement in node.body for part in ast.walk(statement))
+        }
+
+    def _is_jit(self, node: ast.AST) -> bool:
         return self._dotted(node) in _JIT
 
     def _import(self, node: ast.AST) -> None:
@@ -151,25 +176,26 @@ class _Reader:
                     self._names[name] = inner
                     self._partials[name] = value
 
-    def _dotted(self, node: ast.expr) -> str:
+    def _dotted(self, node: ast.AST) -> str:
         """Return the full name of an expression: `nb.cuda.jit` is `numba.cuda.jit` if nb is Numba."""
-        if isinstance(node, ast.Name):
-            return self._names.get(node.id, "")
-        if isinstance(node, ast.Attribute):
-            base = self._dotted(node.value)
-            full = f"{base}.{node.attr}" if base else ""
-            return _IN_PLACE.get(full, full)
-        return ""
+        attributes = []
+        while isinstance(node, ast.Attribute):
+            attributes.append(node.attr)
+            node = node.value
+        full = self._names.get(node.id, "") if isinstance(node, ast.Name) else ""
+        for attribute in reversed(attributes if full else ()):
+            full = _IN_PLACE.get(f"{full}.{attribute}", f"{full}.{attribute}")
+        return full
 
     def _definitions(self, node: ast.AST, path: tuple[str, ...], enclosing: str) -> Iterator[JitFunction]:
-        for child in ast.iter_child_nodes(node):
+        for child in _statements(node):
             if isinstance(child, _Function):
                 for decorator in child.decorator_list:
-                    found = self._jit_function(decorator, (*path, child.name), child.lineno, enclosing)
-                    if found is not None:
-                        self._called_here |= {name for name in _called_names(child) if name != child.name}
+                    function = self._jit_function(decorator, (*path, child.name), child.lineno, enclosing)
+                    if function is not None:
+                        self._local_calls |= {name for name in _called_names(child) if name != child.name}
                         self.calls |= set(self._calls_of_other_modules(child))
-                        yield replace(found, device=True) if _returns_a_value(child) else found
+                        yield replace(function, device=True) if _returns_a_value(child) else function
                 yield from self._definitions(child, (*path, child.name), ".".join((*path, child.name)))
             elif isinstance(child, ast.ClassDef):
                 yield from self._definitions(child, (*path, child.name), enclosing)
@@ -186,17 +212,17 @@ class _Reader:
                 yield module, node.func.attr
 
     def _assignments(self) -> Iterator[JitFunction]:
-        """Handle `name = cuda.jit(function)` and `name = cuda.jit(...)(function)`."""
+        """Yield the kernels of `name = cuda.jit(function)` and `name = cuda.jit(...)(function)`."""
         for name, value in self._values.items():
             if not isinstance(value, ast.Call) or len(value.args) != 1:
                 continue
-            is_direct = self.is_jit(value.func)
+            is_direct = self._is_jit(value.func)
             if is_direct and not self._is_function(value.args[0]):
                 continue  # `cuda.jit(signature)` makes a decorator
             decorator = value if is_direct else value.func
-            found = self._jit_function(decorator, (name,), value.lineno, "", takes_function=is_direct)
-            if found is not None:
-                yield found
+            function = self._jit_function(decorator, (name,), value.lineno, "", takes_function=is_direct)
+            if function is not None:
+                yield function
 
     def _is_function(self, node: ast.expr) -> bool:
         names = {item.name for item in ast.walk(self._tree) if isinstance(item, _Function)}
@@ -283,14 +309,21 @@ def _called_names(function: _Function) -> Iterator[str]:
 
 def _returns_a_value(function: ast.AST) -> bool:
     """Return True if a function returns a value other than None. Nested functions do not count."""
-    for node in ast.iter_child_nodes(function):
+    for node in _statements(function):
         if isinstance(node, ast.Return):
             value = node.value
             if value is not None and not (isinstance(value, ast.Constant) and value.value is None):
                 return True
-        elif not isinstance(node, _Function | ast.Lambda) and _returns_a_value(node):
+        elif not isinstance(node, _Function) and _returns_a_value(node):
             return True
     return False
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements of a block, and the parts of a statement that have blocks."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield child
 
 
 def _last_part(name: str) -> str:

@@ -34,7 +34,7 @@ class CudaCppLaunches:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Launches:
     """The launches of one command.
 
     Attributes:
@@ -43,7 +43,6 @@ class Run:
         cuda_cpp: Its launches of kernels in CUDA C++.
         started: The recorder ran in at least one of its Python processes.
         installed: The distribution of each imported package, by the name of the package.
-        imported: The front ends that its processes imported.
         without_gpu: Front ends whose launches failed because there is no GPU.
         results: The first reads of results of launches that were not executed: the call and `file:line`.
         failures: Launches that could not be recorded, with tracebacks.
@@ -54,47 +53,47 @@ class Run:
     cuda_cpp: tuple[CudaCppLaunches, ...]
     started: bool
     installed: dict[str, str]
-    imported: frozenset[str]
     without_gpu: frozenset[str]
     results: tuple[tuple[str, str], ...]
     failures: tuple[tuple[str, str], ...]
 
 
-def read(folder: Path, root: Path) -> Run:
+def read(folder: Path, root: Path) -> Launches:
     """Read all files in the folder; paths below `root` become relative to it."""
     facts = [item for path in sorted(folder.glob("*.jsonl")) for item in _file(path)]
 
-    def of_kind(kind: str) -> list[dict[str, Any]]:
+    def select(kind: str) -> list[dict[str, Any]]:
         return [item for item in facts if item["kind"] == kind]
 
-    return Run(
+    return Launches(
         records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
-        choices=tuple(merged_choices(_choice(item) for item in of_kind("choice"))),
+        choices=tuple(merged_choices(_choice(item) for item in select("choice"))),
         cuda_cpp=tuple(
             CudaCppLaunches(
                 digest=item["digest"], name=item["name"], site=_relative(item["site"], root), count=item["count"]
             )
-            for item in of_kind("cuda-cpp")
+            for item in select("cuda-cpp")
         ),
         started=(folder / "started").exists(),
-        installed={name: owner for item in of_kind("installed") for name, owner in item["packages"].items()},
-        imported=frozenset(item["frontend"] for item in of_kind("imported")),
-        without_gpu=frozenset(item["frontend"] for item in of_kind("no-gpu")),
-        results=tuple((item["call"], _relative(item["site"], root)) for item in of_kind("result")),
-        failures=tuple((item["what"], item["traceback"]) for item in of_kind("failure")),
+        installed={
+            name: distribution for item in select("installed") for name, distribution in item["packages"].items()
+        },
+        without_gpu=frozenset(item["frontend"] for item in select("no-gpu")),
+        results=tuple((item["call"], _relative(item["site"], root)) for item in select("result")),
+        failures=tuple((item["fact"], item["traceback"]) for item in select("failure")),
     )
 
 
 def _file(path: Path) -> list[dict[str, Any]]:
     counts = memoryview(path.with_suffix(".counts").read_bytes()).cast("Q")
-    found = []
+    facts = []
     for line in path.read_bytes().splitlines():
         try:
             item = json.loads(line)
         except ValueError:  # the process was killed while it wrote this
             continue
-        found.append({**item, "count": counts[item["slot"]]})
-    return found
+        facts.append({**item, "count": counts[item["slot"]]})
+    return facts
 
 
 def _record(item: dict[str, Any], root: Path) -> Record:
@@ -113,5 +112,6 @@ def _choice(item: dict[str, Any]) -> Choice:
 
 def _relative(path: str, root: Path) -> str:
     """Return a path, perhaps with a line number, relative to the project."""
-    whole = Path(path)
-    return whole.relative_to(root).as_posix() if whole.is_absolute() and whole.is_relative_to(root) else path
+    absolute = Path(path)
+    is_inside = absolute.is_absolute() and absolute.is_relative_to(root)
+    return absolute.relative_to(root).as_posix() if is_inside else path

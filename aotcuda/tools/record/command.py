@@ -1,4 +1,4 @@
-"""`aotcuda record`: run a command, add up what it launched, and print, write or check the tables."""
+"""`aotcuda record`: run a command, add up its launches, and print, write or check the tables."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from typing import TYPE_CHECKING
 
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
-from aotcuda.tools.init import project_sources
 from aotcuda.tools.record import (
     collect,
     cuda_cpp,
     packs,
     process,
-    project,
     pyproject,
     records,
     report,
+    source_files,
     tables,
     variant_files,
 )
 from aotcuda.tools.record import dry as dry_runs
+from aotcuda.tools.record.project import Project
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aotcuda.tools.record.collect import CudaCppLaunches, Run
-    from aotcuda.tools.record.project import Project
+    from aotcuda.tools.record.collect import Launches
+    from aotcuda.tools.record.cuda_cpp import CudaCppAddition
     from aotcuda.tools.record.records import Recorded
+    from aotcuda.tools.record.tables import LeftOut
 
 
 _NOT_FOUND = 127
@@ -69,200 +70,206 @@ def run(
         TargetError: No GPU is called `gpu`.
         DependencyError: tomlkit is not installed, and `write` needs it.
     """
-    owner = replace(_project(needed=write or check), packages=tuple(packages))
+    project = replace(_project(required=write or check), packages=tuple(packages))
     if write:
-        _check_writable(owner)
-    path = out or owner.root / records.FILE_NAME
+        _check_writable(project)
+    path = out or project.root / records.FILE_NAME
     accumulates = write or not check or out is not None
     if accumulates:
         records.check(path)  # fail now, and not after an hour of tests
-    mode = dry_runs.choose(owner.aotcuda, dry=dry, gpu=gpu)
-    report.say(mode.said)
+    mode = dry_runs.choose(project.aotcuda, dry=dry, gpu=gpu)
+    report.say(mode.message)
     with tempfile.TemporaryDirectory(prefix="aotcuda-record-") as folder:
         try:
-            status = process.run(command, Path(folder), mode, project_file.table(owner.aotcuda, "types"))
+            status = process.run(command, Path(folder), mode, project.types)
         except OSError as error:
             report.say(f"{command[0]} cannot be run: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
-        done = collect.read(Path(folder), owner.root)
-    total = records.Recorded().plus(done.records, done.choices)
-    if accumulates:
-        total = _add(path, total, owner, out) if done.records else records.load(path)
-    runs = f"; {total.runs} run{'s' * (total.runs != 1)} in {path}" if accumulates and done.records else ""
-    report.print_summary(done, owner, runs)
-    report.print_first_result(done)
-    for line in cuda_cpp.plan(done.cuda_cpp, owner)[1]:
+        launches = collect.read(Path(folder), project.root)
+    total = records.Recorded().plus(launches.records, launches.choices)
+    runs = ""
+    if accumulates and launches.records:
+        total = _add(path, total, project, out)
+        runs = f"; {total.runs} run{'s' * (total.runs != 1)} in {path}"
+    elif accumulates:
+        total = records.load(path)
+    report.print_summary(launches, project, runs)
+    report.print_first_result(launches)
+    cuda_additions, cuda_left_out = cuda_cpp.plan(launches.cuda_cpp, project)
+    for line in cuda_left_out:
         report.say(f"left out: {line}")
-    missing = _check(done, owner) if check else []
+    is_complete = not check or _check(launches, cuda_additions, project)
     if write:
-        reread = replace(project.read(owner.root), packages=owner.packages)
-        _write(total, reread, done.installed, done.cuda_cpp)
+        project = replace(Project.read(project.root), packages=project.packages)  # the command may have changed it
+        _write(total, project, launches.installed, cuda_cpp.plan(launches.cuda_cpp, project)[0])
     elif not check:
-        _print(total, owner)
-        if text := cuda_cpp.render(cuda_cpp.plan(done.cuda_cpp, owner)[0]):
-            foreign.show(text.removesuffix("\n"))
-    has_problems = _print_problems(done, check=check)
+        _print(total, cuda_additions, project)
+    has_problems = _print_problems(launches, check=check)
     if mode.dry and status:
-        recorded = bool(done.cuda_cpp) or any(item.launches for item in done.records)
-        report.print_failure(status, recorded=recorded)
-        status = 0 if recorded else status
-    return status or int(bool(missing) or has_problems)
+        is_recorded = bool(launches.cuda_cpp) or any(record.launches for record in launches.records)
+        report.print_failure(status, is_recorded=is_recorded)
+        status = 0 if is_recorded else status
+    return status or int(has_problems or not is_complete)
 
 
-def merge(files: Sequence[Path], *, out: Path | None = None) -> None:
+def merge(files: Sequence[Path], *, out: Path | None = None, packages: Sequence[str] = ()) -> None:
     """Merge files of other machines into the project: files of records, variants files and tuning files.
 
     Args:
         files: The files; of several choices for one GPU and one key of an autotuner, the last one counts.
         out: As for `run`.
+        packages: As for `run`.
 
     Raises:
         ConfigError: A file is of another kind, or belongs to no module of the project. The files before it were
             merged; the files after it were not.
         DependencyError: tomlkit is not installed.
     """
-    owner = _project(needed=True)
-    _check_writable(owner)
-    path = out or owner.root / records.FILE_NAME
+    project = replace(_project(required=True), packages=tuple(packages))
+    _check_writable(project)
+    path = out or project.root / records.FILE_NAME
     for file in files:
         kind = variant_files.kind_of(file)
         if kind is None:
-            every = _add(path, records.load_given(file), owner, out)
+            total = _add(path, records.load_given(file), project, out)
             report.say(f"{file}: merged into {path}")
-            _write(every, project.read(owner.root), {}, ())
+            _write(total, replace(Project.read(project.root), packages=project.packages), {}, [])
         else:
-            report.say(f"{file}: merged into {variant_files.merge(file, kind, owner)}")
+            report.say(f"{file}: merged into {variant_files.merge(file, kind, project)}")
 
 
-def _add(path: Path, more: Recorded, owner: Project, out: Path | None) -> Recorded:
-    every = records.add(path, more)
-    if out is None and owner.text is not None and (ignoring := records.ignore(owner.root)):
-        report.say(f"{ignoring}: {records.FILE_NAME} added, so that git and sdists leave it out")
-    return every
+def _add(path: Path, more: Recorded, project: Project, out: Path | None) -> Recorded:
+    """Add records to the file of records; have git ignore the file if it is in the project."""
+    total = records.add(path, more)
+    if out is None and project.text is not None and (git_file := records.ignore(project.root)):
+        report.say(f"{git_file}: {records.FILE_NAME} added, so that git and sdists leave it out")
+    return total
 
 
-def _project(*, needed: bool) -> Project:
+def _project(*, required: bool) -> Project:
     try:
-        return project.find(Path.cwd())
+        return Project.find(Path.cwd())
     except ConfigError as error:
-        if needed:
+        if required:
             raise
         report.say(f"{error}")
-        return project.Project(root=Path.cwd(), text=None)
+        return Project(root=Path.cwd(), text=None)
 
 
-def _check_writable(owner: Project) -> None:
-    if owner.text is None:
-        message = f"there is no {project_file.FILE_NAME} in {owner.root} or above; --write merges into one"
+def _check_writable(project: Project) -> None:
+    if project.text is None:
+        message = f"there is no {project_file.FILE_NAME} in {project.root} or above; --write merges into one"
         raise ConfigError(message)
-    pyproject.check(owner.text)
+    pyproject.check(project.text)
 
 
-def _check(done: Run, owner: Project) -> list[str]:
-    launched = [item for item in done.records if item.launches]
-    if not launched and not done.cuda_cpp:
+def _check(launches: Launches, cuda_additions: Sequence[CudaCppAddition], project: Project) -> bool:
+    """Print the launches that the tables lack; return True if they lack none."""
+    launched = [record for record in launches.records if record.launches]
+    if not launched and not launches.cuda_cpp:
         report.say("no kernel was launched, so nothing was recorded; run a command that launches the kernels")
-        return []
-    wanted, left_out, _ = tables.sort(launched, owner)
-    in_toml, in_files = variant_files.split(wanted, owner)
-    missing = report.missing_signatures(tables.Tables(owner.aotcuda).additions(in_toml))
-    missing += [f"missing: {line}" for line in cuda_cpp.describe(cuda_cpp.plan(done.cuda_cpp, owner)[0])]
-    missing += report.missing_variants(variant_files.plan(in_files, owner))
-    of_wheel = [item for item in left_out if tables.is_of_the_wheel(item.record, owner)]
+        return True
+    kernels, left_out, _ = tables.divide(launched, project)
+    in_toml, in_files = variant_files.split(kernels, project)
+    missing = report.missing_signatures(tables.additions(in_toml, project))
+    missing += [f"missing: {line}" for line in cuda_cpp.describe(cuda_additions)]
+    missing += report.missing_variants(variant_files.plan(in_files, project))
     for line in missing:
         report.say(line)
     if not missing:
-        report.say(report.completeness(of_wheel))
-    return missing
+        report.say(report.completeness([item for item in left_out if tables.is_for_wheel(item.record, project)]))
+    return not missing
 
 
-def _write(every: Recorded, owner: Project, installed: Mapping[str, str], launched: Sequence[CudaCppLaunches]) -> None:
-    wanted, left_out, _ = tables.sort(every.records, owner)
-    files_of_cpp, _ = cuda_cpp.plan(launched, owner)
-    if not wanted and not files_of_cpp:
-        what = "all launches were left out" if left_out else "no kernel of the project was launched"
-        report.say(
-            f"{what}, so there is nothing to write into {owner.pyproject}; run a command that launches the kernels"
-        )
+def _write(
+    total: Recorded, project: Project, installed: Mapping[str, str], cuda_additions: Sequence[CudaCppAddition]
+) -> None:
+    """Write what the tables and the variants files lack, and print it."""
+    kernels, left_out, _ = tables.divide(total.records, project)
+    if not kernels and not cuda_additions:
+        report.say(_nothing_to_write(left_out, project))
         return
-    in_toml, in_files = variant_files.split(wanted, owner)
-    known = tables.Tables(owner.aotcuda)
-    additions = known.additions(in_toml)
-    modules = variant_files.plan(in_files, owner)
-    files = [(module.file, module.merged()) for module in modules if module.missing]
-    tunings = [(module.tuning_file, variant_files.with_choices(module, every.choices)) for module in modules]
-    files += [(path, content) for path, content in tunings if content is not None]
-    new = {module.module: module.settings for module in modules if module.settings}
-    required = _required(owner, {item.source for item in wanted}, installed)
-    if additions or new or required or files_of_cpp:
-        editor = pyproject.Editor(owner.text or "")
-        cuda_cpp.write(editor, files_of_cpp)
+    in_toml, in_files = variant_files.split(kernels, project)
+    additions = tables.additions(in_toml, project)
+    modules = variant_files.plan(in_files, project)
+    files = variant_files.contents(modules, total.choices)
+    settings = {module.name: module.settings for module in modules if module.settings}
+    required = _missing_requirements(project, {kernel.source for kernel in kernels}, installed)
+    if changes_pyproject := bool(additions or settings or required or cuda_additions):
+        editor = pyproject.Editor(project.text or "")
+        if additions or settings or cuda_additions:
+            pyproject.add_targets(editor)
+        cuda_cpp.write(editor, cuda_additions)
         if required:
             editor.extend(("build-system", "requires"), required)
-        pyproject.add_kernels(editor, additions, known.default_frontend)
-        pyproject.add_settings(editor, new)
-        pyproject.write(owner.pyproject, editor.text())
-    package = packs.write_package(owner) if any(item.get("pack") for item in new.values()) else None
-    written = [path for path, content in files if variant_files.write(path, content)]
+        pyproject.add_kernels(editor, additions, project.front_end({}))
+        for name, values in settings.items():
+            pyproject.add_entries(editor, ("tool", "aotcuda", "modules", name), values)
+        pyproject.write(project.pyproject, editor.text())
+    package = packs.write_package(project) if any(item.get("pack") for item in settings.values()) else None
+    written = [path for path, content in files.items() if variant_files.write(path, content)]
     if package is not None:
-        report.say(f"{package.relative_to(owner.root)}: written; importing the package lets others use its kernels")
-    for line in [
+        report.say(f"{package.relative_to(project.root)}: written; importing the package lets others use its kernels")
+    lines = [
         *report.additions(additions),
         *report.notes(additions),
-        *report.added_variants(modules, written, owner),
-    ]:
-        report.say(line)
-    for line in cuda_cpp.describe(files_of_cpp):
-        report.say(f"added to {line}")
+        *report.added_variants(modules, written, project),
+        *(f"added to {line}" for line in cuda_cpp.describe(cuda_additions)),
+    ]
     if required:
-        report.say(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
-    if not additions and not new and not written and not required and not files_of_cpp:
-        report.say(f"{owner.pyproject} has every signature that was recorded")
-    if fault := uninstalled_hook.in_project(str(owner.root)):
-        report.say(f"{fault}, or the wheel has no kernels; `aotcuda init` adds it")
+        lines.append(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
+    if not changes_pyproject and not written:
+        lines.append(f"{project.pyproject} has every signature that was recorded")
+    if fault := uninstalled_hook.project_fault(str(project.root)):
+        lines.append(f"{fault}, or the wheel has no kernels; `aotcuda init` adds it")
+    for line in lines:
+        report.say(line)
 
 
-def _required(owner: Project, sources: set[str], installed: Mapping[str, str]) -> list[str]:
+def _nothing_to_write(left_out: Sequence[LeftOut], project: Project) -> str:
+    fact = "all launches were left out" if left_out else "no kernel of the project was launched"
+    return f"{fact}, so there is nothing to write into {project.pyproject}; run a command that launches the kernels"
+
+
+def _missing_requirements(project: Project, sources: set[str], installed: Mapping[str, str]) -> list[str]:
     """Return the distributions that a build imports and that `build-system.requires` lacks."""
-    if "requires" not in project_file.table(owner.data, "build-system"):
+    system = project_file.table(project.data, "build-system")
+    if "requires" not in system:
         return []  # `aotcuda init` writes the table
-    wanted = project_sources.requirements(owner, project_sources.trees(owner), sources, installed)
-    exact = packs.requirements(sources, owner, installed)
-    names = {*map(project_sources.name_of, exact)}
-    others = [item for item in wanted if project_sources.name_of(item) not in names]
-    return project_sources.missing(owner, [*others, *exact])
+    exact = packs.requirements(sources, project, installed)
+    imported = source_files.requirements(project, source_files.parse(project)[0], sources, installed)
+    requirements = {source_files.distribution(item): item for item in [*imported, *exact]}
+    listed = {*map(source_files.distribution, project_file.strings(system["requires"]))}
+    return [item for name, item in requirements.items() if name not in listed]
 
 
-def _print(every: Recorded, owner: Project) -> None:
+def _print(total: Recorded, cuda_additions: Sequence[CudaCppAddition], project: Project) -> None:
     """Print the tables for all records, by the existing modules."""
-    wanted, _, _ = tables.sort(every.records, owner)
-    in_toml, in_files = variant_files.split(wanted, owner)
-    modules = project_file.table(owner.aotcuda, "modules")
-    bare = {
-        name: {key: value for key, value in module.items() if key not in ("kernels", "functions")}
-        for name, module in modules.items()
-        if isinstance(module, dict)
-    }
-    known = tables.Tables({**owner.aotcuda, "modules": bare})
-    text = report.render(known.additions(in_toml), [item for item in every.records if item.kind == "device"])
-    text += report.render_variants(variant_files.plan(in_files, owner))
-    if text:
+    kernels, _, _ = tables.divide(total.records, project)
+    in_toml, in_files = variant_files.split(kernels, project)
+    devices = [record for record in total.records if record.kind == "device"]
+    texts = [
+        report.render(tables.additions(in_toml, project.without_kernels()), devices),
+        report.render_variants(variant_files.plan(in_files, project)),
+        cuda_cpp.render(cuda_additions),
+    ]
+    if text := "\n".join(text for text in texts if text):
         foreign.show(text.removesuffix("\n"))
     sys.stdout.flush()
 
 
-def _print_problems(done: Run, *, check: bool) -> bool:
+def _print_problems(launches: Launches, *, check: bool) -> bool:
     """Print the launches that were not recorded; return True if the exit status has to be 1."""
-    found = [f"{what}:\n{trace.rstrip()}" for what, trace in done.failures]
-    found += [_WITHOUT_SIMULATOR.format(frontend) for frontend in sorted(done.without_gpu)]
-    if not done.started:
-        found.append(
+    problems = [f"{fact}:\n{trace.rstrip()}" for fact, trace in launches.failures]
+    problems += [_WITHOUT_SIMULATOR.format(front_end) for front_end in sorted(launches.without_gpu)]
+    if not launches.started:
+        problems.append(
             "no Python process of the command could be recorded; Python reads PYTHONPATH unless it is started with "
             "-I, -E or -S, or a program that starts it has removed PYTHONPATH from the environment"
         )
-    for text in found:
+    for text in problems:
         report.say(text)
-    return bool(done.failures or done.without_gpu or (check and found))
+    return bool(launches.failures or launches.without_gpu or (check and problems))
 
 
 _WITHOUT_SIMULATOR = (

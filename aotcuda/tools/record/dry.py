@@ -22,7 +22,7 @@ TARGET = "AOTCUDA_RECORD_DRY"
 _EXECUTED = ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET")
 """Variables that request Numba's simulator and Triton's interpreter."""
 
-_OF_LIMITS = {
+_LIMITS = {
     "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "shared",
     "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": "shared_block",
     "MAX_THREADS_PER_MULTIPROCESSOR": "threads",
@@ -37,13 +37,13 @@ class Mode:
     Attributes:
         environ: Variables to set for the command.
         removed: Variables to remove.
-        said: The first line of output.
+        message: The first line of output.
         dry: Launches are not executed.
     """
 
     environ: Mapping[str, str]
     removed: tuple[str, ...] = ()
-    said: str
+    message: str
     dry: bool
 
 
@@ -58,23 +58,25 @@ def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None)
     Raises:
         TargetError: No GPU is called `gpu`.
     """
-    has_own_gpu = has_gpu()
+    is_gpu_here = has_gpu()
     requested = [name for name in _EXECUTED if os.environ.get(name, "0") not in ("", "0")]
     if dry is None and gpu is None:
-        dry = not has_own_gpu and not requested
+        dry = not is_gpu_here and not requested
     if dry is False:
-        if has_own_gpu:
-            return Mode(environ={}, said="launches are executed on the GPU, and recorded", dry=False)
+        if is_gpu_here:
+            return Mode(environ={}, message="launches are executed on the GPU, and recorded", dry=False)
         environ = dict.fromkeys(_EXECUTED, "1") if not requested else {}
-        said = "launches are executed in Numba's simulator or Triton's interpreter, and recorded (--dry executes none)"
-        return Mode(environ=environ, said=said, dry=False)
+        place = "in Numba's simulator or Triton's interpreter"
+        return Mode(
+            environ=environ, message=f"launches are executed {place}, and recorded (--dry executes none)", dry=False
+        )
     name, capability = _target(settings, gpu)
-    why = "" if has_own_gpu else " since there is no GPU here,"
+    reason = "" if is_gpu_here else " since there is no GPU here,"
     return Mode(
-        environ={TARGET: json.dumps(_facts(name, capability)), **({"CUDA_VISIBLE_DEVICES": ""} if has_own_gpu else {})},
+        environ={TARGET: json.dumps(_facts(name, capability)), **({"CUDA_VISIBLE_DEVICES": ""} if is_gpu_here else {})},
         removed=_EXECUTED,
-        said=(
-            f"launches are recorded and not executed,{why} for {name} of compute capability "
+        message=(
+            f"launches are recorded and not executed,{reason} for {name} of compute capability "
             f"{capability[0]}.{capability[1]} (--gpu names another; --execute runs kernels)"
         ),
         dry=True,
@@ -92,16 +94,15 @@ def has_gpu() -> bool:
 
 
 def _target(settings: Mapping[str, object], gpu: str | None) -> tuple[str, tuple[int, int]]:
+    """Return the name and the compute capability of the GPU that programs see."""
     if gpu is not None:
-        found = gpus.gpu(gpu)
-        has_name = found.name[0].isalpha() and not found.name.startswith(("sm_", "compute_", "lto_"))
-        return (
-            f"NVIDIA {found.name.removeprefix('NVIDIA ')}" if has_name else _example(found.capability)
-        ), found.capability
-    listed = settings.get("arch")
-    first = str(listed[0]) if isinstance(listed, list) and listed else ""
-    number = re.search(r"([0-9]+)\.?([0-9])", first) or re.search(r"([0-9]+)([0-9])", default_targets()[0])
-    capability = (int(number[1]), int(number[2])) if number else (0, 0)
+        name, capability = gpus.gpu(gpu)
+        has_name = name[0].isalpha() and not name.startswith(("sm_", "compute_", "lto_"))
+        return f"NVIDIA {name.removeprefix('NVIDIA ')}" if has_name else _example(capability), capability
+    targets = settings.get("arch")
+    first = str(targets[0]) if isinstance(targets, list) and targets else ""
+    numbers = re.findall(r"([0-9]+)\.?([0-9])", f"{first} {default_targets()[0]}")
+    capability = int(numbers[0][0]), int(numbers[0][1])
     if capability not in BY_NUMBER:
         message = f"tool.aotcuda.arch: {first!r} names no known GPU; name one with --gpu"
         raise TargetError(message)
@@ -129,6 +130,6 @@ def _facts(name: str, capability: tuple[int, int]) -> dict[str, object]:
             "COMPUTE_MODE": 0,
             "INTEGRATED": 0,
             "PCI_DOMAIN_ID": 0,
-            **({key: getattr(limits, value) for key, value in _OF_LIMITS.items()} if limits else {}),
+            **({key: getattr(limits, value) for key, value in _LIMITS.items()} if limits else {}),
         },
     }

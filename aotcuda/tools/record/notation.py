@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _WIDTHS = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64), "complex": (64, 128)}
 _LETTERS = {"int": "i", "uint": "u", "float": "f", "complex": "c"}
@@ -34,7 +34,7 @@ _ADOPTED = {
     "float64": ("float", "complex"),
     "complex128": ("complex",),
 }
-"""By the type that Numba gives a number of Python's, the kinds of parameters that accept it by conversion."""
+"""By Numba's type for a Python number, the kinds of parameters that accept the number by conversion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,12 @@ def accepts(packaged: Signature, launched: Signature, *, adopt: bool) -> bool:
         launched: The signature of the launch.
         adopt: True if Python's numbers take the parameter's type, as in modules that are not packaged in place.
     """
-    return len(packaged.args) == len(launched.args) and all(
-        _accepts(one, other, adopt=adopt) for one, other in zip(packaged.args, launched.args, strict=True)
+    return _accept(packaged.args, launched.args, adopt=adopt)
+
+
+def _accept(packaged: Sequence[Type], launched: Sequence[Type], *, adopt: bool) -> bool:
+    return len(packaged) == len(launched) and all(
+        _accepts(parameter, argument, adopt=adopt) for parameter, argument in zip(packaged, launched, strict=True)
     )
 
 
@@ -110,9 +114,7 @@ def _accepts(packaged: Type, launched: Type, *, adopt: bool) -> bool:
         shape = packaged.ndim == launched.ndim and packaged.members == launched.members
         return shape and layout and (packaged.readonly or not launched.readonly)
     if packaged.name == launched.name == "tuple":
-        pairs = [*zip(packaged.members, launched.members, strict=False)]
-        same = len(packaged.members) == len(launched.members)
-        return same and all(_accepts(one, other, adopt=adopt) for one, other in pairs)
+        return _accept(packaged.members, launched.members, adopt=adopt)
     if adopt and launched.name in _ADOPTED:
         return packaged.name.rstrip("0123456789") in _ADOPTED[launched.name]
     return packaged == launched
@@ -123,8 +125,8 @@ def _type(node: ast.expr, names: Mapping[str, str]) -> Type:
         return _type(ast.Name(node.attr), names)
     if isinstance(node, ast.Name):
         if node.id in names:
-            holder, colon, attribute = names[node.id].strip().partition(":")
-            if colon and holder.replace(".", "").isidentifier():  # module:attribute, as for records
+            module, colon, attribute = names[node.id].strip().partition(":")
+            if colon and module.replace(".", "").isidentifier():  # the name of a record's dtype
                 return Type(attribute)
             inner = ast.parse(names[node.id].strip(), mode="eval").body
             return _type(inner, {name: text for name, text in names.items() if name != node.id})
@@ -132,9 +134,7 @@ def _type(node: ast.expr, names: Mapping[str, str]) -> Type:
     if isinstance(node, ast.Subscript):
         return _subscript(node, names)
     if isinstance(node, ast.Call):
-        made = _call(node, names)
-        if made is not None:
-            return made
+        return _call(node, names) or Type(ast.unparse(node))
     return Type(ast.unparse(node))
 
 
@@ -142,8 +142,8 @@ def _subscript(node: ast.Subscript, names: Mapping[str, str]) -> Type:
     dims = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if not all(isinstance(dim, ast.Slice) for dim in dims):
         return Type(ast.unparse(node))
-    steps = [isinstance(dim, ast.Slice) and isinstance(dim.step, ast.Constant) and dim.step.value == 1 for dim in dims]
-    layout = "C" if steps[-1] else "F" if steps[0] else "A"
+    contiguous = [ast.unparse(dim) == "::1" for dim in dims]
+    layout = "C" if contiguous[-1] else "F" if contiguous[0] else "A"
     return Type("array", (_type(node.value, names),), len(dims), layout)
 
 

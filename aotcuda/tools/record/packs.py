@@ -7,6 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 
 from aotcuda.common.project_file import table
+from aotcuda.tools.record.project import sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,35 +24,41 @@ packs.use(__name__)
 '''
 
 
-def is_packed(record: Record, owner: Project) -> bool:
+def is_packed(record: Record, project: Project) -> bool:
     """Return True if a kernel belongs to an installed package, so its compiled code goes into the pack."""
-    return record.frontend == "triton" and record.module.partition(".")[0] in owner.packages
+    return record.frontend == "triton" and record.module.partition(".")[0] in _packages(project)
 
 
-def module_name(source: str, owner: Project) -> str:
+def _packages(project: Project) -> set[str]:
+    """Return the packages whose kernels go into the pack: of `--packages`, and of the tables with `pack = true`."""
+    modules = [module for module in project.modules.values() if module.get("pack") is True]
+    return {*project.packages, *(source.partition(".")[0] for module in modules for source in sources_of(module))}
+
+
+def module_name(source: str, project: Project) -> str:
     """Return the name of the pack's module for a source module: `fla_pack.fla_ops_gla_chunk`."""
-    return f"{package_name(owner)}.{source.replace('.', '_')}"
+    return f"{package_name(project)}.{source.replace('.', '_')}"
 
 
-def package_name(owner: Project) -> str:
+def package_name(project: Project) -> str:
     """Return the name of the pack's package: the name in the project's tables, or a name made of the project's name."""
-    for name, module in table(owner.aotcuda, "modules").items():
-        if isinstance(module, dict) and module.get("pack") is True:
-            return str(name.rpartition(".")[0])
-    return re.sub(r"\W+", "_", str(table(owner.data, "project").get("name", "pack"))).lower()
+    for name, module in project.modules.items():
+        if module.get("pack") is True:
+            return name.rpartition(".")[0]
+    return re.sub(r"\W+", "_", str(table(project.data, "project").get("name", "pack"))).lower()
 
 
-def module_path(module: str, owner: Project) -> Path:
+def module_path(module: str, project: Project) -> Path:
     """Return the path of a module's file. The file need not exist."""
     parts = module.split(".")
-    roots = owner.import_roots()
+    roots = project.import_roots()
     root = next((root for root in roots if (root / parts[0]).is_dir()), roots[0])
     return root.joinpath(*parts).with_suffix(".py")
 
 
-def write_package(owner: Project) -> Path | None:
+def write_package(project: Project) -> Path | None:
     """Write the pack's `__init__.py` and return its path; return None if the file exists."""
-    path = module_path(f"{package_name(owner)}.__init__", owner)
+    path = module_path(f"{package_name(project)}.__init__", project)
     if path.exists():
         return None
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,15 +66,15 @@ def write_package(owner: Project) -> Path | None:
     return path
 
 
-def requirements(sources: Iterable[str], owner: Project, installed: Mapping[str, str]) -> list[str]:
+def requirements(sources: Iterable[str], project: Project, installed: Mapping[str, str]) -> list[str]:
     """Return the build requirements of a pack: its packages and Triton, each in the installed version.
 
     Args:
         sources: The source modules of the kernels.
-        owner: The project.
+        project: The project.
         installed: The distribution of each installed package.
     """
-    packages = {source.partition(".")[0] for source in sources} & {*owner.packages}
+    packages = {source.partition(".")[0] for source in sources} & _packages(project)
     if not packages:
         return []
     lines = []

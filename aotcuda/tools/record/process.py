@@ -1,4 +1,4 @@
-"""Run the recorded command as without `aotcuda record`."""
+"""Run a command with the recorder or with packs in its Python processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 _INJECT = Path(__file__).parent / "inject"
 
 
-def run(command: Sequence[str], folder: Path, mode: Mode, types: Mapping[str, object] = MappingProxyType({})) -> int:
+def run(command: Sequence[str], folder: Path, mode: Mode, types: dict[str, str]) -> int:
     """Run a command with the recorder in each of its Python processes; return its exit status as a shell does.
 
     Args:
@@ -52,16 +51,16 @@ def injected_environment() -> dict[str, str]:
     return {"PYTHONPATH": f"{_INJECT}{os.pathsep}{path}" if path else str(_INJECT)}
 
 
-def _environment(folder: Path, mode: Mode, types: Mapping[str, object]) -> dict[str, str]:
+def _environment(folder: Path, mode: Mode, types: dict[str, str]) -> dict[str, str]:
     return {
-        # Modules that are packaged in place would launch packaged code, which the recorder does not see.
-        "AOTCUDA_IN_PLACE": "0",
         **{name: value for name, value in os.environ.items() if name not in mode.removed},
         **mode.environ,
+        # Modules that are packaged in place would launch packaged code, which the recorder does not see.
+        "AOTCUDA_IN_PLACE": "0",
         # Autotuners may store their timings on disk; timings of launches that are not executed mean nothing.
         **({"TRITON_CACHE_DIR": str(folder / "triton")} if mode.dry else {}),
         "AOTCUDA_RECORD_FOLDER": str(folder),
-        "AOTCUDA_RECORD_TYPES": json.dumps({name: text for name, text in types.items() if isinstance(text, str)}),
+        "AOTCUDA_RECORD_TYPES": json.dumps(types),
         **injected_environment(),
     }
 
@@ -75,7 +74,7 @@ def _program(name: str) -> str:
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the command; pass signals that end this process on to the command, so that its record is read."""
+    """Wait for the command, and forward signals that would end this process, so that the record is read afterwards."""
 
     def forward(number: int, _: FrameType | None) -> None:
         process.send_signal(number)

@@ -1,22 +1,27 @@
-"""Find the project of a recorded command: its folder, its pyproject.toml and its modules."""
+"""Read the project of a command: its folder, its pyproject.toml, its Python files and its CUDA C++ files."""
 
 from __future__ import annotations
 
 import fnmatch
 import os
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from aotcuda import registry
 from aotcuda.common import foreign, project_file
 from aotcuda.common.project_file import FILE_NAME, strings, table
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _TEST_FILES = ("test_*.py", "*_test.py", "conftest.py")
 _TEST_FOLDERS = ("test", "tests")
+_OUTPUT_FOLDERS = {"build", "dist", "node_modules", "__pycache__"}
+_CUDA_KERNEL = re.compile(rb"\b__global__\b")
+_COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +32,47 @@ class Project:
         root: Its folder.
         text: The text of its pyproject.toml; None if it has none.
         data: The content.
-        packages: The installed packages whose kernels go into a pack.
+        packages: Installed packages whose kernels go into a pack (`--packages`).
     """
 
     root: Path
     text: str | None
     data: dict[str, Any] = field(default_factory=dict)
     packages: tuple[str, ...] = ()
+
+    @classmethod
+    def find(cls, start: Path) -> Project:
+        """Return the project of the nearest folder upwards with a pyproject.toml, else of the folder itself.
+
+        Raises:
+            ConfigError: The pyproject.toml cannot be read, or is not valid TOML.
+        """
+        start = Path(os.path.realpath(start))  # pathlib raises for links in a circle
+        folders = (start, *start.parents)
+        root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (as above)
+        return cls.read(root)
+
+    @classmethod
+    def read(cls, root: Path) -> Project:
+        """Return the project in a folder.
+
+        Raises:
+            ConfigError: The pyproject.toml cannot be read, or is not valid TOML.
+        """
+        path = root / FILE_NAME
+        try:
+            content = project_file.read(path)
+        except foreign.UnreadableError as error:
+            message = f"{path} {error}; the file was not changed"
+            raise ConfigError(message) from None
+        if content is None:
+            return cls(root=root, text=None)
+        text, data = content
+        for name in ("build-system", "project", "tool"):
+            if not isinstance(data.get(name, {}), dict):
+                message = f"{path} has {name} that is not a table; the file was not changed"
+                raise ConfigError(message)
+        return cls(root=root, text=text, data=data)
 
     @property
     def pyproject(self) -> Path:
@@ -44,6 +83,29 @@ class Project:
     def aotcuda(self) -> dict[str, Any]:
         """Return `[tool.aotcuda]`, or an empty table."""
         return table(self.data, "tool", "aotcuda")
+
+    @property
+    def modules(self) -> dict[str, dict[str, Any]]:
+        """Return the tables of `[tool.aotcuda.modules]` by name. The build reports values that are not tables."""
+        return {name: item for name, item in table(self.aotcuda, "modules").items() if isinstance(item, dict)}
+
+    @property
+    def types(self) -> dict[str, str]:
+        """Return the names for types in `[tool.aotcuda.types]`."""
+        return {name: text for name, text in table(self.aotcuda, "types").items() if isinstance(text, str)}
+
+    def without_kernels(self) -> Project:
+        """Return the project with modules that package nothing."""
+        modules = {
+            name: {key: value for key, value in module.items() if key not in ("kernels", "functions")}
+            for name, module in self.modules.items()
+        }
+        tool = {**table(self.data, "tool"), "aotcuda": {**self.aotcuda, "modules": modules}}
+        return replace(self, data={**self.data, "tool": tool})
+
+    def front_end(self, module: Mapping[str, Any]) -> str:
+        """Return the front end of a module's table."""
+        return str(module.get("frontend", self.aotcuda.get("frontend", registry.DEFAULT)))
 
     def import_roots(self) -> list[Path]:
         """Return the folders from which its packages are imported."""
@@ -62,39 +124,35 @@ class Project:
                     return path
         return None
 
+    def python_files(self) -> Iterator[tuple[str, Path]]:
+        """Yield the modules of the project except tests, each with its file."""
+        seen: set[Path] = set()
+        for root in self.import_roots():
+            inside = (file for package in _packages(self, root) for file in sorted(package.rglob("*.py")))
+            for path in [*sorted(root.glob("*.py")), *inside]:
+                names = path.relative_to(root).with_suffix("").parts
+                test = is_test(path.relative_to(self.root).as_posix())
+                if path not in seen and not test and all(name.isidentifier() for name in names):
+                    seen.add(path)
+                    yield ".".join(names).removesuffix(".__init__"), path
 
-def find(start: Path) -> Project:
-    """Return the project of the nearest folder upwards with a pyproject.toml, else of the folder itself.
+    def cuda_files(self) -> Iterator[str]:
+        """Yield the `.cu` files with kernels outside tests, build folders and environments, relative to the project."""
+        for folder, folders, names in os.walk(self.root):
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _OUTPUT_FOLDERS)
+            if "pyvenv.cfg" in names:
+                folders.clear()
+                continue
+            for path in sorted(Path(folder, name) for name in names if name.endswith(".cu")):
+                file = path.relative_to(self.root).as_posix()
+                if path.is_file() and not is_test(file) and _has_cuda_kernels(path):
+                    yield file
 
-    Raises:
-        ConfigError: The pyproject.toml cannot be read, or is not valid TOML.
-    """
-    start = Path(os.path.realpath(start))  # pathlib raises for links in a circle
-    folders = (start, *start.parents)
-    root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (as above)
-    return read(root)
 
-
-def read(root: Path) -> Project:
-    """Return the project in a folder.
-
-    Raises:
-        ConfigError: As for `find`.
-    """
-    path = root / FILE_NAME
-    try:
-        found = project_file.read(path)
-    except foreign.UnreadableError as error:
-        message = f"{path} {error}; the file was not changed"
-        raise ConfigError(message) from None
-    if found is None:
-        return Project(root=root, text=None)
-    text, data = found
-    for name in ("build-system", "project", "tool"):
-        if not isinstance(data.get(name, {}), dict):
-            message = f"{path} has {name} that is not a table; the file was not changed"
-            raise ConfigError(message)
-    return Project(root=root, text=text, data=data)
+def sources_of(module: Mapping[str, Any]) -> list[str]:
+    """Return the value of `source` in a module's table, a string or a list of strings, as a list."""
+    source = module.get("source")
+    return strings(source if isinstance(source, list) else [source])
 
 
 def is_test(file: str) -> bool:
@@ -103,17 +161,12 @@ def is_test(file: str) -> bool:
     return path.parts[0] in _TEST_FOLDERS or any(fnmatch.fnmatch(path.name, pattern) for pattern in _TEST_FILES)
 
 
-def python_files(project: Project) -> Iterator[tuple[str, Path]]:
-    """Yield the modules of a project except tests, each with its file."""
-    seen: set[Path] = set()
-    for root in project.import_roots():
-        inside = (file for package in _packages(project, root) for file in sorted(package.rglob("*.py")))
-        for path in [*sorted(root.glob("*.py")), *inside]:
-            names = path.relative_to(root).with_suffix("").parts
-            test = is_test(path.relative_to(project.root).as_posix())
-            if path not in seen and not test and all(name.isidentifier() for name in names):
-                seen.add(path)
-                yield ".".join(names).removesuffix(".__init__"), path
+def _has_cuda_kernels(path: Path) -> bool:
+    try:
+        text = foreign.content(path)
+    except foreign.UnreadableError:
+        return False
+    return _CUDA_KERNEL.search(_COMMENT.sub(b"", text)) is not None
 
 
 def _packages(project: Project, root: Path) -> list[Path]:

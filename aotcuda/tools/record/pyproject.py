@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.common.replacing import replacing
 from aotcuda.errors import ConfigError, DependencyError
 from aotcuda.gpus import default_targets
-from aotcuda.tools.record import variants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from aotcuda.tools.record.tables import Addition
@@ -77,13 +76,13 @@ class Editor:
         """Append items to a list. A string becomes the first item of a list."""
 
         def edit(document: Any) -> None:
-            owner = _lookup(document, keys[:-1])
-            old: Any = owner[keys[-1]]
-            old_trivia: Any = getattr(old, "trivia", None)
+            table = _lookup(document, keys[:-1])
+            old = table[keys[-1]]
             if isinstance(old, str):
-                owner[keys[-1]] = _item([str(old), *items])
-                trivia: Any = owner[keys[-1]].trivia
-                trivia.comment_ws, trivia.comment = old_trivia.comment_ws, old_trivia.comment
+                trivia = table[keys[-1]].trivia
+                new: Any = _item([str(old), *items])
+                new.trivia.comment_ws, new.trivia.comment = trivia.comment_ws, trivia.comment
+                table[keys[-1]] = new
             else:
                 _append(old, items)
 
@@ -143,52 +142,33 @@ class Editor:
             target[keys[-1]] = value
 
 
-def add_settings(editor: Editor, modules: Mapping[str, dict[str, Any]]) -> None:
-    """Add keys to the tables of modules; a module without a table gets one."""
-    if modules:
-        add_targets(editor)
-    for name, settings in modules.items():
-        keys = ("tool", "aotcuda", "modules", name)
-        (editor.add_table if editor.get(keys) is None else editor.add_keys)(keys, settings)
+def add_entries(editor: Editor, keys: Sequence[str], values: dict[str, Any]) -> None:
+    """Add keys to a table; a missing table is added, unless there are no keys."""
+    if values:
+        (editor.add_table if editor.get(keys) is None else editor.add_keys)(keys, values)
 
 
-def add_kernels(editor: Editor, additions: Sequence[Addition], default_frontend: str) -> None:
+def add_kernels(editor: Editor, additions: Sequence[Addition], default_front_end: str) -> None:
     """Merge kernels into `[tool.aotcuda]`."""
-    if additions:
-        add_targets(editor)
-    by_module: dict[str, list[Addition]] = {}
+    modules: dict[str, list[Addition]] = {}
     for addition in additions:
-        by_module.setdefault(addition.module, []).append(addition)
-    for module, found in by_module.items():
+        modules.setdefault(addition.module, []).append(addition)
+    for module, items in modules.items():
         keys = ("tool", "aotcuda", "modules", module)
         if editor.get(keys) is None:
-            frontend = found[0].wanted.frontend
-            extra = {} if frontend == default_frontend else {"frontend": frontend}
-            editor.add_table(keys, {"source": found[0].wanted.source, **extra})
-        new = {item.kernel: kernel_value(item) for item in found if item.new_kernel}
-        if new and editor.get((*keys, "kernels")) is None:
-            editor.add_table((*keys, "kernels"), new)
-        elif new:
-            editor.add_keys((*keys, "kernels"), new)
-        for item in found:
-            if not item.new_kernel and not item.is_by_hand:
-                _extend_kernel(editor, (*keys, "kernels", item.kernel), item.signatures)
+            front_end = items[0].kernel.frontend
+            more = {} if front_end == default_front_end else {"frontend": front_end}
+            editor.add_table(keys, {"source": items[0].kernel.source, **more})
+        add_entries(editor, (*keys, "kernels"), {item.key: item.value for item in items if item.is_new})
+        for item in items:
+            if not item.is_new and not item.is_by_hand:
+                _extend_kernel(editor, (*keys, "kernels", item.key), item.signatures)
 
 
 def add_targets(editor: Editor) -> None:
     """Add the default targets to `[tool.aotcuda]` if it has no `arch`."""
-    if editor.get(("tool", "aotcuda")) is None:
-        editor.add_table(("tool", "aotcuda"), {"arch": list(default_targets())})
-    elif editor.get(("tool", "aotcuda", "arch")) is None:
-        editor.add_keys(("tool", "aotcuda"), {"arch": list(default_targets())})
-
-
-def kernel_value(addition: Addition) -> Any:
-    """Return the value of a new kernel's key."""
-    if variants.has_variants(addition.records[0]):
-        return variants.kernel_table(addition.records, addition.python)
-    signatures = addition.signatures
-    return signatures if addition.python is None else {"python": addition.python, "signatures": signatures}
+    if editor.get(("tool", "aotcuda", "arch")) is None:
+        add_entries(editor, ("tool", "aotcuda"), {"arch": list(default_targets())})
 
 
 def _extend_kernel(editor: Editor, keys: tuple[str, ...], signatures: list[str]) -> None:

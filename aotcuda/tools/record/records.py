@@ -35,17 +35,17 @@ class Record:
         kind: `kernel` or `device`.
         module: The module that defines it.
         function: Its qualified name.
-        signature: What it was compiled for; None for a device function that was inlined before it had types.
+        signature: Its argument types and result; None for a device function that was inlined before it had types.
         options: The options of `@cuda.jit` that change the code.
-        file: The source file, relative to the project where it is in it.
+        file: The source file; relative to the project's folder for a file in the project.
         line: The first line.
         path: The name that leads to it in its module, if there is one.
-        behind: The type of the object that has its name and does not lead to it, as decorators may make one.
+        behind: The type of an object, made by a decorator, that has the function's name and no reference to it.
         site: `file:line` of its first launch.
-        refused: Why no wheel can hold it.
-        types_refused: Which of its types no packaged kernel takes.
-        declared: The signature is in the source.
-        launches: How often it was launched, by GPU.
+        refused: The reason for which no wheel can hold it.
+        types_refused: The types that no packaged kernel accepts.
+        declared: True if the signature is in the source.
+        launches: The number of launches on each GPU, by its name.
     """
 
     frontend: str
@@ -90,11 +90,11 @@ class Choice:
     """A config that an autotuner chose for one of its keys.
 
     Attributes:
-        module, function, path: As of a Record.
+        module, function, path: As in `Record`.
         keys: The names of the arguments that the autotuner's key begins with.
-        key: The autotuner's key, as Triton makes it: values of `keys`, then dtypes of arguments.
+        key: The key that Triton's autotuner computes: values of `keys`, then dtypes of arguments.
         config: `kwargs`, and options by name.
-        launches: How often it was launched so, by GPU (`NVIDIA H100 80GB HBM3, compute capability 9.0`).
+        launches: The number of launches with the config on each GPU: `NVIDIA H100 80GB HBM3, compute capability 9.0`.
     """
 
     module: str
@@ -107,13 +107,13 @@ class Choice:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Return a key that is equal for the same choice of the same kernel."""
+        """Return a key that is equal for equal choices of a kernel."""
         whole = json.dumps([self.keys, self.key, self.config], sort_keys=True)
         return (self.module, self.function, self.path or "", whole)
 
 
 def merged_choices(choices: Iterable[Choice]) -> list[Choice]:
-    """Merge equal choices: add up launches; sorted."""
+    """Return the distinct choices in order, with the sums of their launches."""
     found: dict[tuple[str, ...], Choice] = {}
     for choice in choices:
         launches = Counter(found[choice.order].launches if choice.order in found else {})
@@ -123,7 +123,7 @@ def merged_choices(choices: Iterable[Choice]) -> list[Choice]:
 
 
 def merge(records: Iterable[Record]) -> list[Record]:
-    """Merge records with the same key: add up launches, take other values from the last record; sorted."""
+    """Return one record for each key in order, with the sum of its launches and other values of the last record."""
     found: dict[tuple[str, ...], Record] = {}
     for record in records:
         before = found.get(record.key)
@@ -143,12 +143,12 @@ def merge(records: Iterable[Record]) -> list[Record]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """The content of a file of records; empty where there is no file.
+    """The content of a file of records; empty if there is no file.
 
     Attributes:
         records: The records.
         choices: The choices of autotuners.
-        runs: How many runs were added up.
+        runs: The number of runs that were added up.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -156,7 +156,7 @@ class Recorded:
     runs: int = 0
 
     def plus(self, records: Iterable[Record], choices: Iterable[Choice], runs: int = 1) -> Recorded:
-        """Return this with more records."""
+        """Return the content with more records, choices and runs."""
         return Recorded(
             records=merge([*self.records, *records]),
             choices=merged_choices([*self.choices, *choices]),
@@ -165,10 +165,10 @@ class Recorded:
 
 
 def load(path: Path) -> Recorded:
-    """Return what a file holds.
+    """Return the content of a file.
 
     Raises:
-        ConfigError: It is not one that `aotcuda record` wrote.
+        ConfigError: The file is no file of records.
     """
     try:
         if not os.path.lexists(path):
@@ -188,10 +188,10 @@ def load(path: Path) -> Recorded:
 
 
 def load_given(path: Path) -> Recorded:
-    """Return what a file holds that has to be there.
+    """Return the content of an existing file.
 
     Raises:
-        ConfigError: There is no such file, or it is none of ours.
+        ConfigError: There is no such file, or it is no file of records.
     """
     if not path.exists():
         message = f"{path}: there is no such file"
@@ -200,10 +200,10 @@ def load_given(path: Path) -> Recorded:
 
 
 def check(path: Path) -> None:
-    """Refuse a file that `add` could not add to.
+    """Check that `add` can read and write a file.
 
     Raises:
-        ConfigError: It is such a file.
+        ConfigError: The file or its folder cannot be read or written.
     """
     load(path)
     folder = path.absolute().parent
@@ -214,13 +214,13 @@ def check(path: Path) -> None:
 
 
 def ignore(root: Path) -> Path | None:
-    """Have git ignore the file of records in a project, so that build systems that follow git leave it out of sdists.
+    """Let git ignore the file of records, so that build systems exclude it from sdists.
 
-    The nearest `.gitignore` of the project or of the repository around it gets a line, unless one of its patterns fits;
-    a new one in the project would keep hatchling from reading that of the repository.
+    The nearest `.gitignore` of the project or of its repository gets a line, unless a pattern of the file matches. No
+    second `.gitignore` is made, since hatchling would then ignore the repository's one.
 
     Returns:
-        The file that has a new line, or None.
+        The changed file, or None.
     """
     repository = next((folder for folder in (root, *root.parents) if (folder / ".git").exists()), root)
     folders = [folder for folder in (root, *root.parents) if folder.is_relative_to(repository)]
@@ -236,10 +236,10 @@ def ignore(root: Path) -> Path | None:
 
 
 def add(path: Path, more: Recorded) -> Recorded:
-    """Add the records of runs to those in a file; returns all of them.
+    """Add the records of runs to a file, and return its new content.
 
     Raises:
-        ConfigError: The file is none of ours, or cannot be written; it is as it was before.
+        ConfigError: The file is no file of records, or cannot be written; it is unchanged.
     """
     with _locked(path):
         found = load(path).plus(more.records, more.choices, more.runs)
@@ -257,7 +257,7 @@ def add(path: Path, more: Recorded) -> Recorded:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Lock the folder, so that two runs that end at once add up; there is no lock file."""
+    """Lock the folder, so that two runs that end at the same time add up. There is no lock file."""
     try:
         descriptor = os.open(path.parent, os.O_RDONLY)
     except OSError as error:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from aotcuda import registry
 from aotcuda.common import foreign
-from aotcuda.tools.record import pyproject, tables, variants
+from aotcuda.tools.record import pyproject, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from aotcuda.tools.record.collect import Run
+    from aotcuda.tools.record.collect import Launches
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Record
     from aotcuda.tools.record.tables import Addition, LeftOut
@@ -30,22 +30,22 @@ def say(text: str) -> None:
     foreign.show(f"aotcuda: {text}", sys.stderr)
 
 
-def print_summary(done: Run, owner: Project, runs: str) -> None:
+def print_summary(launches: Launches, project: Project, runs: str) -> None:
     """Print the numbers of recorded kernels, their GPUs, and the kernels that are left out."""
-    wanted, left_out, others = tables.sort(done.records, owner)
+    kernels, left_out, others = tables.divide(launches.records, project)
     gpus: Counter[str] = Counter()
-    for record in done.records:
+    for record in launches.records:
         gpus.update(record.launches)
-    functions = {(record.module, record.function) for record in done.records if record.kind == "kernel"}
-    functions |= {(item.digest, item.name.partition("<")[0]) for item in done.cuda_cpp}
-    gpus.update({_DRY: sum(item.count for item in done.cuda_cpp)} if done.cuda_cpp else {})
-    devices = {(record.module, record.function) for record in done.records if record.kind == "device"}
-    where = ", ".join(f"{count} {'' if gpu == _DRY else 'on '}{gpu}" for gpu, count in sorted(gpus.items()))
+    functions = {(record.module, record.function) for record in launches.records if record.kind == "kernel"}
+    functions |= {(item.digest, item.name.partition("<")[0]) for item in launches.cuda_cpp}
+    gpus.update({_DRY: sum(item.count for item in launches.cuda_cpp)} if launches.cuda_cpp else {})
+    devices = {(record.module, record.function) for record in launches.records if record.kind == "device"}
+    places = ", ".join(f"{count} {'' if gpu == _DRY else 'on '}{gpu}" for gpu, count in sorted(gpus.items()))
     say(
-        f"recorded {_number(gpus.total(), 'launch', 'launches')}{f' ({where})' if where else ''}: "
+        f"recorded {_number(gpus.total(), 'launch', 'launches')}{f' ({places})' if places else ''}: "
         f"{_number(len(functions), 'kernel')}, {_number(len(devices), 'device function')}{runs}"
     )
-    eager = sum(not record.launches for item in wanted for record in item.records)
+    eager = sum(not record.launches for kernel in kernels for record in kernel.records)
     if eager:
         say(f"{_number(eager, 'signature')} of @cuda.jit(...) never launched; the tables have them too")
     if others:
@@ -58,29 +58,29 @@ def print_summary(done: Run, owner: Project, runs: str) -> None:
     for (place, name, reason), records in groups.items():
         signatures = {record.signature for record in records}
         shown = records[0].signature if len(signatures) == 1 else f"({len(signatures)} signatures)"
-        launches = _number(sum(record.count for record in records), "launch", "launches")
-        say(f"left out: {place}: {name} {shown}: {reason} ({launches})")
+        count = _number(sum(record.count for record in records), "launch", "launches")
+        say(f"left out: {place}: {name} {shown}: {reason} ({count})")
 
 
-def print_first_result(done: Run) -> None:
+def print_first_result(launches: Launches) -> None:
     """Print the first place that read the result of a launch."""
-    for call, site in done.results[:1]:
+    for call, site in launches.results[:1]:
         say(
             f"{site}: {call} reads the result of a recorded launch; nothing was executed, so later launches "
             "of the program may differ (--execute runs kernels)"
         )
 
 
-def print_failure(status: int, *, recorded: bool) -> None:
+def print_failure(status: int, *, is_recorded: bool) -> None:
     """Print the exit status of a command whose launches were not executed."""
-    launches = "its launches until then are recorded" if recorded else "it launched nothing"
+    launches = "its launches until then are recorded" if is_recorded else "it launched nothing"
     say(f"the command ended with exit status {status}, as programs may that need results; {launches}")
 
 
 def missing_signatures(additions: Iterable[Addition]) -> list[str]:
     """Return the missing signatures of a table, one per line."""
     return [
-        f"{record.place}: {item.wanted.path}: {record.signature} is not in "
+        f"{record.place}: {item.kernel.path}: {record.signature} is not in "
         f'tool.aotcuda.modules."{item.module}".kernels{_launched(record)}'
         for item in additions
         for record in item.records
@@ -90,7 +90,8 @@ def missing_signatures(additions: Iterable[Addition]) -> list[str]:
 def missing_variants(modules: Iterable[VariantModule]) -> list[str]:
     """Return the missing variants of files, one per line."""
     return [
-        f"{record.place}: {module.wanted[key].path}: {record.signature} is not in {module.name}{_launched(record)}"
+        f"{record.place}: {module.kernels[key].path}: {record.signature} is not in "
+        f"{module.file_name}{_launched(record)}"
         for module in modules
         for key, records in module.missing.items()
         for record in records
@@ -99,53 +100,44 @@ def missing_variants(modules: Iterable[VariantModule]) -> list[str]:
 
 def completeness(left_out: Sequence[LeftOut]) -> str:
     """Return a message that the tables are complete, except for kernels that `print_summary` lists."""
-    said = "the table has every signature that was launched"
-    return f"{said}, but for {_number(len(left_out), 'signature')} of what was left out above" if left_out else said
+    fact = "the table has every signature that was launched"
+    return f"{fact}, but for {_number(len(left_out), 'signature')} of what was left out above" if left_out else fact
 
 
-def additions(merged: Iterable[Addition]) -> list[str]:
+def additions(items: Iterable[Addition]) -> list[str]:
     """Return a line for each merged signature, and for each kernel that the user has to extend."""
-    return [
-        f"{item.wanted.path} was launched with more than {_key(item)} has; write there what else is wanted of "
-        f"{pyproject.assignment(item.kernel, pyproject.kernel_value(item))}"
-        if item.is_by_hand
-        else f'added to tool.aotcuda.modules."{item.module}".kernels.{pyproject.quote_key(item.kernel)}: {signature}'
-        for item in merged
-        for signature in (item.signatures[:1] if item.is_by_hand else item.signatures)
-    ]
+    lines = []
+    for item in items:
+        key = f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quote_key(item.key)}'
+        if item.is_by_hand:
+            lines.append(
+                f"{item.kernel.path} was launched with more than {key} has; add the variants that you need of "
+                f"{pyproject.assignment(item.key, item.value)}"
+            )
+        else:
+            lines += [f"added to {key}: {signature}" for signature in item.signatures]
+    return lines
 
 
 def notes(additions: Iterable[Addition]) -> list[str]:
     """Return notes on merged kernels."""
-    return [f"{item.wanted.path}: {note}" for item in additions for note in item.notes]
+    return [f"{item.kernel.path}: {note}" for item in additions for note in item.notes]
 
 
-def added_variants(modules: Iterable[VariantModule], written: Sequence[Path], owner: Project) -> list[str]:
+def added_variants(modules: Iterable[VariantModule], written: Sequence[Path], project: Project) -> list[str]:
     """Return a line for each variants or tuning file that was written, and for each module to edit."""
-    found = []
+    lines = []
     for module in modules:
         if module.missing:
             kernels = _number(len(module.missing), "kernel")
-            found.append(f"added to {module.name}: {_number(module.count, 'variant')} of {kernels}")
+            lines.append(f"added to {module.file_name}: {_number(module.count, 'variant')} of {kernels}")
         if module.tuning_file in written:
-            found.append(f"added to {module.tuning_file.relative_to(owner.root)}: choices of autotuners")
-        source = owner.file_of(module.source)
+            lines.append(f"added to {module.tuning_file.relative_to(project.root)}: choices of autotuners")
+        source = project.file_of(module.source)
         if module.table is None and source is not None and b"aotcuda.triton" not in source.read_bytes():
-            name = source.relative_to(owner.root)
-            found.append(f"{name}: replace its two imports of Triton: from aotcuda.triton import triton, tl")
-    return found
-
-
-def render_variants(modules: Sequence[VariantModule]) -> str:
-    """Return the tables of modules with variants files, for pyproject.toml."""
-    lines: list[str] = []
-    for module in modules:
-        count = f"{_number(module.count, 'variant')} of {_number(len(module.missing), 'kernel')}"
-        lines += ["", pyproject.header(("tool", "aotcuda", "modules", module.module))]
-        lines += [f"# --write adds {count} to the variants file"] if module.missing else []
-        settings = module.settings or {"variants": module.name}
-        lines += [pyproject.assignment(key, value) for key, value in settings.items()]
-    return "\n".join(lines) + "\n" if lines else ""
+            file = source.relative_to(project.root)
+            lines.append(f"{file}: replace its two imports of Triton: from aotcuda.triton import triton, tl")
+    return lines
 
 
 def render(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
@@ -154,26 +146,37 @@ def render(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
     modules: dict[str, list[Addition]] = {}
     for item in additions:
         modules.setdefault(item.module, []).append(item)
-    for module, found in modules.items():
+    for module, items in modules.items():
         keys = ("tool", "aotcuda", "modules", module)
-        frontend = found[0].wanted.frontend
-        lines += ["", pyproject.header(keys), pyproject.assignment("source", found[0].wanted.source)]
-        lines += [pyproject.assignment("frontend", frontend)] if frontend != registry.DEFAULT else []
+        front_end = items[0].kernel.frontend
+        lines += ["", pyproject.header(keys), pyproject.assignment("source", items[0].kernel.source)]
+        lines += [pyproject.assignment("frontend", front_end)] if front_end != registry.DEFAULT else []
         lines += ["", pyproject.header((*keys, "kernels"))]
-        for item in found:
+        for item in items:
             record = item.records[0]
             count = sum(record.count for record in item.records)
-            lines.append(f"# {record.place}, {_number(count, 'launch', 'launches')}{_options(record)}")
+            lines.append(f"# {record.place}, {_number(count, 'launch', 'launches')}{_options(item)}")
             lines += [f"# {note}" for note in item.notes]
-            lines.append(pyproject.assignment(item.kernel, pyproject.kernel_value(item)))
-    known = [f"#   {item.place}: {item.module}.{item.function} {item.signature or '(inlined)'}" for item in devices]
-    if known and lines:
-        lines += ["", "# Device functions come along with the kernels that call them:", *dict.fromkeys(known)]
+            lines.append(pyproject.assignment(item.key, item.value))
+    if devices and lines:
+        lines += ["", "# Device functions come along with the kernels that call them:"]
+        places = (
+            f"#   {item.place}: {item.module}.{item.function} {item.signature or '(inlined)'}" for item in devices
+        )
+        lines += dict.fromkeys(places)
     return "\n".join(lines[1:]) + "\n" if lines else ""
 
 
-def _key(item: Addition) -> str:
-    return f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quote_key(item.kernel)}'
+def render_variants(modules: Sequence[VariantModule]) -> str:
+    """Return the tables of modules with variants files, for pyproject.toml."""
+    lines: list[str] = []
+    for module in modules:
+        count = f"{_number(module.count, 'variant')} of {_number(len(module.missing), 'kernel')}"
+        lines += ["", pyproject.header(("tool", "aotcuda", "modules", module.name))]
+        lines += [f"# --write adds {count} to the variants file"] if module.missing else []
+        settings = module.settings or {"variants": module.file_name}
+        lines += [pyproject.assignment(key, value) for key, value in settings.items()]
+    return "\n".join(lines[1:]) + "\n" if lines else ""
 
 
 def _launched(record: Record) -> str:
@@ -182,12 +185,13 @@ def _launched(record: Record) -> str:
     return f" (launched {_number(record.count, 'time')}, first at {record.site})"
 
 
-def _options(record: Record) -> str:
-    if variants.has_variants(record):
+def _options(item: Addition) -> str:
+    """Return the options of `@cuda.jit` in a comment; the variants of other front ends contain their options."""
+    if item.kernel.has_variants:
         return ""
-    given = ", ".join(f"{name}={value!r}" for name, value in sorted(record.options.items()))
-    return f"; @cuda.jit({given})" if given else ""
+    options = ", ".join(f"{name}={value!r}" for name, value in sorted(item.records[0].options.items()))
+    return f"; @cuda.jit({options})" if options else ""
 
 
-def _number(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"
+def _number(count: int, singular: str, plural: str = "") -> str:
+    return f"{count} {singular if count == 1 else plural or singular + 's'}"

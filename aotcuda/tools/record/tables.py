@@ -6,21 +6,22 @@ import keyword
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
-from aotcuda import registry
-from aotcuda.tools.record import notation, packs, project, variants
+from aotcuda.common.project_file import strings, table
+from aotcuda.tools.record import notation, packs, variants
+from aotcuda.tools.record.project import is_test, sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A kernel with its recorded signatures that can be packaged.
+class RecordedKernel:
+    """A kernel that can be packaged, with its recorded signatures.
 
     Attributes:
         source: The module that defines it.
@@ -33,6 +34,11 @@ class Wanted:
     frontend: str
     path: str
     records: tuple[Record, ...]
+
+    @property
+    def has_variants(self) -> bool:
+        """Return True if the front end packages variants."""
+        return variants.has_variants(self.records[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,25 +54,23 @@ class Addition:
     """The entries that the tables lack for one kernel.
 
     Attributes:
-        wanted: The kernel.
+        kernel: The kernel.
         module: The module that packages it.
-        new_module: True if the module has no table yet.
-        kernel: Its key in the table.
-        new_kernel: True if the table has no such key yet.
-        records: The signatures that are missing, all of one kernel.
+        key: Its key in the table.
+        is_new: True if the table has no such key yet.
+        records: The records whose signatures or variants are missing.
     """
 
-    wanted: Wanted
+    kernel: RecordedKernel
     module: str
-    new_module: bool
-    kernel: str
-    new_kernel: bool
+    key: str
+    is_new: bool
     records: tuple[Record, ...]
 
     @property
     def is_by_hand(self) -> bool:
         """Return True if the user has to extend the kernel's entry, whose variants are products of lists."""
-        return not self.new_kernel and variants.has_variants(self.records[0])
+        return not self.is_new and self.kernel.has_variants
 
     @property
     def signatures(self) -> list[str]:
@@ -76,72 +80,71 @@ class Addition:
     @property
     def notes(self) -> list[str]:
         """Return notes for the reader of its table."""
-        return variants.notes(self.records) if variants.has_variants(self.records[0]) else []
+        return variants.notes(self.records) if self.kernel.has_variants else []
 
     @property
-    def python(self) -> str | None:
-        """Return the value of `python` if the key differs from it."""
-        if self.kernel == self.wanted.path:
-            return None
-        return f"{self.wanted.source}:{self.wanted.path}" if "." in self.wanted.path else self.wanted.path
+    def value(self) -> Any:
+        """Return the value of a new kernel's key."""
+        path = self.kernel.path
+        python = None if path == self.key else f"{self.kernel.source}:{path}" if "." in path else path
+        if self.kernel.has_variants:
+            return variants.kernel_table(self.records, python)
+        return self.signatures if python is None else {"python": python, "signatures": self.signatures}
 
 
-def sort(records: Iterable[Record], owner: Project) -> tuple[list[Wanted], list[LeftOut], Counter[str]]:
-    """Divide records into those that can be packaged, those that cannot, and launches of other packages."""
-    wanted: dict[tuple[str, str, str], list[Record]] = {}
+def divide(records: Iterable[Record], project: Project) -> tuple[list[RecordedKernel], list[LeftOut], Counter[str]]:
+    """Divide records into kernels that can be packaged, records that cannot, and launches of other packages."""
+    kernels: dict[tuple[str, str, str], list[Record]] = {}
     left_out: list[LeftOut] = []
     others: Counter[str] = Counter()
     for record in records:
         if record.kind != "kernel" or not (record.launches or record.declared):
             continue
-        file = owner.file_of(record.module)
-        packed = packs.is_packed(record, owner)
-        if file is None and not packed and record.module not in ("__main__", "__mp_main__") and not _inside(record):
+        is_packed = packs.is_packed(record, project)
+        is_importable = is_packed or project.file_of(record.module) is not None
+        if not is_importable and record.module not in ("__main__", "__mp_main__") and not _is_in_project(record):
             others[record.module.partition(".")[0]] += record.count
-            continue
-        in_table = is_in_table(owner.aotcuda, record.module)
-        reason = _reason(record, packed or file is not None, in_table=in_table)
-        if reason:
+        elif reason := _reason(record, project, is_importable=is_importable):
             left_out.append(LeftOut(record=record, reason=reason))
         else:
             path = record.path or record.function
-            wanted.setdefault((record.module, path, record.frontend), []).append(record)
-    return [
-        Wanted(source=source, path=path, frontend=frontend, records=tuple(found))
-        for (source, path, frontend), found in sorted(wanted.items())
-    ], left_out, others  # fmt: skip
+            kernels.setdefault((record.module, path, record.frontend), []).append(record)
+    packageable = [
+        RecordedKernel(source=source, path=path, frontend=frontend, records=tuple(items))
+        for (source, path, frontend), items in sorted(kernels.items())
+    ]
+    return packageable, left_out, others
 
 
-def is_of_the_wheel(record: Record, owner: Project) -> bool:
+def is_for_wheel(record: Record, project: Project) -> bool:
     """Return True if a kernel is defined in a module for wheels, not in a test or script."""
-    return owner.file_of(record.module) is not None and not project.is_test(record.file)
+    return project.file_of(record.module) is not None and not is_test(record.file)
 
 
-def _inside(record: Record) -> bool:
+def _is_in_project(record: Record) -> bool:
     """Return True if a file is in the project, outside environments."""
     return not record.file.startswith("/") and "site-packages" not in record.file
 
 
-def is_in_table(settings: Mapping[str, Any], source: str) -> bool:
+def has_table_of_variants(source: str, project: Project) -> bool:
     """Return True if pyproject.toml has the variants of a source's kernels, and not a variants file."""
-    modules = settings.get("modules")
-    for name, table in (modules if _is_table(modules) else {}).items():
-        own = table.get("source") if _is_table(table) else None
-        if source in (own if isinstance(own, list) else [own]):
-            return "variants" not in table and own not in (name, [name])
+    for name, module in project.modules.items():
+        if source in sources_of(module):
+            return "variants" not in module and sources_of(module) != [name]
     return False
 
 
-def _reason(record: Record, importable: bool, *, in_table: bool) -> str | None:
+def _reason(record: Record, project: Project, *, is_importable: bool) -> str | None:
+    """Return the reason for which no table can name a function, or None."""
     if record.refused:
         return record.refused
-    if project.is_test(record.file):
+    if is_test(record.file):
         return "it belongs to the tests"
-    if not importable:
+    if not is_importable:
         return f"the project has no module {record.module}; import it by the name that it has in the wheel"
     if record.types_refused:
         return record.types_refused
-    if problem := variants.refusal(record, for_table=in_table):
+    if problem := variants.refusal(record, for_table=has_table_of_variants(record.module, project)):
         return problem
     if record.path is None and ("<" in record.function or record.launches):
         if record.behind is not None:
@@ -149,140 +152,103 @@ def _reason(record: Record, importable: bool, *, in_table: bool) -> str | None:
                 f"it is behind a decorator: {record.function} is a {record.behind} without a reference to it; "
                 "let the decorator store it in `__wrapped__`"
             )
-        inside = record.function.rpartition(".<locals>")[0]
-        made = f"it is made inside {inside}() and " if inside else ""
-        return f"{made}no name in its module leads to it; give it one at the module's top level"
+        maker = record.function.rpartition(".<locals>")[0]
+        place = f"it is made inside {maker}() and " if maker else ""
+        return f"{place}no name in its module leads to it; give it one at the module's top level"
     return None
 
 
-class Tables:
-    """The modules of `[tool.aotcuda]` with their kernels; the build reports malformed entries."""
+def additions(kernels: Iterable[RecordedKernel], project: Project) -> list[Addition]:
+    """Return the entries that the tables lack."""
+    tables = _Tables(project)
+    return [item for kernel in kernels if (item := tables.addition(kernel)) is not None]
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        names = settings.get("types")
-        self._names = {key: text for key, text in names.items() if isinstance(text, str)} if _is_table(names) else {}
-        self._made: dict[str, str] = {}
-        self._frontend = settings.get("frontend", registry.DEFAULT)
-        modules = settings.get("modules")
-        self._modules = {
-            name: value for name, value in (modules if _is_table(modules) else {}).items() if _is_table(value)
+
+class _Tables:
+    """The modules of `[tool.aotcuda]`, and the keys of new modules and kernels."""
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._modules = project.modules
+        self._new_modules: dict[str, str] = {}  # with their front ends
+        self._keys = {
+            name: {*table(module, "kernels"), *table(module, "functions")} for name, module in self._modules.items()
         }
 
-    def additions(self, wanted: Iterable[Wanted]) -> list[Addition]:
-        """Return the missing entries."""
-        used = {name: set(_kernels(module)) | set(_functions(module)) for name, module in self._modules.items()}
-        found = (self._addition(item, used) for item in wanted)
-        return [item for item in found if item is not None]
-
-    @property
-    def default_frontend(self) -> str:
-        """Return the front end of modules that name none."""
-        return str(self._frontend)
-
-    def frontend(self, module: str) -> str:
-        """Return the front end of an existing module."""
-        return str(self._modules[module].get("frontend", self._frontend))
-
-    def _addition(self, wanted: Wanted, used: dict[str, set[str]]) -> Addition | None:
-        module = self._module(wanted)
-        new_module = module not in self._modules
-        found = {} if new_module else self._matching(module, wanted)
-        if variants.has_variants(wanted.records[0]):
-            return self._in_variants(wanted, module, found, used)
-        packaged = [text for value in found.values() for text in _signatures(value)]
-        if found and not packaged:  # the build uses the signatures in the source
-            packaged = [record.signature for record in wanted.records if record.declared and record.signature]
-        records = tuple(
-            record
-            for record in wanted.records
-            if not self._has(packaged, record.signature or "", adopt=module != wanted.source)
-        )
-        if not records:
-            return None
-        if found and not any(_signatures(value) for value in found.values()):
-            records = wanted.records  # a signature in the table replaces those in the source
-        names = used.setdefault(module, set())
-        kernel = next(iter(found), None) or key_for(wanted.path, names)
-        names.add(kernel)
-        return Addition(
-            wanted=wanted,
-            module=module,
-            new_module=new_module,
-            kernel=kernel,
-            new_kernel=not found,
-            records=records,
-        )
-
-    def _in_variants(
-        self, wanted: Wanted, module: str, found: Mapping[str, Any], used: dict[str, set[str]]
-    ) -> Addition | None:
-        """Return the missing variants of a kernel."""
-        packaged = [value if _is_table(value) else {"signatures": value} for value in found.values()]
-        missing = [item for item in wanted.records if not any(variants.covers(each, item) for each in packaged)]
+    def addition(self, kernel: RecordedKernel) -> Addition | None:
+        """Return the entries that the tables lack for a kernel, or None."""
+        module = self._module(kernel)
+        entries = self._entries(module, kernel)
+        if kernel.has_variants:
+            missing: Sequence[Record] = _missing_variants(kernel, entries)
+        else:
+            missing = self._missing_signatures(kernel, entries, in_place=module == kernel.source)
         if not missing:
             return None
-        names = used.setdefault(module, set())
-        kernel = next(iter(found), None) or key_for(kernel_path(wanted.path), names)
-        names.add(kernel)
-        return Addition(
-            wanted=wanted,
-            module=module,
-            new_module=module not in self._modules,
-            kernel=kernel,
-            new_kernel=not found,
-            records=tuple(missing),
-        )
+        keys = self._keys.setdefault(module, set())
+        path = kernel_path(kernel.path) if kernel.has_variants else kernel.path
+        key = next(iter(entries), None) or key_for(path, keys)
+        keys.add(key)
+        return Addition(kernel=kernel, module=module, key=key, is_new=not entries, records=tuple(missing))
 
-    def _module(self, wanted: Wanted) -> str:
+    def _module(self, kernel: RecordedKernel) -> str:
         """Return the module that packages kernels of a source; a new one packages them in place."""
         for name, module in self._modules.items():
-            source = module.get("source")
-            sources = source if isinstance(source, list) else [source]
-            if wanted.source in sources and self.frontend(name) == wanted.frontend:
+            if kernel.source in sources_of(module) and self._project.front_end(module) == kernel.frontend:
                 return name
-        name = wanted.source
-        while self._made.setdefault(name, wanted.frontend) != wanted.frontend or name in self._modules:
-            name += "_mlir" if wanted.frontend.endswith("mlir") else "_cuda"
+        name = kernel.source
+        while name in self._modules or self._new_modules.setdefault(name, kernel.frontend) != kernel.frontend:
+            name += "_mlir" if kernel.frontend.endswith("mlir") else "_cuda"
         return name
 
-    def _matching(self, module: str, wanted: Wanted) -> dict[str, Any]:
-        """Return the kernels of a module that are made from one function."""
-        names = {wanted.path, f"{wanted.source}:{wanted.path}"}
+    def _entries(self, module: str, kernel: RecordedKernel) -> dict[str, Any]:
+        """Return the entries of a module that name a kernel's function."""
+        names = {kernel.path, f"{kernel.source}:{kernel.path}"}
         return {
             name: value
-            for name, value in _kernels(self._modules[module]).items()
-            if (value.get("python", name) if _is_table(value) else name) in names
+            for name, value in table(self._modules.get(module), "kernels").items()
+            if (value.get("python", name) if isinstance(value, dict) else name) in names
         }
 
-    def _has(self, packaged: Iterable[str], launched: str, *, adopt: bool) -> bool:
+    def _missing_signatures(
+        self, kernel: RecordedKernel, entries: dict[str, Any], *, in_place: bool
+    ) -> Sequence[Record]:
+        packaged = [text for value in entries.values() for text in _signatures(value)]
+        uses_source = bool(entries) and not packaged  # the build uses the signatures in the source
+        if uses_source:
+            packaged = [record.signature for record in kernel.records if record.declared and record.signature]
+        missing = [
+            record for record in kernel.records if not self._is_accepted(record.signature, packaged, adopt=not in_place)
+        ]
+        # A signature in the table replaces the ones in the source.
+        return kernel.records if missing and uses_source else missing
+
+    def _is_accepted(self, launched: str | None, packaged: Sequence[str], *, adopt: bool) -> bool:
+        """Return True if one of the packaged signatures accepts the arguments of a launch."""
+        types = self._project.types
         try:
-            one = notation.parse(launched, self._names)
+            signature = notation.parse(launched or "", types)
         except ValueError:
             return launched in packaged
         for text in packaged:
             try:
-                if notation.accepts(notation.parse(text, self._names), one, adopt=adopt):
+                if notation.accepts(notation.parse(text, types), signature, adopt=adopt):
                     return True
-            except ValueError:
+            except ValueError:  # the build reports it
                 continue
         return False
 
 
-def _kernels(module: Mapping[str, Any]) -> dict[str, Any]:
-    kernels = module.get("kernels")
-    return kernels if _is_table(kernels) else {}
-
-
-def _functions(module: Mapping[str, Any]) -> dict[str, Any]:
-    functions = module.get("functions")
-    return functions if _is_table(functions) else {}
+def _missing_variants(kernel: RecordedKernel, entries: dict[str, Any]) -> list[Record]:
+    values = [value if isinstance(value, dict) else {"signatures": value} for value in entries.values()]
+    return [record for record in kernel.records if not any(variants.covers(value, record) for value in values)]
 
 
 def _signatures(kernel: object) -> list[str]:
-    if _is_table(kernel):
+    """Return the signatures in the value of a kernel's key."""
+    if isinstance(kernel, dict):
         kernel = kernel.get("signatures", kernel.get("signature", []))
-    items = kernel if isinstance(kernel, list) else [kernel]
-    return [item for item in items if isinstance(item, str)]
+    return strings(kernel if isinstance(kernel, list) else [kernel])
 
 
 def kernel_path(path: str) -> str:
@@ -292,13 +258,10 @@ def kernel_path(path: str) -> str:
 
 def key_for(path: str, used: set[str]) -> str:
     """Return a key for a kernel: its Python name if that is free and valid."""
-    last = path.rpartition(".")[2].lstrip("_") if path.rpartition(".")[2].startswith("__") else path.rpartition(".")[2]
-    for name in (last, re.sub(r"\W", "_", path).lstrip("_")):
-        if name.isidentifier() and not keyword.iskeyword(name) and name not in used and name != "aotcuda":
-            return name
-    number = next(number for number in range(2, 10**6) if f"{last}_{number}" not in used)
-    return f"{last}_{number}"
-
-
-def _is_table(value: object) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
+    name = path.rpartition(".")[2]
+    name = name.lstrip("_") if name.startswith("__") else name
+    for key in (name, re.sub(r"\W", "_", path).lstrip("_")):
+        if key.isidentifier() and not keyword.iskeyword(key) and key not in used and key != "aotcuda":
+            return key
+    number = next(number for number in range(2, 10**6) if f"{name}_{number}" not in used)
+    return f"{name}_{number}"

@@ -16,7 +16,8 @@ from aotcuda.builder.frontends.triton import config, variants_file
 from aotcuda.common import foreign
 from aotcuda.common.triton_files import TUNING, VARIANTS, VERSION
 from aotcuda.errors import ConfigError
-from aotcuda.tools.record import packs, pyproject, tables, variants
+from aotcuda.tools.record import packs, pyproject, tables
+from aotcuda.tools.record.project import sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Choice, Record
-    from aotcuda.tools.record.tables import Wanted
+    from aotcuda.tools.record.tables import RecordedKernel
 
 _OPTIONAL = ("maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid")
 _GPU = re.compile(r"(.*), compute capability (\d+\.\d+)", re.DOTALL)
@@ -35,24 +36,24 @@ class VariantModule:
     """A module whose variants are in a file, with the variants that the file lacks.
 
     Attributes:
-        module: Its name in `[tool.aotcuda.modules]`.
+        name: Its name in `[tool.aotcuda.modules]`.
         source: The module that defines the kernels.
         file: The variants file.
-        name: The path of the file from the project's folder, as `variants` has it.
+        file_name: The path of the file from the project's folder, as `variants` has it.
         table: Its table in pyproject.toml; None if there is none yet.
         content: The present content of the file.
         missing: By key of a kernel, its records whose variants the file lacks.
-        wanted: By key of a kernel, the recorded kernel.
+        kernels: By key of a kernel, the recorded kernel.
     """
 
-    module: str
+    name: str
     source: str
     file: Path
-    name: str
+    file_name: str
     table: dict[str, Any] | None
     content: dict[str, Any]
     missing: dict[str, list[Record]] = field(default_factory=dict)
-    wanted: dict[str, Wanted] = field(default_factory=dict)
+    kernels: dict[str, RecordedKernel] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
@@ -63,14 +64,14 @@ class VariantModule:
     def settings(self) -> dict[str, Any]:
         """Return the keys that its table in pyproject.toml lacks."""
         if self.table is None:
-            pack = {} if self.module == self.source else {"pack": True}
-            return {"source": self.source, "frontend": "triton", "variants": self.name, **pack}
-        return {} if "variants" in self.table else {"variants": self.name}
+            pack = {} if self.name == self.source else {"pack": True}
+            return {"source": self.source, "frontend": "triton", "variants": self.file_name, **pack}
+        return {} if "variants" in self.table else {"variants": self.file_name}
 
     @property
     def tuning_file(self) -> Path:
         """Return the path of the tuning file."""
-        return tuning_file(self.file)
+        return _tuning_file(self.file)
 
     def merged(self) -> dict[str, Any]:
         """Return the content of the file with the missing variants."""
@@ -78,54 +79,54 @@ class VariantModule:
         for key, records in self.missing.items():
             kernel = dict(kernels.get(key, {}))
             parameters = records[0].options["parameters"]
-            before = kernel.get("variants", []) if kernel.get("parameters") == parameters else []
+            before = kernel["variants"] if kernel.get("parameters") == parameters else []
             added = {json.dumps(item): item for item in map(variant, records)}
             kernel |= {"parameters": parameters, "variants": [*before, *added.values()]}
-            path = tables.kernel_path(self.wanted[key].path)
+            path = tables.kernel_path(self.kernels[key].path)
             kernels[key] = kernel if path == key else {"python": path, **kernel}
         return {**self.content, "source": self.source, "kernels": dict(sorted(kernels.items()))}
 
 
-def plan(wanted: Iterable[Wanted], owner: Project) -> list[VariantModule]:
+def plan(kernels: Iterable[RecordedKernel], project: Project) -> list[VariantModule]:
     """Return the modules of kernels whose variants are in files.
 
     Raises:
         ConfigError: An existing file is no variants file.
     """
-    found: dict[str, VariantModule] = {}
-    for item in wanted:
-        name, table = _module(item, owner)
-        module = found.get(name) or found.setdefault(name, _begin(item, name, table, owner))
-        kernels = module.content["kernels"]
-        path = tables.kernel_path(item.path)
-        key = next((key for key, kernel in kernels.items() if kernel.get("python", key) == path), None)
-        key = key or tables.key_for(path, {*kernels, *module.wanted})
-        module.wanted[key] = item
-        kernel = kernels.get(key, {})
-        same = kernel.get("parameters") == item.records[0].options["parameters"]
-        known = {_identity(entry) for entry in kernel.get("variants", ())} if same else set()
-        missing = [record for record in item.records if _identity(variant(record)) not in known]
+    modules: dict[str, VariantModule] = {}
+    for kernel in kernels:
+        name, table = _module(kernel, project)
+        module = modules.get(name) or modules.setdefault(name, _begin(kernel, name, table, project))
+        entries = module.content["kernels"]
+        path = tables.kernel_path(kernel.path)
+        key = next((key for key, entry in entries.items() if entry.get("python", key) == path), None)
+        key = key or tables.key_for(path, {*entries, *module.kernels})
+        module.kernels[key] = kernel
+        entry = entries.get(key, {})
+        same = entry.get("parameters") == kernel.records[0].options["parameters"]
+        listed = {_identity(item) for item in entry["variants"]} if same else set()
+        missing = [record for record in kernel.records if _identity(variant(record)) not in listed]
         if missing:
             module.missing[key] = missing
-    return list(found.values())
+    return list(modules.values())
 
 
-def split(wanted: Iterable[Wanted], owner: Project) -> tuple[list[Wanted], list[Wanted]]:
-    """Return the kernels of pyproject.toml, and those of variants files."""
-    in_toml: list[Wanted] = []
-    in_files: list[Wanted] = []
-    for item in wanted:
-        is_file = variants.has_variants(item.records[0]) and not tables.is_in_table(owner.aotcuda, item.source)
-        (in_files if is_file else in_toml).append(item)
+def split(kernels: Iterable[RecordedKernel], project: Project) -> tuple[list[RecordedKernel], list[RecordedKernel]]:
+    """Return the kernels of pyproject.toml, and the kernels of variants files."""
+    in_toml: list[RecordedKernel] = []
+    in_files: list[RecordedKernel] = []
+    for kernel in kernels:
+        is_in_file = kernel.has_variants and not tables.has_table_of_variants(kernel.source, project)
+        (in_files if is_in_file else in_toml).append(kernel)
     return in_toml, in_files
 
 
 def variant(record: Record) -> dict[str, Any]:
     """Return the variant that a launch used, as the file has it."""
     options = record.options
-    found: dict[str, Any] = {"types": options["types"], "constexprs": options["constants"]}
-    found |= {name: options[name] for name, usual in config.OPTIONS.items() if options[name] != usual}
-    return found | {name: options[name] for name in _OPTIONAL if options.get(name) is not None}
+    entry: dict[str, Any] = {"types": options["types"], "constexprs": options["constants"]}
+    entry |= {name: options[name] for name, default in config.OPTIONS.items() if options[name] != default}
+    return entry | {name: options[name] for name in _OPTIONAL if options.get(name) is not None}
 
 
 def _identity(entry: dict[str, Any]) -> str:
@@ -133,59 +134,65 @@ def _identity(entry: dict[str, Any]) -> str:
     return json.dumps({name: value for name, value in entry.items() if name != "arch"}, sort_keys=True)
 
 
-def _module(item: Wanted, owner: Project) -> tuple[str, dict[str, Any] | None]:
+def _module(kernel: RecordedKernel, project: Project) -> tuple[str, dict[str, Any] | None]:
     """Return the name and table of the module that packages a kernel, or the name of a new module and None."""
-    modules = owner.aotcuda.get("modules")
-    for name, table in (modules if isinstance(modules, dict) else {}).items():
-        if isinstance(table, dict) and item.source in (table.get("source"), *_listed(table.get("source"))):
+    for name, table in project.modules.items():
+        if kernel.source in sources_of(table):
             return name, table
-    return (packs.module_name(item.source, owner) if packs.is_packed(item.records[0], owner) else item.source), None
+    is_packed = packs.is_packed(kernel.records[0], project)
+    return (packs.module_name(kernel.source, project) if is_packed else kernel.source), None
 
 
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
-def _begin(item: Wanted, name: str, table: dict[str, Any] | None, owner: Project) -> VariantModule:
-    given = (table or {}).get("variants")
-    if isinstance(given, str):
-        file = owner.root / given
+def _begin(kernel: RecordedKernel, name: str, table: dict[str, Any] | None, project: Project) -> VariantModule:
+    file_name = (table or {}).get("variants")
+    if isinstance(file_name, str):
+        file = project.root / file_name
     else:
-        source = owner.file_of(item.source) or packs.module_path(name, owner)
+        source = project.file_of(kernel.source) or packs.module_path(name, project)
         file = source.with_name(f"{source.stem}.variants.json")
-    content = read(file, VARIANTS) or {"format": VARIANTS, "version": VERSION, "source": item.source, "kernels": {}}
-    return VariantModule(
-        module=name,
-        source=item.source,
-        file=file,
-        name=given if isinstance(given, str) else file.relative_to(owner.root).as_posix(),
-        table=table,
-        content=content,
-    )
+        file_name = file.relative_to(project.root).as_posix()
+    content = read(file, VARIANTS) or {"format": VARIANTS, "version": VERSION, "source": kernel.source, "kernels": {}}
+    return VariantModule(name=name, source=kernel.source, file=file, file_name=file_name, table=table, content=content)
 
 
 def read(path: Path, kind: str) -> dict[str, Any] | None:
     """Return the content of a variants or tuning file, None if there is none.
 
     Raises:
-        ConfigError: It is not such a file.
+        ConfigError: It is not such a file, or it is damaged.
     """
     if not path.exists():
         return None
     remedy = "remove it, or restore it"
     try:
-        found = json.loads(foreign.read(path, variants_file.LARGEST, remedy=remedy, error=ConfigError))
-        is_one = (
-            found["format"] == kind
-            and found["version"] == VERSION
-            and all(isinstance(kernel, dict) for kernel in found["kernels"].values())
+        content: dict[str, Any] = json.loads(
+            foreign.read(path, variants_file.LARGEST, remedy=remedy, error=ConfigError)
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        is_one = False
-    if not is_one:
+        is_valid = (
+            content["format"] == kind
+            and content["version"] == VERSION
+            and isinstance(content["source"], str)
+            and all(map(_is_variants if kind == VARIANTS else _is_tuning, content["kernels"].values()))
+        )
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        is_valid = False
+    if not is_valid:
         message = f"{path} is no file of {kind.removeprefix('aotcuda ')} of version {VERSION}; {remedy}"
         raise ConfigError(message)
-    return found  # type: ignore[no-any-return]
+    return content
+
+
+def _is_variants(kernel: dict[str, Any]) -> bool:
+    return isinstance(kernel["parameters"], list) and all(isinstance(item, dict) for item in kernel["variants"])
+
+
+def _is_tuning(kernel: dict[str, Any]) -> bool:
+    """Return True for a kernel of a tuning file whose choices are indices of its configs."""
+    indices = range(len([*kernel["configs"]]))
+    choices = [
+        index for gpu in kernel["gpus"].values() for index in (gpu["default"], *(index for _, index in gpu["choices"]))
+    ]
+    return isinstance(kernel["keys"], list) and all(type(index) is int and index in indices for index in choices)
 
 
 def write(path: Path, content: dict[str, Any]) -> bool:
@@ -226,79 +233,92 @@ def kind_of(path: Path) -> str | None:
         ConfigError: It cannot be read.
     """
     try:
-        found = json.loads(foreign.read(path, variants_file.LARGEST, remedy="name another file", error=ConfigError))
+        content = json.loads(foreign.read(path, variants_file.LARGEST, remedy="name another file", error=ConfigError))
     except (ValueError, RecursionError):
         return None
-    kind = found.get("format") if isinstance(found, dict) else None
+    kind = content.get("format") if isinstance(content, dict) else None
     return kind if kind in (VARIANTS, TUNING) else None
 
 
-def merge(path: Path, kind: str, owner: Project) -> Path:
-    """Merge a variants or tuning file into that of the project's module with the same source; return the latter.
+def merge(path: Path, kind: str, project: Project) -> Path:
+    """Merge a variants or tuning file into the file of the project's module with the same source.
+
+    Returns:
+        The changed file.
 
     Raises:
         ConfigError: The project has no such module, or one of the files is damaged.
     """
-    given = read(path, kind)
-    assert given is not None  # noqa: S101 (`kind_of` has read it)
-    modules = owner.aotcuda.get("modules")
-    for table in (modules if isinstance(modules, dict) else {}).values():
-        if (
-            isinstance(table, dict)
-            and isinstance(table.get("variants"), str)
-            and table.get("source") == given["source"]
-        ):
-            file = owner.root / table["variants"]
-            file = file if kind == VARIANTS else tuning_file(file)
+    other = read(path, kind)
+    assert other is not None  # noqa: S101 (`kind_of` has read it)
+    for module in project.modules.values():
+        if isinstance(module.get("variants"), str) and module.get("source") == other["source"]:
+            variants = project.root / module["variants"]
+            file = variants if kind == VARIANTS else _tuning_file(variants)
             before = read(file, kind)
-            merged = merged_variants if kind == VARIANTS else merged_tuning
-            write(file, given if before is None else merged(before, given))
+            merge_kernels = _merge_variants if kind == VARIANTS else _merge_tuning
+            write(file, other if before is None else merge_kernels(before, other))
             return file
     message = (
-        f"{path}: no module of {owner.pyproject} has the source {given['source']} and a variants file; add it first"
+        f"{path}: no module of {project.pyproject} has the source {other['source']} and a variants file; add it first"
     )
     raise ConfigError(message)
 
 
-def tuning_file(file: Path) -> Path:
+def _tuning_file(variants: Path) -> Path:
     """Return the tuning file of a variants file."""
-    return file.with_name(variants_file.tuning_name(file.name))
+    return variants.with_name(variants_file.tuning_name(variants.name))
 
 
-def with_choices(module: VariantModule, choices: Sequence[Choice]) -> dict[str, Any] | None:
+def contents(modules: Iterable[VariantModule], choices: Sequence[Choice]) -> dict[Path, dict[str, Any]]:
+    """Return the new contents of variants files and tuning files.
+
+    Raises:
+        ConfigError: An existing file is damaged.
+    """
+    files = {}
+    for module in modules:
+        if module.missing:
+            files[module.file] = module.merged()
+        tuning = _with_choices(module, choices)
+        if tuning is not None:
+            files[module.tuning_file] = tuning
+    return files
+
+
+def _with_choices(module: VariantModule, choices: Sequence[Choice]) -> dict[str, Any] | None:
     """Return the content of a module's tuning file with these choices, None if there are none.
 
     A recorded choice replaces the choice in the file for the same GPU and key. Of several recorded choices for one key,
     the one with the most launches counts. The default of a GPU is the config with the most launches.
-
-    Raises:
-        ConfigError: The existing file is no tuning file.
     """
-    own = [choice for choice in choices if choice.module == module.source and choice.path is not None]
+    paths: dict[str, list[Choice]] = {}
+    for choice in choices:
+        if choice.module == module.source and choice.path is not None:
+            paths.setdefault(tables.kernel_path(choice.path), []).append(choice)
     before = read(module.tuning_file, TUNING)
-    if not own:
+    if not paths:
         return before
-    found = before or {"format": TUNING, "version": VERSION, "source": module.source, "kernels": {}}
-    kernels = dict(found["kernels"])
-    for path in dict.fromkeys(tables.kernel_path(str(choice.path)) for choice in own):
-        of_kernel = [choice for choice in own if tables.kernel_path(str(choice.path)) == path]
-        key = next((key for key, item in module.wanted.items() if tables.kernel_path(item.path) == path), path)
-        kernels[key] = _tuned_kernel(kernels.get(key), of_kernel)
-    return {**found, "kernels": dict(sorted(kernels.items()))}
+    content = before or {"format": TUNING, "version": VERSION, "source": module.source, "kernels": {}}
+    kernels = dict(content["kernels"])
+    for path, items in paths.items():
+        key = next((key for key, kernel in module.kernels.items() if tables.kernel_path(kernel.path) == path), path)
+        kernels[key] = _tuned_kernel(kernels.get(key), items)
+    return {**content, "kernels": dict(sorted(kernels.items()))}
 
 
 def _tuned_kernel(before: dict[str, Any] | None, choices: Sequence[Choice]) -> dict[str, Any]:
+    """Return the entry of an autotuned kernel with the choices; choices for other keys than the last one's are old."""
     keys = choices[-1].keys
-    same = before is not None and before["keys"] == keys
-    kernel: dict[str, Any] = before if before is not None and same else {"configs": [], "gpus": {}}
+    kernel: dict[str, Any] = before if before is not None and before["keys"] == keys else {"configs": [], "gpus": {}}
     configs = list(kernel["configs"])
     counts: dict[str, dict[str, Counter[int]]] = {}
     for choice in choices:
         if choice.keys != keys:
             continue
-        at = _index(configs, choice.config)
+        index = _index(configs, choice.config)
         for gpu, count in choice.launches.items():
-            counts.setdefault(gpu, {}).setdefault(json.dumps(choice.key), Counter())[at] += count
+            counts.setdefault(gpu, {}).setdefault(json.dumps(choice.key), Counter())[index] += count
     gpus = dict(kernel["gpus"])
     for label, by_key in counts.items():
         parts = _GPU.fullmatch(label)
@@ -306,51 +326,52 @@ def _tuned_kernel(before: dict[str, Any] | None, choices: Sequence[Choice]) -> d
         launches: Counter[int] = sum(by_key.values(), Counter())
         more = {key: count.most_common(1)[0][0] for key, count in by_key.items()}
         facts = {"capability": capability, "default": launches.most_common(1)[0][0]}
-        gpus[name] = {**facts, "choices": _with_choices(gpus.get(name), more)}
+        gpus[name] = {**facts, "choices": _merge_choices(gpus.get(name), more)}
     return {"keys": keys, "configs": configs, "gpus": dict(sorted(gpus.items()))}
 
 
-def _with_choices(before: dict[str, Any] | None, more: dict[str, int]) -> list[list[Any]]:
+def _merge_choices(before: dict[str, Any] | None, more: dict[str, int]) -> list[list[Any]]:
     """Return a GPU's choices merged with `more`, by the JSON of their keys; `more` counts for equal keys."""
-    known = {json.dumps(key): at for key, at in (before or {}).get("choices", ())} | more
-    return [[json.loads(key), at] for key, at in sorted(known.items())]
+    choices = {json.dumps(key): index for key, index in (before or {}).get("choices", ())} | more
+    return [[json.loads(key), index] for key, index in sorted(choices.items())]
 
 
-def _index(configs: list[dict[str, Any]], wanted: dict[str, Any]) -> int:
+def _index(configs: list[dict[str, Any]], config: dict[str, Any]) -> int:
     """Return the index of a config in a list; a new config is appended."""
-    text = json.dumps(wanted, sort_keys=True)
-    for at, item in enumerate(configs):
+    text = json.dumps(config, sort_keys=True)
+    for index, item in enumerate(configs):
         if json.dumps(item, sort_keys=True) == text:
-            return at
-    configs.append(wanted)
+            return index
+    configs.append(config)
     return len(configs) - 1
 
 
-def merged_variants(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _merge_variants(content: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Merge two variants files of one source; the second file has precedence if a kernel's parameters differ."""
-    kernels = dict(one["kernels"])
+    kernels = dict(content["kernels"])
     for key, kernel in other["kernels"].items():
         before = kernels.get(key)
         if before is not None and before.get("parameters") == kernel.get("parameters"):
             entries = {_identity(entry): entry for entry in (*before["variants"], *kernel["variants"])}
-            kernel = {**kernel, "variants": list(entries.values())}  # noqa: PLW2901
-        kernels[key] = kernel
-    return {**one, "kernels": dict(sorted(kernels.items()))}
+            kernels[key] = {**kernel, "variants": list(entries.values())}
+        else:
+            kernels[key] = kernel
+    return {**content, "kernels": dict(sorted(kernels.items()))}
 
 
-def merged_tuning(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _merge_tuning(content: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     """Merge two tuning files of one source; the second file has precedence for the same GPU and key."""
-    kernels = dict(one["kernels"])
+    kernels = dict(content["kernels"])
     for key, kernel in other["kernels"].items():
         before = kernels.get(key)
         if before is None or before["keys"] != kernel["keys"]:
             kernels[key] = kernel
             continue
         configs = list(before["configs"])
-        places = [_index(configs, item) for item in kernel["configs"]]
+        indices = [_index(configs, item) for item in kernel["configs"]]
         gpus = dict(before["gpus"])
         for name, gpu in kernel["gpus"].items():
-            more = {json.dumps(item): places[at] for item, at in gpu["choices"]}
-            gpus[name] = {**gpu, "default": places[gpu["default"]], "choices": _with_choices(gpus.get(name), more)}
+            more = {json.dumps(item): indices[index] for item, index in gpu["choices"]}
+            gpus[name] = {**gpu, "default": indices[gpu["default"]], "choices": _merge_choices(gpus.get(name), more)}
         kernels[key] = {**kernel, "configs": configs, "gpus": dict(sorted(gpus.items()))}
-    return {**one, "kernels": dict(sorted(kernels.items()))}
+    return {**content, "kernels": dict(sorted(kernels.items()))}

@@ -1,4 +1,4 @@
-"""Turn records of kernels with variants, such as Triton's, into tables, and compare them with config.
+"""Turn records of kernels with variants, such as Triton's, into tables, and compare them with existing tables.
 
 The options of a record describe the compilation for a launch: `types`, `constants`, and Triton's options by name.
 `chosen` lists the constants that an autotuner chose, `when` the integer arguments that it chose them for, and
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.frontends.triton import config, type_notation
+from aotcuda.builder.frontends.triton import type_notation
+from aotcuda.builder.frontends.triton.config import OPTIONS
+from aotcuda.common.project_file import strings, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,21 +23,24 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.records import Record
 
 
-_KEYS = {name.replace("_", "-"): default for name, default in config.OPTIONS.items()}
+_NAMES = {name.replace("_", "-"): name for name in OPTIONS}
+"""The keys of options in tables, with their names in records."""
+
+_DEFAULTS = {key: OPTIONS[name] for key, name in _NAMES.items()}
 """The keys of options in tables, with their defaults."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Set:
-    """One set of constants of a table or config, with its types.
+class _Config:
+    """Constants and options that go together, with the types that they were launched with.
 
     Attributes:
-        values: The table.
-        plain: The types of each of its signatures, without hints.
+        values: The keys for a table or for an item of `configs`.
+        types: The types of each of its signatures, without hints.
     """
 
     values: dict[str, Any]
-    plain: set[str]
+    types: set[str]
 
 
 def has_variants(record: Record) -> bool:
@@ -47,74 +52,72 @@ def refusal(record: Record, *, for_table: bool) -> str | None:
     """Return the reason for which a build refuses a record, or None; a table cannot express all constants."""
     if not has_variants(record):
         return None
-    where = ""
+    place = ""
     try:
-        for kind in record.options["types"]:
-            type_notation.parse_signature(kind)
-        if for_table:
-            for name, item in record.options["constants"].items():
-                where = f"{name}: "
-                if isinstance(item, str) and (item == type_notation.NONE or item.startswith("tl.")):
-                    return f"{name} is a string that tables have another meaning for, which none can hold"
-                type_notation.check_constant(_in_table(item))
+        for text in record.options["types"]:
+            type_notation.parse_signature(text)
+        for name, constant in record.options["constants"].items() if for_table else ():
+            place = f"{name}: "
+            if isinstance(constant, str) and (constant == type_notation.NONE or constant.startswith("tl.")):
+                return f"{name} is a string that tables have another meaning for, which none can hold"
+            type_notation.check_constant(_notation(constant))
     except ValueError as error:
-        return f"{where}{error}"
+        return f"{place}{error}"
     return None
 
 
 def kernel_table(records: Sequence[Record], python: str | None) -> dict[str, Any]:
     """Return the value of a kernel's key in a table, with the variants of all its records."""
-    found: dict[str, Any] = {} if python is None else {"python": python}
-    signatures = dict.fromkeys(", ".join(record.options["types"]) for record in records)
     # A launch selects the first signature that fits, and Triton's JIT compiles for all hints that hold.
-    found["signatures"] = sorted(signatures, key=lambda text: -text.count(":"))
-    found["specialise"] = "exact"
-    sets = _sets_of(records)
-    every = {_plain(record) for record in records}
-    if len(sets) == 1 and "when" not in sets[0].values:
-        return found | sets[0].values
-    if all(item.plain == every and "when" not in item.values for item in sets):
-        product = _product([item.values for item in sets])
+    distinct = dict.fromkeys(", ".join(record.options["types"]) for record in records)
+    signatures = sorted(distinct, key=lambda text: -text.count(":"))
+    values = {**({} if python is None else {"python": python}), "signatures": signatures, "specialise": "exact"}
+    configs = _configs(records)
+    all_types = {_types(record) for record in records}
+    if all(config.types == all_types and "when" not in config.values for config in configs):
+        product = _product([config.values for config in configs])
         if product is not None:
-            return found | product
-    configs = []
-    for item in sets:
-        own = [text for text in found["signatures"] if _without_hints(type_notation.split(text)) in item.plain]
-        configs.append(item.values | ({} if item.plain == every else {"signatures": own}))
-    return found | {"configs": configs}
+            return values | product
+    items = []
+    for config in configs:
+        fitting = [text for text in signatures if _without_hints(type_notation.split(text)) in config.types]
+        items.append(config.values | ({} if config.types == all_types else {"signatures": fitting}))
+    return values | {"configs": items}
 
 
 def notes(records: Sequence[Record]) -> list[str]:
     """Return notes for the reader of a kernel's table, one sentence each."""
     computed = dict.fromkeys(name for record in records for name in record.options.get("computed", ()))
-    found = []
+    texts = []
     if computed:
-        found.append(
+        texts.append(
             f"@triton.heuristics computes {' and '.join(computed)}: launches of the packaged kernel have to name "
             f"{'it' if len(computed) == 1 else 'them'}"
         )
-    if len(_chosen(records)) < len({json.dumps([_tuned_key(item), _set(item)]) for item in records if _is_tuned(item)}):
-        found.append("several configs were chosen for the same arguments: the one of most launches is written")
-    return found
+    tuned = {json.dumps([_tuned_key(record), _values(record)]) for record in records if _is_tuned(record)}
+    if len(_choices(records)) < len(tuned):
+        texts.append("several configs were chosen for the same arguments: the one of most launches is written")
+    return texts
 
 
-def _sets_of(records: Sequence[Record]) -> list[_Set]:
-    """Return the distinct sets of constants, ordered so that the first match is that of the launch.
+def _configs(records: Sequence[Record]) -> list[_Config]:
+    """Return the distinct configs, ordered so that a launch matches its own config first.
 
-    Sets with conditions on integers come before sets without. Sets with default options come first, because launches
-    may leave these options out.
+    Configs with conditions on integers come before configs without. Configs with default options come first, because
+    launches may leave these options out.
     """
-    chosen = _chosen(records)
-    found: dict[str, _Set] = {}
+    choices = _choices(records)
+    configs: dict[str, _Config] = {}
     for record in records:
-        values = chosen.get(_tuned_key(record)) or _set(record)
-        found.setdefault(json.dumps(values, sort_keys=True), _Set(values, set())).plain.add(_plain(record))
+        values = choices.get(_tuned_key(record)) or _values(record)
+        configs.setdefault(json.dumps(values, sort_keys=True), _Config(values, set())).types.add(_types(record))
     return sorted(
-        found.values(), key=lambda item: (-len(item.values.get("when", ())), [key in item.values for key in _KEYS])
+        configs.values(),
+        key=lambda item: (-len(item.values.get("when", ())), [key in item.values for key in _DEFAULTS]),
     )
 
 
-def _chosen(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
+def _choices(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
     """Return the choice for each key of an autotuner; of several, the one with the most launches.
 
     Two runs may measure different times for the same configs.
@@ -122,7 +125,7 @@ def _chosen(records: Sequence[Record]) -> dict[str, dict[str, Any]]:
     counts: dict[str, Counter[str]] = {}
     for record in records:
         if _is_tuned(record):
-            counts.setdefault(_tuned_key(record), Counter())[json.dumps(_set(record))] += record.count
+            counts.setdefault(_tuned_key(record), Counter())[json.dumps(_values(record))] += record.count
     return {key: json.loads(count.most_common(1)[0][0]) for key, count in counts.items()}
 
 
@@ -134,29 +137,29 @@ def _tuned_key(record: Record) -> str:
     """Return the key of a choice in a table: types, integers, and constants that were not tuned."""
     options = record.options
     untuned = {name: item for name, item in _constants(record).items() if name not in options.get("chosen", ())}
-    return json.dumps([_plain(record), options.get("when"), untuned, _is_tuned(record)], sort_keys=True)
+    return json.dumps([_types(record), options.get("when"), untuned, _is_tuned(record)], sort_keys=True)
 
 
-def _product(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return a table with lists of values whose products are exactly these sets, or None."""
+def _product(configs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return a table with lists of values whose products are exactly these configs, or None."""
     rows = [
         {("constexprs", name): item for name, item in values.get("constexprs", {}).items()}
-        | {(key, ""): values.get(key, usual) for key, usual in _KEYS.items()}
-        for values in sets
+        | {(key, ""): values.get(key, default) for key, default in _DEFAULTS.items()}
+        for values in configs
     ]
     columns = {key: _distinct(row.get(key) for row in rows) for key in rows[0]}
     if any(row.keys() != columns.keys() for row in rows) or len(columns["num-ctas", ""]) > 1:
         return None
-    if prod(map(len, columns.values())) != len(sets):
+    if prod(map(len, columns.values())) != len(configs):
         return None
-    found: dict[str, Any] = {}
+    product: dict[str, Any] = {}
     for (key, name), items in columns.items():
-        given = items if len(items) > 1 else items[0]
+        value = items if len(items) > 1 else items[0]
         if name:
-            found.setdefault(key, {})[name] = given
-        elif given != _KEYS[key]:
-            found[key] = given
-    return found
+            product.setdefault(key, {})[name] = value
+        elif value != _DEFAULTS[key]:
+            product[key] = value
+    return product
 
 
 def _distinct(items: Iterable[Any]) -> list[Any]:
@@ -166,35 +169,33 @@ def _distinct(items: Iterable[Any]) -> list[Any]:
 
 def _constants(record: Record) -> dict[str, Any]:
     """Return the constexprs of a record in the notation of tables."""
-    return {name: _in_table(item) for name, item in record.options["constants"].items()}
+    return {name: _notation(item) for name, item in record.options["constants"].items()}
 
 
-def _in_table(constant: Any) -> Any:
+def _notation(constant: Any) -> Any:
+    """Return a constant in the notation of tables."""
     if constant is None:
         return type_notation.NONE
     return f"tl.{constant['dtype']}" if isinstance(constant, dict) else constant
 
 
-def _set(record: Record) -> dict[str, Any]:
+def _values(record: Record) -> dict[str, Any]:
+    """Return the constants, options and conditions of a record as keys of a table."""
     options = record.options
     constants = _constants(record)
-    found: dict[str, Any] = {"constexprs": constants} if constants else {}
-    found |= {
-        name.replace("_", "-"): options[name]
-        for name, default in config.OPTIONS.items()
-        if options.get(name) != default
-    }
+    values: dict[str, Any] = {"constexprs": constants} if constants else {}
+    values |= {key: options[name] for key, name in _NAMES.items() if options.get(name) != _DEFAULTS[key]}
     if options.get("when"):
-        found["when"] = options["when"]
-    return found
+        values["when"] = options["when"]
+    return values
 
 
-def _plain(record: Record) -> str:
+def _types(record: Record) -> str:
     return _without_hints(record.options["types"])
 
 
 def _without_hints(types: Iterable[str]) -> str:
-    return ", ".join(item.partition(":")[0] for item in types)
+    return ", ".join(text.partition(":")[0] for text in types)
 
 
 def covers(kernel: Mapping[str, Any], record: Record) -> bool:
@@ -202,57 +203,59 @@ def covers(kernel: Mapping[str, Any], record: Record) -> bool:
     types = record.options["types"]
     exact = kernel.get("specialise") == "exact"
     return any(
-        _has(item, record) and any(_fits(signature, types, exact=exact) for signature in _signatures(item))
-        for item in _sets(kernel)
+        _matches(config, record) and any(_fits(signature, types, exact=exact) for signature in _signatures(config))
+        for config in _table_configs(kernel)
     )
 
 
-def _signatures(item: Mapping[str, Any]) -> Iterator[str]:
-    given = item.get("signatures", item.get("signature", []))
-    yield from (text for text in ([given] if isinstance(given, str) else given) if isinstance(text, str))
+def _signatures(config: Mapping[str, Any]) -> list[str]:
+    value = config.get("signatures", config.get("signature", []))
+    return strings(value if isinstance(value, list) else [value])
 
 
 def _fits(signature: str, types: Sequence[str], *, exact: bool) -> bool:
-    wanted = type_notation.split(signature)
-    if len(wanted) != len(types):
+    """Return True if a packaged signature accepts the types of a launch."""
+    packaged = type_notation.split(signature)
+    if len(packaged) != len(types):
         return False
-    for own, asked in zip(wanted, types, strict=True):
-        plain, _, hint = own.partition(":")
-        asked_plain, _, asked_hint = asked.partition(":")
-        if plain != asked_plain or (hint and hint != asked_hint) or (exact and hint != asked_hint):
+    for text, launched in zip(packaged, types, strict=True):
+        kind, _, hint = text.partition(":")
+        launched_kind, _, launched_hint = launched.partition(":")
+        if kind != launched_kind or (hint != launched_hint and (hint or exact)):
             return False
     return True
 
 
-def _sets(kernel: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    own = {name: item for name, item in kernel.items() if name != "configs"}
-    for one in kernel.get("configs", [{}]):
-        constants = {**own.get("constexprs", {}), **one.get("constexprs", {})}
-        both = {**own, **one, "constexprs": constants}
-        yield both | ({"signatures": one["signature"]} if "signature" in one else {})
+def _table_configs(kernel: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the configs of a table, each with the keys that all of them share. The build reports malformed values."""
+    shared = {name: item for name, item in kernel.items() if name != "configs"}
+    configs = kernel.get("configs", [{}])
+    for config in map(table, configs if isinstance(configs, list) else ()):
+        values = {**shared, **config, "constexprs": {**table(shared, "constexprs"), **table(config, "constexprs")}}
+        yield values | ({"signatures": config["signature"]} if "signature" in config else {})
 
 
-def _has(item: Mapping[str, Any], record: Record) -> bool:
-    """Return True if a set of constants is that of a launch; tuned constants may come from any config."""
+def _matches(config: Mapping[str, Any], record: Record) -> bool:
+    """Return True if a config has the constants of a launch; tuned constants may come from any config."""
     options = record.options
-    given = item["constexprs"]
-    for name, wanted in _constants(record).items():
+    packaged = config["constexprs"]
+    for name, value in _constants(record).items():
         if name in options.get("chosen", ()):
             continue
-        if name in given and not _is_among(wanted, given[name]):
+        if name in packaged and not _is_among(value, packaged[name]):
             return False
-        if name not in given and wanted != type_notation.NONE:
+        if name not in packaged and value != type_notation.NONE:
             return False
-    for name, default in config.OPTIONS.items():
-        if not _is_tuned(record) and not _is_among(options.get(name), item.get(name.replace("_", "-"), default)):
+    for key, name in _NAMES.items():
+        if not _is_tuned(record) and not _is_among(options.get(name), config.get(key, _DEFAULTS[key])):
             return False
-    for name, wanted in options.get("when", {}).items():
-        bounds = item.get("when", {}).get(name, wanted)
+    for name, value in options.get("when", {}).items():
+        bounds = table(config, "when").get(name, value)
         low, high = (bounds[0], bounds[-1]) if isinstance(bounds, list) else (bounds, bounds)
-        if not low <= wanted <= high:
+        if not low <= value <= high:
             return False
     return True
 
 
-def _is_among(wanted: object, values: object) -> bool:
-    return any(repr(item) == repr(wanted) for item in (values if isinstance(values, list) else [values]))
+def _is_among(value: object, values: object) -> bool:
+    return any(repr(item) == repr(value) for item in (values if isinstance(values, list) else [values]))

@@ -178,7 +178,7 @@ class CudaCppFrontEnd:
         """Return the compiled files of a module, for the kernels of a batch."""
         files = self._modules[module]
         folders = files[0].folders
-        items = file_variables.kept_apart([file.item for file in files], target, options, folders)
+        items = file_variables.separate([file.item for file in files], target, options, folders)
         return tuple(
             LinkInput(
                 kind="ptx" if options.debug else "ltoir",
@@ -272,7 +272,7 @@ def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -
         try:
             data = foreign.content(absolute)
         except foreign.UnreadableError as error:
-            message = f"{key}: {path} {error}; {inputs.unread(absolute, Path(root))}"
+            message = f"{key}: {path} {error}; {inputs.remedy_for(absolute, Path(root))}"
             raise SourceError(message) from None
         inputs_by_path[path] = LinkInput(kind="cu", name=path, data=data, folder=str(absolute.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}

@@ -110,7 +110,7 @@ def compile_variant(
                 if entry is not None:
                     text, values = entry
                     raise _CacheHit(Code(text, SimpleNamespace(**values), Generated(name=name)))
-                if cache.must_ask(name):
+                if cache.must_fetch(name):
                     raise _CacheHit(Wanted(name=name, shape=CODE))
                 self.name_in_cache = name
             return module

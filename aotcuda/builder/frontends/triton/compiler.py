@@ -258,7 +258,7 @@ class TritonFrontEnd:
             except CompileError:
                 return None
 
-        older = images.for_older_drivers(text.encode(), machine_code)
+        older = images.lower_ptx_version(text.encode(), machine_code)
         return Assembled(data=older, cuda=cuda, left_out=left_out)
 
     def tools(self, target: Target) -> list[str]:

@@ -19,33 +19,36 @@ if TYPE_CHECKING:
 FOLDER = "AOTCUDA_RECORD_FOLDER"
 """The environment variable that names the folder where the processes of a recorded command write."""
 
-_PATCHES: dict[str, tuple[str, ...]] = {
-    "numba.cuda.dispatcher": ("numba_cuda",),
-    "numba.cuda.simulator.api": ("simulator",),
-    "numba.cuda.simulator.cudadrv.devices": ("simulator",),
-    "numba.cuda.simulator.kernel": ("simulator",),
-    "numba_cuda_mlir.descriptor": ("numba_cuda_mlir",),
-    "triton.runtime.autotuner": ("triton",),
-    "triton.runtime.interpreter": ("triton",),
-    "triton.runtime.jit": ("triton",),
+_RECORDERS = {
+    "numba.cuda.dispatcher": "numba_cuda",
+    "numba.cuda.simulator.api": "simulator",
+    "numba.cuda.simulator.cudadrv.devices": "simulator",
+    "numba.cuda.simulator.kernel": "simulator",
+    "numba_cuda_mlir.descriptor": "numba_cuda_mlir",
+    "triton.runtime.autotuner": "triton",
+    "triton.runtime.interpreter": "triton",
+    "triton.runtime.jit": "triton",
 }
 """Modules to patch, and the modules of this package that record their launches."""
 
 _DRY = {
-    "cuda.core": ("dry_cuda_core",),
-    "cupy": ("dry_cupy",),
-    "numba.cuda.cudadrv.driver": ("dry_driver",),
-    "numba.cuda.cudadrv.nvvm": ("dry_driver",),
-    "numba.cuda.dispatcher": ("dry_numba_cuda",),
-    "numba_cuda_mlir.descriptor": ("dry_numba_cuda_mlir",),
-    "torch": ("dry_torch",),
-    "triton.runtime.autotuner": ("dry_triton",),
-    "triton.runtime.driver": ("dry_triton",),
-    "triton.runtime.jit": ("dry_triton",),
-    "numba_cuda_mlir.numba_cuda.cudadrv.driver": ("dry_driver",),
-    "numba_cuda_mlir.numba_cuda.cudadrv.nvvm": ("dry_driver",),
+    "cuda.core": "dry_cuda_core",
+    "cupy": "dry_cupy",
+    "numba.cuda.cudadrv.driver": "dry_driver",
+    "numba.cuda.cudadrv.nvvm": "dry_driver",
+    "numba.cuda.dispatcher": "dry_numba_cuda",
+    "numba_cuda_mlir.descriptor": "dry_numba_cuda_mlir",
+    "numba_cuda_mlir.numba_cuda.cudadrv.driver": "dry_driver",
+    "numba_cuda_mlir.numba_cuda.cudadrv.nvvm": "dry_driver",
+    "torch": "dry_torch",
+    "triton.runtime.autotuner": "dry_triton",
+    "triton.runtime.driver": "dry_triton",
+    "triton.runtime.jit": "dry_triton",
 }
 """Modules to patch first if launches are not executed, and the modules of this package that patch them."""
+
+_patches: dict[str, list[str]] = {}
+"""Modules to patch, and the modules of this package that patch them, in order."""
 
 _STAND_INS = ("cupy", "cupyx")
 """Packages that packages of `aotcuda.testing` replace if launches are not executed."""
@@ -58,9 +61,10 @@ def start() -> None:
         return
     os.close(os.open(os.path.join(folder, "started"), os.O_WRONLY | os.O_CREAT, 0o600))
     sys.meta_path.insert(0, _Finder())
-    if os.environ.get("AOTCUDA_RECORD_DRY"):
-        _PATCHES.update({name: (*patches, *_PATCHES.get(name, ())) for name, patches in _DRY.items()})
-    for name in _PATCHES:  # a .pth file of the environment may have imported Numba already
+    for table in (_DRY, _RECORDERS) if os.environ.get("AOTCUDA_RECORD_DRY") else (_RECORDERS,):
+        for name, patch in table.items():
+            _patches.setdefault(name, []).append(patch)
+    for name in _patches:  # a .pth file of the environment may have imported Numba already
         if name in sys.modules:
             _patch(sys.modules[name], name)
 
@@ -71,13 +75,10 @@ def _patch(module: ModuleType, module_name: str) -> None:
     from aotcuda_recorder import log  # noqa: PLC0415
 
     try:
-        for name in _PATCHES[module_name]:
-            patch = importlib.import_module(f"aotcuda_recorder.{name}")
-            if hasattr(patch, "FRONT_END"):
-                log.note({"kind": "imported", "frontend": patch.FRONT_END})
-            patch.patch(module)
+        for name in _patches[module_name]:
+            importlib.import_module(f"aotcuda_recorder.{name}").patch(module)
     except Exception:  # noqa: BLE001 (an unknown release of Numba: the report lists the failure)
-        log.failed(f"the launches of {module_name} cannot be recorded")
+        log.report_failure(f"the launches of {module_name} cannot be recorded")
 
 
 class _Finder:
@@ -90,8 +91,8 @@ class _Finder:
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Implement MetaPathFinder.find_spec. Numba-CUDA's own finder calls all finders, this one included."""
         if name in self._stand_ins and not _has_other_stand_in(name):
-            return _stand_in(name)
-        if name not in _PATCHES or getattr(self._busy, "now", False):
+            return _find_stand_in(name)
+        if name not in _patches or getattr(self._busy, "now", False):
             return None
         self._busy.now = True
         try:
@@ -114,7 +115,7 @@ def _has_other_stand_in(name: str) -> bool:
     return find(name) is not None and find("cupy_backends") is None
 
 
-def stand_ins() -> str:
+def testing_folder() -> str:
     """Return the folder of `aotcuda.testing`, which may not be importable here."""
     folder = os.path.abspath(__file__)
     for _ in range(5):
@@ -122,11 +123,11 @@ def stand_ins() -> str:
     return os.path.join(folder, "testing")
 
 
-def _stand_in(name: str) -> ModuleSpec | None:
+def _find_stand_in(name: str) -> ModuleSpec | None:
     import importlib.machinery  # noqa: PLC0415
 
-    spec = importlib.machinery.PathFinder.find_spec(name, [stand_ins()])
-    if spec is not None and name in _PATCHES:
+    spec = importlib.machinery.PathFinder.find_spec(name, [testing_folder()])
+    if spec is not None and name in _patches:
         _patch_after(spec)
     return spec
 

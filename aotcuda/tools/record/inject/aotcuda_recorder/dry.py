@@ -58,9 +58,9 @@ def target() -> Target | None:
 
 def require_target() -> Target:
     """Return the target of a process that executes no launches."""
-    found = target()
-    assert found is not None  # noqa: S101 (only such processes import stand-ins)
-    return found
+    gpu = target()
+    assert gpu is not None  # noqa: S101 (only processes of dry runs import stand-ins)
+    return gpu
 
 
 kernels: dict[str, Any] = {}
@@ -81,8 +81,8 @@ def launched(start: int, size: int, owner: object = None) -> None:
 
 def launched_arrays(values: tuple[object, ...]) -> None:
     """Store the memory ranges of arguments that are tensors, Triton's descriptors, or CUDA arrays."""
-    for given in values:
-        value = getattr(given, "base", given) if type(given).__name__ == "TensorDescriptor" else given
+    for argument in values:
+        value = getattr(argument, "base", argument) if type(argument).__name__ == "TensorDescriptor" else argument
         if hasattr(value, "untyped_storage"):
             storage = value.untyped_storage()
             launched(storage.data_ptr(), storage.nbytes(), value)
@@ -100,8 +100,8 @@ def freed(start: int) -> None:
 
 def read(start: int, size: int, call: str) -> None:
     """Record the first read of memory that a recorded launch could have written."""
-    if written(start, size):
-        result(call)
+    if written(start, size) and not getattr(_now, "ignores_reads", False):
+        log.write_first({"kind": "result", "call": call, "site": functions.site()})
 
 
 def written(start: int, size: int) -> bool:
@@ -110,21 +110,14 @@ def written(start: int, size: int) -> bool:
 
 
 @contextlib.contextmanager
-def unread() -> Iterator[None]:
-    """Record no results in the block, in which a front end copies arrays."""
-    before = getattr(_now, "copies", False)
-    _now.copies = True
+def ignore_reads() -> Iterator[None]:
+    """Record no reads in the block, in which a front end copies arrays."""
+    before = getattr(_now, "ignores_reads", False)
+    _now.ignores_reads = True
     try:
         yield
     finally:
-        _now.copies = before
-
-
-def result(call: str) -> None:
-    """Record that the program reads a result; the report has the first one."""
-    if getattr(_now, "copies", False):
-        return
-    log.note_first({"kind": "result", "call": call, "site": functions.site()})
+        _now.ignores_reads = before
 
 
 def _bytes(described: dict[str, Any]) -> int:

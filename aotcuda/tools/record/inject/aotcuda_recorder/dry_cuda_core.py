@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-FRONT_END = "cuda-cpp"
 _handles = itertools.count(256, 256)
 
 
@@ -63,10 +62,10 @@ class ObjectCode:
         self.symbol_mapping = {name: name for name in names}
 
     @classmethod
-    def _of_other(cls, *_: Any, **__: Any) -> ObjectCode:
+    def _without_text(cls, *_: Any, **__: Any) -> ObjectCode:
         return cls()
 
-    from_cubin = from_ptx = from_fatbin = from_ltoir = from_library = from_object = _of_other
+    from_cubin = from_ptx = from_fatbin = from_ltoir = from_library = from_object = _without_text
 
     def get_kernel(self, name: Any) -> Kernel:
         """Return the kernel of a name or name expression."""

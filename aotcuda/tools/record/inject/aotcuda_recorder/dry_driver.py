@@ -41,9 +41,9 @@ def patch(module: ModuleType) -> None:
     driver.ensure_initialized = lambda _: None
     driver.get_version = lambda _: (13, 0)
     driver.get_device_count = lambda _: 1
-    driver.get_device = lambda _, devnum=0: device.numbered(devnum)
+    driver.get_device = lambda _, devnum=0: device.check(devnum)
     driver.list_devices = lambda _: [device]
-    driver.__getattr__ = lambda _, name: calls.named(name)
+    driver.__getattr__ = lambda _, name: calls.function(name)
     names["driver"].initialization_error = None
     names["_logger"] = names["make_logger"]()
     names["_to_core_stream"] = lambda stream: stream
@@ -57,15 +57,15 @@ def patch(module: ModuleType) -> None:
     context.get_active_blocks_per_multiprocessor = lambda *_, **__: 2
 
 
-def copied(function: Any, arguments: tuple[Any, ...]) -> bool:
-    """Carry out a kernel of the front end that assigns or transposes an array; return False for another kernel."""
+def copy_array(function: Any, arguments: tuple[Any, ...]) -> bool:
+    """Run a kernel of the front end that assigns or transposes an array; return False for another kernel."""
     numpy: Any = sys.modules["numpy"]
     name = function.__module__
     if not name.endswith((".cudadrv.devicearray", ".kernels.transpose")):
         return False
     first, second = (_view(numpy, item) for item in arguments)
-    to, source = (first, second) if name.endswith("devicearray") else (second, first.T)
-    numpy.copyto(to, source)
+    target, source = (first, second) if name.endswith("devicearray") else (second, first.T)
+    numpy.copyto(target, source)
     return True
 
 
@@ -106,8 +106,8 @@ class _Device:
         self.supports_bfloat16 = self.compute_capability >= (8, 0)
         self.supports_fp8 = self.compute_capability >= (8, 9)
 
-    def numbered(self, number: int) -> _Device:
-        """Return the device with a number, which has to be 0."""
+    def check(self, number: int) -> _Device:
+        """Return the device; raise an error for another number than 0."""
         if number:
             message = f"device {number}: `aotcuda record --dry` has one GPU, number 0"
             raise self._module.__dict__["CudaSupportError"](message)
@@ -154,15 +154,14 @@ class _Calls:
         self.cuMemsetD8 = self.cuMemsetD8Async = self._set
         self.cuMemFree = self.cuMemFreeHost = self._free
 
-    def named(self, name: str) -> Any:
+    def function(self, name: str) -> Any:
         """Return a function by its name."""
         if name in _IDLE:
             return lambda *_: None
         if not name.startswith("cu"):
             raise AttributeError(name)
-        found = self.__dict__.get(name) or getattr(type(self), name, None)
-        if found is None:
-            message = f"{name} is not answered by `aotcuda record --dry`; record with --execute"
+        if not hasattr(self, name):
+            message = f"`aotcuda record --dry` has no {name}; record with --execute"
             raise self._error(message)
         return getattr(self, name)
 
@@ -225,12 +224,12 @@ class _Calls:
         dry.freed(int(pointer))
         self._blocks.pop(int(pointer), None)
 
-    def _copy(self, to: Any, source: Any, size: int, *_: object) -> None:
-        ctypes.memmove(int(to), int(source), size)
+    def _copy(self, target: Any, source: Any, size: int, *_: object) -> None:
+        ctypes.memmove(int(target), int(source), size)
 
-    def _copy_to_host(self, to: Any, source: Any, size: int, *_: object) -> None:
+    def _copy_to_host(self, target: Any, source: Any, size: int, *_: object) -> None:
         dry.read(int(source), size, "a copy to the host")
-        ctypes.memmove(int(to), int(source), size)
+        ctypes.memmove(int(target), int(source), size)
 
     def _set(self, pointer: Any, byte: int, size: int, *_: object) -> None:
         ctypes.memset(int(pointer), byte, size)

@@ -23,13 +23,13 @@ def patch(module: ModuleType) -> None:
     names["_Kernel"] = type("_Kernel", (_Kernel,), {"module": module})
     dispatcher = names["CUDADispatcher"]
     dispatcher.enable_caching = lambda _: None  # kernels in Numba's cache are machine code
-    dispatcher.call = _wrapped(dispatcher.call)
+    dispatcher.call = _wrap_call(dispatcher.call)
 
 
-def _wrapped(call: Callable[..., None]) -> Callable[..., None]:
+def _wrap_call(call: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(call)
     def wrapper(self: Any, args: Any, *configuration: Any) -> None:
-        if not dry_driver.copied(self.py_func, args):  # kernels of Numba that copy arrays are carried out
+        if not dry_driver.copy_array(self.py_func, args):  # programs read arrays that Numba's kernels copied
             call(self, args, *configuration)
 
     return wrapper

@@ -19,28 +19,28 @@ def patch(module: ModuleType) -> None:
     marshaller = names["_ArgMarshaller"]
     dispatcher = names["MLIRDispatcher"]
     marshaller._launch = lambda *_, **__: None
-    marshaller.__call__ = _calling(marshaller.__call__)
-    dispatcher._compile_public = _compiling(names)
+    marshaller.__call__ = _wrap_call(marshaller.__call__)
+    dispatcher._compile_public = _replacement_of_compile(names)
     dispatcher._get_kernel_attr = lambda _, _attr, default, _sig=None: default
     dispatcher.enable_caching = lambda _: None  # kernels in its cache are machine code
 
 
-def _calling(call: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_call(call: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a launch to store the arrays that the kernel could have written."""
 
     @functools.wraps(call)
-    def storing(self: Any, *args: Any) -> Any:
-        if dry_driver.copied(self._dispatcher.py_func, args):
+    def wrapper(self: Any, *args: Any) -> Any:
+        if dry_driver.copy_array(self._dispatcher.py_func, args):
             return None
-        with dry.unread():  # arrays of the host are copied back
+        with dry.ignore_reads():  # arrays of the host are copied back
             result = call(self, *args)
         dry.launched_arrays(args)
         return result
 
-    return storing
+    return wrapper
 
 
-def _compiling(names: dict[str, Any]) -> Callable[..., Any]:
+def _replacement_of_compile(names: dict[str, Any]) -> Callable[..., Any]:
     """Return a compilation that makes an overload without machine code."""
 
     def compile_(self: Any, sig: Any, **_: Any) -> Any:

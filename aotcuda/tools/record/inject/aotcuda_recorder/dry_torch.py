@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def patch(module: ModuleType) -> None:
     """Replace PyTorch's functions that query a GPU."""
-    file = os.path.join(aotcuda_recorder.stand_ins(), "pytorch.py")
+    file = os.path.join(aotcuda_recorder.testing_folder(), "pytorch.py")
     spec = importlib.util.spec_from_file_location("aotcuda_recorder.pytorch", file)
     assert spec is not None  # noqa: S101 (it is a Python file)
     assert spec.loader is not None  # noqa: S101

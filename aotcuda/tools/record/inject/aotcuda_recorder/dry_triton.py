@@ -27,7 +27,7 @@ def patch(module: ModuleType) -> None:
     elif name == "jit":
         names["JITFunction"]._do_compile = _compile
     else:
-        names["Autotuner"]._bench = _launching_once(names["Autotuner"]._bench)
+        names["Autotuner"]._bench = _wrap_bench(names["Autotuner"]._bench)
 
 
 def _compile(
@@ -35,27 +35,26 @@ def _compile(
 ) -> _Kernel:
     del warmup
     kernels, _, target, *_ = self.device_caches[device]
-    made = _Kernel(self.ASTSource(self, signature, constants, attrs), target, options)
-    kernels[key] = made
-    return made
+    kernel = kernels[key] = _Kernel(self.ASTSource(self, signature, constants, attrs), target, options)
+    return kernel
 
 
-def _launching_once(bench: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_bench(bench: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the timing of a config to launch it once, so that each config after pruning is recorded."""
 
     @functools.wraps(bench)
-    def once(self: Any, *args: Any, config: Any, **named: Any) -> Any:
+    def wrapper(self: Any, *args: Any, config: Any, **named: Any) -> Any:
         self.best_config = config
-        own = self.__dict__.get("do_bench")
+        before = self.__dict__.get("do_bench")
         self.__dict__["do_bench"] = _run
         try:
             return bench(self, *args, config=config, **named)
         finally:
-            self.__dict__["do_bench"] = own
-            if own is None:
+            self.__dict__["do_bench"] = before
+            if before is None:
                 del self.__dict__["do_bench"]
 
-    return once
+    return wrapper
 
 
 def _run(call: Callable[[], object], *_: object, **__: object) -> list[float]:

@@ -14,27 +14,15 @@ if TYPE_CHECKING:
 
     from aotcuda_recorder.log import Facts
 
-_MAIN = ("__main__", "__mp_main__")  # the second name is that in spawned children of multiprocessing
-_HELD = (
-    "py_func",
-    "python_func",
-    "__wrapped__",
-    "fn",
-    "func",
-)  # attributes of decorators' objects with the wrapped function
+_MAIN = ("__main__", "__mp_main__")  # multiprocessing uses the second name in spawned children
+_REFERENCES = ("py_func", "python_func", "__wrapped__", "fn", "func")
+"""The attributes in which objects of decorators store the function."""
+
 _INTERNAL = (
-    "numba.",
-    "numba_cuda.",
-    "numba_cuda_mlir.",
-    "aotcuda_recorder.",
-    "aotcuda.",
-    "triton.",
-    "functools.",
-    "contextlib.",
-    "cupy.",
-    "cupyx.",
-    "torch.",
-)
+    "numba.", "numba_cuda.", "numba_cuda_mlir.", "aotcuda_recorder.", "aotcuda.", "triton.", "functools.",
+    "contextlib.", "cupy.", "cupyx.", "torch.",
+)  # fmt: skip
+"""The beginnings of names of modules in which no launch is written."""
 
 
 def describe(function: FunctionType) -> Facts:
@@ -55,43 +43,43 @@ def module_name(function: FunctionType) -> str:
     if name not in _MAIN:
         return name
     spec = getattr(sys.modules.get(name), "__spec__", None)
-    own = getattr(spec, "name", None) or name
-    return name if own.rpartition(".")[2] in _MAIN else own
+    import_name: str = getattr(spec, "name", None) or name
+    return name if import_name.rpartition(".")[2] in _MAIN else import_name
 
 
-def reach(function: FunctionType, kernel: object = None) -> Facts:
+def find_path(function: FunctionType, kernel: object = None) -> Facts:
     """Return as `path` the attributes that lead from the module to a function, or as `behind` the type that hides it.
 
     If a function has several kernels, `kernel` is the object that a decorator made of it.
     """
-    note_packages()
+    record_packages()
     if _problem(function):
         return {}
     path = _path(function, kernel)
     if path is not None:
         return {"path": path}
-    named = getattr(sys.modules.get(function.__module__), function.__qualname__, None)
-    return {} if named is None else {"behind": type(named).__qualname__}
+    value = getattr(sys.modules.get(function.__module__), function.__qualname__, None)
+    return {} if value is None else {"behind": type(value).__qualname__}
 
 
-_recorded: set[str] = set()
+_packages: set[str] = set()
+"""The imported packages whose distributions are recorded."""
 
 
-def note_packages() -> None:
+def record_packages() -> None:
     """Record the distributions of the packages that the program imported; a build may import them."""
-    tops = {name.partition(".")[0] for name in list(sys.modules)}
-    new = tops - _recorded - set(getattr(sys, "stdlib_module_names", ()))
+    imported = {name.partition(".")[0] for name in list(sys.modules)}
+    new = imported - _packages - set(getattr(sys, "stdlib_module_names", ()))
     if not new:
         return
-    _recorded.update(new)
-    owners = _owners()
-    found = {name: owners[name] for name in sorted(new) if name in owners}
-    if found:
-        log.note({"kind": "installed", "packages": found})
+    _packages.update(new)
+    distributions = {name: item for name, item in sorted(_distributions().items()) if name in new}
+    if distributions:
+        log.write_once({"kind": "installed", "packages": distributions})
 
 
 @functools.cache
-def _owners() -> dict[str, str]:
+def _distributions() -> dict[str, str]:
     from importlib import metadata  # noqa: PLC0415 (only processes with launches need it)
 
     find = getattr(metadata, "packages_distributions", dict)  # from Python 3.10 on
@@ -126,36 +114,44 @@ def _path(function: FunctionType, kernel: object) -> str | None:
         return None
     direct: object = module
     for part in function.__qualname__.split("."):
-        direct = getattr(direct, part, None)
-    names = {name: value for name, value in vars(module).items() if name.isidentifier()}
-    if kernel is not None and not _leads(direct, kernel):
-        found = [name for name, value in names.items() if _leads(value, kernel)]
-        if found:
-            return found[0]
-    if direct is not function and _leads(direct, function):
+        direct = _attribute(direct, part)
+    values = {name: value for name, value in vars(module).items() if name.isidentifier()}
+    if kernel is not None and not _refers(direct, kernel):
+        names = [name for name, value in values.items() if _refers(value, kernel)]
+        if names:
+            return names[0]
+    if direct is not function and _refers(direct, function):
         return function.__qualname__
     # The function itself comes last: of `k = jit(f)` the kernel is `k`.
-    found = [name for name, value in names.items() if value is not function and _leads(value, function)]
-    found += [f"{name}.{inner}" for name, value in names.items() for inner in _inner(value, function)]
-    found += [function.__qualname__] if direct is function else []
-    found += [name for name, value in names.items() if value is function]
-    return found[0] if found else None
+    names = [name for name, value in values.items() if value is not function and _refers(value, function)]
+    names += [f"{name}.{inner}" for name, value in values.items() for inner in _attributes_with(value, function)]
+    names += [function.__qualname__] if direct is function else []
+    names += [name for name, value in values.items() if value is function]
+    return names[0] if names else None
 
 
-def _inner(value: object, function: FunctionType) -> Iterator[str]:
-    """Yield the attributes of an object or class that lead to the function."""
+def _attributes_with(value: object, function: FunctionType) -> Iterator[str]:
+    """Yield the attributes of an object or class that refer to the function."""
     if value is None or type(value).__name__ == "module":
         return
     for name in list(getattr(value, "__dict__", ())):
-        if isinstance(name, str) and not name.startswith("__") and _leads(getattr(value, name, None), function):
+        if isinstance(name, str) and not name.startswith("__") and _refers(_attribute(value, name), function):
             yield name
 
 
-def _leads(value: object, item: object, depth: int = 8) -> bool:
+def _attribute(value: object, name: str) -> object:
+    try:
+        return getattr(value, name, None)
+    except Exception:  # noqa: BLE001 (a property of the program)
+        return None
+
+
+def _refers(value: object, item: object, depth: int = 8) -> bool:
+    """Return True if an object is `item`, or refers to it through attributes of decorators' objects."""
     if value is item:
         return True
-    held: Mapping[str, object] = getattr(value, "__dict__", {})
-    if depth == 0 or not hasattr(held, "get"):  # some objects have every attribute
+    attributes: Mapping[str, object] = getattr(value, "__dict__", {})
+    if depth == 0 or not hasattr(attributes, "get"):  # some objects have every attribute
         return False
-    inner = (held.get(name) for name in _HELD)
-    return any(each is not None and _leads(each, item, depth - 1) for each in inner)
+    references = (attributes.get(name) for name in _REFERENCES)
+    return any(each is not None and _refers(each, item, depth - 1) for each in references)

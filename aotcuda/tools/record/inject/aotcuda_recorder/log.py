@@ -32,9 +32,8 @@ class _File:
         self._path = os.path.join(folder, f"{os.getpid()}-{os.urandom(6).hex()}")
         descriptor = os.open(f"{self._path}.counts", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            allocate = getattr(
-                os, "posix_fallocate", None
-            )  # so that a full disk is an error here, and not at a counter
+            # A full disk must be an error here, and not at a counter.
+            allocate = getattr(os, "posix_fallocate", None)
             if allocate is None:
                 os.ftruncate(descriptor, 8 * SLOTS)
             else:
@@ -61,11 +60,11 @@ class Entry:
         facts: Facts that are known before the first launch.
     """
 
-    __slots__ = ("_later", "_slots", "facts")
+    __slots__ = ("_find_more", "_slots", "facts")
 
-    def __init__(self, facts: Facts, later: Callable[[], Facts]) -> None:
+    def __init__(self, facts: Facts, find_more: Callable[[], Facts]) -> None:
         self.facts = facts
-        self._later = later
+        self._find_more = find_more
         self._slots: dict[object, tuple[memoryview, int]] = {}
 
     def count(self, gpu: object, label: Callable[[], str]) -> None:
@@ -73,93 +72,81 @@ class Entry:
         with _state.lock:
             slot = self._slots.get(gpu)
             if slot is None:
-                slot = self._slots[gpu] = _state.slot({**self.facts, **self._later(), "gpu": label()})
+                slot = self._slots[gpu] = _state.slot({**self.facts, **self._find_more(), "gpu": label()})
             counts, index = slot
             counts[index] += 1
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Use new counters, in a process that was forked from the counting process."""
         self._slots.clear()
 
 
 class _State:
-    def __init__(self) -> None:
-        self.begin()
-        self._entries: dict[str, Entry] = {}
-        self._notes: set[str] = set()
+    """The entries of this process, and its current file."""
 
-    def begin(self) -> None:
+    def __init__(self) -> None:
+        self.reset()
+        self._entries: dict[str, Entry] = {}
+        self._written: set[str] = set()
+
+    def reset(self) -> None:
         self.lock = threading.RLock()  # a launch in a finalizer acquires it again
         self._file: _File | None = None
-        self._failures: set[str] = set()
+        self._firsts: set[str] = set()
 
-    def forked(self) -> None:
-        self.begin()
+    def reset_after_fork(self) -> None:
+        self.reset()
         for entry in self._entries.values():
-            entry.forget()
+            entry.reset()
 
     def slot(self, facts: Facts) -> tuple[memoryview, int]:
+        """Write facts, and return their counter."""
         if self._file is None or self._file.used == SLOTS:
             self._file = _File(os.environ[aotcuda_recorder.FOLDER])
         file = self._file
         index = file.used
+        file.used += 1  # first, because a finalizer may launch while the line is written
         file.write({"slot": index, **facts})
-        file.used += 1
         return file.counts, index
 
-    def entry(self, facts: Facts, later: Callable[[], Facts]) -> Entry:
+    def entry(self, facts: Facts, find_more: Callable[[], Facts]) -> Entry:
+        """Return the entry for `facts`, one for equal facts. `find_more` returns the facts of the first launch."""
         key = json.dumps(facts, default=repr)
         with self.lock:
-            found = self._entries.get(key)
-            if found is None:
-                found = self._entries[key] = Entry(facts, later)
-            return found
+            if key not in self._entries:
+                self._entries[key] = Entry(facts, find_more)
+            return self._entries[key]
 
-    def note(self, facts: Facts) -> None:
+    def write_once(self, facts: Facts) -> None:
+        """Write facts without a counter, once."""
         key = json.dumps(facts, default=repr)
         with self.lock:
-            if key not in self._notes:
-                self._notes.add(key)
+            if key not in self._written:
+                self._written.add(key)
                 self.slot(facts)
 
-    def note_first(self, facts: Facts) -> None:
+    def write_first(self, facts: Facts) -> None:
+        """Write the first facts of their kind in this process."""
         kind = str(facts["kind"])
         with self.lock:
-            if kind not in self._failures:
-                self._failures.add(kind)
+            if kind not in self._firsts:
+                self._firsts.add(kind)
                 self.slot(facts)
 
-    def failed(self, what: str) -> None:
+    def report_failure(self, fact: str) -> None:
+        """Report that something could not be recorded, with the current exception."""
         with self.lock:
-            if what in self._failures:
+            if fact in self._firsts:
                 return
-            self._failures.add(what)
-            print(f"aotcuda record: {what}; the reason is in its report", file=sys.stderr)
-            self.slot({"kind": "failure", "what": what, "traceback": traceback.format_exc()})
+            self._firsts.add(fact)
+            print(f"aotcuda record: {fact}; the reason is in its report", file=sys.stderr)
+            try:
+                self.slot({"kind": "failure", "fact": fact, "traceback": traceback.format_exc()})
+            except OSError as error:
+                print(f"aotcuda record: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
 
 
 _state = _State()
-os.register_at_fork(after_in_child=_state.forked)
-
-
-def entry(facts: Facts, later: Callable[[], Facts]) -> Entry:
-    """Return the entry for `facts`, one for equal facts. `later` returns the facts of the first launch."""
-    return _state.entry(facts, later)
-
-
-def note(facts: Facts) -> None:
-    """Write facts without a counter, once."""
-    _state.note(facts)
-
-
-def note_first(facts: Facts) -> None:
-    """Write the first facts of their kind in this process."""
-    _state.note_first(facts)
-
-
-def failed(what: str) -> None:
-    """Report that something could not be recorded, with the current exception."""
-    try:
-        _state.failed(what)
-    except OSError as error:
-        print(f"aotcuda record: process {os.getpid()} is not recorded: {error}", file=sys.stderr)
+os.register_at_fork(after_in_child=_state.reset_after_fork)
+entry, write_once, write_first = _state.entry, _state.write_once, _state.write_first
+report_failure = _state.report_failure

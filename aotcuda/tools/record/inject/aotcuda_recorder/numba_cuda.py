@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 FRONT_END = "numba-cuda"
 _ENTRY = "_aotcuda_recorder_entry"
 _DEFAULTS = {"opt": (None, True), "opt_level": (None, 3), "inline": (None, False, "never")}
+"""Default values of options; None, False and () are the defaults of the other options."""
+
 _RECORDED_OPTIONS = (
     "fastmath", "debug", "lineinfo", "opt", "opt_level", "max_registers", "launch_bounds", "shared_memory_carveout",
     "inline", "forceinline", "cooperative",
 )  # fmt: skip
+"""The options of `@cuda.jit` that change the code."""
 
 
 def patch(module: ModuleType) -> None:
@@ -40,7 +43,7 @@ def patch(module: ModuleType) -> None:
         dispatcher.__init__ = wrap_init(dispatcher.__init__, FRONT_END)
     lazy = {getattr(dispatcher, name).__code__ for name in ("call", "specialize")}
     lazy |= {function.__wrapped__.__code__ for function in [dispatcher.call] if hasattr(function, "__wrapped__")}
-    dispatcher.add_overload = _adding(dispatcher.add_overload, lazy)
+    dispatcher.add_overload = _wrap_add_overload(dispatcher.add_overload, lazy)
     dispatcher.compile_device = wrap_compile_device(dispatcher.compile_device, FRONT_END)
 
 
@@ -55,7 +58,7 @@ class Gpus:
         self._devices = devices
         self._only: bool | None = None
 
-    def current(self) -> object:
+    def ordinal(self) -> object:
         """Return the ordinal of the current GPU. With several GPUs this calls the driver, which takes microseconds."""
         if dry.target() is not None:
             return 0
@@ -75,25 +78,25 @@ class Gpus:
         return f"{name} ({'.'.join(map(str, device.compute_capability))})"
 
 
-def options(given: dict[str, Any]) -> dict[str, object]:
-    """Return the options of `@cuda.jit` that change the code and are not the defaults."""
-    found = {name: given[name] for name in _RECORDED_OPTIONS if name in given and not callable(given[name])}
-    return {name: value for name, value in found.items() if value not in _DEFAULTS.get(name, (None, False, ()))}
-
-
-def facts_of(front_end: str, kind: str, function: FunctionType, given: dict[str, Any]) -> Facts:
-    """Return the facts of a function that do not depend on types."""
+def function_facts(front_end: str, kind: str, function: FunctionType, options: dict[str, Any]) -> Facts:
+    """Return the facts of a function that do not depend on types; `options` are the options of `@cuda.jit`."""
     return {
         "frontend": front_end,
         "kind": kind,
         **functions.describe(function),
-        "options": options(given),
+        "options": {
+            name: options[name]
+            for name in _RECORDED_OPTIONS
+            if name in options
+            and not callable(options[name])
+            and options[name] not in _DEFAULTS.get(name, (None, False, ()))
+        },
     }
 
 
-def facts_at_launch(function: FunctionType) -> Callable[[], Facts]:
+def launch_facts(function: FunctionType) -> Callable[[], Facts]:
     """Return a function for the facts at a first launch, when the function's module is imported."""
-    return lambda: {**functions.reach(function), "site": functions.site()}
+    return lambda: {**functions.find_path(function), "site": functions.site()}
 
 
 def wrap_init(init: Callable[..., None], front_end: str) -> Callable[..., None]:
@@ -104,9 +107,9 @@ def wrap_init(init: Callable[..., None], front_end: str) -> Callable[..., None]:
         init(self, py_func, *args, **more)
         try:
             if self.targetoptions.get("device"):
-                log.note(facts_of(front_end, "device", py_func, self.targetoptions))
+                log.write_once(function_facts(front_end, "device", py_func, self.targetoptions))
         except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-            log.failed("a device function cannot be recorded")
+            log.report_failure("a device function cannot be recorded")
 
     return recorded
 
@@ -119,10 +122,10 @@ def wrap_compile_device(compile_device: Callable[..., Any], front_end: str) -> C
         result = compile_device(self, args, *rest, **more)
         try:
             signature = result.signature
-            facts = facts_of(front_end, "device", self.py_func, self.targetoptions)
-            log.note({**facts, **types.signature(self.py_func, signature.args, signature.return_type)})
+            facts = function_facts(front_end, "device", self.py_func, self.targetoptions)
+            log.write_once({**facts, **types.signature(self.py_func, signature.args, signature.return_type)})
         except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-            log.failed("a device function cannot be recorded")
+            log.report_failure("a device function cannot be recorded")
         return result
 
     return recorded
@@ -135,10 +138,10 @@ def declare(facts: Facts, lazy: Container[CodeType]) -> None:
         if frame.f_code in lazy:
             return
         frame = frame.f_back
-    log.note({**facts, "declared": True})
+    log.write_once({**facts, "declared": True})
 
 
-def _adding(add: Callable[..., None], lazy: Container[CodeType]) -> Callable[..., None]:
+def _wrap_add_overload(add: Callable[..., None], lazy: Container[CodeType]) -> Callable[..., None]:
     @functools.wraps(add)
     def recorded(self: Any, kernel: Any, argtypes: Any) -> None:
         add(self, kernel, argtypes)
@@ -147,15 +150,15 @@ def _adding(add: Callable[..., None], lazy: Container[CodeType]) -> Callable[...
             setattr(kernel, _ENTRY, entry)
             declare(entry.facts, lazy)
         except Exception:  # noqa: BLE001 (as above)
-            log.failed("a kernel cannot be recorded")
+            log.report_failure("a kernel cannot be recorded")
 
     return recorded
 
 
-def _entry(function: FunctionType, given: dict[str, Any], kernel: Any, argtypes: Any) -> Entry:
+def _entry(function: FunctionType, options: dict[str, Any], kernel: Any, argtypes: Any) -> Entry:
     cooperative = {"cooperative": True} if getattr(kernel, "cooperative", False) else {}
-    facts = facts_of(FRONT_END, "kernel", function, given | cooperative)
-    return log.entry({**facts, **types.signature(function, argtypes)}, facts_at_launch(function))
+    facts = function_facts(FRONT_END, "kernel", function, options | cooperative)
+    return log.entry({**facts, **types.signature(function, argtypes)}, launch_facts(function))
 
 
 class _Launches:
@@ -181,15 +184,15 @@ class _Launches:
 
     def wrap_driver_launch(self, launch: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap `cuda.core.launch` in the dispatcher's module to count the stored kernel."""
-        now, current, label = self._now, self._gpus.current, self._gpus.label
+        now, ordinal, label = self._now, self._gpus.ordinal, self._gpus.label
 
         @functools.wraps(launch)
         def recorded(*args: Any, **more: Any) -> Any:
             result = launch(*args, **more)
             try:
-                _entry_of(now.kernel).count(current(), label)
+                _entry_of(now.kernel).count(ordinal(), label)
             except Exception:  # noqa: BLE001 (as above)
-                log.failed("a launch cannot be recorded")
+                log.report_failure("a launch cannot be recorded")
             return result
 
         return recorded

@@ -24,15 +24,15 @@ def patch(module: ModuleType) -> None:
     dispatcher: Any = module.__dict__["MLIRDispatcher"]
     context: Callable[[], Any] = module.__dict__["_ensure_numba_cuda_context"]
     dispatcher.__init__ = numba_cuda.wrap_init(dispatcher.__init__, FRONT_END)
-    marshaller._launch = _launching(marshaller._launch, numba_cuda.Gpus("numba_cuda_mlir.numba_cuda.cudadrv.devices"))
-    marshaller.__call__ = _calling(marshaller.__call__, context)
+    marshaller._launch = _wrap_launch(marshaller._launch, numba_cuda.Gpus("numba_cuda_mlir.numba_cuda.cudadrv.devices"))
+    marshaller.__call__ = _wrap_call(marshaller.__call__, context)
     lazy = {getattr(dispatcher, name).__code__ for name in ("specialize", "_compile")}
-    dispatcher.compile = _compiling(dispatcher.compile, lazy | {marshaller.__call__.__wrapped__.__code__})
+    dispatcher.compile = _wrap_compile(dispatcher.compile, lazy | {marshaller.__call__.__wrapped__.__code__})
     for name in ("_compile_device_callee", "compile_device"):
         setattr(dispatcher, name, numba_cuda.wrap_compile_device(getattr(dispatcher, name), FRONT_END))
 
 
-def _launching(launch: Callable[..., Any], gpus: numba_cuda.Gpus) -> Callable[..., Any]:
+def _wrap_launch(launch: Callable[..., Any], gpus: numba_cuda.Gpus) -> Callable[..., Any]:
     @functools.wraps(launch)
     def recorded(self: Any, argtypes: Any, *rest: Any, **more: Any) -> Any:
         dispatcher = self._dispatcher
@@ -50,23 +50,23 @@ def _launching(launch: Callable[..., Any], gpus: numba_cuda.Gpus) -> Callable[..
 
 def _count(dispatcher: Any, argtypes: Any, gpus: numba_cuda.Gpus) -> None:
     try:
-        _entry(dispatcher, tuple(argtypes)).count(gpus.current(), gpus.label)
+        _entry(dispatcher, tuple(argtypes)).count(gpus.ordinal(), gpus.label)
     except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-        log.failed("a launch cannot be recorded")
+        log.report_failure("a launch cannot be recorded")
 
 
 def _entry(dispatcher: Any, argtypes: tuple[Any, ...]) -> Entry:
     entries: dict[tuple[Any, ...], Entry] = dispatcher.__dict__.setdefault(_ENTRIES, {})
-    found = entries.get(argtypes)
-    if found is None:
+    entry = entries.get(argtypes)
+    if entry is None:
         function = dispatcher.py_func
-        facts = numba_cuda.facts_of(FRONT_END, "kernel", function, dispatcher.targetoptions)
-        facts |= types.signature(function, _compiled(dispatcher, argtypes))
-        found = entries[argtypes] = log.entry(facts, numba_cuda.facts_at_launch(function))
-    return found
+        facts = numba_cuda.function_facts(FRONT_END, "kernel", function, dispatcher.targetoptions)
+        facts |= types.signature(function, _compiled_types(dispatcher, argtypes))
+        entry = entries[argtypes] = log.entry(facts, numba_cuda.launch_facts(function))
+    return entry
 
 
-def _compiled(dispatcher: Any, argtypes: tuple[Any, ...]) -> tuple[Any, ...]:
+def _compiled_types(dispatcher: Any, argtypes: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the types for which a launch was compiled; with eager signatures, those of the matching one."""
     overloads: list[tuple[Any, ...]] = [*dispatcher.overloads]
     if argtypes in overloads or dispatcher._can_compile:
@@ -78,23 +78,23 @@ def _compiled(dispatcher: Any, argtypes: tuple[Any, ...]) -> tuple[Any, ...]:
     return next(fitting, argtypes)
 
 
-def _compiling(compile_: Callable[..., Any], lazy: Container[CodeType]) -> Callable[..., Any]:
+def _wrap_compile(compile_kernel: Callable[..., Any], lazy: Container[CodeType]) -> Callable[..., Any]:
     """Wrap `compile` of a dispatcher to record eager signatures and annotations."""
 
-    @functools.wraps(compile_)
+    @functools.wraps(compile_kernel)
     def recorded(self: Any, *args: Any, **more: Any) -> Any:
-        result = compile_(self, *args, **more)
+        result = compile_kernel(self, *args, **more)
         try:
             if not self.targetoptions.get("device"):
                 numba_cuda.declare(_entry(self, tuple(result.signature.args)).facts, lazy)
         except Exception:  # noqa: BLE001 (as above)
-            log.failed("a kernel cannot be recorded")
+            log.report_failure("a kernel cannot be recorded")
         return result
 
     return recorded
 
 
-def _calling(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
+def _wrap_call(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
     """Wrap a launch to record that there is no GPU: this front end has no simulator."""
 
     @functools.wraps(call)
@@ -106,7 +106,7 @@ def _calling(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[.
                 context()
             except Exception:  # noqa: BLE001 (without a context there is no GPU)
                 name = getattr(getattr(self._dispatcher, "py_func", None), "__qualname__", "a kernel")
-                log.note({"kind": "no-gpu", "frontend": FRONT_END, "function": name, "error": str(error)[:200]})
+                log.write_once({"kind": "no-gpu", "frontend": FRONT_END, "function": name, "error": str(error)[:200]})
             raise
 
     return recorded

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from aotcuda_recorder.log import Entry
 
-FRONT_END = "simulator"
 GPU = "simulator"
 _STATE = "_aotcuda_recorder_state"
 
@@ -28,12 +27,12 @@ _STATE = "_aotcuda_recorder_state"
 def patch(module: ModuleType) -> None:
     """Patch `numba.cuda.simulator.api`, `.kernel` or `.cudadrv.devices`."""
     if module.__name__.endswith(".api"):
-        module.__dict__["jit"] = _decorating(module.__dict__["jit"])
+        module.__dict__["jit"] = _wrap_jit(module.__dict__["jit"])
     elif module.__name__.endswith(".devices"):
-        _complete(module.__dict__["FakeCUDADevice"])
+        _add_properties(module.__dict__["FakeCUDADevice"])
     else:
         kernel: Any = module.__dict__["FakeCUDAKernel"]
-        kernel.__call__ = _calling(kernel.__call__, module)
+        kernel.__call__ = _wrap_call(kernel.__call__, module)
 
 
 _DEVICE = {
@@ -43,11 +42,11 @@ _DEVICE = {
 }  # fmt: skip
 """Properties of a GPU that programs query and the simulator lacks, with the values of all current GPUs.
 
-The limits are those of `aotcuda.gpus.EVERYWHERE`; aotcuda may not be installed here.
+The limits repeat `aotcuda.gpus.EVERYWHERE`, because aotcuda may not be installed here.
 """
 
 
-def _complete(device: Any) -> None:
+def _add_properties(device: Any) -> None:
     for name, value in _DEVICE.items():
         if not hasattr(device, name):
             setattr(device, name, value)
@@ -58,68 +57,68 @@ class _Kernel:
 
     Attributes:
         options: The options of `@cuda.jit`.
-        eager: The types of each signature of `@cuda.jit`.
+        signatures: The types of each signature of `@cuda.jit`.
     """
 
     def __init__(self, kernel: Any, options: dict[str, Any], signatures: list[Any]) -> None:
         self.function = kernel.fn
         self.device = bool(kernel._device)
         self.options = options
-        self.eager = [_normalize(signature) for signature in signatures]
+        self.signatures = [_normalize(signature) for signature in signatures]
         self._entries: dict[Hashable, Entry] = {}
         kind = "device" if self.device else "kernel"
-        for arguments, result in self.eager:
-            log.note({**self._entry(kind, arguments, result).facts, "declared": True})
+        for arguments, result in self.signatures:
+            log.write_once({**self._entry(kind, arguments, result).facts, "declared": True})
 
     def entry(self, kind: str, args: tuple[Any, ...]) -> Entry:
         """Return the entry for a call with these arguments, of kind `kernel` or `device`."""
         key = (kind, *map(_key, args))
-        found = self._entries.get(key)
-        if found is None:
+        entry = self._entries.get(key)
+        if entry is None:
             arguments, result = self._types(args)
-            found = self._entry(kind, arguments, result)
+            entry = self._entry(kind, arguments, result)
             if kind == "device":
-                log.note(found.facts)
+                log.write_once(entry.facts)
             if _UNIQUE not in key:
-                self._entries[key] = found
-        return found
+                self._entries[key] = entry
+        return entry
 
     def _types(self, args: tuple[Any, ...]) -> tuple[tuple[Any, ...], Any]:
-        given = tuple(map(_typeof, args))
-        return _choose(given, self.eager) if self.eager else (given, None)
+        types = tuple(map(_typeof, args))
+        return _choose(types, self.signatures) if self.signatures else (types, None)
 
     def _entry(self, kind: str, arguments: tuple[Any, ...], result: Any) -> Entry:
-        facts = numba_cuda.facts_of(numba_cuda.FRONT_END, kind, self.function, self.options)
+        facts = numba_cuda.function_facts(numba_cuda.FRONT_END, kind, self.function, self.options)
         facts |= types.signature(self.function, arguments, result)
-        return log.entry(facts, numba_cuda.facts_at_launch(self.function))
+        return log.entry(facts, numba_cuda.launch_facts(self.function))
 
 
-def _decorating(jit: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_jit(jit: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(jit)
     def recorded(func_or_sig: Any = None, *args: Any, **options: Any) -> Any:
-        made = jit(func_or_sig, *args, **options)
+        result = jit(func_or_sig, *args, **options)
         signatures = func_or_sig if isinstance(func_or_sig, list) else [func_or_sig]
-        if hasattr(made, "fn"):
-            return _with_state(made, options, [])
+        if hasattr(result, "fn"):
+            return _add_state(result, options, [])
 
-        @functools.wraps(made)
+        @functools.wraps(result)
         def decorate(function: Any) -> Any:
-            return _with_state(made(function), options, [] if func_or_sig is None else signatures)
+            return _add_state(result(function), options, [] if func_or_sig is None else signatures)
 
         return decorate
 
     return recorded
 
 
-def _with_state(kernel: Any, options: dict[str, Any], signatures: list[Any]) -> Any:
+def _add_state(kernel: Any, options: dict[str, Any], signatures: list[Any]) -> Any:
     try:
         setattr(kernel, _STATE, _Kernel(kernel, options, signatures))
     except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-        log.failed("a kernel cannot be recorded")
+        log.report_failure("a kernel cannot be recorded")
     return kernel
 
 
-def _calling(call: Callable[..., Any], module: ModuleType) -> Callable[..., Any]:
+def _wrap_call(call: Callable[..., Any], module: ModuleType) -> Callable[..., Any]:
     run_code = module.__dict__["BlockManager"].run.__code__
 
     @functools.wraps(call)
@@ -128,7 +127,7 @@ def _calling(call: Callable[..., Any], module: ModuleType) -> Callable[..., Any]
         try:
             result = call(self, *args)
         except Exception as error:
-            if entry is not None and _has_run(error, run_code):
+            if entry is not None and _was_started(error, run_code):
                 _count(entry)
             raise
         if entry is not None:
@@ -148,7 +147,7 @@ def _entry(kernel: Any, args: tuple[Any, ...], *, inside: bool) -> Entry | None:
         device = inside or state.device
         entry: Entry = state.entry("device" if device else "kernel", args)
     except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-        log.failed("a launch cannot be recorded")
+        log.report_failure("a launch cannot be recorded")
         return None
     return None if device else entry
 
@@ -157,10 +156,10 @@ def _count(entry: Entry) -> None:
     try:
         entry.count(GPU, GPU.__str__)
     except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-        log.failed("a launch cannot be recorded")
+        log.report_failure("a launch cannot be recorded")
 
 
-def _has_run(error: BaseException, code: CodeType) -> bool:
+def _was_started(error: BaseException, code: CodeType) -> bool:
     """Return True if the kernel had started before the error: `code`, which runs kernels, is in the traceback."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code is not code:
@@ -184,7 +183,8 @@ def _key(value: Any) -> Any:
     if kind is int:
         return kind if -(2**63) <= value < 2**63 else (kind, "wide")
     if kind is tuple:
-        return tuple(map(_key, value))
+        keys = tuple(map(_key, value))
+        return _UNIQUE if _UNIQUE in keys else keys
     array = getattr(value, "_ary", value)
     dtype = getattr(array, "dtype", None)
     if type(array).__module__ != "numpy" or dtype is None:
@@ -207,31 +207,32 @@ def _normalize(signature: Any) -> tuple[tuple[Any, ...], Any]:
     return tuple(arguments), result
 
 
-def _choose(given: tuple[Any, ...], signatures: list[tuple[tuple[Any, ...], Any]]) -> tuple[tuple[Any, ...], Any]:
+def _choose(types: tuple[Any, ...], signatures: list[tuple[tuple[Any, ...], Any]]) -> tuple[tuple[Any, ...], Any]:
     """Return the signature that a dispatcher chooses: the only one, or the one with the fewest conversions."""
     if len(signatures) == 1:
         return signatures[0]
-    return min(signatures, key=lambda signature: _cost(given, signature[0]))
+    return min(signatures, key=lambda signature: _cost(types, signature[0]))
 
 
-_NONE = 99
+_IMPOSSIBLE = 99
 """The rank of an impossible conversion; Numba's ranks go from 0 (the same type) to 4 (unsafe)."""
 
 
-def _cost(given: tuple[Any, ...], wanted: tuple[Any, ...]) -> tuple[int, ...]:
-    if len(given) != len(wanted):
-        return (len(given) + 1,)
-    ranks = [_rank(one, other) for one, other in zip(given, wanted)]  # noqa: B905 (strict= came with Python 3.10)
-    return tuple(ranks.count(rank) for rank in (_NONE, 4, 3, 2, 1))
+def _cost(types: tuple[Any, ...], signature: tuple[Any, ...]) -> tuple[int, ...]:
+    if len(types) != len(signature):
+        return (len(types) + 1,)
+    ranks = [_rank(argument, parameter) for argument, parameter in zip(types, signature)]  # noqa: B905 (strict= came with Python 3.10)
+    return tuple(ranks.count(rank) for rank in (_IMPOSSIBLE, 4, 3, 2, 1))
 
 
-def _rank(given: Any, wanted: Any) -> int:
-    if given == wanted:
+def _rank(argument: Any, parameter: Any) -> int:
+    """Return Numba's rank of the conversion from an argument's type to a parameter's type."""
+    if argument == parameter:
         return 0
-    found = _module("typeconv.rules").default_type_manager.check_compatible(given, wanted)
-    if found is None:
-        found = given.can_convert_to(None, wanted)
-    return _NONE if found is None else int(found)
+    conversion = _module("typeconv.rules").default_type_manager.check_compatible(argument, parameter)
+    if conversion is None:
+        conversion = argument.can_convert_to(None, parameter)
+    return _IMPOSSIBLE if conversion is None else int(conversion)
 
 
 def _module(name: str) -> Any:

@@ -12,6 +12,7 @@ import functools
 import math
 import sys
 import threading
+from typing import Any, NamedTuple
 
 from aotcuda_recorder import dry, functions, log
 
@@ -19,7 +20,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
-    from typing import Any
 
 FRONT_END = "triton"
 _DIVISOR = 16
@@ -37,17 +37,17 @@ def patch(module: ModuleType) -> None:
     name = module.__name__.rpartition(".")[2]
     if name == "jit":
         function: Any = module.__dict__["JITFunction"]
-        function.run = _running(function.run)
+        function.run = _wrap_run(function.run)
     elif name == "autotuner":
         tuner: Any = module.__dict__["Autotuner"]
-        tuner._bench = _timing(tuner._bench)
-        tuner.run = _tuning(tuner.run)
+        tuner._bench = _wrap_bench(tuner._bench)
+        tuner.run = _wrap_tuner_run(tuner.run)
     else:
         interpreted: Any = module.__dict__["InterpretedFunction"]
-        interpreted.run = _interpreting(interpreted.run)
+        interpreted.run = _wrap_interpreted_run(interpreted.run)
 
 
-def _running(run: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_run(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         kernel = run(self, *args, **named)
@@ -57,30 +57,30 @@ def _running(run: Callable[..., Any]) -> Callable[..., Any]:
                 _count(self, *_compiled(self, kernel), _options(named), gpu)
                 dry.launched_arrays((*args, *named.values()))
             except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-                log.failed("a launch cannot be recorded")
+                log.report_failure("a launch cannot be recorded")
         return kernel
 
     return recorded
 
 
-def _interpreting(run: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_interpreted_run(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         result = run(self, *args, **named)
         if not named.get("warmup") and not getattr(_now, "is_timing", False):
             try:
-                given = {name: value for name, value in named.items() if name not in ("grid", "warmup")}
-                _count(self, *_specialised(self, args, given), _options(named), "Triton's interpreter")
+                arguments = {name: value for name, value in named.items() if name not in ("grid", "warmup")}
+                _count(self, *_specialisation(self, args, arguments), _options(named), "Triton's interpreter")
             except Exception:  # noqa: BLE001 (as above)
-                log.failed("a launch cannot be recorded")
+                log.report_failure("a launch cannot be recorded")
         return result
 
     return recorded
 
 
-def _timing(bench: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_bench(bench: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(bench)
-    def quietly(self: Any, *args: Any, **named: Any) -> Any:
+    def recorded(self: Any, *args: Any, **named: Any) -> Any:
         if _is_interpreted():
             return [0.0, 0.0, 0.0]
         if dry.target() is not None:  # each config is launched once, and recorded
@@ -91,7 +91,7 @@ def _timing(bench: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             _now.is_timing = False
 
-    return quietly
+    return recorded
 
 
 def _is_interpreted() -> bool:
@@ -99,21 +99,21 @@ def _is_interpreted() -> bool:
     return bool(knobs.runtime.interpret) if knobs is not None else False
 
 
-def _tuning(run: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_tuner_run(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         before = getattr(_now, "tuner", None)
-        given = dict(zip(self.arg_names, args)) | named  # noqa: B905 (constants follow by name)
-        _now.tuner = self, given
+        arguments = dict(zip(self.arg_names, args)) | named  # noqa: B905 (constants follow by name)
+        _now.tuner = self, arguments
         try:
             result = run(self, *args, **named)
         finally:
             _now.tuner = before
         if not named.get("warmup") and not _is_interpreted() and dry.target() is None:
             try:
-                _count_choice(self, given)
+                _count_choice(self, arguments)
             except Exception:  # noqa: BLE001 (as above)
-                log.failed("an autotuner's choice cannot be recorded")
+                log.report_failure("an autotuner's choice cannot be recorded")
         return result
 
     return recorded
@@ -121,15 +121,15 @@ def _tuning(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _options(named: dict[str, Any]) -> dict[str, object]:
     """Return the options of the launch; those of the compiled kernel may differ by warp specialisation."""
-    found: dict[str, object] = {name: named.get(name, default) for name, default in _DEFAULTS.items()}
-    return found | {name: named[name] for name in _OPTIONAL if named.get(name) is not None}
+    options: dict[str, object] = {name: named.get(name, default) for name, default in _DEFAULTS.items()}
+    return options | {name: named[name] for name in _OPTIONAL if named.get(name) is not None}
 
 
-def _count_choice(tuner: Any, given: dict[str, Any]) -> None:
+def _count_choice(tuner: Any, named: dict[str, Any]) -> None:
     """Count a launch with the config that an autotuner chose, by Triton's key of the autotuner."""
     if len(tuner.configs) < 2:
         return
-    arguments = {name: value for name, value in given.items() if name in tuner.arg_names}
+    arguments = {name: value for name, value in named.items() if name in tuner.arg_names}
     key = [_plain(arguments[name]) for name in tuner.keys if name in arguments]
     key += [str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")]
     python, kernel = tuner.base_fn, tuner.fn
@@ -143,7 +143,7 @@ def _count_choice(tuner: Any, given: dict[str, Any]) -> None:
         "frontend": FRONT_END,
         "kind": "choice",
         **functions.describe(python),
-        **_place(kernel)[0],
+        **_place(kernel).facts,
         "keys": list(tuner.keys),
         "key": key,
         "config": chosen,
@@ -177,8 +177,8 @@ def _compiled(function: Any, kernel: Any) -> tuple[list[Any], dict[str, object]]
     places = {key[0] if isinstance(key, tuple) else key: value for key, value in source.constants.items()}
     divisible = {
         key[0] if isinstance(key, tuple) else key
-        for key, found in source.attrs.items()
-        if any(name == "tt.divisibility" and value == _DIVISOR for name, value in found)
+        for key, attributes in source.attrs.items()
+        if any(name == "tt.divisibility" and value == _DIVISOR for name, value in attributes)
     }
     types: list[Any] = []
     constants: dict[str, object] = {}
@@ -192,7 +192,7 @@ def _compiled(function: Any, kernel: Any) -> tuple[list[Any], dict[str, object]]
     return types, constants
 
 
-def _specialised(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, object]]:
+def _specialisation(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, object]]:
     """Return types and constants of a launch by the interpreter."""
     params, bind = _binder(function)
     bound, specialisation, _ = bind(*args, **named)
@@ -213,8 +213,8 @@ def _binder(function: Any) -> tuple[Any, Callable[..., Any]]:
     jit: Any = sys.modules["triton.runtime.jit"]
     backend = sys.modules["triton.backends.compiler"].__dict__["BaseBackend"]
     options = ("do_not_specialize", "do_not_specialize_on_alignment")
-    whole = jit.JITFunction(function.fn, **{name: function.kwargs.get(name) for name in options})
-    return whole.params, jit.create_function_from_signature(whole.signature, whole.params, backend)
+    compiled = jit.JITFunction(function.fn, **{name: function.kwargs.get(name) for name in options})
+    return compiled.params, jit.create_function_from_signature(compiled.signature, compiled.params, backend)
 
 
 def _type(kind: Any, value: object, *, divisible: bool) -> Any:
@@ -239,12 +239,12 @@ def _constant(value: Any) -> tuple[object, str]:
         names = (name for name, item in vars(language).items() if isinstance(item, language.dtype) and item == value)
         name = next(names, None)
         return ({"dtype": name}, "") if name else (str(value), "a type that is not Triton's own")
-    kinds = "a tuple" if isinstance(value, tuple) else f"of type {type(value).__name__}"
-    what = "a function" if hasattr(value, "fn") or callable(value) else kinds
-    return f"<{what}>", what
+    other_kind = "a tuple" if isinstance(value, tuple) else f"of type {type(value).__name__}"
+    kind = "a function" if hasattr(value, "fn") or callable(value) else other_kind
+    return f"<{kind}>", kind
 
 
-def _refused(params: Any, types: list[Any], problems: dict[str, str]) -> str:
+def _refusal(params: Any, types: list[Any], problems: dict[str, str]) -> str:
     """Return the problem and the remedy for an argument that no packaged kernel accepts; empty if there is none."""
     plain = [parameter.name for parameter in params if not parameter.is_constexpr]
     tuples = [name for name, kind in zip(plain, types) if kind is None]  # noqa: B905 (as many)
@@ -258,20 +258,33 @@ def _refused(params: Any, types: list[Any], problems: dict[str, str]) -> str:
     return ""
 
 
-_places: dict[int, tuple[dict[str, object], str, tuple[str, ...], object]] = {}
-"""Results of `_place` by id of the kernel, with the kernel, so that no other object gets its id."""
+class _Place(NamedTuple):
+    """The place of a kernel in its module.
 
-
-def _place(kernel: Any) -> tuple[dict[str, object], str, tuple[str, ...], object]:
-    """Return the path to a kernel's function, the path below all heuristics, and the constants that they compute.
-
-    One function may have several kernels, each with other heuristics.
+    Attributes:
+        facts: `path` or `behind` of the kernel's function.
+        suffix: The path from there to the kernel below all heuristics: `.fn.fn`.
+        computed: The constants that heuristics compute.
+        kernel: The kernel. The reference prevents that another object gets its id.
     """
+
+    facts: dict[str, object]
+    suffix: str
+    computed: list[str]
+    kernel: object
+
+
+_places: dict[int, _Place] = {}
+"""The place of each kernel, by its id."""
+
+
+def _place(kernel: Any) -> _Place:
+    """Return the place of a kernel. One function may have several kernels, each with other heuristics."""
     if id(kernel) not in _places:
         python = kernel.fn
-        found = functions.reach(python, kernel)
+        facts = functions.find_path(python, kernel)
         value: Any = sys.modules.get(python.__module__)
-        for name in str(found.get("path") or "").split("."):
+        for name in str(facts.get("path") or "").split("."):
             value = getattr(value, name, None)
         computed: list[str] = []
         depth, deepest = 0, 0
@@ -281,33 +294,38 @@ def _place(kernel: Any) -> tuple[dict[str, object], str, tuple[str, ...], object
                 computed += value.values
                 deepest = depth
             value = getattr(value, "fn", None)
-        _places[id(kernel)] = found, ".fn" * deepest, tuple(dict.fromkeys(computed)), kernel
+        _places[id(kernel)] = _Place(facts, ".fn" * deepest, [*dict.fromkeys(computed)], kernel)
     return _places[id(kernel)]
 
 
-def _count(function: Any, types: list[Any], given: dict[str, object], options: dict[str, object], gpu: object) -> None:
+def _count(
+    function: Any, types: list[Any], constexprs: dict[str, object], options: dict[str, object], gpu: object
+) -> None:
+    """Count a launch of a kernel with types, values of constexprs and options."""
     python = function.fn
     params = function.params if hasattr(function, "params") else _binder(function)[0]
-    read = {name: _constant(value) for name, value in given.items()}
-    constants = {name: value for name, (value, _) in read.items()}
-    refused = _refused(params, types, {name: problem for name, (_, problem) in read.items() if problem})
+    notations = {name: _constant(value) for name, value in constexprs.items()}
+    constants = {name: value for name, (value, _) in notations.items()}
+    refusal = _refusal(params, types, {name: problem for name, (_, problem) in notations.items() if problem})
     tuned: dict[str, object] = {}
     if (tuner := getattr(_now, "tuner", None)) is not None:
-        chooser, named = tuner
-        integers = {name: named[name] for name in chooser.keys if type(named.get(name)) is int}
+        autotuner, arguments = tuner
+        integers = {name: arguments[name] for name in autotuner.keys if type(arguments.get(name)) is int}
         when = {name: value for name, value in integers.items() if name not in constants}
-        tuned = {"chosen": sorted(chooser.best_config.kwargs), "when": when}
+        tuned = {"chosen": sorted(autotuner.best_config.kwargs), "when": when}
     types = ["tuple" if kind is None else kind for kind in types]
-    shown = [f"{name}={_shown(value)}" for name, value in {**constants, **options}.items()]
-    place, below, computed, _ = _place(function)
-    if computed:
-        place, tuned = {"path": f"{place['path']}{below}"}, {**tuned, "computed": [*computed]}
+    values = [f"{name}={_text(value)}" for name, value in {**constants, **options}.items()]
+    place = _place(function)
+    path = place.facts
+    if place.computed:
+        path = {"path": f"{path['path']}{place.suffix}"}
+        tuned = {**tuned, "computed": place.computed}
     facts = {
         "frontend": FRONT_END,
         "kind": "kernel",
         **functions.describe(python),
-        **place,
-        "signature": f"void({', '.join(types)}; {', '.join(shown)})",
+        **path,
+        "signature": f"void({', '.join(types)}; {', '.join(values)})",
         "options": {
             "parameters": [parameter.name for parameter in params],
             "types": types,
@@ -315,11 +333,11 @@ def _count(function: Any, types: list[Any], given: dict[str, object], options: d
             **options,
             **tuned,
         },
-        **({"types_refused": refused} if refused else {}),
+        **({"types_refused": refusal} if refusal else {}),
     }
     entry = log.entry(facts, lambda: {"site": functions.site()})
     entry.count(gpu, lambda: f"compute capability {gpu / 10:.1f}" if isinstance(gpu, int) else str(gpu))
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     return f"tl.{value['dtype']}" if isinstance(value, dict) else repr(value)

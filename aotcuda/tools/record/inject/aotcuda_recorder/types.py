@@ -23,7 +23,7 @@ _SCALARS = frozenset(
     ["boolean", "float16", "float32", "float64", "bfloat16", "complex64", "complex128"]
     + [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 )
-_SPELLED = {"bool": "boolean", "__nv_bfloat16": "bfloat16", "void*": "voidptr"}
+_SPELLINGS = {"bool": "boolean", "__nv_bfloat16": "bfloat16", "void*": "voidptr"}
 _FRONT_ENDS = ("numba.cuda.np.numpy_support", "numba.np.numpy_support", "numba_cuda_mlir.numba_cuda.np.numpy_support")
 _RANDOM = ("numba.cuda.random", "numba_cuda_mlir.numba_cuda.random")
 
@@ -77,7 +77,7 @@ def spell(ty: Any, namespace: Mapping[str, object]) -> str:
         return f"{type(ty).__name__}({ty.unit!r})"
     if "Record" in classes:
         return _record(ty, namespace)
-    text = _SPELLED.get(str(ty), str(ty))
+    text = _SPELLINGS.get(str(ty), str(ty))
     if text not in _SCALARS and text != "voidptr":
         message = f"is of type {ty}, which a packaged kernel cannot accept"
         raise RefusedError(message)
@@ -105,11 +105,10 @@ def _array(ty: Any, namespace: Mapping[str, object]) -> str:
 def _record(ty: Any, namespace: Mapping[str, object]) -> str:
     """Return the name of a record in the module or in the project's table."""
     from_dtype = next((sys.modules[name].from_dtype for name in _FRONT_ENDS if name in sys.modules), None)
-    for name, value in (*namespace.items(), *_named_by_the_project()):
-        known = value
+    for name, value in (*namespace.items(), *_types_of_the_project()):
         if type(value).__module__.partition(".")[0] == "numpy" and getattr(value, "names", None) and from_dtype:
-            known = from_dtype(value)
-        if str(known) == str(ty) and type(known).__name__ == type(ty).__name__:
+            value = from_dtype(value)  # noqa: PLW2901 (the type for which the dtype stands)
+        if type(value).__name__ == type(ty).__name__ and str(value) == str(ty):
             return name
     for name in _RANDOM:
         states = getattr(sys.modules.get(name), "xoroshiro128p_type", None)
@@ -120,7 +119,7 @@ def _record(ty: Any, namespace: Mapping[str, object]) -> str:
     raise RefusedError(message)
 
 
-def _named_by_the_project() -> Iterator[tuple[str, Any]]:
+def _types_of_the_project() -> Iterator[tuple[str, Any]]:
     """Return objects that `[tool.aotcuda.types]` names in imported modules: `particle = "mypkg.dtypes:particle"`."""
     for name, text in json.loads(os.environ.get("AOTCUDA_RECORD_TYPES") or "{}").items():
         module, colon, attribute = text.strip().partition(":")
