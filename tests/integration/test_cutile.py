@@ -62,7 +62,7 @@ class TestTheWheel:
             for hint in (":16:16", ":16", "")
         ]
         assert [item["name"] for item in kernels["add"]["arguments"]] == ["x", "y", "out", "TILE"]
-        assert kernels["scale"]["doc"] == "In place, for any strides."
+        assert kernels["scale"]["doc"] == "Scale an array with any strides, in place."
 
     def test_machine_code_is_what_cuda_tile_itself_exports(self, files: dict[str, bytes], tmp_path: Path) -> None:
         """A build assembles the kernels of a module together, cuda-tile one by one."""
