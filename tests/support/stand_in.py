@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,12 @@ class StandIn:
         manifests.write(self.packages, list(kernels), **options)
         importlib.invalidate_caches()
         return importlib.import_module(options.get("name", "mypkg.kernels"))
+
+    def install(self, wheel: Path) -> None:
+        """Extract a wheel into the folder of packages."""
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(self.packages)
+        importlib.invalidate_caches()
 
     def calls(self, *names: str) -> list[dict[str, Any]]:
         """Return the calls that were logged so far, of all functions or of those named."""
