@@ -172,7 +172,6 @@ def stand_in_library(once: Callable[[str, Callable[[Path], object]], Path]) -> P
 def cuda(stand_in_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """Make the stand-in this process's driver; it has one GPU of compute capability 9.0 by default."""
     before = set(sys.modules)
-    monkeypatch.delenv("AOTCUDA_LOAD", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(driver, "LIBRARY", str(stand_in_library))
     monkeypatch.setattr(driver, "_driver", None)
