@@ -110,7 +110,7 @@ def _create(path: str, content: bytes) -> Lock:
 
 
 def _renew(path: str, stop: Event) -> None:
-    from threading import Thread  # noqa: PLC0415 (as above)
+    from threading import Thread  # noqa: PLC0415 (few launches compile)
 
     def renew() -> None:
         while not stop.wait(RENEWED_EVERY):
