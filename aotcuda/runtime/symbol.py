@@ -51,6 +51,7 @@ class Symbol:
         data = self._view(host, "copy_from").tobytes()
         address = self._checked_address(len(data), "copy_from")
         self._check("cuMemcpyHtoD_v2", address, data, len(data))
+        self._check("cuStreamSynchronize", None)  # the copy may return before the GPU has all data of pageable memory
 
     def copy_to(self, host: object) -> None:
         """Copy the variable into host memory.
