@@ -159,7 +159,7 @@ def test_default_folder_equals_that_of_platformdirs(monkeypatch, xdg):
 def test_a_relative_xdg_folder_is_ignored(monkeypatch):
     monkeypatch.delenv("AOTCUDA_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "somewhere")
-    assert folder.folder() == os.path.expanduser("~/.cache/aotcuda")
+    assert folder.folder() == os.path.join(os.path.expanduser("~"), ".cache", "aotcuda")
 
 
 class TestSize:
