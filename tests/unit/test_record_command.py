@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ name = "my-pack"
 [tool.aotcuda]
 arch = ["sm_90"]
 [tool.aotcuda.modules."mypkg.ops"]
-source = "mypkg.ops"
+source = ["mypkg.ops"]
 frontend = "triton"
 variants = "ops.variants.json"
 """
@@ -57,6 +58,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(dry, "has_gpu", lambda: False)  # another test may have loaded the stand-in driver
     for name in ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET"):
         monkeypatch.delenv(name, raising=False)
@@ -197,12 +199,13 @@ def test_first_line_says_if_launches_are_executed(
             4,
             "with exit status 4, as programs may that need results",
         ),
+        (["--", "sh", "-c", 'rm -r "$AOTCUDA_RECORD_FOLDER"; : > "$AOTCUDA_RECORD_FOLDER"'], 0, "no Python process"),
         (["--", "no-such-program"], 127, "no-such-program cannot be run: No such file or directory"),
         (["--", "./pyproject.toml"], 126, "./pyproject.toml cannot be run: Permission denied"),
         (["--gpu", "H100", "--execute", "--", "true"], 2, "remove --gpu or --execute"),
         ([], 2, "name the command to record, after --"),
     ],
-    ids=["no launch", "isolated", "exit", "no program", "no executable", "contradiction", "no command"],
+    ids=["no launch", "isolated", "exit", "no folder", "no program", "no executable", "contradiction", "no command"],
 )
 @pytest.mark.usefixtures("project")
 def test_command_without_launches_is_reported(

@@ -79,7 +79,8 @@ def run(
         records.check(path)  # fail now, and not after an hour of tests
     mode = dry_runs.choose(project.aotcuda, dry=dry, gpu=gpu)
     report.say(mode.message)
-    with tempfile.TemporaryDirectory(prefix="aotcuda-record-") as folder:
+    # A process that the command left behind may write into the folder while it is removed.
+    with tempfile.TemporaryDirectory(prefix="aotcuda-record-", ignore_cleanup_errors=True) as folder:
         try:
             status = process.run(command, Path(folder), mode, project.types)
         except OSError as error:

@@ -126,7 +126,8 @@ class Editor:
         if tomllib.loads(text) != self._expected:
             message = "the result would have another meaning"
             raise ValueError(message)
-        removed = [line for line in _comments(self._text) if line not in _comments(text)]
+        comments = _comments(text)
+        removed = [line for line in _comments(self._text) if line not in comments]
         if removed:
             message = f"the comment {removed[0]!r} would be lost"
             raise ValueError(message)

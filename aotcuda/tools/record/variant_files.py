@@ -252,7 +252,7 @@ def merge(path: Path, kind: str, project: Project) -> Path:
     other = read(path, kind)
     assert other is not None  # noqa: S101 (`kind_of` has read it)
     for module in project.modules.values():
-        if isinstance(module.get("variants"), str) and module.get("source") == other["source"]:
+        if isinstance(module.get("variants"), str) and other["source"] in sources_of(module):
             variants = project.root / module["variants"]
             file = variants if kind == VARIANTS else _tuning_file(variants)
             before = read(file, kind)
