@@ -1,7 +1,7 @@
 """Fixtures of the GPU tests: packaged modules to import, and clean processes to run them in.
 
-A test uses the wheels that numba-cuda built. A test that is marked `front_end(*names)` runs once for each of these
-compilers, with wheels that it built of the same sources and that are installed under the same names.
+A test uses the wheels that numba-cuda built. A test with the mark `front_end(*names)` runs once for each of these
+compilers, with the wheels that the compiler built of the same sources. They are installed under the same names.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["general"]
 
 REPOSITORY = Path(__file__).parents[2]
-WHEELS = os.environ.get("AOTCUDA_GPU_WHEELS")  # read here, since tests run without the variables of aotcuda
+WHEELS = os.environ.get("AOTCUDA_GPU_WHEELS")  # read here, since a fixture deletes the variables of aotcuda
 LIBRARIES = os.environ.get("PYTHONPATH", "")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests that are marked for front ends once with each of them."""
-    # numba-cuda-mlir and CUDA's own packages give warnings of their own.
+    # numba-cuda-mlir and CUDA's packages give warnings.
     marks = {front_ends.MLIR: pytest.mark.filterwarnings("default")}
     if metafunc.definition.get_closest_marker("front_end"):
         front_ends.parametrize(metafunc, (), marks)
@@ -52,7 +52,7 @@ def front_end(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def gpu_name() -> str:
-    """Return the name that CUDA's own run time has for the first GPU."""
+    """Return the name of the first GPU in CUDA's run time."""
     import cupy
 
     name: str = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
@@ -97,7 +97,7 @@ def installed(front_end: str, installed_by: dict[str, Path]) -> Iterator[Path]:
     for name in ours:
         packaged = vars(sys.modules[name]).get("__aotcuda__")
         if packaged is not None and packaged.library is not None:
-            packaged.unload()  # it imports teardown callbacks by name, and the name is soon another wheel's
+            packaged.unload()  # it imports teardown callbacks by name, and another wheel gets the name soon
     sys.path[:] = search
     for name in ours:
         del sys.modules[name]

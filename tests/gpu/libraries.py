@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 CYCLES = 200_000_000
-"""Duration of `wait`: a tenth of a second, so that a launch that does not wait reads the old numbers."""
+"""Duration of `wait`: a tenth of a second, in which a launch that does not wait reads the old numbers."""
 
 
 class CuPy:

@@ -6,7 +6,7 @@
     python tests/gpu/prepare.py FOLDER --nvmath             # needs nvmath-python, libmathdx and a driver
     python tests/gpu/prepare.py FOLDER --without foreign    # for CUDA 12, whose linker refuses binaries of a newer nvcc
 
-The tests find the wheels by the environment variable AOTCUDA_GPU_WHEELS, or build them where it is not set.
+The tests find the wheels by the environment variable AOTCUDA_GPU_WHEELS, or build them if it is not set.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from aotcuda.errors import RuntimeUnavailableError
 from aotcuda.runtime import driver
 here = driver.get()
 capability = "{}.{}".format(*here.devices[0].capability)
-cuda = min(here.version, gpu_facts.branches()[-1].cuda)  # the newest known driver stands for newer ones
+cuda = min(here.version, gpu_facts.branches()[-1].cuda)  # check knows no newer drivers
 report = check.check(str(Path(k.__file__).parent), gpu=capability, driver=gpu_facts.dotted(cuda))
 (cell,) = report.modules[0].cells
 x = buffers.Buffer("f", [1, 2, 3]); y = buffers.Buffer("f", [10, 20, 30]); out = buffers.Buffer("f", [0, 0, 0])

@@ -141,7 +141,7 @@ def test_cpp_program_uses_function_pointers_and_state(installed, nvcc, tmp_path)
         assert line == [*parts, sum(parts), 1.25, first]
 
 
-@pytest.mark.front_end(front_ends.NUMBA)  # which builds the example
+@pytest.mark.front_end(front_ends.NUMBA)  # the example's front end
 def test_example_filters_with_python_functions(installed, nvcc, tmp_path):
     includes, libs = (flags(installed, "udf", kind, "udf.functions") for kind in ("includes", "libs"))
     source = REPOSITORY / "examples" / "udf" / "cpp" / "filter.cu"
@@ -194,7 +194,7 @@ def test_cuda_core_links_packaged_functions(installed, lto):
 
 @pytest.mark.front_end(front_ends.MLIR)
 def test_callbacks_come_from_helper_that_is_not_inlined(library, cuda):
-    # The compiler compiles this helper by itself, and drops its link items and callbacks.
+    # The compiler compiles this helper separately, and drops its link items and callbacks.
     import devicefunctions._hooks as hooks
 
     t = library.table

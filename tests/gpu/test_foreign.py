@@ -83,7 +83,7 @@ def test_setup_callback_fills_table_that_kernel_reads(foreign):
     assert _hooks.calls[-1][2] == "ObjectCode"
 
 
-@pytest.mark.front_end(front_ends.NUMBA)  # it builds the example
+@pytest.mark.front_end(front_ends.NUMBA)  # the example's front end
 def test_example_of_foreign_functions_gives_numpys_numbers(packaged):
     k = packaged("foreign-functions", "foreign_functions.kernels")
     from foreign_functions._hooks import WEIGHTS

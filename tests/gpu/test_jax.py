@@ -12,7 +12,7 @@ from aotcuda.runtime import fast as extension
 from support.threads import at_once
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # JAX gives warnings of its own
-os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests need memory
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests need the memory
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")
 if extension.in_use() is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.gpu
 
-# Counts below the recorder, which records a launch when `launch` of cuda.core has returned.
+# Counts inside the recorder, which records a launch when `launch` of cuda.core has returned.
 COUNTED = """
 import cuda.core, sys
 count = 0

@@ -1,8 +1,8 @@
 """Test one process with several GPUs; the tests skip where there are fewer than two.
 
-The GPUs of one machine are mostly of one kind, so these tests show that each GPU gets an image and a context of its
-own, and that launches, threads and streams go to the right GPU. Different kinds of GPUs: `TestSeveralGpus` of
-`tests/unit/test_runtime_launch.py`.
+The GPUs of one machine are mostly of one kind. These tests show that each GPU gets its own image and context, and that
+launches, threads and streams go to the right GPU. `TestSeveralGpus` of `tests/unit/test_runtime_launch.py` tests
+different kinds of GPUs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ZEROS = np.zeros(N, "float32")
 
 @pytest.fixture(scope="module", autouse=True)
 def two_gpus():
-    """Skip the tests where there are fewer."""
+    """Skip the tests if there are fewer than two GPUs."""
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError:
@@ -94,7 +94,7 @@ def test_launches_on_two_gpus_in_turn_keep_their_arguments(square, library, gene
     for x, out, gpu in launched:
         with library.on(gpu):
             np.testing.assert_array_equal(library.get(out), x * x)
-    assert len(general) == 2, "the fast path takes all but the first launch on each GPU"
+    assert len(general) == 2, "the fast path takes all launches except the first one on each GPU"
 
 
 def test_thread_without_context_launches_on_gpu_of_its_arrays(square):
@@ -147,7 +147,7 @@ def test_array_on_another_gpu_is_refused_with_both_named(run_there):
     ]
 
 
-# In a process of its own, since other tests may have let the GPUs read each other's memory.
+# In a separate process, since other tests may have enabled access between the GPUs.
 STRANGERS = """
 import json, re
 import cupy
@@ -165,14 +165,14 @@ def refused(gpu, *args):
             k.axpy[1, 32](2.0, *args)
         except aotcuda.ArgumentError as error:
             return re.sub(r".*(launched on GPU \\d) .*(is on GPU \\d) .*", r"\\1, \\2", str(error))
-    return "taken"
+    return "launched"
 
 x0, y0, out0, spare0 = arrays(0)
 x1, y1, out1, spare1 = arrays(1)
 first = [refused(1, x0, y1, spare1)]          # the first launch of all
 for gpu, arguments in ((1, (x1, y1, out1)), (0, (x0, y0, out0))) * 3:
     with cupy.cuda.Device(gpu):
-        k.axpy[1, 32](2.0, *arguments)        # from the second on, whatever quick path there is
+        k.axpy[1, 32](2.0, *arguments)        # from the second one on, by the fast path
 first += [refused(1, x1, y0, spare1), refused(1, x1, y1, spare0)]
 second = [refused(0, x1, y0, spare0), refused(0, x0, y1, spare0), refused(0, x0, y0, spare1)]
 with cupy.cuda.Device(0):
@@ -206,7 +206,7 @@ with cupy.cuda.Device(1):
     y, outs = cupy.array([10, 20, 30], "float32"), [cupy.zeros(3, "float32") for _ in range(2)]
     try:
         k.axpy[1, 32](2.0, x, y, outs[0])
-        before = "taken"
+        before = "launched"
     except aotcuda.ArgumentError:
         before = "refused"
     cupy.cuda.runtime.deviceEnablePeerAccess(0)
@@ -241,7 +241,7 @@ def test_launch_on_second_gpu_waits_for_its_current_stream(square, library):
 
 
 def test_stream_of_another_gpu_than_arrays_is_refused(run_there):
-    # The driver takes a launch's GPU from its stream, whatever context is current.
+    # The stream of a launch decides its GPU; the current context does not.
     outcomes, result, alive = run_there(FOREIGN_STREAM)
     assert outcomes == ["refused"] * 3
     assert result == [0.0, 0.0, 0.0]
@@ -264,11 +264,11 @@ with cupy.cuda.Device(0):
     for attempt in range(3):
         try:
             run(2.0, x, y, out)
-            outcomes.append("taken")
+            outcomes.append("launched")
         except aotcuda.AotcudaError as error:
             outcomes.append("refused" if "GPU 1" in str(error) or "INVALID" in str(error) else str(error))
         for _ in range(2):
-            k.axpy[1, 32](2.0, x, y, other)  # lets the quick paths learn these arguments
+            k.axpy[1, 32](2.0, x, y, other)  # adds these arguments to the fast path
     print(json.dumps([outcomes, out.get().tolist(), other.get().tolist()]))
 """
 
@@ -305,7 +305,7 @@ ORDERS = [("aotcuda", "cupy", "torch"), ("cupy", "aotcuda", "torch"), ("torch", 
 def test_both_libraries_launch_on_both_gpus_whichever_starts_cuda(run_there, order):
     results, archs, current = run_there(f"ORDER = {order!r}\n{ORDER}", AOTCUDA_LOAD="import")
     assert archs[0] == archs[1] is not None
-    assert current == [0, 0]  # of each library, after all of it
+    assert current == [0, 0]  # the current GPU of each library in the end
     assert results == [[scale, [12.0 * scale, 24.0 * scale, 36.0 * scale]] for scale in (1, 2, 3) for _ in range(4)]
 
 

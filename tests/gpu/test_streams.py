@@ -80,7 +80,7 @@ def test_cupys_stream_waits_for_launch_on_another_stream(square):
         with stream:
             CuPy.wait()
         square[GRID, BLOCK, stream](x, out)
-        x.fill(0)  # on the default stream, which is idle
+        x.fill(0)  # on the default stream
         np.testing.assert_array_equal(cupy.asnumpy(out), full(value * value))
 
 

@@ -1,7 +1,7 @@
 """Test threads that launch at once on a GPU. The tests need the driver alone, so Pythons without the GIL can run them.
 
-Every launch adds to an array, `y += a * x`, with another `a`: the sums show a launch that is lost, made twice, or made
-with another launch's arguments. The numbers are small integers, so that the sums are exact.
+Every launch adds to an array, `y += a * x`, with another `a`. The sums show if a launch was lost, made twice, or made
+with another launch's arguments. The numbers are small integers, so the sums are exact.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Sums:
 
 
 def test_threads_share_one_launcher(axpy):
-    # The first launches meet in loading the module, and no thread has a context yet.
+    # The first launches load the module at the same time, and no thread has a context yet.
     sums = [Sums(thread) for thread in range(THREADS)]
     run = axpy[2, 256]
 
@@ -88,7 +88,7 @@ def test_each_thread_has_its_own_stream_and_launchers(axpy):
 
     def work(own, stream):
         for number in range(LAUNCHES):
-            own.add(axpy[2 + number % 40, 256, stream.value], number)  # ever new launchers
+            own.add(axpy[2 + number % 40, 256, stream.value], number)  # with a new launcher
 
     pairs = zip(sums, streams, strict=True)
     assert at_once([lambda own=own, stream=stream: work(own, stream) for own, stream in pairs]) == []

@@ -29,7 +29,7 @@ def t(packaged: Callable[[str, str], ModuleType]) -> SimpleNamespace:
 
 
 def agrees(t: SimpleNamespace, ours: object, theirs: object) -> bool:
-    """Compare bits where one version of Triton compiled both, and numbers otherwise."""
+    """Compare bits if one version of Triton compiled both, else numbers."""
     return t.torch.equal(ours, theirs) if t.same else t.torch.allclose(ours, theirs, atol=1e-2, rtol=1e-2)
 
 

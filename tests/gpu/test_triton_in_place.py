@@ -72,12 +72,12 @@ CASES = [
 def test_bits_equal_those_of_tritons_jit_without_compilation(
     t: SimpleNamespace, case: str, compiled: list[str]
 ) -> None:
-    ours = [run(t, t.packaged, case) for _ in range(3)]  # the fast path learns
+    ours = [run(t, t.packaged, case) for _ in range(3)]  # from the second launch on by the fast path
     assert compiled == []
     for name in ("total", "scaled"):
         if case.startswith(name):
             tuner, own = (ops.total if name == "total" else ops.scaled.fn for ops in (t.packaged, t.own))
-            for key, config in tuner.cache.items():  # the choice from the table, for both
+            for key, config in tuner.cache.items():  # both launch the config of the table
                 own.cache[key] = own.configs[tuner.configs.index(config)]
     theirs = run(t, t.own, case)
     for each in ours:
@@ -114,7 +114,7 @@ def test_torch_compile_gives_same_numbers(t: SimpleNamespace, case: str) -> None
     def model(x: Any) -> Any:
         out = t.torch.zeros_like(x)
         if case.startswith("add"):
-            # Inductor wants every constexpr named, those with defaults too.
+            # Inductor needs every constexpr by name, also those with defaults.
             t.packaged.add[(t.triton.cdiv(x.numel(), 128),)](x, x, out, x.numel(), BLOCK=128, ACT=None)
         elif case.startswith("norm"):
             t.packaged.norm[(8,)](x, None, out, x.shape[1], 1e-5, BLOCK=1024)

@@ -2,8 +2,8 @@
  *
  * Environment variables set its behaviour; they are read at each call:
  *
- *   FAKE_CUDA_DEVICES   compute capabilities of its GPUs: "9.0,7.5" (default "9.0"; empty: no GPU). The process sees those
- *                       that CUDA_VISIBLE_DEVICES lists, by number
+ *   FAKE_CUDA_DEVICES   compute capabilities of its GPUs: "9.0,7.5" (default "9.0"; empty: no GPU). The process sees the GPUs
+ *                       whose numbers CUDA_VISIBLE_DEVICES lists
  *   FAKE_CUDA_VERSION   the result of cuDriverGetVersion (default 13000)
  *   FAKE_CUDA_FAIL      "function=code" or "function=code@n" (only its n-th call), separated by ";"
  *   FAKE_CUDA_SYMBOLS   the kernels of the images, separated by "," (unset: images have every name)
@@ -12,6 +12,7 @@
  *   FAKE_CUDA_STREAMS   "119=1" separated by ",": streams and the GPU of their context (unset: the current context)
  *   FAKE_CUDA_DEAD      "77" separated by ",": handles of streams that were destroyed
  *   FAKE_CUDA_CAPTURING "77" separated by ",": streams that are being captured, in global mode
+ *   FAKE_CUDA_SIZES     "8,4" separated by ",": bytes of the parameters, if launches pass a pointer for each parameter
  *   FAKE_CUDA_FAULTY    a kernel that fails: after its launch every call returns CUDA_ERROR_ILLEGAL_ADDRESS
  *   FAKE_CUDA_LOG       a file; each call that changes something appends a JSON object
  *

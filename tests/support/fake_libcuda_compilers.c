@@ -1,7 +1,7 @@
-/* The stand-in driver for the compilers' own launches: what Numba-CUDA and Numba-CUDA-MLIR call beyond the run time.
+/* The stand-in driver for launches by Numba-CUDA and Numba-CUDA-MLIR: the functions that these call and the run time does not.
  *
- * They reach it through cuda.bindings, which asks for every function by cuGetProcAddress, and cuda.core, which takes a
- * device's handle for its ordinal. Kernels are compiled as ever, and not run.
+ * cuda.bindings finds every function by cuGetProcAddress, and cuda.core uses a device's handle as its ordinal. Kernels are
+ * compiled, and not run.
  */
 #define FIRST_DEVICE 0
 #define TAKES_POINTERS 1

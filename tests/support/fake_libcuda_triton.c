@@ -1,12 +1,12 @@
-/* The stand-in driver for Triton's own launches: what its driver calls beyond the run time. Triton takes a device's handle for
- * its ordinal, and hands parameters over as a list of pointers, whose sizes FAKE_CUDA_SIZES has. */
+/* The stand-in driver for launches by Triton: the functions that Triton's driver calls and the run time does not. Triton uses
+ * a device's handle as its ordinal, and passes a pointer for each parameter; FAKE_CUDA_SIZES has the parameters' sizes. */
 #define FIRST_DEVICE 0
 #define TAKES_POINTERS 0
 #define cuDeviceGetAttribute known_attribute
 #include "fake_libcuda.c"
 #undef cuDeviceGetAttribute
 
-/* Triton asks for clocks and such, and does nothing with most of them. */
+/* Triton reads clocks and other attributes, and uses few of them. */
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
     int code = known_attribute(value, attribute, device);
     if (code == INVALID_VALUE)

@@ -1,9 +1,7 @@
-"""Stand-ins for the arrays of every library, made from descriptions, which may be wrong or change.
+"""Stand-ins for the arrays of every library, made from descriptions, which may be wrong.
 
-An `Array` describes an array, and `make` returns an object of the library's class with these attributes. The attributes
-of the classes of CuPy, PyTorch and Numba agree with each other, as in the real libraries; subclasses may lie. If a
-description has several states, each reading of the object gets the next one: a reading begins with the attribute that
-all paths read first.
+A `State` describes an array, and `make` returns an object of the library's class with these attributes. The attributes
+of the classes of CuPy, PyTorch and Numba agree with each other, as in the real libraries; subclasses may lie.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ class Raises(NamedTuple):
 
 
 class State(NamedTuple):
-    """The description of an array; `odd` replaces values of its protocol."""
+    """The description of an array; `changes` replace values of its protocol."""
 
     typestr: str = "<f4"
     shape: Any = (4,)
@@ -45,37 +43,26 @@ class State(NamedTuple):
     address: Any = 0x1000
     readonly: Any = False
     stream: Any = None
-    odd: tuple[tuple[str, Any], ...] = ()
+    changes: tuple[tuple[str, Any], ...] = ()
 
 
 class Array(NamedTuple):
-    """An array of a library; with several states each reading gets the next one, in turn."""
+    """An array of a library; `subclass` is a key of `_LIES`."""
 
     library: str
-    states: tuple[State, ...]
+    state: State
     subclass: str = ""
 
-    def frozen(self) -> list[Array]:
-        """Return an array that does not change for each of the states."""
-        return [self._replace(states=(state,)) for state in self.states]
 
+class _Stand:
+    """An object that shows the state of an array."""
 
-class _States:
-    """The states of a stand-in; `next` begins a reading."""
+    def __init__(self, state: State) -> None:
+        self._state = state
 
-    def __init__(self, states: tuple[State, ...]) -> None:
-        self._states = states
-        self._count = -1
-
-    def next(self) -> State:
-        self._count += 1
-        return self.now()
-
-    def now(self) -> State:
-        return self._states[max(self._count, 0) % len(self._states)]
-
-    def odd(self, name: str, value: Any) -> Any:
-        value = dict(self.now().odd).get(name, value)
+    def _get(self, name: str, value: Any) -> Any:
+        """Return the value of an attribute, or its change; raise the error if the change is one."""
+        value = dict(self._state.changes).get(name, value)
         if isinstance(value, Raises):
             raise value.error
         return value
@@ -91,34 +78,26 @@ def _strides(state: State) -> tuple[int, ...]:
     return array_view.contiguous_strides(state.shape, _itemsize(state.typestr), "C")
 
 
-def _contiguous(state: State, order: str) -> bool:
-    return array_view.is_contiguous(state.shape, _strides(state), _itemsize(state.typestr), order)
+def _is_contiguous(state: State) -> bool:
+    return array_view.is_contiguous(state.shape, _strides(state), _itemsize(state.typestr), "C")
 
 
 def _numpy(typestr: str) -> Any:
     return np.dtype(typestr) if typestr != "bfloat16" else np.dtype("V2")
 
 
-class ndarray:  # noqa: N801 (CuPy's name)
+class ndarray(_Stand):  # noqa: N801 (CuPy's name)
     """A stand-in for `cupy.ndarray`."""
 
-    def __init__(self, states: _States) -> None:
-        self._described = states
-
-    @property
-    def dtype(self) -> Any:
-        return self._described.odd("dtype", _numpy(self._described.next().typestr))
-
-    ndim = property(lambda self: self._described.odd("ndim", len(self.shape)))
-    shape = property(lambda self: self._described.odd("shape", self._described.now().shape))
-    strides = property(lambda self: self._described.odd("strides", _strides(self._described.now())))
-    _c_contiguous = property(lambda self: self._described.odd("_c_contiguous", _contiguous(self._described.now(), "C")))
-    _f_contiguous = property(lambda self: (self._c_contiguous, _contiguous(self._described.now(), "F"))[1])
+    dtype = property(lambda self: self._get("dtype", _numpy(self._state.typestr)))
+    ndim = property(lambda self: self._get("ndim", len(self.shape)))
+    shape = property(lambda self: self._get("shape", self._state.shape))
+    strides = property(lambda self: self._get("strides", _strides(self._state)))
+    _c_contiguous = property(lambda self: self._get("_c_contiguous", _is_contiguous(self._state)))
 
     @property
     def data(self) -> Any:
-        states = self._described
-        return types.SimpleNamespace(ptr=states.odd("ptr", states.now().address), device_id=states.odd("gpu", 0))
+        return types.SimpleNamespace(ptr=self._get("ptr", self._state.address), device_id=self._get("gpu", 0))
 
     def __len__(self) -> int:
         return self.shape[0]  # type: ignore[no-any-return]
@@ -127,48 +106,38 @@ class ndarray:  # noqa: N801 (CuPy's name)
 ndarray.__module__ = "cupy"
 
 
-class Tensor:
+class Tensor(_Stand):
     """A stand-in for `torch.Tensor`, with the attributes that launches read."""
 
-    def __init__(self, states: _States) -> None:
-        self._described = states
+    shape = property(lambda self: self._get("shape", self._state.shape))
+    is_cuda = property(lambda self: self._get("is_cuda", True))
 
     @property
     def dtype(self) -> Any:
-        typestr = self._described.next().typestr
-        return self._described.odd("dtype", DTYPES.get(typestr) or _Dtype(f"torch.{typestr}"))
-
-    ndim = property(lambda self: self._described.odd("ndim", len(self.shape)))
-    shape = property(lambda self: self._described.odd("shape", self._described.now().shape))
-    is_cuda = property(lambda self: self._described.odd("is_cuda", True))
-
-    def __len__(self) -> int:
-        return self.shape[0]  # type: ignore[no-any-return]
-
-    def numel(self) -> int:
-        return int(np.prod(tuple(self.shape), dtype=object))
+        typestr = self._state.typestr
+        return self._get("dtype", DTYPES.get(typestr) or _Dtype(f"torch.{typestr}"))
 
     def stride(self) -> Any:
-        itemsize = _itemsize(self._described.now().typestr)
-        return self._described.odd("stride", tuple([step // itemsize for step in _strides(self._described.now())]))
+        itemsize = _itemsize(self._state.typestr)
+        return self._get("stride", tuple([step // itemsize for step in _strides(self._state)]))
 
     def is_contiguous(self) -> Any:
-        return self._described.odd("is_contiguous", _contiguous(self._described.now(), "C"))
+        return self._get("is_contiguous", _is_contiguous(self._state))
 
     def element_size(self) -> int:
-        return _itemsize(self._described.now().typestr)
+        return _itemsize(self._state.typestr)
 
     def data_ptr(self) -> Any:
-        return self._described.odd("data_ptr", self._described.now().address)
+        return self._get("data_ptr", self._state.address)
 
     def storage_offset(self) -> int:
-        return int(self._described.odd("storage_offset", 0))
+        return int(self._get("storage_offset", 0))
 
     def is_conj(self) -> Any:
-        return "c" in self._described.now().typestr and self._described.odd("is_conj", False)
+        return "c" in self._state.typestr and self._get("is_conj", False)
 
     def get_device(self) -> int:
-        return int(self._described.odd("gpu", 0))
+        return int(self._get("gpu", 0))
 
 
 Tensor.__module__ = "torch"
@@ -213,21 +182,22 @@ class _Versioned(ctypes.Structure):
     )
 
 
-def _fill(tensor: _Tensor, state: State, odd: Any) -> object:
-    """Write a state in the form of DLPack; return the objects to keep alive."""
+def _fill(tensor: _Tensor, array: _Stand) -> object:
+    """Describe an array in the form of DLPack; return the objects to keep alive."""
+    state, get = array._state, array._get
     typestr, ndim = state.typestr, len(state.shape)
     itemsize = _itemsize(typestr)
     shape = (ctypes.c_int64 * max(ndim, 1))(*state.shape)
     steps = [step // itemsize if itemsize else 0 for step in _strides(state)]
     strides = (ctypes.c_int64 * max(ndim, 1))(*steps)
     tensor.data, tensor.offset = state.address - 8 if state.address else None, 8
-    tensor.device[:] = odd("device", (2, odd("gpu", 0)))
-    tensor.ndim = odd("ndim", ndim)
-    tensor.code = odd("code", 4 if typestr == "bfloat16" else _CODES.get(typestr[1:2], 0))
-    tensor.bits, tensor.lanes = odd("bits", 8 * itemsize), odd("lanes", 1)
-    tensor.shape = ctypes.cast(None if odd("no shape", False) else shape, ctypes.POINTER(ctypes.c_int64))
+    tensor.device[:] = get("device", (2, get("gpu", 0)))
+    tensor.ndim = get("ndim", ndim)
+    tensor.code = get("code", 4 if typestr == "bfloat16" else _CODES.get(typestr[1:2], 0))
+    tensor.bits, tensor.lanes = get("bits", 8 * itemsize), get("lanes", 1)
+    tensor.shape = ctypes.cast(None if get("no shape", False) else shape, ctypes.POINTER(ctypes.c_int64))
     tensor.strides = ctypes.cast(
-        None if state.strides is None and odd("no strides", True) else strides, ctypes.POINTER(ctypes.c_int64)
+        None if state.strides is None and get("no strides", True) else strides, ctypes.POINTER(ctypes.c_int64)
     )
     return shape, strides
 
@@ -251,13 +221,9 @@ class _Exchange(ctypes.Structure):
 @_Read
 def _read(tensor: Any, out: Any) -> int:
     EXCHANGED[0] += 1
-    states = tensor._described
-    state = states.next()
     try:
-        if not states.odd("is_cuda", True):
-            out.contents.device[:] = (1, 0)
-        tensor._kept = _fill(out.contents, state, states.odd)
-        if not states.odd("is_cuda", True):
+        tensor._references = _fill(out.contents, tensor)
+        if not tensor._get("is_cuda", True):
             out.contents.device[:] = (1, 0)
     except Exception:  # noqa: BLE001 (C gets a code)
         return -1
@@ -280,52 +246,40 @@ _capsule.restype, _capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes
 _EXCHANGE_NAME = b"dlpack_exchange_api"  # a capsule does not copy its name
 
 
-class _ExchangeTensor(Tensor):
-    """A tensor that DLPack's exchange in C reads as well."""
-
-    __dlpack_c_exchange_api__ = _capsule(ctypes.addressof(_API), _EXCHANGE_NAME, None)
-
-
-# A class with the library's name, because launches recognize it by name.
+# A class of its own, and no subclass of Tensor, since launches recognize `torch.Tensor` by its name.
 ExchangeTensor = type(
-    "Tensor", (), {**vars(Tensor), **{k: v for k, v in vars(_ExchangeTensor).items() if "dlpack" in k}}
+    "Tensor",
+    (_Stand,),
+    {
+        **{name: value for name, value in vars(Tensor).items() if name not in ("__dict__", "__weakref__")},
+        "__dlpack_c_exchange_api__": _capsule(ctypes.addressof(_API), _EXCHANGE_NAME, None),
+    },
 )
-ExchangeTensor.__module__ = "torch"
 
 
-class DeviceNDArray:
+class DeviceNDArray(_Stand):
     """A stand-in for Numba's device array."""
 
-    def __init__(self, states: _States) -> None:
-        self._described = states
-
-    @property
-    def dtype(self) -> Any:
-        return self._described.odd("dtype", _numpy(self._described.next().typestr))
-
-    ndim = property(lambda self: self._described.odd("ndim", len(self._described.now().shape)))
-    shape = property(lambda self: self._described.odd("shape", self._described.now().shape))
-    strides = property(lambda self: self._described.odd("strides", _strides(self._described.now())))
-    stream = property(lambda self: self._described.odd("stream", self._described.now().stream or 0))
-    device_ctypes_pointer = property(lambda self: ctypes.c_void_p(self._described.now().address))
+    dtype = property(lambda self: self._get("dtype", _numpy(self._state.typestr)))
+    shape = property(lambda self: self._get("shape", self._state.shape))
+    strides = property(lambda self: self._get("strides", _strides(self._state)))
+    stream = property(lambda self: self._get("stream", self._state.stream or 0))
+    device_ctypes_pointer = property(lambda self: ctypes.c_void_p(self._state.address))
 
     @property
     def gpu_data(self) -> Any:
-        return types.SimpleNamespace(
-            device_pointer=self._described.odd("device_pointer", self._described.now().address)
-        )
+        return types.SimpleNamespace(device_pointer=self._get("device_pointer", self._state.address))
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        return _interface(self._described)
+        return _interface(self._state)
 
 
 DeviceNDArray.__module__ = "numba.cuda.cudadrv.devicearray"
 
 
-def _interface(states: _States) -> Any:
-    state = states.next()
-    found = {
+def _interface(state: State) -> Any:
+    interface = {
         "version": 3,
         "typestr": state.typestr,
         "shape": state.shape,
@@ -333,71 +287,63 @@ def _interface(states: _States) -> Any:
         "data": (state.address, state.readonly),
         "stream": state.stream,
     }
-    for name, value in state.odd:
+    for name, value in state.changes:
         if isinstance(value, Raises):
             raise value.error
         if name == "interface":
             return value
         if value is KeyError:
-            found.pop(name, None)
+            interface.pop(name, None)
         else:
-            found[name] = value
-    return found
+            interface[name] = value
+    return interface
 
 
-class Interface:
-    """An array that offers `__cuda_array_interface__` alone."""
-
-    def __init__(self, states: _States) -> None:
-        self._described = states
+class Interface(_Stand):
+    """An array that offers only `__cuda_array_interface__`."""
 
     @property
     def __cuda_array_interface__(self) -> Any:
-        return _interface(self._described)
+        return _interface(self._state)
 
 
-class Instance:
+class Instance(_Stand):
     """An object whose `__cuda_array_interface__` is no attribute of its class."""
-
-    def __init__(self, states: _States) -> None:
-        self._described = states
 
     def __getattr__(self, name: str) -> Any:
         if name == "__cuda_array_interface__":
-            return _interface(self._described)
+            return _interface(self._state)
         raise AttributeError(name)
 
 
-class Dlpack:
-    """An array that offers DLPack alone, in a capsule of its first version.
+class Dlpack(_Stand):
+    """An array that offers only DLPack, in a capsule of its first version.
 
     Attributes:
-        asked: The stream and the version of each request.
+        requests: The stream and the version of each request.
         capsules: The capsules that it has returned.
     """
 
     versioned = False
 
-    def __init__(self, states: _States) -> None:
-        self._described = states
-        self._kept: list[object] = []
-        self.asked: list[tuple[int | None, tuple[int, int] | None]] = []
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._references: list[object] = []
+        self.requests: list[tuple[int | None, tuple[int, int] | None]] = []
         self.capsules: list[object] = []
 
     def __dlpack_device__(self) -> Any:
-        self._described.next()
-        return self._described.odd("device", (2, 0))
+        return self._get("device", (2, 0))
 
     def __dlpack__(self, *, stream: int | None = None, max_version: tuple[int, int] | None = None) -> Any:
-        state = self._described.now()
         managed = _Versioned()
-        managed.version[:] = self._described.odd("version", (1, 0))
-        managed.flags = int(bool(state.readonly))
-        self._kept.append((managed, _fill(managed.tensor, state, self._described.odd)))
+        managed.version[:] = self._get("version", (1, 0))
+        managed.flags = int(bool(self._state.readonly))
+        self._references.append((managed, _fill(managed.tensor, self)))
         offset, name = (0, b"dltensor_versioned") if self.versioned else (_Versioned.tensor.offset, b"dltensor")
-        self.asked.append((stream, max_version))
+        self.requests.append((stream, max_version))
         self.capsules.append(_capsule(ctypes.addressof(managed) + offset, name, None))
-        return self._described.odd("capsule", self.capsules[-1])
+        return self._get("capsule", self.capsules[-1])
 
 
 class VersionedDlpack(Dlpack):
@@ -407,7 +353,7 @@ class VersionedDlpack(Dlpack):
 
 
 class OldDlpack(Dlpack):
-    """An array of a library that knows the first version of DLPack alone."""
+    """An array of a library that knows only the first version of DLPack."""
 
     def __dlpack__(self, stream: int | None = None) -> Any:  # type: ignore[override]
         return super().__dlpack__(stream=stream)
@@ -426,21 +372,14 @@ _CLASSES: dict[str, type] = {
 }
 
 
-def _longer(self: Any) -> int:
-    return int(self._described.now().shape[0]) + 1
-
-
-def _more_numel(self: Any) -> int:
-    return int(np.prod(self._described.now().shape, dtype=object)) + 1
-
-
 _LIES: dict[str, dict[str, Any]] = {
     "plain": {},
-    "len": {"__len__": _longer},
-    "numel": {"numel": _more_numel},
-    "shape": {"shape": property(lambda self: (3, *self._described.now().shape[1:]))},
+    "len": {"__len__": lambda self: int(self._state.shape[0]) + 1},
+    "shape": {"shape": property(lambda self: (3, *self._state.shape[1:]))},
     "contiguous": {"is_contiguous": lambda _self: True, "_c_contiguous": True},
 }
+"""The members of subclasses that do not describe the memory."""
+
 SUBCLASSES = tuple(_LIES)
 _subclasses: dict[tuple[str, str], type] = {}
 
@@ -453,14 +392,15 @@ def make(array: Array) -> Any:
         if key not in _subclasses:
             _subclasses[key] = type(f"My{kind.__name__}", (kind,), _LIES[array.subclass])
         kind = _subclasses[key]
-    return kind(_States(array.states))
+    return kind(array.state)
 
 
-def of(library: str, array: DeviceArray, **odd: Any) -> Any:
-    """Return an array of a library in memory of the stand-in driver; `odd` as in `State`."""
+def of(library: str, array: DeviceArray, **changes: Any) -> Any:
+    """Return an array of a library in memory of the stand-in driver; `changes` as in `State`."""
     interface = array.interface
     shape, strides = interface["shape"], interface["strides"]
-    return make(Array(library, (State(interface["typestr"], shape, strides, array.address, odd=(*odd.items(),)),)))
+    state = State(interface["typestr"], shape, strides, array.address, changes=(*changes.items(),))
+    return make(Array(library, state))
 
 
 @contextlib.contextmanager

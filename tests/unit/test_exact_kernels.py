@@ -92,7 +92,7 @@ def test_tensors_get_tritons_types(hints):
     specialise(1)  # Triton searches PyTorch once, and must not find the stand-in
     with libraries.installed():
         values = [
-            libraries.make(Array("torch", (State(dtype, shape, None, 4096 + 4 * shift),)))
+            libraries.make(Array("torch", State(dtype, shape, None, 4096 + 4 * shift)))
             for dtype, shift, shape in itertools.product(ELEMENTS, range(9), ((4,), (2, 3), (), (0,)))
         ]
         wanted = [*map(specialise, values)]

@@ -21,8 +21,8 @@ SAXPY = "void(float32, float32[::1], float32[::1])"
 F4 = np.zeros(4, "<f4")
 
 
-def array(library, *states):
-    return libraries.make(Array(library, states))
+def array(library, state):
+    return libraries.make(Array(library, state))
 
 
 def test_second_launch_takes_fast_path_with_equal_bytes(cuda, general):
@@ -196,7 +196,7 @@ def test_launches_leak_no_memory(cuda, monkeypatch):
 
 @pytest.mark.parametrize("depth", [1, 40])
 def test_array_may_launch_kernels_while_it_is_read(cuda, depth):
-    """The fast path gives nested launches a parameter block of their own up to some depth, and declines beyond."""
+    """Each nested launch needs its own parameter block. Beyond some depth the fast path declines."""
     k = cuda.package(kernel("k", "void(int32, float32[::1])")).k
     plain, remaining = cuda.array(F4), []
 
@@ -224,7 +224,7 @@ def test_lazy_conjugates_are_refused_after_plain_tensors(cuda, current, library,
     for _ in range(3):
         k[1, 1](array(library, State("<c8", shape)))
     with pytest.raises(ArgumentError, match="call resolve_conj"):
-        k[1, 1](array(library, State("<c8", shape, odd=(("is_conj", True),))))
+        k[1, 1](array(library, State("<c8", shape, changes=(("is_conj", True),))))
     assert len(cuda.launches()) == 3
 
 
@@ -237,11 +237,11 @@ def test_interrupts_and_memory_errors_pass_through_launch(cuda, current, library
         for _ in range(launched):
             k[1, 1](array(library, State()))
         with pytest.raises(error):
-            k[1, 1](array(library, State(odd=((name, Raises(error)),))))
+            k[1, 1](array(library, State(changes=((name, Raises(error)),))))
 
 
 def elements():
-    """Return a kernel that takes the address of an array and nothing else of it."""
+    """Return a kernel that takes only the address of an array."""
     record = kernel("k", "void(int64)")
     record["overloads"][0]["parameters"][0] |= {"type": "*fp32", "kind": "elements", "dtype": "<f4"}
     return record
@@ -251,7 +251,7 @@ NO_MEMORY = [
     *((library, State(address=0)) for library in libraries.LIBRARIES),
     ("cupy", State("<f4", (2, 3), (40, 8), address=0)),
     ("exchange", State("<f4", (), address=0)),
-    *((library, State(address=12, odd=(("storage_offset", 3),))) for library in ("torch", "exchange")),
+    *((library, State(address=12, changes=(("storage_offset", 3),))) for library in ("torch", "exchange")),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Launches for XLA's programs: Python prepares them, and the tests call the handlers with frames like XLA's."""
+"""Test launches for XLA's programs: Python prepares them, and the tests call the handlers like XLA."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ LAUNCH = f"{ARRAY}mypkg.kernels.k[1, 32](2.0, Array())\n"
 
 @pytest.fixture
 def packaged(cuda):
-    """Write a packaged module for other interpreters to import."""
+    """Return a function that writes a packaged module for other interpreters."""
 
     def write(load):
         manifests.write(cuda.packages, [kernel("k", "void(float32, float32[::1])")], load=load, functions=("add",))
@@ -37,11 +37,9 @@ def packaged(cuda):
 
 
 def imported(cuda, code, **environment):
-    """The modules that a bare interpreter has after it ran `code`, beyond its own and those that `site` brings."""
-    shown = cuda.run(
-        f"import os, sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))", **environment
-    )
-    return set(shown.split())
+    """Return the modules that `code` imports in a bare interpreter."""
+    script = f"import os, sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
+    return set(cuda.run(script, **environment).split())
 
 
 @pytest.mark.parametrize("load", ["import", "first-use"])
@@ -116,7 +114,7 @@ os.register_at_fork(after_in_parent=over.set, after_in_child=lambda: signal.alar
 
 @pytest.mark.parametrize("extension", ["0", "1"])
 def test_forked_child_finds_no_lock_held(packaged, extension):
-    """Another thread may hold a lock of the run time during a fork, and does not exist in the child."""
+    """Another thread may hold a lock of the run time during a fork. The child does not have that thread."""
     cuda = packaged("first-use")
     code = FORK.replace("    k.k[1, 32](1.0, Array())\n    sys.exit", "    sys.exit")
     assert cuda.run(code % HELD, AOTCUDA_EXTENSION=extension) == "launched\n"

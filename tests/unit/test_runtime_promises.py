@@ -10,7 +10,7 @@ from support.manifests import kernel
 
 
 def array(ndim, layout="C", *, divisor=1, extents=1, strides=1):
-    """Return a parameter as cuTile's kernels have arrays: address, extents and strides, each a parameter of its own."""
+    """Return an array parameter of a cuTile kernel: address, extents and strides are separate parameters."""
     sizes = []
     for word, promised in (("shape", extents), ("step", strides)):
         for axis in range(ndim):
@@ -51,16 +51,15 @@ def package(cuda):
     return make
 
 
-def given(cuda, shape, *, shift=0, strides=None):
-    """Return an array of some shape, `shift` bytes behind an address that is divisible by 16, with strides in bytes."""
-    whole = cuda.array(np.zeros(4096, "<f4"))
-    start = whole.interface["data"][0]
-    assert start % 16 == 0
-    whole.interface |= {"shape": shape, "strides": strides, "data": (start + shift, False)}
-    return whole
+def array_at(cuda, shape, *, shift=0, strides=None):
+    """Return an array whose address is `shift` bytes behind a multiple of 16; strides are in bytes."""
+    memory = cuda.array(np.zeros(4096, "<f4"))
+    assert memory.address % 16 == 0
+    memory.interface |= {"shape": shape, "strides": strides, "data": (memory.address + shift, False)}
+    return memory
 
 
-def launched(cuda):
+def launched_kernel(cuda):
     return [call for call in cuda.calls() if call["call"].startswith("cuLaunchKernel")][-1]["kernel"]
 
 
@@ -80,10 +79,10 @@ VARIANTS = [
 @pytest.mark.parametrize(("shape", "shift", "strides", "expected"), VARIANTS, ids=str)
 def test_first_variant_whose_promises_hold_is_launched(cuda, package, shape, shift, strides, expected):
     k = package(EVEN, ALIGNED, ANY)
-    x = given(cuda, shape, shift=shift, strides=strides)
+    x = array_at(cuda, shape, shift=shift, strides=strides)
     for _ in range(2):
         k[1, 1](x)
-        assert launched(cuda) == expected
+        assert launched_kernel(cuda) == expected
         numbers = np.array([*shape, shape[1], 1], "<i4")
         assert cuda.parameters() == np.uint64(x.interface["data"][0]).tobytes() + numbers.tobytes()
 
@@ -92,7 +91,7 @@ def test_first_variant_whose_promises_hold_is_launched(cuda, package, shape, shi
 def test_strides_are_counted_in_elements(cuda, package):
     k = package(array(2, "A"))
     for strides in ((64, 8), (4, 400), (0, 4)):
-        x = given(cuda, (3, 2), strides=strides)
+        x = array_at(cuda, (3, 2), strides=strides)
         k[1, 1](x)
         assert cuda.parameters()[8:] == np.array([3, 2, strides[0] // 4, strides[1] // 4], "<i4").tobytes()
 
@@ -115,15 +114,15 @@ def test_arrays_that_break_promise_are_refused(cuda, package, monkeypatch, param
     monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
     k = package(parameter)
     right = (16,) * len(shape)
-    for _ in range(3):  # the first is the general path's, and teaches the fast one
+    for _ in range(3):  # the first launch takes the general path
         with pytest.raises(ArgumentError, match=message):
-            k[1, 1](given(cuda, shape, shift=shift, strides=strides))
-        k[1, 1](given(cuda, right))
+            k[1, 1](array_at(cuda, shape, shift=shift, strides=strides))
+        k[1, 1](array_at(cuda, right))
     assert len(cuda.launches()) == 3
 
 
 def two_arrays(cuda, layout="C"):
-    """Return a kernel of two arrays that must not overlap, and behind that another for those that do."""
+    """Return a kernel with an overload for two arrays that do not overlap, and an overload for other arrays."""
     first = {**array(1, layout), "name": "x"}
     second = {**array(1, layout), "name": "out", "offset": 16}
     second["sizes"] = [{**size, "offset": size["offset"] + 16} for size in second["sizes"]]
@@ -156,7 +155,7 @@ def test_overlapping_arrays_select_their_own_variant(cuda, places, expected):
     x, out = view_of(cuda, memory, start, count), view_of(cuda, memory, other, others)
     for _ in range(2):
         k[1, 1](x, 5, out)
-        assert launched(cuda) == expected
+        assert launched_kernel(cuda) == expected
 
 
 @pytest.mark.usefixtures("path")

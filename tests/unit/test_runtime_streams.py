@@ -20,7 +20,7 @@ CUPY, TORCH, OWN = 77, 88, 99
 LEADS = {"cupy": CUPY, "torch": TORCH, "exchange": TORCH}
 """The libraries on whose current stream a launch is."""
 
-# What an array's data is on, and whether that stream has to wait for the launch, too.
+# By library: the stream of an array's data, and True if that stream also has to wait for the launch.
 ON = {
     "cupy": (CUPY, True),
     "torch": (TORCH, False),
@@ -30,7 +30,7 @@ ON = {
     "instance": (OWN, True),
     "free numba": (None, False),
     "free interface": (None, False),
-    "dlpack": (None, False),  # its owner gets the launch's stream
+    "dlpack": (None, False),  # the library gets the launch's stream
 }
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -38,19 +38,19 @@ pytestmark = pytest.mark.usefixtures("path")
 
 @pytest.fixture
 def current(current):
-    """CuPy and PyTorch with current streams of their own."""
+    """Give CuPy and PyTorch different current streams."""
     current.update(cupy=CUPY, torch=TORCH)
     return current
 
 
 def array(library):
-    """Return an array of a library; "free" ones are on no stream of their own."""
+    """Return an array of a library; "free" arrays are bound to no stream."""
     stream = OWN if library in ("numba", "interface", "instance") else None
-    return libraries.make(Array(library.removeprefix("free "), (State(stream=stream),)))
+    return libraries.make(Array(library.removeprefix("free "), State(stream=stream)))
 
 
 def ordered(cuda):
-    """Pairs of a stream that waits and the one that it waits for, in their order, and the launches among them."""
+    """Return pairs of a stream that waits and the stream that it waits for, and the launches, in their order."""
     found, recorded = [], {}
     for call in cuda.calls("cuEventRecord", "cuStreamWaitEvent", "cuLaunchKernel"):
         if call["call"] == "cuEventRecord":
@@ -63,7 +63,7 @@ def ordered(cuda):
 
 
 def expected(stream, arrays):
-    """Return the same as the table has it, for one launch."""
+    """Return the result of `ordered` for one launch by the table."""
     others = {}
     for library in arrays:
         ready, mutual = ON[library]
@@ -126,7 +126,7 @@ def test_each_gpu_has_its_own_current_stream(cuda, current, library):
 def test_both_handles_of_legacy_stream_are_one_stream(cuda, current, tensors, interfaces):
     current.update(torch=tensors)
     k = cuda.package(kernel("k", "void(float32[::1], float32[::1])")).k
-    other = libraries.make(Array("instance", (State(stream=interfaces),)))
+    other = libraries.make(Array("instance", State(stream=interfaces)))
     for _ in range(3):
         k[1, 1, 55](array("exchange"), other)
     found = [tuple(streams.LEGACY if part == 0 else part for part in pair) for pair in ordered(cuda)]
@@ -136,11 +136,11 @@ def test_both_handles_of_legacy_stream_are_one_stream(cuda, current, tensors, in
 def test_launch_goes_to_stream_that_is_current_at_that_time(cuda, current):
     k = cuda.package(kernel("k", "void(float32[::1])")).k
     run = k[1, 1]
-    streams = [0, 1, 2, 77, 78, 0, *range(100, 180)]  # more than a configuration caches
-    for stream in streams:
-        current.update(cupy=stream)
+    handles = [0, 1, 2, 77, 78, 0, *range(100, 180)]  # more than a configuration caches
+    for handle in handles:
+        current.update(cupy=handle)
         run(array("cupy"))
-    assert [launch["stream"] for launch in cuda.launches()] == streams
+    assert [launch["stream"] for launch in cuda.launches()] == handles
     assert cuda.calls("cuEventRecord") == []
 
 
@@ -233,7 +233,7 @@ class TestCaptures:
 
     @pytest.mark.parametrize("arrays", [("numba", "exchange"), ("exchange", "numba"), ("numba", "exchange", "cupy")])
     def test_data_outside_graph_is_refused_in_any_order_of_arrays(self, cuda, current, arrays):
-        """After the launch's stream has joined a capture for one array, it could not wait for another array."""
+        """If the launch's stream joins a capture for one array, it cannot wait for another array."""
         parameters = ", ".join(["float32[::1]"] * len(arrays))
         run = cuda.package(kernel("k", f"void({parameters})")).k[1, 1, 55]
         for _ in range(2):
@@ -257,10 +257,10 @@ class TestCaptures:
             k[1, 32, 55](array("exchange"))
 
     def test_data_on_default_stream_is_refused_during_capture(self, cuda, current):
-        """The driver says so of it while a stream is captured that waits for it; to record an event there ends that."""
+        """While another stream is captured, the driver refuses to query the default stream."""
         cuda.set(fail="cuStreamIsCapturing=906")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
-        on_default = libraries.make(Array("interface", (State(stream=1),)))
+        on_default = libraries.make(Array("interface", State(stream=1)))
         for _ in range(2):
             with pytest.raises(ArgumentError, match="is on stream 0x1, which is not part of the graph"):
                 k[1, 1, 77](on_default)
@@ -271,7 +271,7 @@ class TestCaptures:
     @pytest.mark.parametrize("given", [0, 1])
     @pytest.mark.parametrize("library", ["cupy", "torch", "exchange", "numba", "interface"])
     def test_default_stream_joins_no_capture(self, cuda, current, library, given, launched):
-        """It cannot be captured: the driver would refuse, and the capture be lost."""
+        """The default stream cannot be captured: the driver's refusal would end the capture."""
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         runs = [k[1, 1, given], k[1, 1, given, 16], k.forall(8, stream=given)]
         runs += [] if library in LEADS else [k[1, 1], k.forall(8)]
@@ -286,7 +286,7 @@ class TestCaptures:
 
     @pytest.mark.parametrize("library", ["cupy", "torch", "exchange", "numba", "interface"])
     def test_stream_that_joins_capture_returns_to_it(self, cuda, current, library):
-        """A stream that forks from a captured stream has to join it again before the capture ends."""
+        """A stream that joins a capture has to return to the captured stream before the capture ends."""
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         run, ready = k[1, 1, 55], ON[library][0]
         for _ in range(3):

@@ -22,30 +22,32 @@ def test_both_tables_of_tegra_agree():
 
 
 @pytest.mark.parametrize(
-    ("devices", "targets", "handed"),
+    ("devices", "targets", "count"),
     [
         ("8.7", TARGETS, 1),
-        ("8.7", ("sm_80", "sm_86", "compute_75"), 1),  # the PTX alone: by its number sm_86 would fit better
+        ("8.7", ("sm_80", "sm_86", "compute_75"), 1),  # only the PTX, although the number of sm_86 is nearer
         ("8.7", ("sm_87",), 1),
         ("8.7,9.0", TARGETS, 2),
         ("8.6", TARGETS, len(TARGETS)),
         ("8.6,9.0", TARGETS, len(TARGETS)),
     ],
 )
-def test_tegra_driver_gets_only_its_own_images(devices, targets, handed, cuda):
+def test_tegra_driver_gets_only_its_own_images(devices, targets, count, cuda):
     cuda.set(devices=devices)
     cuda.package(manifests.kernel("axpy", "void(float32)"), targets=targets)
     (call,) = cuda.calls("cuLibraryLoadData")
-    assert call["bytes"] == 16 + handed * ENTRY
+    assert call["bytes"] == 16 + count * ENTRY
 
 
 @pytest.fixture(scope="module")
 def packed():
-    made = [Image(arch.parse(name), images.numba_cubin(name), (12, 9), (12, 9)) for name in ("sm_75", "sm_80", "sm_90")]
+    cubins = [
+        Image(arch.parse(name), images.numba_cubin(name), (12, 9), (12, 9)) for name in ("sm_75", "sm_80", "sm_90")
+    ]
     text = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n"
-    every = [*made, Image(arch.parse("compute_75"), text, (12, 0), (12, 9))]
-    given = nvfatbin.options(image.cuda for image in every)
-    return nvfatbin.join([nvfatbin.pack("test", given, image.target, image.data) for image in every])
+    all_images = [*cubins, Image(arch.parse("compute_75"), text, (12, 0), (12, 9))]
+    options = nvfatbin.options(image.cuda for image in all_images)
+    return nvfatbin.join([nvfatbin.pack("test", options, image.target, image.data) for image in all_images])
 
 
 def test_subset_of_fatbin_has_same_images(packed):

@@ -1,4 +1,4 @@
-"""Launch from several threads while others load and unload: each launch happens once, with its own arguments.
+"""Test launches of several threads while others load and unload: each launch happens once, with its own arguments.
 
 The interpreter switches threads as often as it can; without the GIL (`python3.14t`) they run at the same time. When all
 threads have ended, the log of the stand-in driver is compared with the expected launches.

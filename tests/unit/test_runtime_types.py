@@ -1,4 +1,4 @@
-"""Types and strings as arguments of packaged kernels."""
+"""Test types and strings as arguments of packaged kernels."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ NUMBERS = ["bool", *INTEGERS, "float16", "float32", "float64", "complex64", "com
 numba_types = pytest.importorskip("numba.core.types", reason="numba's types are among those that are passed")
 
 
-class dtype:  # noqa: N801 (as PyTorch calls it)
-    """A dtype of PyTorch's."""
+class dtype:  # noqa: N801 (PyTorch's name)
+    """A stand-in for PyTorch's dtypes."""
 
     def __init__(self, name):
         self.name = name
@@ -31,15 +31,15 @@ class dtype:  # noqa: N801 (as PyTorch calls it)
 dtype.__module__ = "torch"
 
 
-def taking(*wanted, value="int32"):
-    """Return a kernel of a type and a number, with an overload for each of these types."""
+def kernel_of_types(*names):
+    """Return a kernel of a type and an int32, with an overload for each of these types."""
     overloads = []
-    for index, name in enumerate(wanted):
+    for index, name in enumerate(names):
         type_ = {"name": "t", "type": f"NumberClass({name})", "kind": "type", "offset": 0, "words": ["zero"]}
         type_["dtype"] = np.dtype(name).str
-        number = {"name": "x", "type": value, "kind": "scalar", "format": "i", "offset": 8}
+        number = {"name": "x", "type": "int32", "kind": "scalar", "format": "i", "offset": 8}
         (overload,) = kernel("k", "void()", parameters=[type_, number], parameter_bytes=12)["overloads"]
-        overloads.append({**overload, "symbol": f"k__{index}", "signature": f"void(NumberClass({name}), {value})"})
+        overloads.append({**overload, "symbol": f"k__{index}", "signature": f"void(NumberClass({name}), int32)"})
     return {"name": "k", "origin": "mypkg._k:k", "overloads": overloads}
 
 
@@ -62,7 +62,7 @@ def test_other_objects_are_no_number_types(value):
 @pytest.mark.parametrize("name", NUMBERS)
 @pytest.mark.usefixtures("path")
 def test_types_are_zeros_in_parameter_block(cuda, name):
-    k = cuda.package(taking(name)).k
+    k = cuda.package(kernel_of_types(name)).k
     for value in spellings(name):
         k[1, 32](value, 7)
         k[1, 32](value, 8)
@@ -73,7 +73,7 @@ def test_types_are_zeros_in_parameter_block(cuda, name):
 
 @pytest.mark.usefixtures("path")
 def test_each_type_takes_its_own_overload_in_any_order(cuda):
-    k = cuda.package(taking("float32", "float64", "int32")).k
+    k = cuda.package(kernel_of_types("float32", "float64", "int32")).k
     order = [np.float64, np.float32, np.int32, np.float32, np.dtype("f8"), np.int32, np.float64, np.float32]
     names = ["float32", "float64", "int32"]
     for value in order:
@@ -84,7 +84,7 @@ def test_each_type_takes_its_own_overload_in_any_order(cuda):
 @pytest.mark.parametrize("wrong", [np.float32, np.dtype("f4"), numba_types.float32, float, "float64", 1.0, None])
 @pytest.mark.usefixtures("path")
 def test_another_type_is_refused_by_name(cuda, wrong):
-    k = cuda.package(taking("float64")).k
+    k = cuda.package(kernel_of_types("float64")).k
     k[1, 32](np.float64, 1)
     problem = "the type float32" if other_values.type_of(wrong) else type(wrong).__name__
     with pytest.raises(ArgumentError, match=rf"argument 1, t, is {problem} where NumberClass\(float64\) is packaged"):

@@ -209,7 +209,7 @@ def test_unload_waits_for_setup(hooks, with_callbacks):
 
 
 def test_interrupted_load_unloads_its_images(cuda, monkeypatch):
-    """The interpreter raises it when the driver's call returns, which takes most of the time of an import."""
+    """The interpreter raises the interrupt when the call of the driver returns."""
     module, call = cuda.package(kernel("k", "void(int32)"), load="first-use"), driver.get().call
     load = call["cuLibraryLoadData"]
 

@@ -1,4 +1,4 @@
-"""The short reader of arrays agrees with the full rules."""
+"""Test that the quick check of array descriptions agrees with the rules of `array_view`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from aotcuda.runtime.arguments import array_view, arrays
 
 
 class Text(str):
-    """Equal to a type string, and another object."""
+    """A string of another type that equals a type string."""
 
     __slots__ = ()
 
 
 class Number(int):
-    """Equal to an int, and an object of another type."""
+    """A number of another type that equals an int."""
 
 
 NUMBERS = st.sampled_from([0, 1, 2, 3, 7, 2**16, 2**31, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -1, -8])

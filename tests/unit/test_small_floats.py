@@ -60,12 +60,12 @@ def test_codes_equal_those_of_ml_dtypes(name):
     for value in [*numbers, *between, *near, *others]:
         code = small_floats.encode(name, value)
         with np.errstate(all="ignore"):
-            theirs = np.array(dtype(value))
-            theirs = int(theirs.view(codes.dtype)) if math.isfinite(float(theirs)) else None
-        assert theirs == code, value
+            expected = np.array(dtype(value))
+            expected = int(expected.view(codes.dtype)) if math.isfinite(float(expected)) else None
+        assert expected == code, value
 
 
-def taking(name):
+def kernel_of(name):
     """Return a kernel of a small float and an int."""
     small = {"name": "a", "type": f"__nv_{name}", "kind": "small", "dtype": name, "offset": 0}
     number = {"name": "n", "type": "int", "kind": "scalar", "format": "i", "offset": 4}
@@ -75,7 +75,7 @@ def taking(name):
 @pytest.mark.parametrize("name", BITS)
 @pytest.mark.usefixtures("path")
 def test_launch_rounds_numbers_of_every_type(cuda, name):
-    k = cuda.package(taking(name)).k
+    k = cuda.package(kernel_of(name)).k
     values = [1, True, 0.5, -3, np.float32(1.5), np.float64(0.1), np.float16(2), np.int64(7)]
     with contextlib.suppress(ImportError):
         values.append(getattr(importlib.import_module("ml_dtypes"), name)(0.75))
@@ -97,5 +97,5 @@ def test_launch_rounds_numbers_of_every_type(cuda, name):
 @pytest.mark.usefixtures("path")
 def test_values_out_of_range_are_refused(cuda, name, value, problem):
     with pytest.raises(ArgumentError, match=problem):
-        cuda.package(taking(name)).k[1, 32](value, 5)
+        cuda.package(kernel_of(name)).k[1, 32](value, 5)
     assert cuda.launches() == []

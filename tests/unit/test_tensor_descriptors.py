@@ -166,27 +166,29 @@ def test_variant_of_machine_is_launched(cuda, package, describe, devices, symbol
 
 @pytest.mark.parametrize("where", ["own", "triton"])
 def test_scratch_memory_comes_from_allocator_of_program(cuda, package, monkeypatch, where):
-    asked = []
+    requests = []
 
-    def allocate(*given):
-        asked.append(given)
+    def allocate(*request):
+        requests.append(request)
         return SimpleNamespace(data_ptr=lambda: 0x7000)
 
     variable = contextvars.ContextVar("allocator", default=None)
     module = SimpleNamespace(_allocator=variable) if where == "triton" else None
     monkeypatch.setitem(sys.modules, "triton.runtime._allocation", module)
-    whose = "triton" if where == "triton" else r"aotcuda\.triton"
+    package_name = "triton" if where == "triton" else r"aotcuda\.triton"
     k, x = package(overload("k", scratch=SCRATCH)), cuda.array(np.zeros(64, "<f2"))
     x.interface["data"] = (x.address + -x.address % 16, False)
 
     def launch():
-        with pytest.raises(AllocatorError, match=rf"needs 256 bytes of global memory .* call {whose}\.set_allocator"):
+        with pytest.raises(
+            AllocatorError, match=rf"needs 256 bytes of global memory .* call {package_name}\.set_allocator"
+        ):
             k[1](x)
         (variable.set if where == "triton" else scratch_memory.set_allocator)(allocate)
         for _ in range(4):  # the fast path declines
             k[(2, 3)](x)
             assert cuda.parameters() == struct.pack("<QQ8x", x.address, 0x7000)
-        assert asked == [(6 * 256, 128, 0)] * 4
+        assert requests == [(6 * 256, 128, 0)] * 4
         (variable.set if where == "triton" else scratch_memory.set_allocator)(lambda *_: None)
         with pytest.raises(AllocatorError, match="the allocator returned None, which has no address"):
             k[1](x)

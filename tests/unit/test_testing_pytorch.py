@@ -97,7 +97,7 @@ def test_each_way_to_read_a_result_is_noticed(tmp_path):
         "import sys, torch",
         "dry = sys.modules['aotcuda_recorder.dry']",
         "found = ['']",
-        "dry.log.note_first = lambda facts: found.append(facts['call'])",
+        "dry.log.write_first = lambda facts: found.append(facts['call'])",
         "x = torch.ones(4, device='cuda')",
         "dry.launched_arrays((x,))",
         *(f"found[1:] = []; {code}; print(found[-1])" for codes in READS.values() for code in codes),

@@ -1,4 +1,4 @@
-"""Values that mean nothing are refused: layouts, launch bounds, patterns, environment variables."""
+"""Test that values without a meaning are refused: layouts, launch bounds, patterns, environment variables."""
 
 from __future__ import annotations
 
