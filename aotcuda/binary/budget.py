@@ -19,23 +19,25 @@ _LIMITS = {
 
 
 class TooMuchError(Exception):
-    """The budget is spent. The message continues after the name of the file."""
+    """The budget is spent. The message follows the name of the file."""
 
 
 class Budget:
     """The budget of a target of `size` bytes."""
 
     def __init__(self, size: int) -> None:
-        self._limits = {what: max(floor, int(ratio * size)) for what, (floor, ratio, _) in _LIMITS.items()}
+        self._limits = {name: max(floor, int(ratio * size)) for name, (floor, ratio, _) in _LIMITS.items()}
         self._left = dict(self._limits)
 
-    def spend(self, what: str, amount: int) -> None:
+    def spend(self, resource: str, amount: int) -> None:
         """Spend `amount` of the `bytes`, `ptx`, `items` or `text`.
 
         Raises:
-            TooMuchError: That is more than is left.
+            TooMuchError: The amount is more than the rest of the budget.
         """
-        if amount > self._left[what]:
-            message = f"holds more than {self._limits[what]:,} {_LIMITS[what][2]}, the most that aotcuda inspects"
+        if amount > self._left[resource]:
+            message = (
+                f"holds more than {self._limits[resource]:,} {_LIMITS[resource][2]}, the most that aotcuda inspects"
+            )
             raise TooMuchError(message)
-        self._left[what] -= amount
+        self._left[resource] -= amount

@@ -1,7 +1,7 @@
 """Read cubins: the kernels of one image of machine code.
 
 A cubin is an ELF file: 64-bit, little-endian, machine number 190. NVIDIA publishes no description of its CUDA-specific
-parts. The facts below were observed in the output of NVRTC 12.4 (ELF ABI version 7) and of NVRTC and nvJitLink
+parts. The facts below were observed in the output of NVRTC 12.4 (ELF ABI version 7), and of NVRTC and nvJitLink
 13.0 (ABI version 8). The tests compare every number with cuobjdump, whose terms are used here.
 
 - The compute capability is in `e_flags`: bits 8 to 15 from ABI version 8 on, bits 0 to 7 before. An `a` target sets
@@ -108,7 +108,7 @@ def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
     Args:
         data: The whole file.
         where: Its name in errors.
-        budget: The budget; by default that for its own size.
+        budget: The budget; by default the budget of a file of this size.
 
     Raises:
         ImageError: It is no cubin, was truncated or altered, or exceeds the budget.
@@ -138,13 +138,13 @@ def is_closed(data: bytes, where: str) -> bool:
     Raises:
         ImageError: As for `read`.
     """
-    found = read(data, where).kernels
-    kernels = {kernel.name.encode() for kernel in found}
+    records = read(data, where).kernels
+    kernels = {kernel.name.encode() for kernel in records}
     elf = Elf(data, machine=_MACHINE_CUDA, budget=Budget(len(data)))
     code = {name.removeprefix(b".text.") for name in elf.sections if name.startswith(b".text.")}
     shared = [elf.sections.get(b".nv.shared." + name) for name in kernels]
     is_lost = any(section is not None and not section.size for section in shared)
-    is_lost = is_lost or any(kernel.local is None for kernel in found)
+    is_lost = is_lost or any(kernel.local is None for kernel in records)
     return elf.type == _EXTENSIBLE and code == kernels and not is_lost
 
 

@@ -1,7 +1,7 @@
-"""Read the parts of ELF files that cubins need: sections by name and the functions in the symbol table.
+"""Read sections and functions of ELF files.
 
 The System V ABI, "Object Files", defines the structures. pyelftools is not used: it drops the bits of `st_other` that
-mark kernels, and damaged files must give one of two kinds of error.
+mark kernels, and raises errors of many classes for damaged files.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class Elf:
         if data[:6] != b"\x7fELF\x02\x01":
             message = "it is no 64-bit ELF file"
             raise NotElfError(message)
-        self.type, found, segments, table, self.flags, segment_size, segment_count, count, names = _HEADER.unpack_from(
-            data
+        self.type, machine_number, segments, table, self.flags, segment_size, segment_count, count, names = (
+            _HEADER.unpack_from(data)
         )
-        if found != machine:
-            message = f"it is for ELF machine {found}, not {machine}"
+        if machine_number != machine:
+            message = f"it is for ELF machine {machine_number}, not {machine}"
             raise NotElfError(message)
         self.abi_version = data[8]
         self._data = data
@@ -118,14 +118,14 @@ class Elf:
     def _read_headers(self, table: int, count: int, names: int) -> tuple[list[Section], int]:
         """Return the section headers, and the index of the section with their names."""
         if table and (count == 0 or names == _IN_FIRST_HEADER):  # too many for the file's header
-            first = Section(*_SECTION_HEADER.unpack_from(self._data, min(table, len(self._data))))
-            count = count or first.size
-            names = first.link if names == _IN_FIRST_HEADER else names
+            first_header = Section(*_SECTION_HEADER.unpack_from(self._data, min(table, len(self._data))))
+            count = count or first_header.size
+            names = first_header.link if names == _IN_FIRST_HEADER else names
         size = count * _SECTION_HEADER.size
         self._check(table, size)
         self._budget.spend("items", count)
-        found = _SECTION_HEADER.iter_unpack(memoryview(self._data)[table : table + size])
-        return [Section(*fields) for fields in found], names
+        rows = _SECTION_HEADER.iter_unpack(memoryview(self._data)[table : table + size])
+        return [Section(*fields) for fields in rows], names
 
     def _read_functions(self) -> Iterator[Function]:
         header = self._sections.get(b".symtab")
@@ -138,9 +138,9 @@ class Elf:
             if info & 0xF == _FUNCTION:
                 self._budget.spend("items", _FUNCTION_ITEMS)
                 if name not in names:
-                    found = self._string(header.link, name)
-                    self._budget.spend("text", len(found))
-                    names[name] = found.decode(errors="backslashreplace")
+                    text = self._string(header.link, name)
+                    self._budget.spend("text", len(text))
+                    names[name] = text.decode(errors="backslashreplace")
                 yield Function(number, names[name], other, info >> 4 == _GLOBAL)
 
     def _string(self, section: int, offset: int) -> bytes:
@@ -150,9 +150,9 @@ class Elf:
         table = self._headers[section]
         start = table.offset + offset
         stop = min(table.offset + table.in_file, start + _LONGEST_NAME)
-        found = self._data[start : self._data.index(b"\0", start, stop)]
-        self._budget.spend("bytes", len(found))
-        return found
+        text = self._data[start : self._data.index(b"\0", start, stop)]
+        self._budget.spend("bytes", len(text))
+        return text
 
     def _check(self, offset: int, size: int) -> None:
         if offset + size > len(self._data):

@@ -40,27 +40,27 @@ def in_cubin(data: bytes, major: int) -> frozenset[str]:
     names = {function.number: function.name for function in elf.functions}
     kernels = {function.name for function in elf.functions if function.other & _KERNEL}
     code = {name: elf.content(f".text.{name}") for name in names.values()}
-    reading = {name for name, content in code.items() if content and _reads(content, major)}
+    reading = {name for name, content in code.items() if content and _reads_barrier_address(content, major)}
     calls: dict[str, set[str]] = {}
     for caller, callee in struct.iter_unpack("<II", elf.content(".nv.callgraph")):
         if caller in names and callee in names:
             calls.setdefault(names[caller], set()).add(names[callee])
-    return frozenset(kernels & _reaching(reading, calls))
+    return frozenset(kernels & _with_callers(reading, calls))
 
 
-def _reads(code: bytes, major: int) -> bool:
+def _reads_barrier_address(code: bytes, major: int) -> bool:
     """Return True if an instruction reads one of the two words."""
-    whole = code[: len(code) // _INSTRUCTION.size * _INSTRUCTION.size]
+    instructions = code[: len(code) // _INSTRUCTION.size * _INSTRUCTION.size]
     if major >= _FIRST_LATER:
         return any(
             (word & 0xFFF == _LDC and word >> 38 & 0xFFFF in _LATER)
             or (word & 0xFFF == _LDCU and word >> 37 & 0xFFFF in _LATER)
-            for (word,) in _INSTRUCTION.iter_unpack(whole)
+            for (word,) in _INSTRUCTION.iter_unpack(instructions)
         )
     fields = {offset >> 2 for offset in _WORDS.get(major, ())}  # a bank in bits 54 to 58, and the word in 40 to 53
     return any(
         word >> 40 & 0x7FFFF in fields and word >> 9 & 7 in _CONSTANT_FORMS
-        for (word,) in _INSTRUCTION.iter_unpack(whole)
+        for (word,) in _INSTRUCTION.iter_unpack(instructions)
     )
 
 
@@ -70,25 +70,25 @@ _FUNCTION = re.compile(r"^[ \t]*(?:\.\w+ )*\.(entry|func)\b\s*(?:\([^)]*\)\s*)?(
 def in_ptx(text: str) -> frozenset[str]:
     """Return the kernels in a PTX text that synchronize the whole grid, also through functions that they name."""
     text = re.sub(r"//.*", "", text)
-    parts = dict(_bodies(text))
+    bodies = dict(_bodies(text))
     kernels = {name for kind, name in _FUNCTION.findall(text) if kind == "entry"}
-    reading = {name for name, body in parts.items() if re.search(r"%envreg[12]\b", body)}
-    named = {name: set(re.findall(r"[\w$]+", body)) & parts.keys() for name, body in parts.items()} if reading else {}
-    return frozenset(kernels & _reaching(reading, named))
+    reading = {name for name, body in bodies.items() if re.search(r"%envreg[12]\b", body)}
+    calls = {name: set(re.findall(r"[\w$]+", body)) & bodies.keys() for name, body in bodies.items()} if reading else {}
+    return frozenset(kernels & _with_callers(reading, calls))
 
 
 def _bodies(text: str) -> Iterator[tuple[str, str]]:
-    found = list(_FUNCTION.finditer(text))
-    ends = [later.start() for later in found[1:]] + [len(text)]
-    for match, end in zip(found, ends, strict=True):
+    matches = list(_FUNCTION.finditer(text))
+    ends = [later.start() for later in matches[1:]] + [len(text)]
+    for match, end in zip(matches, ends, strict=True):
         body = text[match.end() : end]
-        if "{" in body.partition(";")[0]:  # declarations have none
+        if "{" in body.partition(";")[0]:  # a declaration has no body
             yield match[2], body
 
 
-def _reaching(found: Iterable[str], calls: Mapping[str, set[str]]) -> set[str]:
-    """Return the functions in `found`, with all that call them directly or indirectly."""
-    reached = set(found)
-    while more := {caller for caller, callees in calls.items() if callees & reached} - reached:
-        reached |= more
+def _with_callers(functions: Iterable[str], calls: Mapping[str, set[str]]) -> set[str]:
+    """Return `functions` with all functions that call them, directly or indirectly."""
+    reached = set(functions)
+    while callers := {caller for caller, callees in calls.items() if callees & reached} - reached:
+        reached |= callers
     return reached

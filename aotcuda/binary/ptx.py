@@ -31,9 +31,9 @@ def kernels(text: bytes, budget: Budget | None = None) -> tuple[str, ...]:
 
 def _names(text: bytes, budget: Budget) -> Iterator[str]:
     position = 0
-    while found := _ENTRY.match(text, position):
-        position = found.end()
+    while match := _ENTRY.match(text, position):
+        position = match.end()
         budget.spend("items", 1)
-        if name := found[1]:
+        if name := match[1]:
             budget.spend("text", len(name))
             yield name.decode()

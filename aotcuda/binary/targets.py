@@ -1,8 +1,8 @@
 """Find the modules and images in a wheel, a module, a folder or a file that a user names.
 
 Nothing is imported or run. The finders of the import system find the first part of an importable name. The other
-parts are paths below it. If the paths lead nowhere, as with editable installs of meson-python, the finders get the
-other parts too.
+parts are paths below it. If no data folder has such a path, as with editable installs of meson-python, the finders get
+the other parts too.
 """
 
 from __future__ import annotations
@@ -92,12 +92,12 @@ def find(target: str) -> Iterator[PackagedModule | BareImage]:
     path = Path(target)
     mode = _mode(path)
     if mode is None or stat.S_ISDIR(mode):
-        folders = _in_importable(target) if mode is None else _data_folders(path)
-        _check_some(folders, target, None if folders else _hint(target))
+        folders = _folders_of_name(target) if mode is None else _data_folders(path)
+        _check_not_empty(folders, target, None if folders else _hint(target))
         yield from (_read_module(files.DiskFolder(folder)) for folder in folders)
         return
     try:
-        yield from _in_file(path)
+        yield from _read_target_file(path)
     except UnreadableError as error:
         message = f"{escape(str(path))} {error}"
         raise TargetError(message) from None
@@ -121,9 +121,9 @@ def find_module(name: str) -> PackagedModule:
         TargetError: There is no such module, or it is not packaged.
         ManifestError: As for `find`.
     """
-    for found in [_read_module(files.DiskFolder(folder)) for folder in _in_importable(name)]:
-        if found.manifest["module"] == name:
-            return found
+    for module in [_read_module(files.DiskFolder(folder)) for folder in _folders_of_name(name)]:
+        if module.manifest["module"] == name:
+            return module
     message = f"{name} is no module that aotcuda built"
     raise TargetError(message)
 
@@ -135,11 +135,11 @@ def headers(target: str) -> list[str]:
         TargetError: As for `find`; or it is an image, which has no header.
         ManifestError: As for `find`.
     """
-    found = [_header(item) for item in find(target) if isinstance(item, PackagedModule)]
-    if not found:
+    texts = [_header(item) for item in find(target) if isinstance(item, PackagedModule)]
+    if not texts:
         message = f"{escape(target)} is an image without a manifest; only modules have headers"
         raise TargetError(message)
-    return found
+    return texts
 
 
 def _header(module: PackagedModule) -> str:
@@ -155,7 +155,7 @@ def _header(module: PackagedModule) -> str:
     return text
 
 
-def _check_some(folders: object, where: str, hint: str | None) -> None:
+def _check_not_empty(folders: object, where: str, hint: str | None) -> None:
     if not folders:
         because = f"; {hint}" if hint else ""
         message = f"{escape(where)} holds no module that aotcuda built (no *{_ENDING}){because}"
@@ -167,8 +167,8 @@ def _hint(target: str) -> str | None:
     if Path(target).is_dir():
         wheels = [escape(str(path)) for path in sorted(Path(target).glob("*.whl"))]
         if wheels:
-            others = f" ({len(wheels) - 1} more in its folder)" if len(wheels) > 1 else ""
-            return f"name the wheel itself: {wheels[0]}{others}"
+            suffix = f" ({len(wheels) - 1} more in its folder)" if len(wheels) > 1 else ""
+            return f"name the wheel itself: {wheels[0]}{suffix}"
         return uninstalled_hook.find_project_fault(str(Path(target).resolve()))
     top = target.partition(".")[0]
     spec = _spec(top)
@@ -190,18 +190,18 @@ def _wheel_hint(wheel: files.Wheel) -> str | None:
 def _data_folders(folder: Path) -> list[Path]:
     if folder.suffix == manifest.FOLDER_SUFFIX:
         return [folder]
-    found, seen = [], 0
-    for where, folders, names in os.walk(folder):  # it follows no links, which may form circles
-        seen += len(folders) + len(names)
-        if seen > _MOST_ENTRIES:
+    data_folders, count = [], 0
+    for directory, folders, names in os.walk(folder):  # it follows no links, which may form circles
+        count += len(folders) + len(names)
+        if count > _MOST_ENTRIES:
             message = f"{escape(str(folder))} holds more than {_MOST_ENTRIES:,} files; name a folder further down"
             raise TargetError(message)
-        if where.endswith(manifest.FOLDER_SUFFIX) and manifest.FILE_NAME in names:
-            found.append(Path(where))
-    return sorted(found)
+        if directory.endswith(manifest.FOLDER_SUFFIX) and manifest.FILE_NAME in names:
+            data_folders.append(Path(directory))
+    return sorted(data_folders)
 
 
-def _in_file(path: Path) -> Iterator[PackagedModule | BareImage]:
+def _read_target_file(path: Path) -> Iterator[PackagedModule | BareImage]:
     with files.open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         try:
@@ -210,7 +210,7 @@ def _in_file(path: Path) -> Iterator[PackagedModule | BareImage]:
             problem = f"cannot be read ({error.strerror})"
             raise UnreadableError(problem) from None
     if magic.startswith(_ZIP_MAGIC) or path.suffix == ".whl":
-        yield from _in_wheel(path, Budget(size))
+        yield from _read_wheel(path, Budget(size))
     elif magic in (fatbin.MAGIC, _ELF_MAGIC):
         data = foreign.content(path, files.LARGEST)
         yield BareImage(where=escape(str(path)), data=data, is_fatbin=magic == fatbin.MAGIC)
@@ -222,10 +222,10 @@ def _in_file(path: Path) -> Iterator[PackagedModule | BareImage]:
         raise UnreadableError(problem)
 
 
-def _in_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
+def _read_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
     with files.open_wheel(path, budget) as wheel:
         names = sorted(name for name in wheel.names if name.endswith(_ENDING))
-        _check_some(names, str(path), None if names else _wheel_hint(wheel))
+        _check_not_empty(names, str(path), None if names else _wheel_hint(wheel))
         for name in names:
             if any(part in {"", ".", ".."} for part in name.split("/")):
                 problem = f"has a file whose name leads out of it: {escape(name)}"
@@ -237,10 +237,10 @@ def _in_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
             yield _read_module(files.WheelFolder(wheel, name.removesuffix(f"/{manifest.FILE_NAME}")))
 
 
-def _in_importable(name: str) -> list[Path]:
+def _folders_of_name(name: str) -> list[Path]:
     """Return the data folders of the module called `name`, or of the package and its modules."""
-    top, *rest = name.split(".")
-    spec = _spec(top) if all(part.isidentifier() for part in (top, *rest)) else None
+    top, *parts = name.split(".")
+    spec = _spec(top) if all(part.isidentifier() for part in (top, *parts)) else None
     if spec is None:
         message = f"there is no file, folder or importable module {escape(name)}"
         raise TargetError(message)
@@ -248,11 +248,11 @@ def _in_importable(name: str) -> list[Path]:
     locations = list(dict.fromkeys(Path(location) for location in spec.submodule_search_locations or ()))
     if not locations:  # a module, not a package
         locations = [Path(spec.origin or top).with_suffix("")]
-    bases = [location.joinpath(*rest) for location in locations]
+    bases = [location.joinpath(*parts) for location in locations]
     folders = [folder for base in bases for folder in _folders_at(base)] or _folders_by_finders(name)
-    if rest and not folders and not any(base.is_dir() or any(base.parent.glob(f"{base.name}.*")) for base in bases):
+    if parts and not folders and not any(base.is_dir() or any(base.parent.glob(f"{base.name}.*")) for base in bases):
         hint = _hint(name)
-        message = f"the package {top} has no module {'.'.join(rest)}{f'; {hint}' if hint else ''}"
+        message = f"the package {top} has no module {'.'.join(parts)}{f'; {hint}' if hint else ''}"
         raise TargetError(message)
     return folders
 
@@ -265,11 +265,11 @@ def _folders_at(base: Path) -> list[Path]:
 
 def _folders_by_finders(name: str) -> list[Path]:
     """Return the data folders of the module called `name`, or of the modules of the package."""
-    spec, known = None, ""
+    spec, prefix = None, ""
     for part in name.split("."):
-        known = f"{known}.{part}" if known else part
-        spec = _spec(known, spec.submodule_search_locations if spec else None)
-        if spec is None or (known != name and not spec.submodule_search_locations):
+        prefix = f"{prefix}.{part}" if prefix else part
+        spec = _spec(prefix, spec.submodule_search_locations if spec else None)
+        if spec is None or (prefix != name and not spec.submodule_search_locations):
             return []
     return list(dict.fromkeys(_folders_of(spec))) if spec else []
 
@@ -281,9 +281,9 @@ def _folders_of(spec: ModuleSpec) -> Iterator[Path]:
             yield folder
         return
     for module in pkgutil.iter_modules(spec.submodule_search_locations, f"{spec.name}."):
-        inner = _spec(module.name, spec.submodule_search_locations)
-        if inner is not None:
-            yield from _folders_of(inner)
+        child = _spec(module.name, spec.submodule_search_locations)
+        if child is not None:
+            yield from _folders_of(child)
 
 
 def _spec(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
@@ -293,11 +293,11 @@ def _spec(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:
         TargetError: A finder failed, perhaps because it builds the module before an import.
     """
     finders: list[_Finder] = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
-    found = (finder.find_spec(name, path) for finder in finders)
+    specs = (finder.find_spec(name, path) for finder in finders)
     # A spec without origin is a module that a program made, such as a build's placeholder. A later finder may have the
     # module's files.
     try:
-        return next((spec for spec in found if spec and (spec.origin or spec.submodule_search_locations)), None)
+        return next((spec for spec in specs if spec and (spec.origin or spec.submodule_search_locations)), None)
     except ImportError as error:
         message = f"{name} cannot be looked for: {escape(str(error))}"
         raise TargetError(message) from None
@@ -311,7 +311,7 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_named(folder, ENTRY, f'"{manifest.digest(data)}"')
     elif parsed.get("in_place", False):
         _check_named(folder, manifest.IN_PLACE, f" {manifest.digest(data)}\n")
-    elif (generated := _generated(folder)) is not None:
+    elif (generated := _generated_module(folder)) is not None:
         _check_digest(folder, manifest.FILE_NAME, data, generated)
     parts = _parts(folder, parsed)
     contents: dict[str, bytes] = {}
@@ -325,13 +325,13 @@ def _read_module(folder: files.Folder) -> PackagedModule:
             _check_plain(file["path"], where)
             data = contents[key] = _read(folder, file["path"], files.LARGEST)
             manifest.check_file(data, file, f"{where}/{escape(file['path'])}")
-    others = parsed.get("toolchains", [])
-    for other in others:
-        if file := other.get("functions"):
+    toolchains = parsed.get("toolchains", [])
+    for toolchain in toolchains:
+        if file := toolchain.get("functions"):
             _check_plain(file["path"], where)
             data = contents[file["path"]] = _read(folder, file["path"], files.LARGEST)
             manifest.check_file(data, file, f"{where}/{escape(file['path'])}")
-    for file in itertools.chain(parsed["function_links"], *(other["function_links"] for other in others)):
+    for file in itertools.chain(parsed["function_links"], *(toolchain["function_links"] for toolchain in toolchains)):
         _check_plain(file["path"], where)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
     return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
@@ -358,7 +358,7 @@ def _read(folder: files.Folder, name: str, most: int) -> bytes:
         raise ManifestError(message) from None
 
 
-def _generated(folder: files.Folder) -> bytes | None:
+def _generated_module(folder: files.Folder) -> bytes | None:
     """Return the generated module of a data folder, or None."""
     name = f"{folder.stem}.py"
     try:
@@ -378,9 +378,9 @@ def _check_digest(folder: files.Folder, name: str, data: bytes, generated: bytes
         raise ManifestError(message)
 
 
-def _check_named(folder: files.Folder, name: str, said: str) -> None:
+def _check_named(folder: files.Folder, name: str, text: str) -> None:
     """Compare the manifest with the digest in another file of its folder."""
-    if said.encode() not in _read(folder, name, manifest.LARGEST):
+    if text.encode() not in _read(folder, name, manifest.LARGEST):
         message = (
             f"{folder.where}/{manifest.FILE_NAME} was altered: its digest differs from the one in {name}; install "
             "the package again"
@@ -389,7 +389,7 @@ def _check_named(folder: files.Folder, name: str, said: str) -> None:
 
 
 def _check_plain(name: str, where: str) -> None:
-    """Refuse a name that leads out of the folder."""
+    """Refuse a name that is no plain file name, such as a path out of the folder."""
     if Path(name).name != name or "\0" in name:
         message = (
             f"{where}/{manifest.FILE_NAME} was altered: its `files` cannot be read, because {escape(name[:200])!r} "

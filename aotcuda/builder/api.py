@@ -76,7 +76,7 @@ def build(
         shard: Compile one shard into the build cache and make no files: the number of the shard, and of all shards.
         from_cache_only: Compile nothing: shards have filled the cache. `AOTCUDA_FROM_CACHE_ONLY=1` has the same effect.
         costs: Recorded seconds of kernels and functions, by module and symbol, to divide them among shards.
-        processes: How many processes compile at a time; 0 for as many as the machine has room for.
+        processes: The number of processes that compile at a time; 0 for as many as the machine allows.
 
     Raises:
         AotcudaError: The configuration, a source or the toolchain is at fault.
@@ -96,7 +96,8 @@ def build(
     names = tuple(plan.exported_names(plans))
     project = stamps.Project(root=root, package_root=package_root, names=names, tops=stamps.top_packages(settings))
     installed = toolkits.installed()
-    cache = build_settings.find([item.frontend for item in plans], installed, root)
+    front_ends = [item.frontend for item in plans]
+    cache = build_settings.find(front_ends, installed, root)
     folders = [str(package_root), *map(str, roots), *build_settings.search_folders()]
     inputs = [table, settings, folders, compilers.distributions(), editable, sorted(extensions)]
     entry = cached_build.open_entry(cache, project, inputs, watcher)
@@ -113,26 +114,17 @@ def build(
                 if job.cache is None or job.cache.folder is None or not job.cache.writes:
                     folder = temporary.make_folder()
                     stack.callback(temporary.remove, folder)
-                    front_ends = [item.frontend for item in plans]
                     job = replace(job, cache=build_settings.in_folder(folder / "cache", front_ends, installed, root))
                 shard_warnings = executor.fill(job, table, roots, installed, watcher)
                 from_cache_only = True
             if shard is not None or from_cache_only:
                 job = _job_with_cache(job, table, python, shard, costs)
-            results, parts_by_module = _run(job, installed, watcher)
+            results, parts = _run(job, installed, watcher)
         if shard is not None:
             return assembly.shard_output(shard, results, seconds=time.monotonic() - start)
         stamp = _make_stamp(results, project, python, plans, installed)
         built = assembly.assemble(
-            settings,
-            table,
-            plans,
-            project,
-            results,
-            parts_by_module,
-            installed=installed,
-            stamp=stamp,
-            editable=editable,
+            settings, table, plans, project, results, parts, installed=installed, stamp=stamp, editable=editable
         )
         built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *shard_warnings])))
         built = entry.store(built, stamp, results) if entry is not None else built

@@ -73,13 +73,13 @@ def _manifests(files: Mapping[str, bytes]) -> list[manifest.Manifest]:
 def _manifest_units(files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
     """Return the kernels and functions of the manifests, by module and symbol."""
     units: dict[str, dict[str, Any]] = {}
-    for whole in _manifests(files):
-        module = whole["module"]
-        for kernel in whole["kernels"]:
+    for document in _manifests(files):
+        module = document["module"]
+        for kernel in document["kernels"]:
             for overload in kernel["overloads"]:
                 symbol = overload["symbol"]
                 units[f"{module}.{symbol}"] = _unit(module, kernel["name"], symbol, "kernel", overload["signature"])
-        for function in whole["functions"]:
+        for function in document["functions"]:
             name = function["name"]
             units[f"{module}.{name}"] = _unit(module, name, name, "function", function["signature"])
     return units
@@ -87,7 +87,7 @@ def _manifest_units(files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
 
 def _images(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
     return [
-        {"module": whole["module"], "target": image["arch"], "kind": image["kind"], "bytes": image["bytes"]}
-        for whole in _manifests(files)
-        for image in (*whole["images"], *whole["ltoir"])
+        {"module": document["module"], "target": image["arch"], "kind": image["kind"], "bytes": image["bytes"]}
+        for document in _manifests(files)
+        for image in (*document["images"], *document["ltoir"])
     ]

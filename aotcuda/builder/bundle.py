@@ -183,16 +183,16 @@ def _path(package: str, path: Path) -> str:
 def _modules() -> Mapping[str, Path]:
     """Return the modules of a bundled run time, and their files."""
     paths = {_name(path): path for path in _ROOT.rglob("*.py")}
-    found: dict[str, Path] = {}
+    modules: dict[str, Path] = {}
     queue = list(_ROOT_MODULES)
     while queue:
         name = queue.pop()
-        if name in found or name not in paths or name.startswith(_EXCLUDED):
+        if name in modules or name not in paths or name.startswith(_EXCLUDED):
             continue
-        found[name] = paths[name]
+        modules[name] = paths[name]
         queue.append(name.rpartition(".")[0])
         queue += _imported_names(ast.parse(paths[name].read_bytes()))
-    return dict(sorted(found.items()))
+    return dict(sorted(modules.items()))
 
 
 def _name(path: Path) -> str:

@@ -42,32 +42,32 @@ def check(imports: Iterable[Import]) -> None:
     A toolkit may build functions only, and for more targets than kernels. So kernels are compared with kernels and
     functions with functions, each as compiled for its first target.
     """
-    listed: dict[str, tuple[Target, set[Unit]]] = {}  # by kind
-    first_built: dict[Unit, tuple[Target, Any]] = {}
-    for one in imports:
-        for kind in sorted({unit.kind for unit in one.units}):
-            units = {unit for unit in one.units if unit.kind == kind}
-            first, others = listed.setdefault(kind, (one.target, units))
-            if differing := units ^ others:
-                unit = min(differing, key=lambda unit: unit.key)
+    first_units: dict[str, tuple[Target, set[Unit]]] = {}  # by kind
+    first_results: dict[Unit, tuple[Target, Any]] = {}
+    for item in imports:
+        for kind in sorted({unit.kind for unit in item.units}):
+            units = {unit for unit in item.units if unit.kind == kind}
+            target, expected = first_units.setdefault(kind, (item.target, units))
+            if units != expected:
+                unit = min(units ^ expected, key=lambda unit: unit.key)
                 message = (
-                    f"{unit.key}: {unit.origin} has other signatures when it is imported for {one.target} than for "
-                    f"{first}; write them in the table"
+                    f"{unit.key}: {unit.origin} has other signatures when it is imported for {item.target} than for "
+                    f"{target}; write them in the table"
                 )
                 raise CompileError(message)
-        own: dict[Unit, tuple[Target, Any]] = {}
-        for (unit, target), built in one.compiled.items():
-            own.setdefault(unit, (target, built))
-        for unit, (target, built) in own.items():
-            _check(unit, first_built.setdefault(unit, (target, built)), (target, built))
+        results: dict[Unit, tuple[Target, Any]] = {}
+        for (unit, target), result in item.compiled.items():
+            results.setdefault(unit, (target, result))
+        for unit, result in results.items():
+            _check(unit, first_results.setdefault(unit, result), result)
 
 
-def _check(unit: Unit, first: tuple[Target, Any], other: tuple[Target, Any]) -> None:
+def _check(unit: Unit, expected: tuple[Target, Any], result: tuple[Target, Any]) -> None:
     for name, noun in _SHARED.items():
-        one, two = (getattr(built, name, None) for _, built in (first, other))
-        if one != two:
+        value, other = (getattr(compiled, name, None) for _, compiled in (expected, result))
+        if value != other:
             message = (
-                f"{unit.key}: {unit.origin} has another {noun} when it is imported for {other[0]} ({two}) than for "
-                f"{first[0]} ({one}), and a module has one for all GPUs; make them the same"
+                f"{unit.key}: {unit.origin} has another {noun} when it is imported for {result[0]} ({other}) than for "
+                f"{expected[0]} ({value}), and a module has one for all GPUs; make them the same"
             )
             raise CompileError(message)

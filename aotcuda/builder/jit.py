@@ -38,12 +38,10 @@ def build(request: Request) -> Result:
     package_root = Path(request.package_root).resolve()
     toolkit = _toolkit(settings, request)
     linked_results = linked_modules.compile_linked(settings.modules, settings.arch[0], package_root, toolkit)
-    given = request.names
-    names = (
-        plan.exported_names(plans)
-        if given is None
-        else {module: tuple(dependencies) for module, dependencies in given.items()}
-    )
+    if request.names is None:
+        names = plan.exported_names(plans)
+    else:
+        names = {module: tuple(exports) for module, exports in request.names.items()}
     project = stamps.Project(
         root=root,
         package_root=package_root,
@@ -97,7 +95,7 @@ def _select_modules(settings: Config, request: Request) -> tuple[Module, ...]:
     A wheel contains the linked modules as they were built; modules of a project may have been edited since.
     """
     (module,) = [item for item in settings.modules if item.name == request.module]
-    linked = checks.all_linked(module, settings.modules) if request.is_project else []
+    linked_modules = checks.all_linked(module, settings.modules) if request.is_project else []
     if request.kernel is not None:
         tables = loading.tables(settings.frontend_of(module))
         kernels = tuple(
@@ -106,4 +104,4 @@ def _select_modules(settings: Config, request: Request) -> tuple[Module, ...]:
             if kernel.name == request.kernel
         )
         module = replace(module, kernels=kernels)
-    return (module, *(replace(item, kernels=()) for item in linked))
+    return (module, *(replace(item, kernels=()) for item in linked_modules))

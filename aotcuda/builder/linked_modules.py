@@ -118,7 +118,7 @@ def _compile_again(
     root = working_folder(Path(own_root, rebuild["root"]), own_root)
     tops = stamps.top_packages(settings)
     project = stamps.Project(root=root, package_root=own_root, names=(), tops=tops, is_installed=True)
-    names = {module: tuple(found) for module, found in rebuild["names"].items()}
+    names = {module: tuple(names_of_module) for module, names_of_module in rebuild["names"].items()}
     try:
         linked_results = compile_linked(settings.modules, target, own_root, toolkit)
         linked_job = job(settings, project, names=names, toolkit=toolkit, linked_results=linked_results, wanted=(name,))

@@ -52,7 +52,7 @@ def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
     The admitted versions form intervals. If there are any, one of them is at a bound or just after it.
     """
     lowest, first, specifier = Version(floor), Version(_FIRST), requirement.specifier
-    bounds = {first, _after(first), lowest, _after(lowest), *_bounds(specifier)}
+    bounds = {first, _next_version(first), lowest, _next_version(lowest), *_bounds(specifier)}
     admitted = sorted(version for version in bounds if version >= first and version in specifier)
     if not admitted or admitted[-1] < lowest:
         message = (
@@ -74,11 +74,11 @@ def _bounds(specifier: SpecifierSet) -> Iterator[Version]:
         yield from (
             version,
             Version(version.base_version),
-            _after(version),
+            _next_version(version),
             Version(".".join(map(str, [*front, last + 1]))),
         )
 
 
-def _after(version: Version) -> Version:
+def _next_version(version: Version) -> Version:
     """Return a version just after this one."""
     return Version(".".join(map(str, [*version.release, *[0] * (4 - len(version.release)), 1])))

@@ -97,8 +97,8 @@ def _ref(module: str) -> str:
     return f"module:{module}"
 
 
-def _component(kind: str, ref: str, name: str, role: str, **more: Any) -> dict[str, Any]:
-    fields = {key: value for key, value in more.items() if value}
+def _component(kind: str, ref: str, name: str, role: str, **values: Any) -> dict[str, Any]:
+    fields = {key: value for key, value in values.items() if value}
     return {"type": kind, "bom-ref": ref, "name": name, **fields, "properties": [{"name": _ROLE, "value": role}]}
 
 

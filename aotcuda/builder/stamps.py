@@ -64,8 +64,8 @@ class Project:
 
     def owns(self, path: str) -> bool:
         """Return True for a path of the project."""
-        own = next((prefix for prefix in self.prefixes if path.startswith(prefix)), None)
-        return own is not None and INSTALLED.isdisjoint(path[len(own) :].split("/"))
+        folder = next((prefix for prefix in self.prefixes if path.startswith(prefix)), None)
+        return folder is not None and INSTALLED.isdisjoint(path[len(folder) :].split("/"))
 
     @property
     def relative_package_root(self) -> str:
@@ -135,23 +135,23 @@ def make_stamp(results: Iterable[Result], project: Project, python: Stamp, own_v
     `python` are the project's Python files as they were before the build, `own_variables` those that workers set.
     """
     results = list(results)
-    found = Stamp().add(result.seen for result in results).add([python])
+    stamp = Stamp().add(result.seen for result in results).add([python])
     front_ends = {module.plan.frontend for result in results for module in result.modules}
     compilers = registry.variables(sorted(front_ends))
     set_for_workers = process.environment({}, *front_ends, toolkit=next(iter(toolkits.installed()), None))
     left_out = {*set_for_workers, *own_variables, "LD_LIBRARY_PATH", "CUDA_PATH"}
-    reads = {key: answer for key, answer in found.reads.items() if not project.is_generated(key[1])}
+    reads = {key: answer for key, answer in stamp.reads.items() if not project.is_generated(key[1])}
     variables = {
         name: digest
-        for name, digest in found.variables.items()
+        for name, digest in stamp.variables.items()
         if name not in left_out and not name.startswith(compilers.prefixes)
     }
     if ALL_NAMES in variables:  # a worker's names follow from this process's
         variables[ALL_NAMES] = variable(ALL_NAMES)
-    found = Stamp(reads, variables)
+    stamp = Stamp(reads, variables)
     for name in (CACHE_KEY, *compilers.kept):
-        found.add_variable(name)
-    return found
+        stamp.add_variable(name)
+    return stamp
 
 
 def with_versions(stamp: Stamp) -> Stamp:

@@ -142,11 +142,11 @@ def _grid_kernel_classes(kernel: manifest.Kernel, names: _Names) -> list[str]:
 def _is_optional(kernel: manifest.Kernel, at: int) -> bool:
     """Return True if an argument and each positional one after it may be left out."""
     arguments = kernel["arguments"]
-    has = not arguments[at].keys().isdisjoint(("default", "is_none", "is_not_none")) or all(
+    has_default = not arguments[at].keys().isdisjoint(("default", "is_none", "is_not_none")) or all(
         overload["parameters"][at].get("optional") for overload in kernel["overloads"]
     )
     last = at + 1 == len(arguments) or arguments[at].get("keyword") or arguments[at + 1].get("keyword")
-    return has and (bool(last) or _is_optional(kernel, at + 1))
+    return has_default and (bool(last) or _is_optional(kernel, at + 1))
 
 
 def _call_methods(overloads: Sequence[manifest.Overload], names: _Names) -> list[str]:
@@ -154,9 +154,9 @@ def _call_methods(overloads: Sequence[manifest.Overload], names: _Names) -> list
     rows = [[(item["name"], _type(item, names)) for item in overload["parameters"]] for overload in overloads]
     widest: list[list[tuple[str, str]]] = []
     for row in rows:
-        if any(_covers(other, row) for other in widest):
+        if any(_covers(wider, row) for wider in widest):
             continue
-        widest = [other for other in widest if not _covers(row, other)] + [row]
+        widest = [wider for wider in widest if not _covers(row, wider)] + [row]
     head = [f"    @{names.typing}.overload"] if len(widest) > 1 else []
     return [line for row in widest for line in (*head, f"    def __call__({', '.join(_parameters(row))}) -> None: ...")]
 

@@ -51,10 +51,10 @@ def check_loaded() -> None:
     if (toolkit := loaded()) is None:
         return
     versions = {"NVRTC": (toolkit_version(), toolkit.cuda), "nvJitLink": (nvjitlink.version(), toolkit.linker)}
-    for name, (version, wanted) in versions.items():
-        if tuple(version) != wanted:
+    for name, (version, expected) in versions.items():
+        if tuple(version) != expected:
             message = (
-                f"this build is to use {name} {gpu_facts.dotted(wanted)}, and {gpu_facts.dotted(version)} is loaded; "
+                f"this build is to use {name} {gpu_facts.dotted(expected)}, and {gpu_facts.dotted(version)} is loaded; "
                 "run it in a fresh environment, with one of aotcuda's extras and no other CUDA on LD_LIBRARY_PATH"
             )
             raise ToolchainError(message)
@@ -95,15 +95,15 @@ def supported_capabilities() -> tuple[tuple[int, int], ...]:
     return tuple(sorted((number // 10, number % 10) for number in numbers))
 
 
-def unknown_target(name: str, where: str, tool: str, targets: Iterable[str]) -> ToolchainError:
-    """Return the error for a target, named at `where`, that a front end's own compiler does not support."""
-    listed = ", ".join(targets)
+def unknown_target(name: str, key: str, tool: str, targets: Iterable[str]) -> ToolchainError:
+    """Return the error for a target, named at `key`, that a front end's own compiler does not support."""
+    names = ", ".join(targets)
     return ToolchainError(
-        f"{where}: {name} is not known to {tool}, which builds for {listed}; remove it, or install a newer one"
+        f"{key}: {name} is not known to {tool}, which builds for {names}; remove it, or install a newer one"
     )
 
 
-def check_target(target: Target, where: str, frontend: str = registry.DEFAULT) -> None:
+def check_target(target: Target, key: str, frontend: str = registry.DEFAULT) -> None:
     """Refuse a target that the toolchain does not support; `frontend` selects the extra that the message names.
 
     Raises:
@@ -119,10 +119,10 @@ def check_target(target: Target, where: str, frontend: str = registry.DEFAULT) -
         return
     version = gpu_facts.dotted(toolkit_version())
     kind = str(target).partition("_")[0]
-    listed = ", ".join(
+    names = ", ".join(
         f"{kind}_{major}{minor}{target.suffix}" for major, minor in capabilities if (major, minor) >= lowest
     )
-    message = f"{where}: {target} is not known to the CUDA {version} toolchain, which builds for {listed}"
+    message = f"{key}: {target} is not known to the CUDA {version} toolchain, which builds for {names}"
     if releases := gpu_facts.builders(target):
         message += f"; {target} needs {releases}"
         extra = next(

@@ -69,7 +69,7 @@ def test_read_target_names_distinguish_targets_of_one_capability() -> None:
     with target_dependence.watching((9, 0), "sm_90") as watch:
         assert watch.serves((9, 0), "sm_90a")
         assert watch.serves((8, 0), "sm_80")
-        watch.named = True
+        watch.name_is_read = True
     assert watch.serves((9, 0), "sm_90")
     assert not watch.serves((9, 0), "sm_90a")
     assert not watch.serves((8, 0), "sm_80")

@@ -104,8 +104,8 @@ class CompileCache:
     def find(self, names: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:
         """Return the results that the cache has; `shape` gives the type that a result must have."""
         types = {name: shape(key) for key, name in names.items() if name and name not in self._results}
-        found = self._store.get(types) if self._store is not None and types else {}
-        results = {key: value for key, name in names.items() if (value := found.get(name, self._results.get(name)))}
+        stored = self._store.get(types) if self._store is not None and types else {}
+        results = {key: value for key, name in names.items() if (value := stored.get(name, self._results.get(name)))}
         self.reused += len(results)
         return results
 

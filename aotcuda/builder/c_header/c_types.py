@@ -74,17 +74,17 @@ def _ascii(character: str) -> str:
 class Scope:
     """A scope of names in C: a struct's members, a function's parameters, a header's declarations."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
-        """Open a scope in which the names `taken` are in use."""
-        self._names = set(taken)
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        """Open a scope in which the names `names` are in use."""
+        self._names = set(names)
 
-    def unique(self, name: str, others: Collection[str] = ()) -> str:
-        """Return `name`, with a number if it is in use; a name with a number is none of `others`."""
+    def unique(self, name: str, reserved: Collection[str] = ()) -> str:
+        """Return `name`, with a number if it is in use; a name with a number is none of `reserved`."""
         unique_name = name
         if name in self._names:
             stem = name if name.endswith("_") else f"{name}_"
             numbered = (f"{stem}{number}" for number in count(2))
-            unique_name = next(item for item in numbered if item not in self._names and item not in others)
+            unique_name = next(item for item in numbered if item not in self._names and item not in reserved)
         self._names.add(unique_name)
         return unique_name
 

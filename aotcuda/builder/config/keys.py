@@ -57,9 +57,11 @@ class Key:
     def unknown(self, names: Iterable[str]) -> ConfigError:
         """Return an error for a key that does not exist, with the most similar key."""
         names = list(names)
-        written = self.name.lower().replace("_", "-")
-        matches = difflib.get_close_matches(written, names, n=1) or [name for name in names if name.startswith(written)]
-        remedy = f"did you mean {matches[0]}?" if written and matches else f"the keys here are {', '.join(names)}"
+        spelling = self.name.lower().replace("_", "-")
+        matches = difflib.get_close_matches(spelling, names, n=1) or [
+            name for name in names if name.startswith(spelling)
+        ]
+        remedy = f"did you mean {matches[0]}?" if spelling and matches else f"the keys here are {', '.join(names)}"
         return self.error("unknown key", remedy)
 
 

@@ -64,12 +64,12 @@ def sections() -> tuple[tuple[str, str, type], ...]:
 
 def replace_generated(page: str) -> str:
     """Return `page` with the text between the markers replaced by `markdown()`."""
-    before, begin, remainder = page.partition(BEGIN)
-    _, end, after = remainder.partition(END)
+    head, begin, remainder = page.partition(BEGIN)
+    _, end, tail = remainder.partition(END)
     if not (begin and end):
         message = f"the page lacks the line {BEGIN if not begin else END}"
         raise ValueError(message)
-    return f"{before}{BEGIN}\n\n{markdown()}\n{END}{after}"
+    return f"{head}{BEGIN}\n\n{markdown()}\n{END}{tail}"
 
 
 def _section(title: str, header: str, cls: type) -> Iterator[str]:

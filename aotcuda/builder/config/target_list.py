@@ -78,7 +78,7 @@ def _read(items: Sequence[tuple[Key, str]]) -> tuple[Target, ...]:
     pytorch = any(re.fullmatch(rf"{_CAPABILITY}\+PTX", text) for text in texts)
     cmake = any(re.fullmatch(rf"{_NUMBER}-(real|virtual)", text) for text in texts)
     target_list: list[Target] = []
-    written: dict[Target, str] = {}
+    notations: dict[Target, str] = {}
     for key, text in items:
         targets = [*_targets(key, text, pytorch=pytorch, cmake=cmake)]
         for target in targets if text not in _KEYWORDS else ():
@@ -87,8 +87,8 @@ def _read(items: Sequence[tuple[Key, str]]) -> tuple[Target, ...]:
                 new = str(Target(target.kind, *row.renamed, target.suffix))
                 problem = f"{keys.string(text)} is what CUDA 12.8 and 12.9 called {new}"
                 raise key.error(problem, f'write "{new}"')
-            if written.setdefault(target, text) != text:
-                problem = f"{target} is listed twice, as {keys.string(written[target])} and as {keys.string(text)}"
+            if notations.setdefault(target, text) != text:
+                problem = f"{target} is listed twice, as {keys.string(notations[target])} and as {keys.string(text)}"
                 raise key.error(problem, "leave one of them out")
         target_list += targets
     return tuple(target_list)

@@ -36,9 +36,9 @@ def separate(
     if len(files) < 2:
         return [*inputs]
     defined = {item: variables(item, target, options, include_dirs) for item in files}
-    every = [name for names in defined.values() for name in names]
+    symbols = [name for names in defined.values() for name in names]
     return [
-        _rename(item, [name for name in defined.get(item, ()) if every.count(name) > 1]) if item in defined else item
+        _rename(item, [name for name in defined.get(item, ()) if symbols.count(name) > 1]) if item in defined else item
         for item in inputs
     ]
 

@@ -66,7 +66,7 @@ def link(
     include_dirs: Sequence[str],
     other_modules: Mapping[str, str] = MappingProxyType({}),
     *,
-    more: Sequence[str] = (),
+    extra_arguments: Sequence[str] = (),
 ) -> tuple[bytes, dict[str, int]]:
     """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`).
 
@@ -79,7 +79,7 @@ def link(
         options: The module's options.
         include_dirs: Folders with headers for CUDA C++.
         other_modules: The module of each function that the wheel's other modules export, for an error's hint.
-        more: Further arguments of the linker.
+        extra_arguments: Further arguments of the linker.
 
     Returns:
         The image, and the bytes of spilled registers by symbol (see `spilled_bytes`), which are empty for PTX.
@@ -106,7 +106,7 @@ def link(
             "turned into PTX; list sm_* targets alone (a debug build has no PTX either)"
         )
         raise LinkError(message)
-    arguments = [*_arguments(target, options, lto=lto, has_cpp=any(map(_is_cpp, items))), *more]
+    arguments = [*_arguments(target, options, lto=lto, has_cpp=any(map(_is_cpp, items))), *extra_arguments]
     with _linker(arguments) as handle:
         try:
             for item in compiled:
@@ -131,7 +131,15 @@ def link(
         except nvjitlink.nvJitLinkError as error:
             log = _log(handle)
             if not as_ptx and _DEVICE_LAUNCH.decode() in log and (runtime := _device_runtime(items)):
-                return link(module, [*items, runtime], target, options, include_dirs, other_modules, more=more)
+                return link(
+                    module,
+                    [*items, runtime],
+                    target,
+                    options,
+                    include_dirs,
+                    other_modules,
+                    extra_arguments=extra_arguments,
+                )
             raise LinkError(_explain(module, target, log or str(error), items, other_modules)) from None
     if _DEVICE_LAUNCH in text:
         message = (
@@ -215,8 +223,8 @@ def relocatable(
     `-ewp` optimises the code as a whole program and can still be linked, but drops symbols that other code needs, which
     `is_closed` detects.
     """
-    arguments = ["-Xptxas=--extensible-whole-program"]
-    data, spills = link(module, inputs, target, options, include_dirs, other_modules, more=arguments)
+    extra_arguments = ["-Xptxas=--extensible-whole-program"]
+    data, spills = link(module, inputs, target, options, include_dirs, other_modules, extra_arguments=extra_arguments)
     return (data, spills) if cubin.is_closed(data, f"{module} for {target}") else (b"", {})
 
 

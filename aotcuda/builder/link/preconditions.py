@@ -125,20 +125,20 @@ def _cause(log: str) -> re.Match[str] | None:
     return errors[0] if errors else None
 
 
-def _advice(problem: str, where: str) -> str:
+def _advice(problem: str, file: str) -> str:
     """Return the remedy for code that is written for nvcc: NVRTC has no host headers, and compiles no host code."""
     if match := _NO_HEADER.search(problem):
-        return _on_header(match[1], where)
+        return _header_advice(match[1], file)
     row = error_table.find(problem)
-    if row and "host" in problem and any(Path(where).is_relative_to(folder) for folder in toolchain.include_dirs()):
+    if row and "host" in problem and any(Path(file).is_relative_to(folder) for folder in toolchain.include_dirs()):
         return f"a header of the toolkit brings this, which is for nvcc alone; {_PARTS}"
     return row.remedy if row else ""
 
 
-def _on_header(name: str, where: str) -> str:
-    folders = [folder for folder in toolchain.include_dirs() if Path(where).is_relative_to(folder)]
+def _header_advice(name: str, file: str) -> str:
+    folders = [folder for folder in toolchain.include_dirs() if Path(file).is_relative_to(folder)]
     if folders:
-        header = Path(where).relative_to(max(folders, key=len))
+        header = Path(file).relative_to(max(folders, key=len))
         instead = _COMPLEX_INSTEAD if str(header) in _COMPLEX else _INSTEAD
         return f"<{header}> of the toolkit is for nvcc alone; {instead}"
     if name in _COMPLEX:
@@ -158,7 +158,7 @@ def _on_header(name: str, where: str) -> str:
 
 def _first_errors(log: str) -> str:
     """Return the first errors of a log, since one mistake may cause a hundred."""
-    places = [found.start() for found in _CUDA_ERROR.finditer(log)]
+    places = [match.start() for match in _CUDA_ERROR.finditer(log)]
     if len(places) <= _MOST_ERRORS:
         return log
     count = len(places) - _MOST_ERRORS

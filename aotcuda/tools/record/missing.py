@@ -61,7 +61,8 @@ def find(records: Iterable[Record], cuda_additions: Sequence[CudaCppAddition], p
         ConfigError: A variants file is damaged.
     """
     kernels, left_out, _ = tables.divide(records, project)
-    in_tables, in_files = [], []
+    in_tables: list[RecordedKernel] = []
+    in_files: list[RecordedKernel] = []
     for kernel in kernels:
         is_in_file = kernel.has_variants and not tables.has_table_of_variants(kernel.source, project)
         (in_files if is_in_file else in_tables).append(kernel)
