@@ -77,7 +77,8 @@ class TestTheWheel:
         assert manifest["toolchain"]["nvrtc"].startswith("13.")
         assert [image["arch"] for image in manifest["images"]] == ["sm_80", "sm_90", "compute_80"]
         assert [source["path"] for source in manifest["sources"]] == ["basic.formulas"]
-        assert [kernel["origin"] for kernel in manifest["kernels"]] == ["basic.formulas:axpy", "basic.formulas:square"]
+        origins = [f"basic.formulas:{name}" for name in ("axpy", "square", "fill")]
+        assert [kernel["origin"] for kernel in manifest["kernels"]] == origins
         signatures = [overload["signature"] for overload in manifest["kernels"][0]["overloads"]]
         assert signatures == [f"void({each}[...], {each}, {each}[...], {each}[...])" for each in ("float32", "float64")]
 
