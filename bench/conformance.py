@@ -248,7 +248,7 @@ def run_chain(site: Path) -> int:
         case = CASES[name]
         said: dict[str, Any] = {"name": name}
         try:
-            arrays = outcome.by_gpu(case, kernels[case.kernel], cupy)
+            arrays = outcome.run_on_gpu(case, kernels[case.kernel], cupy)
         except outcome.FaultError as error:
             said["error"] = str(error)
         except Exception as error:  # noqa: BLE001 (whatever the driver says is the result)
