@@ -1,4 +1,4 @@
-"""Check the header and the code of exported device functions with NVIDIA's compiler and linker."""
+"""Test the header and the code of exported device functions with NVIDIA's compiler and linker."""
 
 from __future__ import annotations
 
