@@ -75,10 +75,10 @@ def image(files: dict[str, bytes], module: str, arch: str) -> bytes:
 
 
 def test_wheel_has_every_front_end_with_device_functions(files: dict[str, bytes]) -> None:
-    found = {name: manifest_of(files, f"all_front_ends.{name}")["frontend"] for name in FRONT_ENDS}
-    assert found == FRONT_ENDS
+    front_ends = {name: manifest_of(files, f"all_front_ends.{name}")["frontend"] for name in FRONT_ENDS}
+    assert front_ends == FRONT_ENDS
     linking = {name for name in registry.BUILT_IN if not registry.BUILT_IN[name].assembles}
-    assert linking <= {*found.values()}
+    assert linking <= {*front_ends.values()}
 
 
 @pytest.mark.parametrize("module", KERNELS)
@@ -91,7 +91,7 @@ def test_linked_functions_are_inlined(files: dict[str, bytes], module: str) -> N
     assert ".extern .func" not in image(files, module, "compute_80").decode()
 
 
-def test_each_is_launched_with_its_own_compilers_parameters(cuda: StandIn, package: dict[str, ModuleType]) -> None:
+def test_each_launch_has_the_parameters_of_its_compiler(cuda: StandIn, package: dict[str, ModuleType]) -> None:
     x, y, out = (cuda.array(np.zeros(64, "<f4")) for _ in range(3))
 
     def numba(array: object) -> bytes:
@@ -118,8 +118,8 @@ def test_each_is_launched_with_its_own_compilers_parameters(cuda: StandIn, packa
 
 def test_launching_imports_no_compiler(cuda: StandIn, package: dict[str, ModuleType]) -> None:
     names = ", ".join(f"all_front_ends.{name}" for name in FRONT_ENDS)
-    said = cuda.run(f"import sys, {names}\nprint(sorted({ROOTS!r} & {{*sys.modules}}))")
-    assert said.strip() == "[]"
+    output = cuda.run(f"import sys, {names}\nprint(sorted({ROOTS!r} & {{*sys.modules}}))")
+    assert output.strip() == "[]"
 
 
 UNLINKABLE = {
@@ -151,10 +151,10 @@ UNLINKABLE = {
 
 @pytest.mark.parametrize("name", UNLINKABLE)
 def test_impossible_link_is_refused(name: str, tmp_path: Path) -> None:
-    before, after, said = UNLINKABLE[name]
+    before, after, message = UNLINKABLE[name]
     project = projects.example("all_front_ends", tmp_path / "project")
     config = project / "pyproject.toml"
     text = config.read_text()
     assert text.count(before) == 1
     config.write_text(text.replace(before, after))
-    assert projects.refused(project).message == f'tool.aotcuda.modules."all_front_ends.{" ".join(said.split())}'
+    assert projects.refused(project).message == f'tool.aotcuda.modules."all_front_ends.{" ".join(message.split())}'

@@ -1,4 +1,4 @@
-"""Test that an image has equal constant arrays once, and that a build refuses too large ones."""
+"""Check that equal constant arrays of an image are one, and that a build refuses more than fit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def {name}(x):
 
 
 def source(*tables: tuple[int, int, str], as_global: bool = False) -> str:
-    """Return kernels `k0`, `k1`..., each with a constant array of (size, first number, dtype)."""
+    """Return kernels `k0`, `k1` and so on; a table is the size, the first number and the type of a constant array."""
     text = HEAD
     for at, (size, first, dtype) in enumerate(tables):
         how = f"T{at}" if as_global else f"cuda.const.array_like(T{at})"
@@ -44,7 +44,7 @@ def project(folder: Path, text: str, kernels: int, signatures: str = '"void(floa
 
 
 def arrays(folder: Path) -> tuple[int, int, bytes]:
-    """Build a project; return the size of the image's constant arrays, their number in PTX, and their content."""
+    """Build; return the size of the image's constant arrays, their number in the PTX, and their content."""
     files = projects.content(projects.build_wheel(folder))
     images = {entry.kind: entry.content for entry in fatbin.read(files["pkg/k.aotcuda/kernels.fatbin"], "k")}
     section = ELFFile(io.BytesIO(images["sass"])).get_section_by_name(".nv.constant3")
@@ -58,16 +58,14 @@ MERGED = {
     "arrays among globals": ([THOUSAND] * 2, 1, True),
     "one and another": ([THOUSAND, (1000, 1, "f4"), THOUSAND], 2, False),
 }
-CASES_OF_CI = ("two kernels", "arrays among globals", "one and another")
-"""The cases that CI runs, with the first front end, because one function merges constants for both."""
+OF_CI = ("two kernels", "arrays among globals", "one and another")
+"""Cases that CI runs with the first front end. The code that merges arrays serves both front ends."""
 
 
 @pytest.mark.parametrize(
     ("front_end", "name"),
     [
-        pytest.param(
-            front_end, name, marks=[pytest.mark.matrix] * (front_end == front_ends.MLIR or name not in CASES_OF_CI)
-        )
+        pytest.param(front_end, name, marks=[pytest.mark.matrix] * (front_end == front_ends.MLIR or name not in OF_CI))
         for front_end in front_ends.ALL
         for name in MERGED
     ],
@@ -89,7 +87,7 @@ def test_overloads_share_a_constant_array(front_end: str, tmp_path: Path) -> Non
     symbols = json.loads(done.out)["modules"][0]["symbols"]
     sizes = [image["constant"] for symbol in symbols for image in symbol["images"] if image["kind"] == "sass"]
     assert len(sizes) == 3
-    assert all(24000 < size < 25000 for size in sizes)
+    assert all(24000 < constant < 25000 for constant in sizes)
 
 
 def test_too_large_constant_arrays_are_listed_with_sizes(front_end: str, tmp_path: Path) -> None:

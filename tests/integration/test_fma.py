@@ -1,4 +1,4 @@
-"""Test that `fma = false` keeps fused multiply-adds out of each front end's machine code and PTX."""
+"""Test that machine code and PTX of each front end have no fused multiply-adds with `fma = false`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def tag(front_end: str) -> str:
     return front_end.replace("-", "_")
 
 
-def write(folder: Path, front_ends: list[str], *tables: str) -> Path:
+def written(folder: Path, front_ends: list[str], *tables: str) -> Path:
     """Return a project with the sources of some front ends."""
     root = projects.write(folder, "", aotcuda=ARCH)
     config = root / "pyproject.toml"
@@ -96,7 +96,7 @@ def write(folder: Path, front_ends: list[str], *tables: str) -> Path:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the output of a build with a module for each front end."""
     names = [name for name in FRONT_ENDS if is_installed(name)]
-    root = write(tmp_path_factory.mktemp("fma") / "p", names, *map(module, names))
+    root = written(tmp_path_factory.mktemp("fma") / "p", names, *map(module, names))
     projects.aotcuda(root, "build", "--out", root / "out")
     return root / "out"
 
@@ -117,12 +117,11 @@ def code(data: bytes) -> dict[str, dict[str, str]]:
 def test_fma_false_gives_no_fused_instructions(front_end, built):
     if not is_installed(front_end):
         pytest.skip(f"{front_end} is not installed")
-    texts = code((built / f"pkg/{tag(front_end)}_built.aotcuda/kernels.fatbin").read_bytes())
-    assert len(texts) == 2
-    for target, kernels in texts.items():
+    targets = code((built / f"pkg/{tag(front_end)}_built.aotcuda/kernels.fatbin").read_bytes())
+    assert len(targets) == 2
+    for target, kernels in targets.items():
         assert any(name.startswith("exact") for name in kernels), target
         for name, text in kernels.items():
-            # `own_options` marks copies of functions of CUDA C++ for kernels with other options.
             expected = not name.startswith("exact") and "own_options" not in name
             assert bool(FUSED.search(text)) == expected, (target, name)
 
@@ -136,7 +135,7 @@ def test_exported_functions_keep_fma_off_in_linked_kernels(front_end, tmp_path):
     if not is_installed(front_end):
         pytest.skip(f"{front_end} is not installed")
     table = f'[tool.aotcuda.modules."pkg.k"]\nfrontend = "{front_end}"\nsource = "pkg.{tag(front_end)}"\n{functions}\n'
-    root = write(tmp_path / "p", [front_end], table)
+    root = written(tmp_path / "p", [front_end], table)
     (root / "pkg" / "use.cu").write_text("""
 extern "C" __device__ float exact(float a, float b, float c);
 extern "C" __device__ float other(float a, float b, float c);

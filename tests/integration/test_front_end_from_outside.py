@@ -1,4 +1,4 @@
-"""Check a front end of another distribution, `examples/frontend`, which compiles formulas."""
+"""Test a front end of another distribution, `examples/frontend`, which compiles formulas."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def kernels(cuda, wheel, monkeypatch):
 
 @pytest.fixture
 def fallback(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put the front end where the fallback compiles; return the folder of the cache."""
+    """Put the front end on the path, for compilation by the fallback; return the folder of the cache."""
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
@@ -128,26 +128,26 @@ EDITS = {
 class TestErrors:
     @pytest.mark.parametrize("name", EDITS)
     def test_error_names_the_key(self, name: str, project: Path, site: Path) -> None:
-        file, old, new, said = EDITS[name]
+        file, old, new, message = EDITS[name]
         text = (project / file).read_text()
         assert old in text
         (project / file).write_text(text.replace(old, new, 1))
         done = projects.refused(project, PYTHONPATH=str(site))
-        assert re.match(said, done.message.removeprefix(KEY))
+        assert re.match(message, done.message.removeprefix(KEY))
 
     def test_without_its_distribution_the_name_is_unknown(self, project: Path) -> None:
-        known = " or ".join(f'"{name}"' for name in registry.BUILT_IN)
+        names = " or ".join(f'"{name}"' for name in registry.BUILT_IN)
         done = projects.refused(project)
-        assert done.message.startswith(f"{KEY}.frontend: expected {known}, found the string")
+        assert done.message.startswith(f"{KEY}.frontend: expected {names}, found the string")
 
     @pytest.mark.parametrize(
-        ("content", "said"),
+        ("content", "message"),
         [
             ("FRONT_END = 3", "is no aotcuda.registry.Registration of that name; mend its entry point"),
             ("import nowhere", r"cannot be imported \(No module named 'nowhere'\); install its distribution again"),
         ],
     )
-    def test_invalid_registration_is_refused(self, tmp_path: Path, monkeypatch, content: str, said: str) -> None:
+    def test_invalid_registration_is_refused(self, tmp_path: Path, monkeypatch, content: str, message: str) -> None:
         folder = tmp_path / "broken-1.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
@@ -155,7 +155,7 @@ class TestErrors:
         (tmp_path / "broken_front_end.py").write_text(content)
         monkeypatch.syspath_prepend(str(tmp_path))
         with pytest.raises(
-            ToolchainError, match=f"^the front end broken, registered as broken_front_end:FRONT_END, {said}"
+            ToolchainError, match=f"^the front end broken, registered as broken_front_end:FRONT_END, {message}"
         ):
             registry.find("broken")
         sys.modules.pop("broken_front_end", None)

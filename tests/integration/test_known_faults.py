@@ -42,18 +42,18 @@ def test_each_known_fault_of_the_suite_is_warned_of(front_end: str, tmp_path: Pa
     release = version(MLIR)
     faults = {case: fault for fault in FAULTS.values() if release in fault.releases for case in fault.cases}
     folder = project.write(tmp_path / "project", MLIR, [CASES[case] for case in faults], ["compute_80"])
-    output = projects.back_end(folder).err
-    assert str(folder) not in output
+    err = projects.back_end(folder).err
+    assert str(folder) not in err
     missing = set()
     for case, fault in faults.items():
         fact = re.escape(fault.fact).replace(r"\{\}", ".+")
         if not re.search(
             rf"\.kernels\.{CASES[case].kernel}: numba-cuda-mlir {release} is known to compile this wrongly: {fact} "
             rf"\({project.PACKAGE}/_part\d\d\.py:\d+\); {re.escape(fault.remedy)}; docs/frontends\.md#known-faults",
-            output,
+            err,
         ):
             missing.add(case)
-    assert missing == {"atomic/index-negative-int32"}  # builds find constant indices alone
+    assert missing == {"atomic/index-negative-int32"}  # the build sees constant indices alone
 
 
 def test_code_next_to_the_faults_is_not_warned_of(front_end: str, tmp_path: Path) -> None:
@@ -62,13 +62,13 @@ def test_code_next_to_the_faults_is_not_warned_of(front_end: str, tmp_path: Path
     body = "\n    ".join(CORRECT)
     source += f"def correct(x, u8, u32, u64, f, r, n, out):\n    i = cuda.grid(1)\n    {body}\n"
     arrays = "int32[::1], uint8[::1], uint32[::1], uint64[::1], float64[::1], loose[::1], int32, int64[::1]"
-    root = write(
+    folder = write(
         tmp_path / "project",
         projects.source(source),
         aotcuda='known-faults = "error"\narch = ["compute_80"]',
         module=f'kernels.correct = "void({arrays})"',
     )
-    assert "is known to compile" not in projects.back_end(root).err
+    assert "is known to compile" not in projects.back_end(folder).err
 
 
 def test_faults_of_helpers_and_functions_are_refused_by_the_key(front_end: str, tmp_path: Path) -> None:

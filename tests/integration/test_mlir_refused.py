@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.front_end(front_ends.MLIR)
 
 # The table in docs/frontends.md.
-UNSUPPORTED = {
+BEYOND = {
     "strings": (
         "def strings(x, y):\n    y[0] = x[0] == x[1]\n",
         'kernels.strings = "void(UnicodeCharSeq(3)[::1], boolean[::1])"',
@@ -78,10 +78,10 @@ def reads(x):
 
 @pytest.fixture(scope="module")
 def errors(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the error of each case, which has its own module, from one build of all."""
-    project = write(tmp_path_factory.mktemp("unsupported") / "project", "")
+    """Build all cases, each in its own module; return the error of each case."""
+    project = write(tmp_path_factory.mktemp("beyond") / "project", "")
     config = (project / "pyproject.toml").read_text().partition(f"[{MODULE}]")[0]
-    for name, (source, key, _) in UNSUPPORTED.items():
+    for name, (source, key, _) in BEYOND.items():
         (project / "pkg" / f"_{name}.py").write_text(projects.source(source))
         config += f'[tool.aotcuda.modules."pkg.{name}"]\nsource = "pkg._{name}"\n{key}\n\n'
     (project / "pyproject.toml").write_text(config)
@@ -89,10 +89,10 @@ def errors(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return {line.split('"')[1].removeprefix("pkg."): line for line in lines}
 
 
-@pytest.mark.parametrize("name", UNSUPPORTED)
+@pytest.mark.parametrize("name", BEYOND)
 def test_unsupported_code_is_refused_by_name(errors: dict[str, str], name: str) -> None:
     line = errors[name]
-    assert line.startswith(f'tool.aotcuda.modules."pkg.{name}".{UNSUPPORTED[name][2]}'), line
+    assert line.startswith(f'tool.aotcuda.modules."pkg.{name}".{BEYOND[name][2]}'), line
     assert f"pkg/_{name}.py:" in line
 
 
