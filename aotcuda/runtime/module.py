@@ -92,8 +92,8 @@ class Module:
     @property
     def library(self) -> Library | None:
         """Return the loaded images; None until something needs them."""
-        loaded = self._made.current if self._made is not None else None
-        return loaded.library if loaded is not None else None
+        kernel_table = self._made.current if self._made is not None else None
+        return kernel_table.library if kernel_table is not None else None
 
     @property
     def chosen(self) -> dict[int, Choice]:
@@ -246,7 +246,7 @@ class Module:
 
     def _make_loader(self) -> Loader:
         from aotcuda.runtime import image_source  # noqa: PLC0415 (load = "first-use" needs none)
-        from aotcuda.runtime.loader import Loader  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.loader import Loader  # noqa: PLC0415 (load = "first-use" needs none)
 
         with self._lock:
             if self._made is None:

@@ -1,4 +1,4 @@
-"""Check a wheel with a module of each front end, which call each other's functions: `examples/all_front_ends`."""
+"""Test `examples/all_front_ends`: modules of all front ends call each other's functions."""
 
 from __future__ import annotations
 

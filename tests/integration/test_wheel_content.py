@@ -111,8 +111,8 @@ REFUSED = {
     "setuptools packs another one": (
         ("setuptools", '[tool.setuptools]\npackages = ["other"]', "ripple", NAME),
         (
-            f'{MODULE}: the package ripple is missing from the wheel; have setuptools find "ripple", as by '
-            "tool.setuptools.packages.find.where"
+            f'{MODULE}: the package ripple is missing from the wheel; let setuptools find "ripple", for '
+            "example by tool.setuptools.packages.find.where"
         ),
     ),
     "a source by the name of its folder": (

@@ -61,7 +61,7 @@ def with_callbacks(cuda, package, builder, monkeypatch):
 
 
 class TestTypes:
-    """A call whose types no packaged signature accepts."""
+    """Launches with types that no packaged signature accepts."""
 
     @pytest.fixture
     def module(self, package):
@@ -167,7 +167,7 @@ class TestTypes:
                 module.axpy[1, 32](2, array)
         assert hooks.seen == ["the handle"]
         assert len(cuda.launches()) == 3
-        monkeypatch.setattr(drivers.Driver, "current_context", lambda _: 0x1234)  # another one on the same GPU
+        monkeypatch.setattr(drivers.Driver, "current_context", lambda _: 0x1234)  # another context on the same GPU
         module.axpy[1, 32](2, array)
         assert hooks.seen == ["the handle"] * 2
 
@@ -190,7 +190,7 @@ class TestTypes:
 
 
 class TestGpu:
-    """A GPU that no packaged image fits."""
+    """Launches on a GPU that no packaged image runs on."""
 
     def test_the_first_launch_compiles_the_whole_module(self, cuda, package, builder):
         module = package(kernel("k", "void(int32)"), kernel("l", "void(int32)"), targets=("sm_80",))
@@ -222,9 +222,9 @@ class TestGpu:
         module = package(kernel("k", "void(int32)"), targets=targets)
         with pytest.warns(FallbackWarning) if tier == "jit" else warnings.catch_warnings():
             module.k[1, 1](1)
-        (found,) = module.__aotcuda__.tiers["k"]
-        assert (found.tier, found.choice.arch) == (tier, arch)
-        assert [name for name, _ in found.choice.rejected] == [name for name in targets if name != arch]
+        (result,) = module.__aotcuda__.tiers["k"]
+        assert (result.tier, result.choice.arch) == (tier, arch)
+        assert [name for name, _ in result.choice.rejected] == [name for name in targets if name != arch]
 
     def test_only_the_gpu_that_needs_it_is_compiled_for(self, cuda, package, builder):
         cuda.set(devices="9.0,7.5")
@@ -258,16 +258,16 @@ class TestGpu:
 
 
 class TestError:
-    """`fallback = "error"`: nothing is ever compiled, and nothing that was is taken from the cache."""
+    """With `fallback = "error"` nothing is compiled or loaded from the cache."""
 
-    @pytest.fixture(params=["manifest", "environment", "no recipe"])
+    @pytest.fixture(params=["manifest", "environment", "no sources"])
     def strict(self, package, monkeypatch, request):
         def make(*kernels, **options):
             if request.param == "manifest":
                 options["fallback"] = "error"
             elif request.param == "environment":
                 monkeypatch.setenv("AOTCUDA_FALLBACK", "error")
-            else:  # a wheel that was built with "error" carries nothing to build from
+            else:  # a wheel of a build with "error" has no sources
                 monkeypatch.setenv("AOTCUDA_FALLBACK", "jit")
                 options |= {"fallback": "error", "rebuild": None}
             return package(*kernels, **options)
@@ -308,7 +308,7 @@ class TestError:
         with pytest.raises(ConfigError, match="AOTCUDA_FALLBACK is 'maybe'; write 'jit' or 'error'"):
             module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
 
-    def test_a_warning_made_an_error_stops_it_before_it_compiles(self, cuda, package, builder):
+    def test_a_warning_as_an_error_prevents_the_compilation(self, cuda, package, builder):
         module = package(kernel("axpy", SAXPY))
         with warnings.catch_warnings():
             warnings.simplefilter("error", FallbackWarning)
@@ -363,7 +363,7 @@ class TestEdited:
         assert len(cuda.calls("cuLibraryLoadData")) == 2
         assert len(cuda.launches()) == 3
 
-    def test_new_kernels_appear_and_others_go(self, cuda, module, builder):
+    def test_an_edit_adds_and_changes_kernels(self, cuda, module, builder):
         old = module.k
         assert "fresh" not in module.__all__
         self.edit(cuda, "SCALE = 22\n")
@@ -478,8 +478,8 @@ def test_an_older_driver_compiles_again_in_a_shared_cache(builder, tmp_path):
 
     def obtain(*driver):
         builder.changes = {"toolchain": {"cuda": f"{driver[0]}.0"}}
-        found = jit_compile.obtain(source.case(None, None, (9, 0), driver), "GPU 0", NoImageError("there is none"))
-        return found.manifest["toolchain"]["cuda"], len(builder.requests)
+        result = jit_compile.obtain(source.case(None, None, (9, 0), driver), "GPU 0", NoImageError("there is none"))
+        return result.manifest["toolchain"]["cuda"], len(builder.requests)
 
     with pytest.warns(FallbackWarning):
         assert obtain(13, 1) == ("13.0", 1)

@@ -1,4 +1,4 @@
-"""`aotcuda.testing`: marks that skip where something is missing, and the check that only packaged code was launched."""
+"""`aotcuda.testing`: marks that skip tests, the check for packaged code, and the stand-in for CuPy."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def solver(cuda, **options):
     return importlib.import_module("mypkg.solver")
 
 
-def skips(mark):
-    """Why a mark skips; None if it does not."""
+def skip_reason(mark):
+    """Return the reason of a mark that skips; None for another mark."""
     (condition,) = mark.args
     return mark.kwargs["reason"] if condition else None
 
@@ -38,24 +38,24 @@ def test_a_gpu_skips_nothing(cuda):
     solver(cuda)
     assert testing.has_gpu()
     marks = [testing.needs_gpu, testing.needs_gpu_or_simulator, testing.needs_packaged("mypkg.solver")]
-    assert [skips(mark) for mark in marks] == [None, None, None]
+    assert [skip_reason(mark) for mark in marks] == [None, None, None]
     assert testing.is_packaged("mypkg.solver")
 
 
 def test_skipped_tests_without_a_gpu_give_the_reason(cuda, monkeypatch):
     solver(cuda)
     monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
-    assert skips(testing.needs_gpu) == "this needs a GPU"
-    assert skips(testing.needs_gpu_or_simulator) == "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
-    assert "libnowhere.so cannot be loaded" in str(skips(testing.needs_packaged("mypkg.solver")))
+    assert skip_reason(testing.needs_gpu) == "this needs a GPU"
+    assert skip_reason(testing.needs_gpu_or_simulator) == "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
+    assert "libnowhere.so cannot be loaded" in str(skip_reason(testing.needs_packaged("mypkg.solver")))
 
 
 def test_the_simulator_skips_tests_that_need_a_gpu(cuda, monkeypatch):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
-    assert skips(testing.needs_gpu) == "this needs a GPU"
-    assert skips(testing.needs_gpu_or_simulator) is None
+    assert skip_reason(testing.needs_gpu) == "this needs a GPU"
+    assert skip_reason(testing.needs_gpu_or_simulator) is None
     reason = "Numba's simulator launches nothing that is packaged"
-    assert skips(testing.needs_packaged("mypkg.solver")) == reason
+    assert skip_reason(testing.needs_packaged("mypkg.solver")) == reason
     with pytest.raises(ConfigError, match="NUMBA_ENABLE_CUDASIM is set"), testing.only_packaged():
         pass
 
@@ -65,11 +65,11 @@ def test_modules_without_an_image_are_skipped(cuda):
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "plain.py").touch()
-    assert skips(testing.needs_packaged("mypkg.plain")) == (
+    assert skip_reason(testing.needs_packaged("mypkg.plain")) == (
         "mypkg.plain is no module that aotcuda generated; it has no manifest"
     )
     manifests.write(cuda.packages, [manifests.kernel("k", "void(float32)")], targets=("sm_120",), load="first-use")
-    assert "sm_120" in str(skips(testing.needs_packaged("mypkg.kernels")))
+    assert "sm_120" in str(skip_reason(testing.needs_packaged("mypkg.kernels")))
     assert not testing.is_packaged("mypkg.kernels")
 
 
@@ -86,7 +86,7 @@ def test_packaged_launches_pass_the_check(cuda):
 def test_compilation_by_the_fallback_fails_the_check(cuda, builder):
     s = solver(cuda, fallback="jit", rebuild=jit_builds.rebuild())
     array = cuda.array(np.zeros(8, "<f8"))
-    with pytest.raises(AssertionError, match=r"alone:\n  mypkg.solver.fill: argument 1, a, is float64"):  # noqa: SIM117
+    with pytest.raises(AssertionError, match=r"launched:\n  mypkg.solver.fill: argument 1, a, is float64"):  # noqa: SIM117
         with testing.only_packaged(), pytest.warns(FallbackWarning):
             for _ in range(2):
                 s.fill[1, 1](array)

@@ -77,7 +77,7 @@ class Callbacks:
         if context in self._contexts:
             return
         with self._lock:
-            # A callback may launch kernels of its own module: its own thread enters again and continues.
+            # A callback may launch kernels of its module: this call returns, and the launch continues.
             if context in self._contexts or context == self._running:
                 return
             if self.failed is not None:  # the setup of another thread has failed, and that thread unloads the module
