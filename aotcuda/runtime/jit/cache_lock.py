@@ -52,7 +52,7 @@ def acquire(path: str, is_obsolete: Callable[[], bool], patience: float) -> Lock
 
     Args:
         path: The file; its folder exists.
-        is_obsolete: Returns True if the holder's result exists, so that nobody needs the lock any more.
+        is_obsolete: Returns True if the holder's result exists, so the lock is not needed any more.
         patience: Seconds to wait.
 
     Returns:
