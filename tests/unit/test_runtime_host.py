@@ -84,6 +84,26 @@ def test_host_arrays_are_copied_there_and_back(cuda, k, sheet):
     assert len(cuda.calls("cuMemAlloc")) == len(cuda.calls("cuMemFree")) == 2
 
 
+def test_launch_on_another_stream_waits_for_copies(cuda, k):
+    """The driver copies pageable memory on the default stream, and may return before the GPU has all of it."""
+    with pytest.warns(HostArrayWarning):
+        for stream in (77, 77, 0):
+            k[1, 1, stream](7, np.zeros(4, "f4"), np.zeros((2, 2), "f4"))
+    names = {"cuEventRecord": "record", "cuStreamWaitEvent": "wait", "cuLaunchKernel": "launch"}
+    calls = [(names[call["call"]], call["stream"]) for call in cuda.calls(*names)]
+    ordered = [("record", 1), ("wait", 77), ("launch", 77), ("record", 77), ("wait", 1)]
+    assert calls == [*ordered, *ordered, ("launch", 0)]
+
+
+def test_masked_arrays_are_refused(cuda, k):
+    masked = np.ma.masked_array(np.zeros(4, "f4"), mask=[0, 1, 0, 0])
+    for launch in (k[1, 1], k.forall(4), k.forall(0)):
+        with pytest.raises(ArgumentError, match="argument 2, b, has a mask, which no kernel sees"):
+            launch(7, masked, np.zeros((2, 2), "f4"))
+    assert cuda.launches() == []
+    assert len(cuda.calls("cuMemFree")) == len(cuda.calls("cuMemAlloc"))
+
+
 @pytest.mark.usefixtures("adds_one")
 def test_an_array_given_twice_is_copied_once(cuda, k, monkeypatch):
     k = cuda.package(kernel("twice", "void(int32, float32[:,:], float32[:,:])"), name="mypkg.more").twice
