@@ -85,9 +85,9 @@ class Symbol:
         return self.name if len(parts) == 1 else f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
 
     def _find(self) -> tuple[int, int]:
-        loaded = self._loader.ready()
-        self._loader.enter(loaded, ())
-        return loaded.library.variable(self._mangled, self._where)
+        kernel_table = self._loader.ready()
+        self._loader.enter(kernel_table, ())
+        return kernel_table.library.variable(self._mangled, self._where)
 
     def _view(self, host: object, method: str) -> memoryview:
         try:

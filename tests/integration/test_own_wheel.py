@@ -89,7 +89,7 @@ def test_bill_of_materials_has_no_dependencies(source: Path, tmp_path: Path) -> 
     ("environ", "reason"),
     [
         ({"CC": "no-such-compiler"}, "no-such-compiler cannot be run: No such file or directory"),
-        ({"CC": "true"}, "true reported a file that does not exist"),
+        ({"CC": "true"}, "true reported success and wrote no file"),
         ({"CC": "gcc '-O2"}, """CC is "gcc '-O2", which cannot be split like a shell command: No closing quotation"""),
         ({"CFLAGS": "-include nowhere.h"}, "fatal error: nowhere.h: No such file or directory"),
         ({"AOTCUDA_EXTENSION": "0"}, None),

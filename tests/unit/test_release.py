@@ -34,7 +34,7 @@ def built(tmp_path):
 
 
 def test_files_of_all_machines_are_gathered_once(release, built):
-    found = release.gathered(built)
+    found = release.gather(built)
     assert sorted(found) == [
         "aotcuda-1.2-cp311-abi3-manylinux_2_17_aarch64.whl",
         "aotcuda-1.2-cp311-abi3-manylinux_2_17_x86_64.whl",
@@ -47,7 +47,7 @@ def test_files_of_all_machines_are_gathered_once(release, built):
 def test_files_that_differ_between_machines_are_no_release(release, built):
     (built / "other" / "aotcuda-1.2.tar.gz").write_text("another one")
     with pytest.raises(SystemExit, match=r"aotcuda-1.2.tar.gz differs between one and other: it is not reproducible"):
-        release.gathered(built)
+        release.gather(built)
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_files_that_differ_between_machines_are_no_release(release, built):
 )
 def test_tag_files_and_changes_have_one_version(release, built, tag, changelog, fragments, problem):
     with pytest.raises(SystemExit, match=problem):
-        release.check_version(tag, release.gathered(built), changelog, fragments)
+        release.check_version(tag, release.gather(built), changelog, fragments)
