@@ -81,10 +81,10 @@ def test_jit_fallback_is_predicted_where_the_run_time_uses_it(cuda, wheel, chang
     kernel = manifests.kernel("axpy", "void(float32)")
     folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain, **changes)
     module = cuda.package(kernel, targets=tuple(targets.split()), toolchain=toolchain, **changes).__aotcuda__
-    asked, written = module._loader.fallback().build_inputs() is not None, read(folder)
+    can_compile, content = module._loader.fallback().build_inputs() is not None, read(folder)
     for capability in GPUS:
         for version in DRIVERS[1:]:
-            cell = predict(written, Gpu("", capability), Driver("", version))
-            would_ask = module.choice_for(capability, version).arch is None and asked
-            renamed = capability == (10, 1)  # no toolkit uses this number now
-            assert (cell.takes == "jit") == (would_ask and not renamed), (capability, version)
+            cell = predict(content, Gpu("", capability), Driver("", version))
+            compiles = can_compile and module.choice_for(capability, version).arch is None
+            is_renamed = capability == (10, 1)  # no toolkit uses this number now
+            assert (cell.takes == "jit") == (compiles and not is_renamed), (capability, version)
