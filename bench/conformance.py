@@ -250,7 +250,7 @@ def run_chain(site: Path) -> int:
         case = CASES[name]
         result: dict[str, Any] = {"name": name}
         try:
-            arrays = outcome.by_gpu(case, kernels[case.kernel], cupy)
+            arrays = outcome.run_on_gpu(case, kernels[case.kernel], cupy)
         except outcome.FaultError as error:
             result["error"] = str(error)
         except Exception as error:  # noqa: BLE001 (whatever the driver says is the result)

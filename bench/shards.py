@@ -114,9 +114,10 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[Any]]]]:
     )
     started = [scheduler]
     try:
-        while not (found := re.search(r"tcp://127\.0\.0\.1:(\d+)", scheduler.stderr.readline())):  # type: ignore[union-attr]
-            pass
-        address = f"127.0.0.1:{found[1]}"
+        lines = scheduler.stderr or ()
+        address = next((found[1] for line in lines if (found := re.search(r"tcp://(127\.0\.0\.1:\d+)", line))), "")
+        if not address:
+            sys.exit("the scheduler ended before it had an address")
         for core in cores[:2]:
             command = (sys.executable, "-m", "distributed.cli.dask_worker", address)
             options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder))

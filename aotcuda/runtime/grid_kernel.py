@@ -296,10 +296,8 @@ class GridLauncher(ProcessLocal):
 
     def launch_on(self, grid: object, full: tuple[object, ...]) -> None:
         """Launch with arguments in order; `grid` is the result of `compute_grid`."""
-        if self._launcher is not None:
-            self._launcher(*full)
-        elif self._function is None:
-            self._kernel.check(full)
+        if self._function is None:
+            self.run(full)
         elif self._stream is None:
             self._kernel.run(grid, full)
         else:

@@ -1,4 +1,4 @@
-"""Check a wheel with a module of each front end, which call each other's functions: `examples/all_front_ends`."""
+"""Test `examples/all_front_ends`: modules of all front ends call each other's functions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 from aotcuda import registry
 from aotcuda.binary import fatbin
 from integration import projects
-from integration.projects import build_wheel, content, manifest_of
+from integration.projects import content, manifest_of
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import ModuleType
 
@@ -34,7 +34,6 @@ pytestmark = [
     ),
 ]
 
-ARCH = "sm_80;compute_80"
 FRONT_ENDS = {
     "curves": "cuda-cpp",
     "steps": "numba-cuda",
@@ -48,9 +47,8 @@ ROOTS = {"numba", "numba_cuda", "numba_cuda_mlir", "triton", "elftools"}
 
 
 @pytest.fixture(scope="module")
-def wheel(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = projects.example("all_front_ends", tmp_path_factory.mktemp("all") / "project")
-    return build_wheel(project, AOTCUDA_ARCH=ARCH)
+def wheel(wheel_of_example: Callable[[str], Path]) -> Path:
+    return wheel_of_example("all_front_ends")
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Compile a part of the conformance suite for the CPU, and compare its results with those of the suite on a GPU."""
+"""Test a part of the conformance suite on the CPU, and the documented results of the suite on a GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RESULTS = projects.CHECKOUT / "docs" / "results"
 UNALIGNED = {"record/read-packed", "record/write-packed"}
-"""Cases that end a kernel on a GPU alone: CPUs read unaligned numbers."""
+"""Cases that end a kernel only on a GPU, because CPUs read unaligned numbers."""
 
 
 def report(front_end: str) -> dict:

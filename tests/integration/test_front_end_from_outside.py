@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import re
-import shutil
 import struct
 import sys
+import tomllib
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,28 +17,24 @@ from aotcuda import registry
 from aotcuda.builder.config import schema
 from aotcuda.errors import ArgumentError, FallbackWarning, ToolchainError
 from integration import projects
-from integration.projects import build_wheel, content, manifest_of
+from integration.projects import content, manifest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 KEY = 'tool.aotcuda.modules."elementwise.kernels"'
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(wheel_of_example: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which the front end's distribution is installed."""
-    folder = tmp_path_factory.mktemp("front_end")
-    example = projects.CHECKOUT / "examples" / "frontend"
-    wheel = build_wheel(
-        Path(shutil.copytree(example, folder / "project", ignore=shutil.ignore_patterns("__pycache__")))
-    )
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
+    return projects.unpacked(wheel_of_example("frontend"), tmp_path_factory.mktemp("front_end"))
 
 
 @pytest.fixture(scope="module")
-def wheel(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = projects.copy("elementwise", tmp_path_factory.mktemp("elementwise") / "project")
-    return build_wheel(project, PYTHONPATH=str(site))
+def wheel(site: Path, wheel_of: Callable[..., Path]) -> Path:
+    return wheel_of("elementwise", PYTHONPATH=str(site))
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +73,8 @@ class TestTheWheel:
         assert manifest["toolchain"]["nvrtc"].startswith("13.")
         assert [image["arch"] for image in manifest["images"]] == ["sm_80", "sm_90", "compute_80"]
         assert [source["path"] for source in manifest["sources"]] == ["basic.formulas"]
-        assert [kernel["origin"] for kernel in manifest["kernels"]] == ["basic.formulas:axpy", "basic.formulas:square"]
+        origins = [f"basic.formulas:{name}" for name in ("axpy", "square", "fill")]
+        assert [kernel["origin"] for kernel in manifest["kernels"]] == origins
         signatures = [overload["signature"] for overload in manifest["kernels"][0]["overloads"]]
         assert signatures == [f"void({each}[...], {each}, {each}[...], {each}[...])" for each in ("float32", "float64")]
 
@@ -163,8 +160,6 @@ class TestErrors:
 
 def test_schema_accepts_tables_of_the_front_end(site: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    import tomllib
-
     table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
     assert not jsonschema.Draft7Validator(schema.tool_schema("aotcuda")).is_valid(table)
     monkeypatch.syspath_prepend(str(site))

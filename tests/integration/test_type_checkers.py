@@ -24,7 +24,7 @@ from support import grids, manifests
 from support.manifests import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     Errors = dict[str, dict[int, str]]
 
@@ -249,12 +249,17 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def site(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Site:
+def site(
+    wheel_of_example: Callable[[str], Path], wheel_of: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Site:
     folder = tmp_path_factory.mktemp("site")
     result = Site(folder)
     for name, needs in EXAMPLES.items():
         if all(map(find_spec, needs)):
-            result.install_example(name, _built(name, folder / name))
+            wheel = wheel_of_example(name)
+            if name == "frontend":
+                wheel = wheel_of("elementwise", PYTHONPATH=str(projects.unpacked(wheel, folder / "front_end")))
+            result.install_example(name, wheel)
     package = result.packages / "made"
     package.mkdir()
     for name in ("__init__.py", "py.typed"):
@@ -264,15 +269,6 @@ def site(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Site:
             (path / f"{name}.pyi").write_text(stub.render(whole, "# Made for a test"))
     (result.folder / "uses.py").write_text(PREAMBLE + RIGHT + WRONG)
     return result
-
-
-def _built(name: str, folder: Path) -> Path:
-    if name != "frontend":
-        return projects.build_wheel(projects.example(name, folder), AOTCUDA_ARCH="compute_80")
-    with zipfile.ZipFile(projects.build_wheel(projects.example(name, folder))) as archive:
-        archive.extractall(folder / "site")
-    project = projects.copy("elementwise", folder / "project")
-    return projects.build_wheel(project, PYTHONPATH=str(folder / "site"))
 
 
 def mypy(site: Site) -> Iterator[tuple[str, int, str]]:

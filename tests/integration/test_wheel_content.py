@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 from integration import projects
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("build_cache")
@@ -55,17 +55,16 @@ def write(folder: Path, back_end: str, choice: str, *, location: str, source: st
     return projects.put(folder / "project", files)
 
 
-@pytest.fixture(autouse=True)
-def _with_setuptools(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Import the newest setuptools in tests of setuptools."""
-    parameters = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
-    names = [value for name in parameters for value in (name, *CHOICES.get(name, ()), *REFUSED.get(name, ((),))[0])]
-    if "setuptools" in names:
-        monkeypatch.setenv("PYTHONPATH", str(request.getfixturevalue("setuptools")("")))
+@pytest.fixture
+def select(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that selects the back end of the test."""
 
+    def select(back_end: str) -> None:
+        monkeypatch.setattr(projects.BackEnd, "name", back_end)
+        if back_end == "setuptools":
+            monkeypatch.setenv("PYTHONPATH", str(request.getfixturevalue("setuptools")("")))
 
-def command(back_end: str) -> tuple[str, ...]:
-    return projects.HATCHLING if back_end == "hatchling" else projects.SETUPTOOLS
+    return select
 
 
 CHOICES = {
@@ -91,13 +90,12 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_build_imports_the_package_that_the_back_end_packs(name: str, tmp_path: Path) -> None:
+def test_build_imports_the_package_that_the_back_end_packs(
+    name: str, select: Callable[[str], None], tmp_path: Path
+) -> None:
     back_end, choice, location = CHOICES[name]
-    project = write(tmp_path, back_end, choice, location=location)
-    done = projects.forked_run(project, *command(back_end))
-    assert done.status == 0, done.err
-    (wheel,) = (project / "dist").glob("*.whl")
-    files = projects.content(wheel)
+    select(back_end)
+    files = projects.content(projects.build_wheel(write(tmp_path, back_end, choice, location=location)))
     assert {"ripple/__init__.py", "ripple/_kernels.py", "ripple/k.py", "ripple/k.aotcuda/manifest.json"} <= {*files}
 
 
@@ -132,30 +130,34 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_package_missing_from_the_wheel_is_refused(name: str, tmp_path: Path) -> None:
+def test_package_missing_from_the_wheel_is_refused(name: str, select: Callable[[str], None], tmp_path: Path) -> None:
     (back_end, choice, location, source), message = REFUSED[name]
+    select(back_end)
     project = write(tmp_path, back_end, choice, location=location, source=source)
     projects.put(project, {"other/__init__.py": ""})
-    done = projects.refused(project, *command(back_end))
+    done = projects.refused(project)
     assert [line for line in done.err.splitlines() if "aotcuda" in line] == [f"aotcuda: {message}"]
 
 
 def sdist(project: Path, back_end: str) -> set[str]:
     """Make an sdist, which compiles nothing. Return its file names, without the top folder."""
-    nothing_to_compile_for = {"AOTCUDA_ARCH": "no arch at all"}
     if back_end == "hatchling":
-        projects.succeed(project, sys.executable, "-m", "hatchling", "build", "-t", "sdist", **nothing_to_compile_for)
+        command = (*projects.HATCHLING[:-1], "sdist")
     else:
-        code = "from setuptools import build_meta; build_meta.build_sdist('dist')"
-        projects.succeed(project, sys.executable, "-W", "ignore", "-c", code, **nothing_to_compile_for)
+        command = (*projects.SETUPTOOLS[:-1], "from setuptools import build_meta; build_meta.build_sdist('dist')")
+    done = projects.forked_run(project, *command, AOTCUDA_ARCH="a target that no build accepts")
+    assert done.status == 0, done.err
     (path,) = (project / "dist").glob("*.tar.gz")
     with tarfile.open(path) as archive:
         return {name.partition("/")[2] for name in archive.getnames()}
 
 
 @pytest.mark.parametrize("packer", ["hatchling", "setuptools"])
-def test_sdist_has_files_of_the_table_and_no_records(packer: str, tmp_path: Path) -> None:
+def test_sdist_has_files_of_the_table_and_no_records(
+    packer: str, select: Callable[[str], None], tmp_path: Path
+) -> None:
     choice = "" if packer == "hatchling" else '[tool.setuptools.packages.find]\nwhere = ["src"]'
+    select(packer)
     project = write(tmp_path, packer, choice, location="src/ripple")
     config = project / "pyproject.toml"
     linked = ["csrc/a.cu", "csrc/b.ptx", "csrc/c.o", "out/d.ltoir"]
@@ -188,8 +190,7 @@ def test_wheel_hook_refuses_sdists_with_other_files(tmp_path: Path) -> None:
         "[tool.hatch.build.hooks.aotcuda] in place of [tool.hatch.build.targets.wheel.hooks.aotcuda], which leaves "
         "sdists to hatchling"
     )
-    assert projects.refused(project, *projects.HATCHLING).err == f"aotcuda: {message}\n"
-    editable = (*projects.HATCHLING[:-1], "wheel:editable")
-    assert f"aotcuda: warning: {message}" in projects.succeed(project, *editable).err
+    assert projects.refused(project).err == f"aotcuda: {message}\n"
+    assert f"aotcuda: warning: {message}" in projects.back_end(project, editable=True).err
     config.write_text(config.read_text().replace("targets.wheel.hooks", "hooks"))
-    assert "an sdist" not in projects.succeed(project, *editable).err
+    assert "an sdist" not in projects.back_end(project, editable=True).err

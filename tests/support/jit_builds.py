@@ -22,8 +22,8 @@ def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: ob
     """Return the manifest of a JIT build, and its image."""
     record, entry = image(target)
     data = fatbin([entry])
-    found = make(files={"kernels": file(CUBIN, data)}, images=[record], kernels=kernels)
-    return found | changes, data
+    complete = make(files={"kernels": file(CUBIN, data)}, images=[record], kernels=kernels)
+    return complete | changes, data
 
 
 class Builder:

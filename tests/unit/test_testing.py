@@ -18,12 +18,7 @@ from support import in_place, jit_builds, manifests
 SOURCE = "from aotcuda.numba import cuda\n\n\n@cuda.jit\ndef fill(values):\n    values[0] = 1\n"
 
 
-@pytest.fixture(autouse=True)
-def _no_simulator(monkeypatch):
-    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
-
-
-def solver(cuda, **options):
+def packaged_solver(cuda, **options):
     in_place.write(cuda.packages, SOURCE, {"fill": ("void(float32[::1])",)}, **options)
     return importlib.import_module("mypkg.solver")
 
@@ -35,7 +30,7 @@ def skip_reason(mark):
 
 
 def test_a_gpu_skips_nothing(cuda):
-    solver(cuda)
+    packaged_solver(cuda)
     assert testing.has_gpu()
     marks = [testing.needs_gpu, testing.needs_gpu_or_simulator, testing.needs_packaged("mypkg.solver")]
     assert [skip_reason(mark) for mark in marks] == [None, None, None]
@@ -43,7 +38,7 @@ def test_a_gpu_skips_nothing(cuda):
 
 
 def test_skipped_tests_without_a_gpu_give_the_reason(cuda, monkeypatch):
-    solver(cuda)
+    packaged_solver(cuda)
     monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
     assert skip_reason(testing.needs_gpu) == "this needs a GPU"
     assert skip_reason(testing.needs_gpu_or_simulator) == "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
@@ -74,7 +69,7 @@ def test_modules_without_an_image_are_skipped(cuda):
 
 
 def test_packaged_launches_pass_the_check(cuda):
-    s = solver(cuda)
+    s = packaged_solver(cuda)
     s.fill[1, 1](cuda.array())
     with testing.only_packaged():
         s.fill[1, 1](cuda.array())
@@ -84,7 +79,7 @@ def test_packaged_launches_pass_the_check(cuda):
 
 
 def test_compilation_by_the_fallback_fails_the_check(cuda, builder):
-    s = solver(cuda, fallback="jit", rebuild=jit_builds.rebuild())
+    s = packaged_solver(cuda, fallback="jit", rebuild=jit_builds.rebuild())
     array = cuda.array(np.zeros(8, "<f8"))
     with pytest.raises(AssertionError, match=r"launched:\n  mypkg.solver.fill: argument 1, a, is float64"):  # noqa: SIM117
         with testing.only_packaged(), pytest.warns(FallbackWarning):
