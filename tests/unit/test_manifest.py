@@ -110,7 +110,7 @@ def test_too_large_manifest_is_not_decoded(data, monkeypatch):
 
 def altered(change):
     """Return a whole manifest with one change, as its file."""
-    found = json.loads(json.dumps(damage.whole()))
+    found = json.loads(json.dumps(damage.full_manifest()))
     change(found)
     return json.dumps(found).encode()
 
@@ -173,7 +173,7 @@ REQUIRED = [key for key, hint in KEYS.items() if typing.get_origin(hint) is not 
 
 @pytest.mark.parametrize("key", REQUIRED)
 def test_key_without_not_required_is_required(key):
-    found = json.loads(json.dumps(damage.whole()))
+    found = json.loads(json.dumps(damage.full_manifest()))
     del found[key]
     assert shape.problem(found) == f"{key} is missing"
 
@@ -183,7 +183,7 @@ def test_key_without_not_required_is_required(key):
     [(None, None), ("x", None), (True, "is not a string"), ([], "is not a string"), ({}, "is not a string")],
 )
 def test_union_accepts_each_of_its_types_alone(answer, problem):
-    found = json.loads(json.dumps(damage.whole()))
+    found = json.loads(json.dumps(damage.full_manifest()))
     found["reads"] = [{"ask": "content", "path": "a", "answer": answer}]
     said = shape.problem(found)
     assert said == (problem and f"reads[0].answer {problem}")
