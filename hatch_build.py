@@ -1,7 +1,7 @@
-"""How aotcuda's own wheels are built: with the fast path of a launch compiled, where that can be done.
+"""Build aotcuda's own wheels, with the fast path of launches as an extension in C if it can be compiled.
 
-Where there is no compiler, or none that works, the wheel is the pure one, which does the same in Python; a warning
-reports it. `AOTCUDA_EXTENSION=0` requests the pure wheel; with `AOTCUDA_EXTENSION=1` what cannot be compiled is an
+If it cannot be compiled, a warning reports the reason, and the wheel is pure: launches take the general path.
+`AOTCUDA_EXTENSION=0` requests the pure wheel. With `AOTCUDA_EXTENSION=1` an extension that cannot be compiled is an
 error.
 
 With `_PYTHON_HOST_PLATFORM=win-amd64` and `CC=x86_64-w64-mingw32-gcc` the wheel is for Windows (`tools/wheels.py`).
@@ -27,14 +27,14 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "AOTCUDA_EXTENSION"
 MODULE = "aotcuda.runtime.fast._launch"
-SOURCES = "aotcuda/runtime/fast"  # all .c files in it are compiled into one extension
+SOURCES = "aotcuda/runtime/fast"  # all .c files in this folder are compiled into one extension
 
-# The stable ABI does not cover Pythons without the GIL; there the same source is built for one version.
+# Pythons without the GIL have no stable ABI, so an extension for them is for one version.
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 FOR_WINDOWS = sysconfig.get_platform() == "win-amd64"
 SUFFIX = ".pyd" if FOR_WINDOWS else ".abi3.so" if STABLE else str(sysconfig.get_config_var("EXT_SUFFIX"))
 
-# The part of pyconfig.h for Windows that the headers of the stable ABI read; it replaces the file of this Python.
+# The definitions of pyconfig.h for Windows that the headers of the stable ABI read, in place of this Python's file.
 WINDOWS_CONFIGURATION = (
     *("Py_PYCONFIG_H", "MS_WINDOWS", "MS_WIN64", "Py_ENABLE_SHARED", "HAVE_DECLSPEC_DLL", "HAVE_SSIZE_T"),
     *("SIZEOF_VOID_P=8", "SIZEOF_SIZE_T=8", "SIZEOF_LONG=4", "SIZEOF_LONG_LONG=8", "SIZEOF_INT=4", "SIZEOF_SHORT=2"),
@@ -43,10 +43,10 @@ WINDOWS_CONFIGURATION = (
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Compiles the extension into wheels and, for an editable install, into the source tree."""
+    """The hook that compiles the extension into wheels and, for an editable install, into the source tree."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """See hatchling; ends the build in one line where `AOTCUDA_EXTENSION` requests what cannot be."""
+        """Compile the extension; `version` is `standard` or `editable`."""
         wanted = os.environ.get(VARIABLE, "")
         if wanted not in ("", "0", "1"):
             self.app.abort(
@@ -57,15 +57,13 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             bill = Path(self._folder.name, "aotcuda.cdx.json")
             bill.write_text(_bill(self.metadata.name, self.metadata.version, self.metadata.core.license_expression))
             build_data["sbom_files"].append(str(bill))
-        # In the folder of its sources, where an editable install looks for it; what an older build has left there is of
-        # no use.
         place = Path(self.root, SOURCES, f"_launch{SUFFIX}")
         if version == "editable":
-            place.unlink(missing_ok=True)
+            place.unlink(missing_ok=True)  # the file of an earlier build
         if wanted == "0":
             return
         try:
-            made = _compile(Path(self.root), Path(self._folder.name))
+            extension = _compile(Path(self.root), Path(self._folder.name))
         except _NotCompiledError as problem:
             message = f"aotcuda: the fast path was not compiled, because {problem}"
             if wanted == "1":
@@ -74,22 +72,22 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             self.app.display_warning(f"{message}; this is the pure wheel, which launches by Python")
             return
         if version == "editable":
-            shutil.copyfile(made, beside := place.with_suffix(f".{os.getpid()}"))
-            beside.replace(place)
+            shutil.copyfile(extension, partial := place.with_suffix(f".{os.getpid()}"))
+            partial.replace(place)
         else:
-            build_data["force_include"][str(made)] = f"{SOURCES}/{place.name}"
+            build_data["force_include"][str(extension)] = f"{SOURCES}/{place.name}"
         build_data["pure_python"] = False
         build_data["tag"] = _tag()
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002 (hatchling's)
-        """See hatchling."""
+        """Remove the temporary folder."""
         self._folder.cleanup()
 
 
 def _bill(name: str, version: str, licence: str) -> str:
-    """Return the bill of materials, CycloneDX 1.6; the same bytes for the same version."""
+    """Return the bill of materials, CycloneDX 1.6; the same version gives the same bytes."""
     ref = f"pkg:pypi/{name}@{version}"
-    whole = {
+    content = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -108,11 +106,11 @@ def _bill(name: str, version: str, licence: str) -> str:
         "dependencies": [{"ref": ref, "dependsOn": []}],
         "compositions": [{"aggregate": "complete", "dependencies": [ref]}],  # no dependency is left out
     }
-    return json.dumps(whole, indent=1) + "\n"
+    return json.dumps(content, indent=1) + "\n"
 
 
 class _NotCompiledError(Exception):
-    """Why there is no extension."""
+    """The extension cannot be compiled."""
 
 
 def _compile(root: Path, folder: Path) -> Path:
@@ -124,43 +122,43 @@ def _compile(root: Path, folder: Path) -> Path:
     if sys.platform != "linux" or sys.implementation.name != "cpython":
         message = f"it is for CPython on Linux, and this is {sys.implementation.name} on {sys.platform}"
         raise _NotCompiledError(message)
-    made = folder / f"_launch{SUFFIX}"
+    extension = folder / f"_launch{SUFFIX}"
     command = [
         *_compiler(),
         *("-shared", "-fPIC", "-pthread", "-O2", "-fvisibility=hidden", "-DNDEBUG"),
         *(["-DPy_LIMITED_API=0x030B0000"] if STABLE else []),
         *(f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")),
         *_words("CFLAGS"),
-        # Paths and unused symbols are left out, so that the bytes depend on source and compiler alone.
+        # Without paths and unused symbols, the bytes depend on source and compiler alone.
         *("-g0", "-Wl,--strip-all"),
-        # The linker for Windows has the time in the file, and makes an address from the file's path.
+        # The linker for Windows would write the time, and an address that depends on the file's path.
         "-Wl,--no-insert-timestamp,--disable-auto-image-base" if FOR_WINDOWS else "-Wl,--build-id=none",
         *_words("LDFLAGS"),
-        *("-o", str(made)),
+        *("-o", str(extension)),
         *sorted(f"{SOURCES}/{path.name}" for path in Path(root, SOURCES).glob("*.c")),
     ]
     if FOR_WINDOWS:
-        command += [*(f"-D{each}" for each in WINDOWS_CONFIGURATION), _import_library(Path(root, SOURCES), folder)]
+        command += [*(f"-D{name}" for name in WINDOWS_CONFIGURATION), _import_library(Path(root, SOURCES), folder)]
     try:
         done = subprocess.run(command, cwd=root, stdin=subprocess.DEVNULL, capture_output=True, check=False)
     except OSError as error:
         message = f"{command[0]} cannot be run: {error.strerror}"
         raise _NotCompiledError(message) from error
     if done.returncode:
-        said = done.stderr.decode(errors="replace").splitlines()
-        first = next((line for line in said if "error" in line.lower()), f"exit status {done.returncode}")
+        lines = done.stderr.decode(errors="replace").splitlines()
+        first = next((line for line in lines if "error" in line.lower()), f"exit status {done.returncode}")
         message = f"{command[0]} fails: {' '.join(first.split())}"
         raise _NotCompiledError(message)
-    if not made.is_file():
-        message = f"{command[0]} reported a file that does not exist"
+    if not extension.is_file():
+        message = f"{command[0]} reported success and wrote no file"
         raise _NotCompiledError(message)
-    return made
+    return extension
 
 
 def _import_library(sources: Path, folder: Path) -> str:
-    """Make the library by which a linker finds functions in python3.dll.
+    """Make the library with which a linker finds functions in python3.dll.
 
-    It has all names in Python's headers and in the sources; the linker takes those that the extension uses.
+    It has all names in Python's headers and in the sources; the linker uses the names that the extension needs.
     """
     texts = [path.read_text() for top in (Path(sysconfig.get_path("include")), sources) for path in top.rglob("*.[ch]")]
     names = sorted({name for text in texts for name in re.findall(r"\b_?Py\w+", text)})
@@ -186,10 +184,9 @@ def _words(variable: str) -> list[str]:
 
 
 def _compiler() -> list[str]:
-    """Return the command of the C compiler: that of `CC`, that of this Python, or the system's."""
-    named = _words("CC")
-    if named:
-        return named
+    """Return the command of the C compiler: from `CC`, the one that built this Python, or the system's."""
+    if words := _words("CC"):
+        return words
     for candidate in (str(sysconfig.get_config_var("CC") or ""), "cc", "gcc", "clang"):
         words = shlex.split(candidate)
         if words and shutil.which(words[0]):
@@ -199,7 +196,7 @@ def _compiler() -> list[str]:
 
 
 def _tag() -> str:
-    """Return the wheel's tag for this machine; a release names the oldest Linux in place of `linux`."""
+    """Return the wheel's tag for this machine; releases replace `linux` by the oldest Linux that can use the wheel."""
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     python = "cp311-abi3" if STABLE else f"{version}-{version}t"
     return f"{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

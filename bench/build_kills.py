@@ -200,20 +200,20 @@ class Bench:
         _, err = done.communicate()
         files = self._files()
         self._tidy()
-        said = "".join(line for line in err.splitlines(keepends=True) if not line.startswith("dist/"))
-        if done.returncode or "aotcuda" in said:
-            return f"next build failed or warned:{done.returncode} {said[-300:]}"
+        output = "".join(line for line in err.splitlines(keepends=True) if not line.startswith("dist/"))
+        if done.returncode or "aotcuda" in output:
+            return f"next build failed or warned:{done.returncode} {output[-300:]}"
         odd = sorted(
             name for name in {*files, *self.expected[route]} if files.get(name) != self.expected[route].get(name)
         )
         return f"next build differs:{', '.join(odd)}" if odd else "next build right"
 
     def _start(self, route: str, **environ: str) -> subprocess.Popen[str]:
-        given = {"TMPDIR": str(self.temporary), "AOTCUDA_BUILD_CACHE": str(self.cache), "AOTCUDA_PROGRESS": "0"}
+        settings = {"TMPDIR": str(self.temporary), "AOTCUDA_BUILD_CACHE": str(self.cache), "AOTCUDA_PROGRESS": "0"}
         return subprocess.Popen(
             [sys.executable, *ROUTES[route]],
             cwd=self.project,
-            env={**os.environ, **given, **environ},  # progress is lines that come on a slow machine alone
+            env={**os.environ, **settings, **environ},  # progress is lines that come on a slow machine alone
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -228,8 +228,8 @@ class Bench:
         }
 
     def _tidy(self) -> None:
-        made = [path for path in self.source.parent.iterdir() if path.name.startswith(("kernels", ".kernels"))]
-        for path in [self.project / "build", self.project / "dist", *made]:
+        generated = [path for path in self.source.parent.iterdir() if path.name.startswith(("kernels", ".kernels"))]
+        for path in [self.project / "build", self.project / "dist", *generated]:
             if path.is_dir():
                 shutil.rmtree(path)
             else:

@@ -66,11 +66,11 @@ def main() -> int:
     states = {"": _CHECKOUT} | ({"before: ": arguments.before.resolve()} if arguments.before else {})
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        cases, peaks = _beside(folder, nvcc, thousand=arguments.thousand), {}
+        cases, peaks = _cases_without_aotcuda(folder, nvcc, thousand=arguments.thousand), {}
         for label, tree in states.items():
             state = State(tree, folder / tree.name)
-            own = state.cases(thousand=arguments.thousand)
-            cases |= {f"{label}{name}": run for name, run in own.items()}
+            state_cases = state.cases(thousand=arguments.thousand)
+            cases |= {f"{label}{name}": run for name, run in state_cases.items()}
             peaks |= {f"{label}{name}": peak for name, peak in state.peaks(thousand=arguments.thousand).items()}
         seconds: dict[str, list[float]] = {name: [] for name in cases}
         for number in range(arguments.runs):
@@ -80,10 +80,10 @@ def main() -> int:
     machine.table(("seconds", "median", "min"), [(name, item["median"], item["min"]) for name, item in figures.items()])
     print()
     machine.table(("MiB at most", "at once"), [(name, peak // _MIB) for name, peak in peaks.items()])
-    met = _met({name: item["median"] for name, item in figures.items()}, peaks)
+    aims = _aims({name: item["median"] for name, item in figures.items()}, peaks)
     commits = {label.partition(":")[0] or "now": _commit(tree) for label, tree in states.items()}
     return machine.report(
-        arguments.out, here, met, unit="seconds", commits=commits, figures=figures, memory_bytes=peaks
+        arguments.out, here, aims, unit="seconds", commits=commits, figures=figures, memory_bytes=peaks
     )
 
 
@@ -105,22 +105,22 @@ class State:
         quickstart = Path(
             shutil.copytree(_CHECKOUT / "examples" / "quickstart", self._folder / "quickstart", ignore=ignored)
         )
-        kept = projects.generate(self._folder / "kept", "fifty", 50)
+        unchanged = projects.generate(self._folder / "kept", "fifty", 50)
         edited = projects.generate(self._folder / "edited", "fifty", 50)
-        self._build(kept, "kept")
+        self._build(unchanged, "kept")
         self._build(edited, "edited")
-        found = {
+        cases = {
             "quickstart, cold": lambda: self._build(quickstart),
             "fifty, cold": lambda: self._build(self._cold),
             "fifty, filling a cache": lambda: self._filling(self._cold),
-            "fifty, again": lambda: self._build(kept, "kept"),
+            "fifty, again": lambda: self._build(unchanged, "kept"),
             "fifty, one kernel edited": lambda: self._build(_edit(edited), "edited"),
         }
         if thousand:
             self._build(self._many, "many")
-            found["thousand, cold"] = lambda: self._build(self._many)
-            found["thousand, one kernel edited"] = lambda: self._build(_edit(self._many), "many")
-        return found
+            cases["thousand, cold"] = lambda: self._build(self._many)
+            cases["thousand, one kernel edited"] = lambda: self._build(_edit(self._many), "many")
+        return cases
 
     def peaks(self, *, thousand: bool) -> dict[str, int]:
         """Return the most bytes that a cold build's processes have held together."""
@@ -149,23 +149,23 @@ class State:
         return self._build(project, "filled")
 
 
-def _beside(folder: Path, nvcc: str, *, thousand: bool) -> Cases:
+def _cases_without_aotcuda(folder: Path, nvcc: str, *, thousand: bool) -> Cases:
     """Return the cases without aotcuda."""
     plain = projects.generate(folder / "plain", "fifty", 50)
     config = plain / "pyproject.toml"
     config.write_text(config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", ""))
     cpp = projects.generate_cpp(folder / "cpp", 50)
-    found: Cases = {
+    cases: Cases = {
         "fifty, nvcc": lambda: _nvcc(nvcc, cpp),
         "fifty, the back end alone": lambda: _timed([*_BUILD], plain, None),
     }
     if thousand:
         files = projects.generate_cpp(folder / "cpp_many", 50, files=20)
-        found["thousand, nvcc"] = lambda: _nvcc(nvcc, files)
-    return found
+        cases["thousand, nvcc"] = lambda: _nvcc(nvcc, files)
+    return cases
 
 
-def _met(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
+def _aims(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
     """Return the aims: none is slower than before, an unchanged and an edited project take 0.3 and 2.5 s."""
     beyond = median["fifty, again"] - median["fifty, the back end alone"]
     met = {
@@ -225,12 +225,12 @@ def _peak(project: Path, environment: dict[str, str]) -> int:
 
 def _family(pid: int) -> list[int]:
     """Return a process and all that descend from it."""
-    found = [pid]
-    for one in found:
+    processes = [pid]
+    for process in processes:
         with contextlib.suppress(OSError):  # it has ended, or one of its threads
-            for task in list(Path(f"/proc/{one}/task").iterdir()):
-                found += map(int, (task / "children").read_text().split())
-    return found
+            for task in list(Path(f"/proc/{process}/task").iterdir()):
+                processes += map(int, (task / "children").read_text().split())
+    return processes
 
 
 def _proportional(pid: int) -> int:

@@ -59,17 +59,17 @@ class Part:
         self.results: list[dict[str, Any]] = []
         self._folder = folder
         self._prefix = ["unshare", "--map-root-user", "--net"] if offline and _can_unshare() else []
-        kept = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
-        path = f"{environment / 'bin'}{os.pathsep}{kept['PATH']}"
-        self._variables = {**kept, "PATH": path, **variables}
+        inherited = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH")}
+        path = f"{environment / 'bin'}{os.pathsep}{inherited['PATH']}"
+        self._variables = {**inherited, "PATH": path, **variables}
         if offline:
             self._variables |= {"PIP_CONFIG_FILE": os.devnull, "UV_OFFLINE": "1"}
 
-    def run(self, command: str, given: str | None = None) -> None:
+    def run(self, command: str, replacement: str | None = None) -> None:
         """Run a command of the page, or `given` in its place."""
         begin = time.monotonic()
         done = subprocess.run(
-            [*self._prefix, "bash", "-ec", given or command],
+            [*self._prefix, "bash", "-ec", replacement or command],
             cwd=self._folder,
             env=self._variables,
             capture_output=True,
@@ -122,16 +122,16 @@ def _image(folder: Path, page: dict[str, list[str]], wheels: Path) -> list[dict[
     image = folder / "image"
     _project(image / "project", wheels)
     shutil.copytree(wheels, image / "wheels")
-    found = []
+    results = []
     for name in ("Image, build", "Image"):
         part = Part(name, image, folder / name.replace(", ", "-"), {}, offline=False)
         for command in page[name]:
             pattern = "|".join(map(re.escape, IMAGE_FOLDERS))
-            given = re.sub(rf"(?<![\w/])({pattern})\b", lambda match: f"{image}{match[1]}", command)
+            local = re.sub(rf"(?<![\w/])({pattern})\b", lambda match: f"{image}{match[1]}", command)
             links = f"PIP_FIND_LINKS='{os.environ.get('PIP_FIND_LINKS', '')} {image}/wheels'"
-            part.run(command, given.replace(f"PIP_FIND_LINKS={image}/wheels", links))
-        found += part.results
-    return found
+            part.run(command, local.replace(f"PIP_FIND_LINKS={image}/wheels", links))
+        results += part.results
+    return results
 
 
 def _offline(folder: Path, page: dict[str, list[str]], wheels: Path) -> list[dict[str, Any]]:

@@ -81,7 +81,8 @@ def releases() -> list[str]:
     from aotcuda import registry
 
     tested = {name: registry.BUILT_IN[name].tested for name in COMPILERS}
-    return [f"{SECOND}=={tested[SECOND][-1]}", *(f"{COMPILERS[1]}=={one}" for one in reversed(tested[COMPILERS[1]]))]
+    others = (f"{COMPILERS[1]}=={release}" for release in reversed(tested[COMPILERS[1]]))
+    return [f"{SECOND}=={tested[SECOND][-1]}", *others]
 
 
 def build(folder: Path, wanted: Sequence[str], every: int) -> int:
@@ -100,15 +101,16 @@ def build(folder: Path, wanted: Sequence[str], every: int) -> int:
                 subprocess.run([*pip, "--target", overlay, text], check=True)
                 environment["PYTHONPATH"] = str(overlay)
             wheel, refused = project.build(Path(temporary, "project"), name, cases, environment)
-            own = folder / f"{name}-{release}"
-            own.mkdir(parents=True, exist_ok=True)
-            (own / wheel.name).write_bytes(wheel.read_bytes())
-        beside = {one: version(one) for one in ("numba", "llvmlite", "numpy", "cuda-bindings", "nvidia-nvvm")}
-        about = {"compiler": name, "release": release, "beside": beside, "refused": refused}
+            target = folder / f"{name}-{release}"
+            target.mkdir(parents=True, exist_ok=True)
+            (target / wheel.name).write_bytes(wheel.read_bytes())
+        versions = {one: version(one) for one in ("numba", "llvmlite", "numpy", "cuda-bindings", "nvidia-nvvm")}
+        about = {"compiler": name, "release": release, "beside": versions, "refused": refused}
         about["cases"] = [case.name for case in cases]
-        (own / "built.json").write_text(json.dumps(about, indent=1) + "\n")
+        (target / "built.json").write_text(json.dumps(about, indent=1) + "\n")
         print(
-            f"{text}: {len(cases)} cases, {len(refused)} refused, {(own / wheel.name).stat().st_size} bytes", flush=True
+            f"{text}: {len(cases)} cases, {len(refused)} refused, {(target / wheel.name).stat().st_size} bytes",
+            flush=True,
         )
     return 0
 
@@ -121,7 +123,7 @@ def run(folder: Path, out: Path, *, processes: int) -> int:
     here = machine.describe()
     built = [json.loads(path.read_text()) | {"folder": path.parent} for path in sorted(folder.glob("*/built.json"))]
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(processes) as pool:
-        waiting = []
+        chains = []
         for item in built:
             site = Path(temporary, item["folder"].name)
             (wheel,) = item["folder"].glob("*.whl")
@@ -129,12 +131,12 @@ def run(folder: Path, out: Path, *, processes: int) -> int:
                 archive.extractall(site)  # as pip installs a wheel of nothing but modules and data
             names = [name for name in item["cases"] if name not in item["refused"]]
             chunks = [names[start : start + CHUNK] for start in range(0, len(names), CHUNK)]
-            waiting.append([pool.submit(_chained, site, chunk) for chunk in chunks])
-        found = [{name: said for chunk in chunks for name, said in chunk.result().items()} for chunks in waiting]
+            chains.append([pool.submit(_chained, site, chunk) for chunk in chunks])
+        found = [{name: result for chunk in chunks for name, result in chunk.result().items()} for chunks in chains]
     second = {item["compiler"]: results for item, results in zip(built, found, strict=True)}.get(SECOND, {})
     rows = []
     for item, results in zip(built, found, strict=True):
-        failed = {name: text for name, said in results.items() if (text := _failure(CASES[name], said, second))}
+        failed = {name: text for name, result in results.items() if (text := _failure(CASES[name], result, second))}
         groups = _by_group(item, results, failed)
         path = out / f"conformance_{item['compiler']}_{item['release']}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,16 +153,16 @@ def run(folder: Path, out: Path, *, processes: int) -> int:
     return 0
 
 
-def _failure(case: Case, said: dict[str, Any], second: dict[str, dict[str, Any]]) -> str:
+def _failure(case: Case, result: dict[str, Any], second: dict[str, dict[str, Any]]) -> str:
     """Return the fault of a case, or an empty text."""
-    if "error" in said:
-        return str(said["error"])
+    if "error" in result:
+        return str(result["error"])
     if case.oracle == "python":
-        return "; ".join(said["wrong"])
+        return "; ".join(result["wrong"])
     oracle = second.get(case.name, {})
     if "arrays" not in oracle:
         return ""
-    found, wanted = (_arrays(case, one["arrays"]) for one in (said, oracle))
+    found, wanted = (_arrays(case, one["arrays"]) for one in (result, oracle))
     return "; ".join(outcome.differences(case, found, wanted))
 
 
@@ -188,14 +190,14 @@ def _chained(site: Path, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     while left := [name for name in names if name not in found]:
         before = len(found)
-        for said in _said(site, left):
-            found[said.pop("name")] = said
+        for result in _results(site, left):
+            found[result.pop("name")] = result
         if len(found) == before:
             found[left[0]] = {"error": "the process ends before the first case"}
     return found
 
 
-def _said(site: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _results(site: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Return one process's result of each case; for the case in which it ends, the way it ended."""
     command = [sys.executable, __file__, "chain", str(site)]
     process = subprocess.Popen(
@@ -217,10 +219,10 @@ def _said(site: Path, names: Sequence[str]) -> Iterator[dict[str, Any]]:
         watch.cancel()
         if not line:
             break
-        said = json.loads(line)
+        result = json.loads(line)
         next(left)
-        yield said
-        if said.get("sticky"):
+        yield result
+        if result.get("sticky"):
             break
     process.kill()
     status = process.wait()
@@ -246,20 +248,20 @@ def run_chain(site: Path) -> int:
     cupy = importlib.import_module("cupy")
     for name in names:
         case = CASES[name]
-        said: dict[str, Any] = {"name": name}
+        result: dict[str, Any] = {"name": name}
         try:
-            arrays = outcome.by_gpu(case, kernels[case.kernel], cupy)
+            arrays = outcome.run_on_gpu(case, kernels[case.kernel], cupy)
         except outcome.FaultError as error:
-            said["error"] = str(error)
+            result["error"] = str(error)
         except Exception as error:  # noqa: BLE001 (whatever the driver says is the result)
-            said |= {"error": f"{type(error).__name__}: {str(error)[:300]}", "sticky": True}
+            result |= {"error": f"{type(error).__name__}: {str(error)[:300]}", "sticky": True}
         else:
             if case.oracle == "python":
-                said["wrong"] = outcome.differences(case, arrays, outcome.expected(case))
+                result["wrong"] = outcome.differences(case, arrays, outcome.expected(case))
             else:
-                said["arrays"] = {key: value.tobytes().hex() for key, value in arrays.items()}
-        print(json.dumps(said), flush=True)
-        if said.get("sticky"):
+                result["arrays"] = {key: value.tobytes().hex() for key, value in arrays.items()}
+        print(json.dumps(result), flush=True)
+        if result.get("sticky"):
             os._exit(1)  # the context is lost, and whatever would be freed with it
     return 0
 

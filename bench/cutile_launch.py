@@ -48,8 +48,8 @@ def main() -> int:
             launch()
             synchronize()
             right = torch.equal(out, x + y)
-            taken = median(machine.host_time(launch, synchronize, _BATCH) for _ in range(arguments.turns))
-            host[name] = taken if right else f"{taken:.2f}, and the numbers are wrong"
+            microseconds = median(machine.host_time(launch, synchronize, _BATCH) for _ in range(arguments.turns))
+            host[name] = microseconds if right else f"{microseconds:.2f}, and the numbers are wrong"
         except Exception as error:  # noqa: BLE001 (the error is the result)
             host[name] = f"{type(error).__name__}: {error}"
     print(f"fast path: {kernels.__aotcuda__.fast_path}")
@@ -96,7 +96,7 @@ def _by_driver(kernels: Any, tensors: tuple[Any, ...], n: int) -> dict[str, Call
     library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
     _check(cuda.cuLibraryLoadData(ctypes.byref(library), image, None, None, 0, None, None, 0))
     _check(cuda.cuLibraryGetKernel(ctypes.byref(kernel), library, overload["symbol"].encode()))
-    block = ctypes.create_string_buffer(b"".join(struct.pack("<Qii", one.data_ptr(), n, 1) for one in tensors))
+    block = ctypes.create_string_buffer(b"".join(struct.pack("<Qii", tensor.data_ptr(), n, 1) for tensor in tensors))
     start = ctypes.addressof(block)
     places = [16 * at + offset for at in range(len(tensors)) for offset in (0, 8, 12)]
     pointers = (ctypes.c_void_p * len(places))(*[start + place for place in places])

@@ -152,8 +152,8 @@ def call(launcher: Callable[..., object], arguments: tuple[object, ...]) -> Call
 
 
 def _call_raw(function: Any, grid: Any, block: Any, arguments: tuple[object, ...]) -> Callable[[], object]:
-    whole, threads = (value if isinstance(value, tuple) else (value,) for value in (grid, block))
-    return lambda: function(whole, threads, arguments)
+    blocks, threads = (value if isinstance(value, tuple) else (value,) for value in (grid, block))
+    return lambda: function(blocks, threads, arguments)
 
 
 def agree(cupy: Any, name: str, ways: dict[str, Callable[[], object]], out: Any) -> None:

@@ -161,13 +161,13 @@ def _compare(
             bases.append(least / _BATCH * 1e6)
     gc.enable()
     synchronize()
-    found = {"C": {"median": round(median(bases), 3)}}
+    figures = {"C": {"median": round(median(bases), 3)}}
     for name, values in differences.items():
-        found[name] = _spread(values, "over_c", "q1", "q3")
+        figures[name] = _spread(values, "over_c", "q1", "q3")
         if ordered is not None and name != peers.ORDERED:
             over = [value - more for value, more in zip(values, differences[peers.ORDERED], strict=True)]
-            found[name] |= _spread(over, "over_c_ordered", "q1_ordered", "q3_ordered")
-    return found
+            figures[name] |= _spread(over, "over_c_ordered", "q1_ordered", "q3_ordered")
+    return figures
 
 
 def _spread(values: list[float], middle: str, first: str, third: str) -> dict[str, float]:
@@ -184,12 +184,12 @@ def _ways(  # noqa: PLR0915 (a few lines for each way)
     case: peers.Case, library: str, situation: str, stream: Any, arrays: list[Any], tvm_ffi: Path | None
 ) -> Iterator[tuple[str, Callable[[], peers.Batch]]]:
     """Yield every way to launch on a stream with a library's arrays."""
-    given = situation.startswith("given")
-    brackets = "grid, block, stream" if given else "grid, block"
+    has_stream = situation.startswith("given")
+    brackets = "grid, block, stream" if has_stream else "grid, block"
     values = {"k": case.packaged, "stream": stream, "grid": peers.GRID, "block": peers.BLOCK}
 
     def kept() -> peers.Batch:
-        run = case.packaged[(peers.GRID, peers.BLOCK, stream) if given else (peers.GRID, peers.BLOCK)]
+        run = case.packaged[(peers.GRID, peers.BLOCK, stream) if has_stream else (peers.GRID, peers.BLOCK)]
         return peers.loop("f({args})", arrays, f=run)
 
     def written_out() -> peers.Batch:
@@ -200,7 +200,7 @@ def _ways(  # noqa: PLR0915 (a few lines for each way)
 
     yield f"aotcuda, k[{brackets}] kept", kept
     yield f"aotcuda, k[{brackets}](...) each time", written_out
-    if given:
+    if has_stream:
         yield "aotcuda, the same with a handle", by_handle
 
     def numba() -> peers.Batch:

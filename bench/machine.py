@@ -64,9 +64,9 @@ def host_time(launch: Callable[[], object], synchronize: Callable[[], object], l
     start = time.perf_counter()
     for _ in range(launches):
         launch()
-    taken = time.perf_counter() - start
+    seconds = time.perf_counter() - start
     synchronize()
-    return taken / launches * 1e6
+    return seconds / launches * 1e6
 
 
 def gpu_times(torch: Any, ways: dict[str, Callable[[], object]], launches: int) -> dict[str, float]:
@@ -77,15 +77,15 @@ def gpu_times(torch: Any, ways: dict[str, Callable[[], object]], launches: int) 
         ways: Two of them; each launches on PyTorch's current stream.
         launches: In a batch, fewer than the queue of a stream holds, which is about a thousand.
     """
-    found: dict[str, list[float]] = {way: [] for way in ways}
+    times: dict[str, list[float]] = {way: [] for way in ways}
     for turn in range(13):  # the first warms up
         for way in [*ways][:: -1 if turn % 2 else 1]:
             value = _gpu_time(torch, ways[way], launches)
             if turn:
-                found[way].append(value)
-    ours, theirs = found.values()
+                times[way].append(value)
+    ours, theirs = times.values()
     return {
-        **{way: median(values) for way, values in found.items()},
+        **{way: median(values) for way, values in times.items()},
         "ratio": median(mine / other for mine, other in zip(ours, theirs, strict=True)),
     }
 
@@ -115,8 +115,8 @@ def write_bytecode(*trees: Path) -> None:
     rest of a small build.
     """
     installed = Path(sysconfig.get_path("purelib"))
-    own = [tree / name for tree in trees for name in ("aotcuda", "hatch_plugin/hatch_aotcuda")]
-    for folder in (*(installed / name for name in _COMPILERS), *own):
+    packages = [tree / name for tree in trees for name in ("aotcuda", "hatch_plugin/hatch_aotcuda")]
+    for folder in (*(installed / name for name in _COMPILERS), *packages):
         if folder.is_dir():
             compileall.compile_dir(str(folder), quiet=2)
 

@@ -39,29 +39,30 @@ def main() -> None:
         parser.error("name a program, or -m and a module")
     records = json.loads((arguments.work / "project" / ".aotcuda-record.json").read_text())["functions"]
     recorded = sum(sum(item["launches"].values()) for item in records if item["kind"] == "kernel")
-    missed: Counter[str] = Counter()
+    unpackaged: Counter[str] = Counter()
     for module, owner, method, function in _LAUNCHES:
         if find_spec(module.partition(".")[0]) is not None:
-            watch(getattr(import_module(module), owner), method, function, missed)
+            watch(getattr(import_module(module), owner), method, function, unpackaged)
     try:
         if is_module:
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         else:
             runpy.run_path(sys.argv[0], run_name="__main__")
     finally:
-        for name, count in missed.most_common():
+        for name, count in unpackaged.most_common():
             print(f"not packaged: {name} ({count})")
-        print(f"{missed.total()} of {recorded} launches were not packaged: {missed.total() / max(recorded, 1):.1%}")
+        total = unpackaged.total()
+        print(f"{total} of {recorded} launches were not packaged: {total / max(recorded, 1):.1%}")
 
 
-def watch(owner: Any, method: str, function: Any, missed: Counter[str]) -> None:
+def watch(owner: Any, method: str, function: Any, unpackaged: Counter[str]) -> None:
     """Count the launches that a compiler itself serves."""
-    own = getattr(owner, method)
+    original = getattr(owner, method)
 
     def launch(self: Any, *args: Any, **named: Any) -> Any:
         python = function(self)
-        missed[f"{python.__module__}.{python.__qualname__}"] += not named.get("warmup", False)
-        return own(self, *args, **named)
+        unpackaged[f"{python.__module__}.{python.__qualname__}"] += not named.get("warmup", False)
+        return original(self, *args, **named)
 
     setattr(owner, method, launch)
 

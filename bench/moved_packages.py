@@ -135,14 +135,14 @@ def main() -> None:
     parser.add_argument("--path", nargs="*", default=[], help="folders with PyTorch and Triton")
     parser.add_argument("--table", action="store_true", help="write the table of all results, and record nothing")
     arguments = parser.parse_args()
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in [] if arguments.table else arguments.names or PACKAGES:
-        found[name] = record(PACKAGES[name], arguments.work.resolve() / name, arguments.path)
-        print(name, found[name], flush=True)
-        found = {**(json.loads(RESULTS.read_text()) if RESULTS.exists() else {}), name: found[name]}
-        RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        results[name] = record(PACKAGES[name], arguments.work.resolve() / name, arguments.path)
+        print(name, results[name], flush=True)
+        results = {**(json.loads(RESULTS.read_text()) if RESULTS.exists() else {}), name: results[name]}
+        RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     head, _, tail = PAGE.read_text().partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n{table(found)}{END}{tail.partition(END)[2]}")
+    PAGE.write_text(f"{head}{BEGIN}\n{table(results)}{END}{tail.partition(END)[2]}")
 
 
 def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]:
@@ -173,25 +173,25 @@ def record(package: Package, folder: Path, path: list[str]) -> dict[str, object]
     if package.edit[0]:
         with (project / package.edit[0]).open("a") as file:
             file.write(package.edit[1])
-    kept = project / ".aotcuda-record.json"
-    functions = json.loads(kept.read_text())["functions"] if kept.exists() else []
-    own = [
+    record_file = project / ".aotcuda-record.json"
+    functions = json.loads(record_file.read_text())["functions"] if record_file.exists() else []
+    launched = [
         item
         for item in functions
         if item["kind"] == "kernel" and item["launches"] and item["module"].startswith(package.source)
     ]
-    kernels = {(item["module"], item["function"]) for item in own}
-    ended = re.search(r"the command ended with exit status ([0-9]+)", done.stderr)
+    kernels = {(item["module"], item["function"]) for item in launched}
+    ending = re.search(r"the command ended with exit status ([0-9]+)", done.stderr)
     return {
         "release": release,
         "kernels": len(kernels),
         "of": total - package.unused if package.kernel else None,
         "unused": package.unused,
-        "signatures": len({(item["module"], item["function"], item["signature"]) for item in own}),
-        "launches": sum(sum(item["launches"].values()) for item in own),
+        "signatures": len({(item["module"], item["function"], item["signature"]) for item in launched}),
+        "launches": sum(sum(item["launches"].values()) for item in launched),
         "seconds": round(seconds, 1),
         "aim": package.aim,
-        "status": int(ended[1]) if ended else done.returncode,
+        "status": int(ending[1]) if ending else done.returncode,
     }
 
 
@@ -250,17 +250,17 @@ def pip(*arguments: object) -> None:
     subprocess.run([*words, *map(str, arguments[1:])], check=True)
 
 
-def table(found: dict[str, dict[str, object]]) -> str:
+def table(results: dict[str, dict[str, object]]) -> str:
     """Return the table as Markdown."""
     lines = [
         "| package | kernels | signatures or variants | seconds (aim) | the command's exit status |",
         "|---|---|---|---|---|",
     ]
-    for name, item in sorted(found.items(), key=lambda pair: list(PACKAGES).index(pair[0])):
-        of = f" of {item['of']}" if item["of"] is not None else ""
-        of += f" ({item['unused']} more have no caller)" if item.get("unused") else ""
+    for name, item in sorted(results.items(), key=lambda pair: list(PACKAGES).index(pair[0])):
+        total = f" of {item['of']}" if item["of"] is not None else ""
+        total += f" ({item['unused']} more have no caller)" if item.get("unused") else ""
         lines.append(
-            f"| {name} {item['release']} | {item['kernels']}{of} | {item['signatures']} | "
+            f"| {name} {item['release']} | {item['kernels']}{total} | {item['signatures']} | "
             f"{item['seconds']} ({item['aim']}) | {item['status']} |"
         )
     return "\n".join(lines) + "\n"

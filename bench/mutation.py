@@ -66,16 +66,16 @@ def changes(tree: ast.Module) -> list[tuple[int, str]]:
     for node in ast.walk(tree):
         annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
         text = [node.body[0]] if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body else []
-        docstrings = [one for one in text if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
+        docstrings = [item for item in text if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant)]
         types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
         words = [node] if types or isinstance(node, ast.JoinedStr) else []
         for part in [*annotations, *docstrings, *words, *getattr(node, "decorator_list", [])]:
             skipped.update(id(inner) for inner in ast.walk(part)) if part is not None else None
-    found = []
+    indices = []
     for at, node in enumerate(ast.walk(tree)):
         if id(node) not in skipped:
-            found += [(at, kind) for kind in kinds(node)]
-    return found
+            indices += [(at, kind) for kind in kinds(node)]
+    return indices
 
 
 def kinds(node: ast.AST) -> list[str]:
@@ -94,7 +94,7 @@ def kinds(node: ast.AST) -> list[str]:
     return []
 
 
-def changed(tree: ast.Module, at: int, kind: str) -> tuple[ast.Module, int]:
+def mutate(tree: ast.Module, at: int, kind: str) -> tuple[ast.Module, int]:
     """Return a copy of a module with one change, and the line of the change."""
     tree = copy.deepcopy(tree)
     node = [*ast.walk(tree)][at]
@@ -110,7 +110,7 @@ def changed(tree: ast.Module, at: int, kind: str) -> tuple[ast.Module, int]:
     elif kind == "result":
         node.value = ast.Constant(None)
     else:
-        parent = next(one for one in ast.walk(tree) for body in bodies(one) if node in body)
+        parent = next(other for other in ast.walk(tree) for body in bodies(other) if node in body)
         for body in bodies(parent):
             if node in body:
                 body[body.index(node)] = ast.copy_location(ast.Pass(), node)
@@ -120,7 +120,7 @@ def changed(tree: ast.Module, at: int, kind: str) -> tuple[ast.Module, int]:
 def bodies(node: ast.AST) -> list[list[ast.stmt]]:
     """Return the lists of statements of a node."""
     found = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
-    return [one for one in found if isinstance(one, list)]
+    return [body for body in found if isinstance(body, list)]
 
 
 class Killer:
@@ -198,26 +198,26 @@ def run(module: str, number: int, seed: int, before: dict | None) -> dict:
     """Return the row of a module: its mutants, each with the test that kills it."""
     path, tests = ROOT / module, MODULES[module]
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    kept: dict[tuple[int, str], str] = {}
+    killers: dict[tuple[int, str], str] = {}
     digest = code_digest(tree)
     if before is not None:
         if before.get("code_sha256") != digest:
             sys.exit(f"{module}: it was edited since `before`; run `before` again")
         there = set(tested(path, None, tests, "--collect-only").split("\n"))
-        kept = {
-            (one["node"], one["kind"]): one["killed_by"]
-            for one in before["mutants"]
-            if one["killed_by"] in there or (one["killed_by"] and "::" not in one["killed_by"])
+        killers = {
+            (mutant["node"], mutant["kind"]): mutant["killed_by"]
+            for mutant in before["mutants"]
+            if mutant["killed_by"] in there or (mutant["killed_by"] and "::" not in mutant["killed_by"])
         }
     elif failing := tested(path, None, tests):
         sys.exit(f"{module}: {failing} fails without any change")
     mutants = []
     for at, kind in sorted(random.Random(seed).sample(changes(tree), number)):
-        mutant, line = changed(tree, at, kind)
-        killer = kept[at, kind] if (at, kind) in kept else tested(path, mutant, tests)
+        mutant, line = mutate(tree, at, kind)
+        killer = killers[at, kind] if (at, kind) in killers else tested(path, mutant, tests)
         mutants.append({"node": at, "kind": kind, "line": line, "killed_by": killer})
         print(f"{module}:{line}: {kind}: {killer or 'survives'}", flush=True)
-    score = sum(bool(one["killed_by"]) for one in mutants)
+    score = sum(bool(mutant["killed_by"]) for mutant in mutants)
     print(f"{module}: {score} of {number} are killed", flush=True)
     return {"code_sha256": digest, "tests": tests, "seed": seed, "killed": score, "mutants": mutants}
 

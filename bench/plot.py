@@ -41,7 +41,7 @@ def charts() -> dict[str, Chart]:
 def launch(result: dict[str, Any]) -> Chart:
     """Return the host time of a launch above C's, with its spread."""
     kept = "aotcuda, k[grid, block] kept"
-    wanted = [
+    series = [
         ("aotcuda, PyTorch's tensors", "torch, default", kept),
         ("apache-tvm-ffi, PyTorch's tensors", "torch, default", "apache-tvm-ffi"),
         ("aotcuda, CuPy's arrays", "cupy, default", kept),
@@ -49,7 +49,7 @@ def launch(result: dict[str, Any]) -> Chart:
         ("aotcuda, Numba's arrays", "numba, default", kept),
     ]
     rows = []
-    for label, case, way in wanted:
+    for label, case, way in series:
         found = result["figures"][case][way]
         kind = "own" if label.startswith("aotcuda") else "other"
         rows.append(Bar(label, found["over_c"], kind, (found["q1"], found["q3"])))
@@ -59,7 +59,7 @@ def launch(result: dict[str, Any]) -> Chart:
 
 def cold_start(result: dict[str, Any]) -> Chart:
     """Return the time from the start of a process to its first result, without the start of the driver."""
-    wanted = [
+    series = [
         ("C, the same image", "C, the same image", "base"),
         ("aotcuda", "aotcuda, first-use", "own"),
         ("cuda.core, compiled", "cuda.core, compiled", "other"),
@@ -70,7 +70,7 @@ def cold_start(result: dict[str, Any]) -> Chart:
         ("numba-cuda-mlir", "numba-cuda-mlir", "other"),
     ]
     rows = []
-    for label, way, kind in wanted:
+    for label, way, kind in series:
         if way not in result["figures"]:  # that peer was not there
             continue
         found = result["figures"][way]
@@ -85,14 +85,14 @@ def cold_start(result: dict[str, Any]) -> Chart:
 
 def build_time(result: dict[str, Any]) -> Chart:
     """Return build times and nvcc's."""
-    wanted = [
+    series = [
         ("nvcc, the same in C++", "fifty, nvcc", "base"),
         ("aotcuda, cold", "fifty, cold", "own"),
         ("aotcuda, one kernel edited", "fifty, one kernel edited", "own"),
         ("aotcuda, nothing changed", "fifty, again", "own"),
     ]
     rows = []
-    for label, case, kind in wanted:
+    for label, case, kind in series:
         found = result["figures"][case]
         rows.append(Bar(label, found["median"], kind, (found["q1"], found["q3"])))
     runs = result["figures"]["fifty, cold"]["runs"]

@@ -63,15 +63,15 @@ def general_path() -> Iterator[str]:
     yield "| µs over C, median (quartiles) | CuPy | PyTorch | Numba |"
     yield "|---|---|---|---|"
     for label, (case, way) in CASES.items():
-        found = (figures.get(f"{library}, {case}", {}).get(way) for library in LIBRARIES)
-        cells = (f"{it['over_c']:.1f} ({it['q1']:.1f} to {it['q3']:.1f})" if it else "" for it in found)
+        rows = (figures.get(f"{library}, {case}", {}).get(way) for library in LIBRARIES)
+        cells = (f"{row['over_c']:.1f} ({row['q1']:.1f} to {row['q3']:.1f})" if row else "" for row in rows)
         yield f"| {label} | {' | '.join(cells)} |"
 
 
 def builds() -> Iterator[str]:
     """Yield the table of build times, of an older commit's and of nvcc's."""
     measured, thousand = _result("build_time"), _result("build_thousand")["figures"]
-    figures = {name: found for name, found in thousand.items() if "thousand" in name} | measured["figures"]
+    figures = {name: figure for name, figure in thousand.items() if "thousand" in name} | measured["figures"]
     yield f"| seconds, median | {measured['commits']['before']} | {measured['commits']['now']} |"
     yield "|---|---|---|"
     for label, case in (

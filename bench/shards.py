@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 AOTCUDA = (sys.executable, "-m", "aotcuda", "build")
 
 
-def timed(command: tuple[str, ...], folder: Path, core: int, **environ: str) -> dict[str, float]:
+def run_timed(command: tuple[str, ...], folder: Path, core: int, **environ: str) -> dict[str, float]:
     """Run a command on one core; return the seconds of processor time of its processes, and those of the clock."""
     start = time.perf_counter()
     process = subprocess.Popen(
@@ -45,11 +45,11 @@ def timed(command: tuple[str, ...], folder: Path, core: int, **environ: str) -> 
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    said = process.stderr.read().decode() if process.stderr else ""
+    err = process.stderr.read().decode() if process.stderr else ""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        sys.exit(f"{' '.join(command)}\n{said}")
+        sys.exit(f"{' '.join(command)}\n{err}")
     return {"cpu_s": round(usage.ru_utime + usage.ru_stime, 2), "s": round(time.perf_counter() - start, 2)}
 
 
@@ -65,15 +65,15 @@ def size(cache: Path) -> dict[str, int]:
 def shards(project: Path, work: Path, number: int) -> dict[str, Any]:
     """Run one build, the shards and the merge; compare their files."""
     core = min(os.sched_getaffinity(0))
-    one = timed((*AOTCUDA, "--out", str(work / "one")), project, core, AOTCUDA_BUILD_CACHE=str(work / "cache_one"))
+    one = run_timed((*AOTCUDA, "--out", str(work / "one")), project, core, AOTCUDA_BUILD_CACHE=str(work / "cache_one"))
     cache = work / "cache"
     parts = [
-        timed((*AOTCUDA, "--shard", f"{index}/{number}"), project, core, AOTCUDA_BUILD_CACHE=str(cache))
+        run_timed((*AOTCUDA, "--shard", f"{index}/{number}"), project, core, AOTCUDA_BUILD_CACHE=str(cache))
         for index in range(1, number + 1)
     ]
     sizes = size(cache)
-    given = ("--from-cache-only", "--out", str(work / "merged"), "--report", str(work / "report.json"))
-    merge = timed((*AOTCUDA, *given), project, core, AOTCUDA_BUILD_CACHE=str(cache))
+    options = ("--from-cache-only", "--out", str(work / "merged"), "--report", str(work / "report.json"))
+    merge = run_timed((*AOTCUDA, *options), project, core, AOTCUDA_BUILD_CACHE=str(cache))
     units = json.loads((work / "report.json").read_bytes())["units"]
     total = sum(part["cpu_s"] for part in parts) + merge["cpu_s"]
     return {
@@ -114,9 +114,10 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[Any]]]]:
     )
     started = [scheduler]
     try:
-        while not (found := re.search(r"tcp://127\.0\.0\.1:(\d+)", scheduler.stderr.readline())):  # type: ignore[union-attr]
-            pass
-        address = f"127.0.0.1:{found[1]}"
+        lines = scheduler.stderr or ()
+        address = next((found[1] for line in lines if (found := re.search(r"tcp://(127\.0\.0\.1:\d+)", line))), "")
+        if not address:
+            sys.exit("the scheduler ended before it had an address")
         for core in cores[:2]:
             command = (sys.executable, "-m", "distributed.cli.dask_worker", address)
             options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder))
@@ -136,13 +137,15 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[Any]]]]:
 def dask(project: Path, work: Path, runs: int) -> list[dict[str, Any]]:
     """Run builds on one core and by two Dask workers, in turn."""
     core = min(os.sched_getaffinity(0))
-    found = []
+    results = []
     with cluster(work) as (address, workers):
         for run in range(runs):
             folder = work / f"run{run}"
-            one = timed((*AOTCUDA, "--out", str(folder / "one")), project, core, AOTCUDA_BUILD_CACHE=str(folder / "a"))
+            one = run_timed(
+                (*AOTCUDA, "--out", str(folder / "one")), project, core, AOTCUDA_BUILD_CACHE=str(folder / "a")
+            )
             before = list(map(processor_time, workers))
-            two: dict[str, Any] = timed(
+            two: dict[str, Any] = run_timed(
                 (*AOTCUDA, "--out", str(folder / "two")),
                 project,
                 core,
@@ -156,8 +159,8 @@ def dask(project: Path, work: Path, runs: int) -> list[dict[str, Any]]:
             by_cpu = one["cpu_s"] / (max(two["workers_cpu_s"]) + two["cpu_s"])
             same = files(folder / "one") == files(folder / "two")
             times = {"times": round(one["s"] / two["s"], 2), "times_by_cpu": round(by_cpu, 2)}
-            found.append({"one": one, "two_workers": two, **times, "identical": same})
-    return found
+            results.append({"one": one, "two_workers": two, **times, "identical": same})
+    return results
 
 
 def main() -> None:
@@ -166,24 +169,24 @@ def main() -> None:
     parser.add_argument("--shards", type=int, default=8)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--dask", type=int, default=0, metavar="RUNS")
-    given = parser.parse_args()
-    found = json.loads(given.out.read_text()) if given.out.exists() else {}
+    arguments = parser.parse_args()
+    found = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     machine.write_bytecode(Path(__file__).resolve().parent.parent)
     with tempfile.TemporaryDirectory() as folder:
-        project = projects.generate(Path(folder), "pkg", given.kernels)
-        before = {"kernels": given.kernels, "targets": len(projects.ARCHS)}
-        for run in range(given.runs):
+        project = projects.generate(Path(folder), "pkg", arguments.kernels)
+        before = {"kernels": arguments.kernels, "targets": len(projects.ARCHS)}
+        for run in range(arguments.runs):
             work = Path(folder, f"shards{run}")
-            result = {**before, "machine": machine.describe(), **shards(project, work, given.shards)}
+            result = {**before, "machine": machine.describe(), **shards(project, work, arguments.shards)}
             found.setdefault("shards", []).append(result)
             shutil.rmtree(work)
-            given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        if given.dask:
+            arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        if arguments.dask:
             work = Path(folder, "dask")
             work.mkdir()
-            result = {**before, "machine": machine.describe(), "runs": dask(project, work, given.dask)}
+            result = {**before, "machine": machine.describe(), "runs": dask(project, work, arguments.dask)}
             found.setdefault("dask", []).append(result)
-            given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def line(points: list[tuple[float, float]]) -> tuple[float, float]:
     return mean_y - slope * mean_x, slope
 
 
-def fitted(runs: list[dict[str, Any]]) -> dict[str, float]:
+def fit(runs: list[dict[str, Any]]) -> dict[str, float]:
     """Return the fixed seconds and those of a kernel, of jobs and of the merge."""
     jobs, merges, sizes = [], [], []
     for run in runs:
@@ -51,7 +51,7 @@ def fitted(runs: list[dict[str, Any]]) -> dict[str, float]:
     }
 
 
-def predicted(
+def predict(
     figures: dict[str, float], costs: list[float], workers: int, bandwidth: float, schedule: float
 ) -> dict[str, float]:
     """Return the seconds of each part of a build with so many workers, and of the whole."""
@@ -66,19 +66,19 @@ def predicted(
     for job in jobs:
         least = busy.index(min(busy))
         busy[least] += job
-    compiled = max(busy)
+    compile_seconds = max(busy)
     transfer = figures["kernel_bytes"] * len(costs) / bandwidth if workers > 1 else 0.0
     merge = figures["merge_fixed_s"] + figures["merge_kernel_s"] * len(costs) if workers > 1 else 0.0
     parts = {
         "jobs": count,
-        "compile_s": round(compiled, 1),
+        "compile_s": round(compile_seconds, 1),
         "of it starting_s": round(figures["job_fixed_s"] * count / workers, 1),
         "schedule_s": round(schedule * count, 1),
         "transfer_s": round(transfer, 1),
         "merge_s": round(merge, 1),
     }
-    whole = compiled + schedule * count + transfer + merge
-    return {**parts, "whole_s": round(whole, 1)}
+    total = compile_seconds + schedule * count + transfer + merge
+    return {**parts, "whole_s": round(total, 1)}
 
 
 def main() -> None:
@@ -87,25 +87,25 @@ def main() -> None:
     parser.add_argument("--bandwidth", type=float, default=1e8)
     parser.add_argument("--schedule", type=float, default=0.001)
     parser.add_argument("--measured", type=Path, default=machine.RESULTS / "shards.json")
-    given = parser.parse_args()
-    runs = json.loads(given.measured.read_bytes())["shards"]
-    figures = fitted(runs)
+    arguments = parser.parse_args()
+    runs = json.loads(arguments.measured.read_bytes())["shards"]
+    figures = fit(runs)
     found: dict[str, Any] = {
         "measured": {"kernels": [run["kernels"] for run in runs], "targets": runs[0]["targets"], **figures},
-        "assumed": {"bandwidth": given.bandwidth, "schedule_s": given.schedule},
+        "assumed": {"bandwidth": arguments.bandwidth, "schedule_s": arguments.schedule},
     }
     shape = next(run["unit_s"] for run in reversed(runs) if run.get("unit_s"))
     mean = sum(shape) / len(shape)
     pick = random.Random(0)
-    for kernels in given.kernels:
+    for kernels in arguments.kernels:
         costs = [pick.choice(shape) / mean * figures["job_kernel_s"] for _ in range(kernels)]
         rows = {}
         for workers in WORKERS:
-            row = predicted(figures, costs, workers, given.bandwidth, given.schedule)
+            row = predict(figures, costs, workers, arguments.bandwidth, arguments.schedule)
             first = rows[1]["whole_s"] if rows else row["whole_s"]
             rows[workers] = {**row, "times": round(first / row["whole_s"], 1)}
         found[f"{kernels} kernels"] = rows
-    given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    arguments.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(found, indent=1))
 
 

@@ -43,14 +43,14 @@ _LOOKS = re.compile(r"^\S+ +(?:newfstatat|stat|lstat|statx|access|faccessat|read
 def site(tree: Path, folder: Path, kernels: int) -> Path:
     """Return a folder with a packaged module and the aotcuda of a tree, as installers leave them."""
     project = projects.generate(folder / "project", "pkg", kernels, archs=("sm_90",))
-    made = folder / "site"
+    packages = folder / "site"
     environ = {**os.environ, "PYTHONPATH": str(tree), "AOTCUDA_PROGRESS": "0"}
-    command = [sys.executable, "-m", "aotcuda", "build", "-q", "--out", str(made)]
+    command = [sys.executable, "-m", "aotcuda", "build", "-q", "--out", str(packages)]
     subprocess.run(command, cwd=project, env=environ, check=True)
-    (made / "pkg" / "__init__.py").write_text("", encoding="utf-8")
-    shutil.copytree(tree / "aotcuda", made / "aotcuda", ignore=shutil.ignore_patterns("__pycache__"))
-    compileall.compile_dir(made, quiet=1)
-    return made
+    (packages / "pkg" / "__init__.py").write_text("", encoding="utf-8")
+    shutil.copytree(tree / "aotcuda", packages / "aotcuda", ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(packages, quiet=1)
+    return packages
 
 
 def trace(code: str, folder: Path, driver: Path, load: str, log: Path) -> list[str]:
@@ -66,13 +66,13 @@ def trace(code: str, folder: Path, driver: Path, load: str, log: Path) -> list[s
 
 def count(lines: list[str], folder: Path) -> dict[str, int]:
     """Count calls by kind; files below `folder` are the package's and aotcuda's."""
-    opened = [line for line in lines if " openat(" in line and "ENOENT" not in line]
-    own = [line for line in opened if str(folder) in line]
+    opens = [line for line in lines if " openat(" in line and "ENOENT" not in line]
+    from_packages = [line for line in opens if str(folder) in line]
     return {
-        "files opened": sum("O_DIRECTORY" not in line for line in own),
-        "folders listed": sum("O_DIRECTORY" in line for line in own),
+        "files opened": sum("O_DIRECTORY" not in line for line in from_packages),
+        "folders listed": sum("O_DIRECTORY" in line for line in from_packages),
         "look-ups": sum(bool(_LOOKS.search(line)) for line in lines if str(folder) in line),
-        "files opened elsewhere": len(opened) - len(own),
+        "files opened elsewhere": len(opens) - len(from_packages),
         "calls": len(lines),
         "writes": sum(bool(_WRITES.search(line)) for line in lines),
         "locks": sum(bool(_LOCKS.search(line)) for line in lines),

@@ -67,17 +67,20 @@ def computed() -> str:
     """Return the table of `aotcuda check` for a wheel that later versions have to read."""
     (module,) = check(str(CHECKED)).modules
     drivers = list(dict.fromkeys(cell.driver for cell in module.cells))
-    found = defaultdict(dict)
+    images = defaultdict(dict)
     for cell in module.cells:
-        found[cell.gpu][cell.driver] = (cell.image or "-") if cell.exists else ""
+        images[cell.gpu][cell.driver] = (cell.image or "-") if cell.exists else ""
     groups: list[list[Any]] = []
     for driver in drivers:
-        if groups and all(row[groups[-1][-1]] == row[driver] for row in found.values()):
+        if groups and all(row[groups[-1][-1]] == row[driver] for row in images.values()):
             groups[-1].append(driver)
         else:
             groups.append([driver])
     header = ("capability", "GPUs", *map(_span, groups))
-    rows = ((gpu_facts.dotted(gpu.capability), gpu.name, *(row[of[0]] for of in groups)) for gpu, row in found.items())
+    rows = (
+        (gpu_facts.dotted(gpu.capability), gpu.name, *(row[group[0]] for group in groups))
+        for gpu, row in images.items()
+    )
     return _table(header, rows)
 
 
@@ -103,8 +106,8 @@ def runs(path: Path) -> list[dict[str, Any]]:
         text = text.partition("\n")[0]
         if not text.startswith("{"):
             return []
-    found = json.loads(text)
-    return found.get("runs", []) if isinstance(found, dict) else []
+    content = json.loads(text)
+    return content.get("runs", []) if isinstance(content, dict) else []
 
 
 def _windows() -> Iterator[dict[str, str]]:
@@ -117,7 +120,7 @@ def _windows() -> Iterator[dict[str, str]]:
             "what": f"unit tests of the run time, launches in {row['path']}",
             "gpu": "",
             "file": path.name,
-            "result": _counts(row["passed"], sum(of["tests"] for of in row["skipped"]), len(row["failed"])),
+            "result": _counts(row["passed"], sum(skip["tests"] for skip in row["skipped"]), len(row["failed"])),
             "when": row.get("date", ""),
         }
 

@@ -41,7 +41,7 @@ def main() -> int:
 
     axpy = importlib.import_module("benchkernels.kernels").axpy
     x, y, out = (torch.ones(1000, device="cuda") for _ in range(3))
-    own = aotcuda.torch.op(axpy, grid=8, block=128, mutates=("out",), name="benchops::axpy")
+    packaged = aotcuda.torch.op(axpy, grid=8, block=128, mutates=("out",), name="benchops::axpy")
     new = aotcuda.torch.op(axpy, grid=8, block=128, outputs={"out": "x"}, name="benchops::axpy_new")
     sized = aotcuda.torch.op(axpy, forall="out", mutates=("out",), name="benchops::axpy_forall")
     blocks = aotcuda.torch.op(axpy, forall="out", block=128, mutates=("out",), name="benchops::axpy_forall_block")
@@ -54,7 +54,7 @@ def main() -> int:
     ways: dict[str, Callable[[], None]] = {
         "launcher, no operator": _loop(launcher, (2.0, x, y, out)),
         "empty operator, eager": _loop(empty, (2.0, x, y, out)),
-        "operator, eager": _loop(own, (2.0, x, y, out)),
+        "operator, eager": _loop(packaged, (2.0, x, y, out)),
         "operator with forall, eager": _loop(sized, (2.0, x, y, out)),
         "operator with forall and a block, eager": _loop(blocks, (2.0, x, y, out)),
         "empty operator that allocates, eager": _loop(allocating, (2.0, x, y)),
@@ -62,7 +62,7 @@ def main() -> int:
     }
     missing: dict[str, str] = {}
     backend = "inductor" if shutil.which("gcc") or shutil.which("cc") else "aot_eager"
-    for name, operator in {"empty operator": empty, "operator": own, "operator with forall": sized}.items():
+    for name, operator in {"empty operator": empty, "operator": packaged, "operator with forall": sized}.items():
         try:
             ways[f"{name}, compiled"] = _compiled(operator, (x, y, out), backend)
         except Exception as error:  # noqa: BLE001 (a fault of a compiler must not end the others)

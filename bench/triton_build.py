@@ -66,11 +66,11 @@ def main() -> int:
         runs: dict[str, list[dict[str, float]]] = {}
         for _ in range(arguments.runs):
             if arguments.before:
-                runs.setdefault("before", []).append(_built(targets, arguments.modules, arguments.before)[2])
-            wheel, manifests, ours = _built(targets, arguments.modules)
+                runs.setdefault("before", []).append(_build(targets, arguments.modules, arguments.before)[2])
+            wheel, manifests, ours = _build(targets, arguments.modules)
             runs.setdefault("aotcuda", []).append(ours)
             variants = [variant for manifest in manifests for variant in _variants(manifest)]
-            runs.setdefault("Triton", []).append(_compiled(variants, targets, arguments.modules))
+            runs.setdefault("Triton", []).append(_compile(variants, targets, arguments.modules))
         figures[what] = {
             "targets": targets,
             "variants": len(variants),
@@ -106,7 +106,7 @@ def main() -> int:
     return 0
 
 
-def _built(
+def _build(
     targets: list[str], modules: list[str], tree: str = ""
 ) -> tuple[int, list[dict[str, Any]], dict[str, float]]:
     """Return the wheel's bytes, its manifests, and the times of a build and of one after an edit of one kernel."""
@@ -115,17 +115,17 @@ def _built(
         command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check", str(project)]
         for source in project.glob("tritonkernels/_*.py"):
             source.write_text("".join(f"import {module}\n" for module in modules) + source.read_text())
-        given = {"AOTCUDA_ARCH": ";".join(targets), "PYTHONPATH": _path(tree)}
-        taken = _timed(command, "", **given)
-        given["AOTCUDA_BUILD_CACHE"] = str(Path(temporary, "cache"))
-        _timed(command, "", **given)
+        environment = {"AOTCUDA_ARCH": ";".join(targets), "PYTHONPATH": _path(tree)}
+        times = _timed(command, "", **environment)
+        environment["AOTCUDA_BUILD_CACHE"] = str(Path(temporary, "cache"))
+        _timed(command, "", **environment)
         source = project / "tritonkernels" / "_kernels.py"
         source.write_text(source.read_text().replace("raised / tl.sum", "2 * raised / tl.sum"))
-        taken["edited_seconds"] = _timed(command, "", **given)["seconds"]
+        times["edited_seconds"] = _timed(command, "", **environment)["seconds"]
         (wheel,) = project.glob("dist/*.whl")
         with zipfile.ZipFile(wheel) as archive:
             names = [name for name in archive.namelist() if name.endswith(".aotcuda/manifest.json")]
-            return wheel.stat().st_size, [json.loads(archive.read(name)) for name in names], taken
+            return wheel.stat().st_size, [json.loads(archive.read(name)) for name in names], times
 
 
 def _variants(manifest: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -148,7 +148,7 @@ def _path(*folders: str) -> str:
     return os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH", "")]))
 
 
-def _compiled(
+def _compile(
     variants: list[tuple[str, str, dict[str, Any]]], targets: list[str], modules: list[str]
 ) -> dict[str, float]:
     """Compile variants by Triton for the targets with machine code; return its times and the bytes of its cache."""
@@ -156,22 +156,22 @@ def _compiled(
     with tempfile.TemporaryDirectory() as cache:
         environment = {"TRITON_CACHE_DIR": cache, "PYTHONPATH": _path(str(_PROJECT), str(Path(__file__).parent))}
         code = "".join(f"import {module}\n" for module in modules) + _COMPILE
-        taken = _timed([sys.executable, "-c", code], json.dumps([variants, capabilities]), **environment)
+        times = _timed([sys.executable, "-c", code], json.dumps([variants, capabilities]), **environment)
         files = [path for path in Path(cache).rglob("*") if path.is_file()]
         cubins = [path for path in files if path.suffix == ".cubin"]
         assert len(cubins) == len(variants) * len(capabilities), "Triton has compiled something else"
         return {
-            **taken,
+            **times,
             "cubin_bytes": sum(path.stat().st_size for path in cubins),
             "cache_bytes": sum(path.stat().st_size for path in files),
         }
 
 
-def _timed(command: list[str], given: str, **environment: str) -> dict[str, float]:
+def _timed(command: list[str], text: str, **environment: str) -> dict[str, float]:
     """Return the seconds of a command, and the processor seconds of its processes."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(
-        command, check=True, input=given.encode(), stdout=subprocess.DEVNULL, env={**os.environ, **environment}
+        command, check=True, input=text.encode(), stdout=subprocess.DEVNULL, env={**os.environ, **environment}
     )
     seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -114,10 +114,10 @@ def _cases(torch: Any) -> dict[str, dict[str, peers.Batch]]:
 
     def both(packaged: Any, jit: Any, grid: tuple[int, ...], *args: object, warps: int = 4, **constants: int) -> Any:
         values = {f"a{at}": arg for at, arg in enumerate(args)}
-        given = ", ".join([*values, *(f"{name}={value}" for name, value in constants.items())])
+        call = ", ".join([*values, *(f"{name}={value}" for name, value in constants.items())])
         return {
-            "aotcuda": peers.loop(f"f({given})", f=packaged[grid], **values),
-            "Triton": peers.loop(f"f({given}, num_warps={warps})", f=jit[grid], **values),
+            "aotcuda": peers.loop(f"f({call})", f=packaged[grid], **values),
+            "Triton": peers.loop(f"f({call}, num_warps={warps})", f=jit[grid], **values),
         }
 
     return {
@@ -155,8 +155,8 @@ def _exact_kernel(name: str, count: int, folder: Path) -> Any:
     import tritonkernels.kernels  # type: ignore[import-not-found]
 
     module = tritonkernels.kernels.__aotcuda__
-    whole = json.loads(json.dumps(module.manifest))
-    (kernel,) = (each for each in whole["kernels"] if each["name"] == "add")
+    manifest = json.loads(json.dumps(module.manifest))
+    (kernel,) = (each for each in manifest["kernels"] if each["name"] == "add")
     overload = next(each for each in kernel["overloads"] if _values(each)["BLOCK"] == 128)
     pointers = [each for each in overload["parameters"] if each["kind"] == "elements"]
     (number,) = (each for each in overload["parameters"] if each["kind"] == "number")
@@ -178,8 +178,8 @@ def _exact_kernel(name: str, count: int, folder: Path) -> Any:
     defaults = {each["name"]: each["value"] for each in options}
     kernel["arguments"] += [{"name": each, "default": value, "keyword": True} for each, value in defaults.items()]
     kernel |= {"exact": True}
-    whole |= {"module": name, "kernels": [kernel]}
-    data = manifests.dump(whole)
+    manifest |= {"module": name, "kernels": [kernel]}
+    data = manifests.dump(manifest)
     shutil.copytree(Path(tritonkernels.kernels.__file__).with_suffix(".aotcuda"), folder / f"{name}.aotcuda")
     (folder / f"{name}.aotcuda" / manifests.FILE_NAME).write_bytes(data)
     path = f"{name}.aotcuda/{manifests.FILE_NAME}"

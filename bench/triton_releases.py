@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("--release", action="append", default=[], help="a release of Triton, once or several times")
     arguments = parser.parse_args()
     here = machine.describe()
-    rows = [_by_release(release) for release in arguments.release] or [_compared()]
+    rows = [_by_release(release) for release in arguments.release] or [_compare()]
     keys = ("triton", "variants", "compared", "equal", "left_out", "varying", "differing")
     machine.table(keys, [tuple(row[key] for key in keys) for row in rows])
     machine.write(arguments.out, here, targets=_TARGETS, options=_OPTIONS, releases=rows)
@@ -94,7 +94,7 @@ def _by_release(release: str) -> dict[str, Any]:
     return row  # type: ignore[no-any-return]
 
 
-def _compared() -> dict[str, Any]:
+def _compare() -> dict[str, Any]:
     """Compare by the installed Triton."""
     import triton
 
@@ -136,12 +136,12 @@ def _prepare(project: Path) -> None:
         table += f'[tool.aotcuda.modules."tritoninplace.{name}"]\nsource = "tritoninplace.{source}"\n'
         table += f'variants = "tritoninplace/{source}.variants.json"\n'
     config.write_text(text + table)
-    whole = json.loads((package / "norm.variants.json").read_text())
+    variants = json.loads((package / "norm.variants.json").read_text())
     add = {"types": ["*fp32:16"] * 3 + ["i32:16"], "constexprs": {"BLOCK": 1024}}
-    whole["kernels"]["add"] = {"parameters": ["x", "y", "out", "n", "BLOCK"], "variants": [add]}
-    for source, kernels in (("norm", whole["kernels"]), ("_cores", _TENSOR_CORES)):
+    variants["kernels"]["add"] = {"parameters": ["x", "y", "out", "n", "BLOCK"], "variants": [add]}
+    for source, kernels in (("norm", variants["kernels"]), ("_cores", _TENSOR_CORES)):
         more = {name: {**kernel, "variants": [*_more(kernel["variants"])]} for name, kernel in kernels.items()}
-        content = {**whole, "source": f"tritoninplace.{source}", "kernels": more}
+        content = {**variants, "source": f"tritoninplace.{source}", "kernels": more}
         (package / f"{source}.variants.json").write_text(json.dumps(content))
 
 
@@ -250,8 +250,8 @@ def compile_variant(function: Any, variant: dict[str, Any], capability: int) -> 
     options = {name: value for name, value in variant.items() if name not in ("types", "constexprs", "arch")}
     options = {"enable_fp_fusion": True} | options  # as aotcuda has it: newer releases warn without
     source = ASTSource(function, signature, values, hints)
-    made = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
-    return made.metadata.name, made.asm["cubin"]
+    compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    return compiled.metadata.name, compiled.asm["cubin"]
 
 
 if __name__ == "__main__":

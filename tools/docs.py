@@ -36,7 +36,7 @@ def main() -> None:
     if "--links" in options:
         options.remove("--links")
         say("sphinx: links to other sites")
-        # Without -W, since a page that moved is no error while its old address works.
+        # Without -W: a page that moved is no error while its old address works.
         run(python, "-m", "sphinx", "-b", "linkcheck", "-q", *options, ROOT / "docs", LINKS)
         return
     say("sphinx")
@@ -70,13 +70,13 @@ def measure() -> None:
         options = ["--headless", "--disable-gpu", "--allow-file-access-from-files", f"--user-data-dir={folder}/user"]
         if not os.geteuid():
             options.append("--no-sandbox")  # root has no sandbox, for example in a container
-        measuring = [browser, *options, "--virtual-time-budget=600000", "--dump-dom", frame.as_uri()]
+        command_line = [browser, *options, "--virtual-time-budget=600000", "--dump-dom", frame.as_uri()]
         try:
-            done = subprocess.run(measuring, capture_output=True, text=True, check=False, timeout=600)
+            done = subprocess.run(command_line, capture_output=True, text=True, check=False, timeout=600)
         except subprocess.TimeoutExpired:
             sys.exit(f"{browser} did not measure the pages within ten minutes")
-    said = re.search(r"<pre>(.*?)</pre>", done.stdout, re.DOTALL)
-    first, *faults = html.unescape(said[1]).splitlines() if said else [""]
+    report = re.search(r"<pre>(.*?)</pre>", done.stdout, re.DOTALL)
+    first, *faults = html.unescape(report[1]).splitlines() if report else [""]
     if first != f"{len(pages)} pages":
         sys.exit(f"{browser} did not measure the pages: {done.stderr.strip()[-500:]}")
     print("\n".join([first, *faults]))

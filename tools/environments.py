@@ -35,7 +35,7 @@ def say(text: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment variables without those that add packages from outside of an environment."""
+    """Return the environment variables, except those that add packages to a virtual environment."""
     return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 
@@ -55,13 +55,14 @@ def make(name: str, *requirements: str, fresh: bool = False) -> Path:
         fresh: Empty the environment first.
     """
     started = time.monotonic()
-    python = _bare(name, fresh=fresh)
+    python = _make_empty(name, fresh=fresh)
     install(python, *requirements)
     print(f".venv-{name}: ready after {time.monotonic() - started:.0f} s", flush=True)
     return python
 
 
-def _bare(name: str, *, fresh: bool) -> Path:
+def _make_empty(name: str, *, fresh: bool) -> Path:
+    """Return the Python of environment `name`; make the environment if it is missing or incomplete."""
     folder = ROOT / f".venv-{name}"
     marker = folder / "made-by"  # the last file, so that an incomplete environment is made again
     if fresh or not marker.is_file() or marker.read_text(encoding="utf-8") != sys.version:
@@ -73,14 +74,14 @@ def _bare(name: str, *, fresh: bool) -> Path:
 def install(python: Path, *arguments: str | Path) -> None:
     """Install packages for a Python with uv, which takes a third of pip's time and a fifth of its processor time.
 
-    uv uses the indexes of pip's configuration. Where uv itself cannot be installed, pip installs the packages.
+    uv uses the indexes of pip's configuration. If uv cannot be installed, pip installs the packages.
     """
-    own = _bare("uv", fresh=False)
-    uv = own.with_name("uv")
+    python_of_uv = _make_empty("uv", fresh=False)
+    uv = python_of_uv.with_name("uv")
     pip = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    if uv.is_file() or not subprocess.run([own, *pip, "uv>=0.5"], env=environment(), check=False).returncode:
+    if uv.is_file() or not subprocess.run([python_of_uv, *pip, "uv>=0.5"], env=environment(), check=False).returncode:
         again = ("--reinstall-package", "aotcuda")  # builds the extension in C of an editable install
-        run(uv, "pip", "install", "--quiet", "--python", python, *again, *_settings(own), *arguments)
+        run(uv, "pip", "install", "--quiet", "--python", python, *again, *_settings(python_of_uv), *arguments)
     else:
         run(python, *pip, *arguments)
 
@@ -106,13 +107,13 @@ _OPTIONS = {
     "index-url": "--index-url",
     "trusted-host": "--allow-insecure-host",
 }
-"""Keys of pip's configuration -> options of uv."""
+"""The options of uv, by the keys of pip's configuration."""
 
 
 def install_folder(python: Path, name: str, requirements: Iterable[str]) -> None:
-    """Install packages, without their dependencies, in folder `name` of an environment.
+    """Install packages, without their dependencies, into folder `name` of an environment.
 
-    A folder for another list of requirements is made again.
+    If the folder has another list of requirements, it is made again.
     """
     folder = python.parents[1] / name
     marker = folder / "requirements.txt"  # the last file, so that an incomplete folder is made again

@@ -3,8 +3,8 @@
 
     python tools/keep_wheels.py     # in an environment with aotcuda[cu13], build and hatchling
 
-The wheels go to `tests/data/wheels`; `tests/unit/test_kept_wheels.py` reads, loads and launches them. Run this before a
-release that raises `FORMAT` in `aotcuda/manifest/__init__.py`, and never replace a wheel that a release has built.
+The wheels go to `tests/data/wheels`; `tests/unit/test_kept_wheels.py` reads, loads and launches them. Run this script
+before a release that raises `FORMAT` in `aotcuda/manifest/__init__.py`. Never replace a wheel that a release has built.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WHEELS = _ROOT / "tests" / "data" / "wheels"
 _PROJECTS = ("examples/quickstart", "tests/packages/features")
 
 
-def main() -> int:
+def main() -> None:
     """Build the wheels."""
     for project in _PROJECTS:
         with tempfile.TemporaryDirectory() as folder:
@@ -28,8 +28,7 @@ def main() -> int:
             shutil.copytree(_ROOT / project, copy, ignore=shutil.ignore_patterns("*.aotcuda", "__pycache__", "dist"))
             command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--skip-dependency-check"]
             subprocess.run([*command, "--outdir", str(_WHEELS), str(copy)], check=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

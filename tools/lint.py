@@ -31,10 +31,14 @@ FORGE = {
     "github-workflows": "workflows/*.yml",
 }
 
-FOLDERS = ("aotcuda", "bench", "examples", "hatch_plugin", "setuptools_plugin", "tests", "tools")
+SOURCES = ("aotcuda", "bench", "examples", "hatch_build.py", "hatch_plugin", "setuptools_plugin", "tests", "tools")
+"""Folders and files of Python."""
+
 FRAGMENTS = {"How", "Likewise", "Of", "See", "That", "What", "Whether", "Which", "Who"}
 """Words that begin a fragment where a docstring should have a verb, or a noun for a class."""
-PLAIN = ("aotcuda", "bench", "hatch_plugin", "setuptools_plugin", "tools", "docs")
+PLAIN = ("aotcuda", "bench", "docs", "hatch_plugin", "setuptools_plugin", "tools")
+"""Folders whose code and pages must not have `METAPHORS`."""
+
 METAPHORS = re.compile(
     r"\b(as there|handed|learnt|lies|likewise|nobody\b(?!@)|somebody|taught|vouch(es)?|whoever)\b", re.IGNORECASE
 )
@@ -75,8 +79,8 @@ def main() -> None:
 
 def _fragments() -> Iterator[str]:
     """Yield the place of each docstring whose first line is a fragment."""
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
+    for name in SOURCES:
+        for path in [ROOT / name] if name.endswith(".py") else sorted((ROOT / name).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                     text = ast.get_docstring(node) or ""
@@ -95,7 +99,7 @@ def _metaphors() -> Iterator[str]:
 
 
 def _outcome(commands: list[tuple[str | Path, ...]]) -> tuple[bool, str]:
-    """Run commands; return True if one fails, and the output of all."""
+    """Run commands; return True if one of them fails, and the output of all."""
     done = [
         subprocess.run(
             [str(part) for part in command],
@@ -108,7 +112,7 @@ def _outcome(commands: list[tuple[str | Path, ...]]) -> tuple[bool, str]:
         )
         for command in commands
     ]
-    return any(one.returncode for one in done), "".join(one.stdout for one in done)
+    return any(item.returncode for item in done), "".join(item.stdout for item in done)
 
 
 if __name__ == "__main__":

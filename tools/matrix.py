@@ -36,18 +36,19 @@ PART = (
 )
 """Tests of a compiler's code, parameter layouts, C prototypes and links; they take minutes for each release."""
 
-_CHOSEN = {"numba-cuda": "not mlir", "numba-cuda-mlir": "mlir"}
+_SELECTIONS = {"numba-cuda": "not mlir", "numba-cuda-mlir": "mlir"}
 """Arguments of pytest's `-k` that select the tests of each compiler."""
 _REPORTED = ("numba", "llvmlite", "numpy", "cuda-core", "cuda-bindings")
+"""Packages whose versions the report has."""
 
 
 def main() -> None:
     """Run the requested releases, and write the report after each."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", action="append", help="an interpreter; several if given several times")
-    parser.add_argument("--ends", action="store_true", help="the first and the last release of each compiler alone")
-    parser.add_argument("--release", action="append", metavar="NAME==VERSION", help="these releases, tested or not")
+    parser.add_argument("--python", action="append", help="an interpreter; the option may be repeated")
+    parser.add_argument("--ends", action="store_true", help="only the first and the last release of each compiler")
+    parser.add_argument("--release", action="append", metavar="NAME==VERSION", help="this release, tested or not")
     parser.add_argument("--out", type=Path, help="the report, JSON; its rows of other runs stay")
     parser.add_argument("tests", nargs="*", help="arguments of pytest")
     arguments = parser.parse_args()
@@ -70,12 +71,12 @@ def select_releases(requested: list[str] | None, *, ends: bool) -> list[tuple[st
     """Return the names and releases of the requested compilers."""
     if requested:
         return [(name, release) for name, _, release in (text.partition("==") for text in requested)]
-    found = []
+    selected = []
     for front_end in registry.BUILT_IN.values():
         tested = front_end.tested
         releases = dict.fromkeys((tested[0], tested[-1])) if ends and tested else tested
-        found += [(front_end.name, release) for release in releases]
-    return found
+        selected += [(front_end.name, release) for release in releases]
+    return selected
 
 
 def run(name: str, release: str, python: str, tests: list[str], folder: Path) -> dict[str, object]:
@@ -83,20 +84,21 @@ def run(name: str, release: str, python: str, tests: list[str], folder: Path) ->
     uv = (sys.executable, "-m", "uv")
     interpreter, results = folder / "environment" / "bin" / "python", folder / "results.xml"
     companion = registry.BUILT_IN[name].requirements_by_release.get(release)
-    wanted = [f"{name}=={release}", *([companion] if companion else [])]
+    requirements = [f"{name}=={release}", *([companion] if companion else [])]
     variables = {**environment(), "AOTCUDA_UNTESTED": "1"}
     row: dict[str, object] = {"compiler": name, "release": release, "python": "", "tests": tests, "failed": []}
     for command in (
         (*uv, "venv", "--quiet", "--seed", "--python", python, folder / "environment"),
-        (*uv, "pip", "install", "--quiet", "--python", interpreter, "--editable", f"{ROOT}[test]", *wanted),
+        (*uv, "pip", "install", "--quiet", "--python", interpreter, "--editable", f"{ROOT}[test]", *requirements),
     ):
         done = subprocess.run(
             [*map(str, command)], capture_output=True, text=True, check=False, env=variables, cwd=ROOT
         )
         if done.returncode:
             return {**row, "failed": [{"why": " ".join(done.stderr.split())[:400], "tests": 0}]}
-    row |= json.loads(_printed(interpreter, _VERSIONS, variables))
-    options = ("-q", "-p", "no:cacheprovider", "-m", "not gpu", "-k", _CHOSEN[name], f"--junitxml={results}")
+    command_line = [str(interpreter), "-c", _VERSIONS]
+    row |= json.loads(subprocess.run(command_line, capture_output=True, text=True, check=True, env=variables).stdout)
+    options = ("-q", "-p", "no:cacheprovider", "-m", "not gpu", "-k", _SELECTIONS[name], f"--junitxml={results}")
     done = subprocess.run([str(interpreter), "-m", "pytest", *options, *tests], check=False, env=variables, cwd=ROOT)
     if not results.is_file():
         return {**row, "failed": [{"why": f"pytest ended with exit status {done.returncode}", "tests": 0}]}
@@ -110,11 +112,6 @@ print(json.dumps({{"python": platform.python_version(), "beside": {{name: versio
 """
 
 
-def _printed(python: Path, source: str, variables: dict[str, str]) -> str:
-    done = subprocess.run([str(python), "-c", source], capture_output=True, text=True, check=True, env=variables)
-    return done.stdout
-
-
 def outcome(results: Path) -> dict[str, object]:
     """Return the number of passed and skipped tests, and the failures with their messages."""
     suite = ET.parse(results).getroot()[0]  # noqa: S314 (pytest has just written it)
@@ -123,8 +120,8 @@ def outcome(results: Path) -> dict[str, object]:
     for case in suite.iter("testcase"):
         skipped += case.find("skipped") is not None
         for kind in ("failure", "error"):
-            if (found := case.find(kind)) is not None:
-                failed.setdefault(_reason(found), []).append(f"{case.get('name')}")
+            if (failure := case.find(kind)) is not None:
+                failed.setdefault(_reason(failure), []).append(f"{case.get('name')}")
     count = sum(map(len, failed.values()))
     return {
         "seconds": round(float(suite.get("time", "0"))),
@@ -134,11 +131,10 @@ def outcome(results: Path) -> dict[str, object]:
     }
 
 
-def _reason(found: ET.Element) -> str:
+def _reason(failure: ET.Element) -> str:
     """Return aotcuda's message, or else pytest's first line."""
-    text = found.text or ""
-    message = re.search(r"^E\s+aotcuda: (.*)$", text, re.MULTILINE)
-    return (message[1] if message else (found.get("message") or "").split("\n")[0])[:300]
+    message = re.search(r"^E\s+aotcuda: (.*)$", failure.text or "", re.MULTILINE)
+    return (message[1] if message else (failure.get("message") or "").split("\n")[0])[:300]
 
 
 def _earlier_rows(path: Path | None) -> list[dict[str, object]]:

@@ -55,34 +55,36 @@ def main() -> None:
     """Run the tests that the command line requests, and write the report after each Python."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", action="append", help="an interpreter; several if given several times")
-    parser.add_argument("--path", action="append", choices=[*_PATHS], help="one launch path alone")
+    parser.add_argument("--python", action="append", help="an interpreter; the option may be repeated")
+    parser.add_argument(
+        "--path", action="append", choices=[*_PATHS], help="only this launch path; the option may be repeated"
+    )
     parser.add_argument("--out", type=Path, help="the report, JSON; its other runs stay")
     parser.add_argument("tests", nargs="*", help="arguments of pytest, in place of the tests of the run time")
     arguments = parser.parse_args()
-    kept: list[dict[str, object]] = []
+    runs: list[dict[str, object]] = []
     if arguments.out and arguments.out.is_file():
-        kept = json.loads(arguments.out.read_text(encoding="utf-8"))["runs"]
+        runs = json.loads(arguments.out.read_text(encoding="utf-8"))["runs"]
     failed = False
     for python in arguments.python or [sys.executable]:
         print(f"== {python}", flush=True)
         with tempfile.TemporaryDirectory(prefix="aotcuda-pythons-") as folder:
-            found = run(python, arguments.path or [*_PATHS], arguments.tests, Path(folder))
-        print(json.dumps(found, indent=1), flush=True)
-        failed = failed or any(one["failed"] for one in found)
-        new = [(one["python"], one["what"]) for one in found]
-        kept = sorted([one for one in kept if (one["python"], one["what"]) not in new] + found, key=_order)
+            new = test(python, arguments.path or [*_PATHS], arguments.tests, Path(folder))
+        print(json.dumps(new, indent=1), flush=True)
+        failed = failed or any(run["failed"] for run in new)
+        keys = [(run["python"], run["what"]) for run in new]
+        runs = sorted([run for run in runs if (run["python"], run["what"]) not in keys] + new, key=_order)
         if arguments.out:
-            arguments.out.write_text(json.dumps({"runs": kept}, indent=1) + "\n", encoding="utf-8")
+            arguments.out.write_text(json.dumps({"runs": runs}, indent=1) + "\n", encoding="utf-8")
     sys.exit(failed)
 
 
-def part() -> list[str]:
-    """Return the files of tests of the run time."""
+def run_time_tests() -> list[str]:
+    """Return the files with tests of the run time."""
     return sorted(str(path.relative_to(ROOT)) for name in PART for path in ROOT.glob(f"tests/unit/test_{name}.py"))
 
 
-def run(python: str, paths: list[str], tests: list[str], folder: Path) -> list[dict[str, object]]:
+def test(python: str, paths: list[str], tests: list[str], folder: Path) -> list[dict[str, object]]:
     """Install the committed state for `python` in `folder`, run the tests by each launch path, and return the runs."""
     interpreter, tree = folder / "environment" / "bin" / "python", folder / "tree"
     commit = _output("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD")
@@ -91,47 +93,43 @@ def run(python: str, paths: list[str], tests: list[str], folder: Path) -> list[d
     variables.pop("AOTCUDA_EXTENSION", None)
     pip = (str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
     subprocess.run([python, "-m", "venv", str(folder / "environment")], check=True, env=variables)
-    gil = (
-        _output(str(interpreter), "-c", "import sysconfig as s; print(not s.get_config_var('Py_GIL_DISABLED'))")
-        == "True"
-    )
-    subprocess.run([*pip, *NEEDS, "--editable", f"{tree}{COMPILERS[gil]}"], check=True, env=variables)
-    subprocess.run(
-        [interpreter, "-m", "compileall", "-q", tree / "aotcuda"], check=True, env=variables
-    )  # as tools/test.py does
-    described = json.loads(_output(str(interpreter), "-P", "-c", _DESCRIBE, env=variables))
-    found: list[dict[str, object]] = []
+    gil_option = _output(str(interpreter), "-c", "import sysconfig; print(sysconfig.get_config_var('Py_GIL_DISABLED'))")
+    extra = COMPILERS[gil_option != "1"]
+    subprocess.run([*pip, *NEEDS, "--editable", f"{tree}{extra}"], check=True, env=variables)
+    subprocess.run([interpreter, "-m", "compileall", "-q", tree / "aotcuda"], check=True, env=variables)
+    description = json.loads(_output(str(interpreter), "-P", "-c", _DESCRIBE, env=variables))
+    files = tests or run_time_tests()
+    runs: list[dict[str, object]] = []
     for path in paths:
         value, results = _PATHS[path], folder / "results.xml"
         options = ("-q", "-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", f"--junitxml={results}")
-        own = variables if value is None else {**variables, "AOTCUDA_EXTENSION": value}
-        done = subprocess.run(
-            [str(interpreter), "-m", "pytest", *options, *(tests or part())], check=False, env=own, cwd=tree
-        )
+        environ = variables if value is None else {**variables, "AOTCUDA_EXTENSION": value}
+        command = [str(interpreter), "-m", "pytest", *options, *files]
+        done = subprocess.run(command, check=False, env=environ, cwd=tree)
         if not results.is_file():
             sys.exit(f"{python}: pytest ended with exit status {done.returncode} and wrote no results")
         amount = "some unit tests" if tests else "unit tests"
-        one = {**described, "what": f"{amount} of the run time, {path}", **outcome(results)}
-        failures: Any = one["failed"]
-        one |= {"failed": sum(failure["tests"] for failure in failures), "failures": failures, "tests": tests or part()}
-        one |= {"why_skipped": _why_skipped(results), "date": datetime.now(UTC).date().isoformat(), "commit": commit}
-        found.append(one)
+        run = {**description, "what": f"{amount} of the run time, {path}", **outcome(results)}
+        failures: Any = run["failed"]
+        run |= {"failed": sum(failure["tests"] for failure in failures), "failures": failures, "tests": files}
+        run |= {"why_skipped": _why_skipped(results), "date": datetime.now(UTC).date().isoformat(), "commit": commit}
+        runs.append(run)
         results.unlink()
-    return found
+    return runs
 
 
 def _why_skipped(results: Path) -> dict[str, int]:
     """Count the skipped tests by reason."""
     skipped = ET.parse(results).getroot().iter("skipped")  # noqa: S314 (pytest has just written it)
-    return dict(Counter(re.sub(r"^.*Skipped: ", "", one.get("message") or "") for one in skipped).most_common())
+    return dict(Counter(re.sub(r"^.*Skipped: ", "", item.get("message") or "") for item in skipped).most_common())
 
 
 def _output(*command: str, env: dict[str, str] | None = None) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout.strip()
 
 
-def _order(one: dict[str, object]) -> tuple[object, ...]:
-    return ([int(number) for number in re.findall(r"\d+", str(one["python"]))], one["python"], one["what"])
+def _order(run: dict[str, object]) -> tuple[object, ...]:
+    return ([int(number) for number in re.findall(r"\d+", str(run["python"]))], run["python"], run["what"])
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@
     python3 tools/release.py BUILT OUT --tag v1.2.3
     python3 tools/release.py BUILT OUT --tag v1.2.3 --python python3.14 --python python3.14t
 
-BUILT holds a folder for each machine. The sdist and the pure wheel of all machines must be the same bytes. The files
-must have the tag's version, CHANGELOG must have a heading for it and contain all changes, and twine must find no fault.
-Each wheel is installed and imported in a clean environment of this Python and of each that `--python` names, if they
-can install it.
+BUILT holds a folder for each machine. The sdist and the pure wheel must be equal on all machines. The files must
+have the tag's version, CHANGELOG must have a heading for this version and contain all changes, and twine must find no
+fault. Each wheel is installed and imported in clean environments of this Python, and of each Python that `--python`
+names, if the Python accepts the wheel.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Gather the files. At a fault exit with one line, and leave the folder empty."""
+    """Gather the files. After a fault, exit with one line; the folder stays empty."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("built", metavar="BUILT", type=Path, help="the folder with a folder of each machine")
+    parser.add_argument("built", metavar="BUILT", type=Path, help="the folder with a folder for each machine")
     parser.add_argument("out", metavar="OUT", type=Path, help="the folder to gather them in; it must be empty or new")
     parser.add_argument("--tag", required=True, help="the release's tag, v and the version")
-    parser.add_argument("--python", action="append", default=[], help="one more Python to install the wheels with")
+    parser.add_argument("--python", action="append", default=[], help="a further Python that installs the wheels")
     arguments = parser.parse_args()
     out: Path = arguments.out.resolve()
     if out.exists() and any(out.iterdir()):
         sys.exit(f"{out} is not empty; name an empty or new folder")
-    files = gathered(arguments.built)
+    files = gather(arguments.built)
     fragments = sorted((ROOT / "changes").glob("*.*.md"))
     check_version(arguments.tag, files, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), fragments)
 
@@ -49,7 +49,7 @@ def main() -> None:
     run(python, "-m", "twine", "check", "--strict", *files.values())
     say("Clean environments")
     wheels = [path for name, path in files.items() if name.endswith(".whl")]
-    accepted = {path for tried in (sys.executable, *arguments.python) for path in installed(wheels, tried)}
+    accepted = {path for python in (sys.executable, *arguments.python) for path in check_wheels(wheels, python)}
     for path in wheels:
         if path not in accepted:
             say(f"{path.name} is for another platform, or another Python")
@@ -59,11 +59,11 @@ def main() -> None:
     say(f"{len(files)} files are in {out}")
 
 
-def gathered(built: Path) -> dict[str, Path]:
-    """Return the files of all machines by name; exit if two machines made a file differently."""
-    found: dict[str, Path] = {}
+def gather(built: Path) -> dict[str, Path]:
+    """Return the files of all machines by name; exit if a file differs between two machines."""
+    files: dict[str, Path] = {}
     for path in sorted(built.glob("*/aotcuda-*")):
-        other = found.setdefault(path.name, path)
+        other = files.setdefault(path.name, path)
         if other.read_bytes() != path.read_bytes():
             sys.exit(f"{path.name} differs between {other.parent.name} and {path.parent.name}: it is not reproducible")
     kinds = {
@@ -72,9 +72,9 @@ def gathered(built: Path) -> dict[str, Path]:
         "wheel with the fast path": r"-abi3-.*\.whl$",
     }
     for kind, pattern in kinds.items():
-        if not any(re.search(pattern, name) for name in found):
+        if not any(re.search(pattern, name) for name in files):
             sys.exit(f"there is no {kind} in {built}/*/; run tools/wheels.py on each machine first")
-    return found
+    return files
 
 
 def check_version(tag: str, files: dict[str, Path], changelog: str, fragments: Sequence[Path] = ()) -> None:
@@ -89,13 +89,13 @@ def check_version(tag: str, files: dict[str, Path], changelog: str, fragments: S
         sys.exit(f"changes/{fragments[0].name} is not in CHANGELOG.md; run towncrier build --version {version}")
 
 
-def installed(wheels: Sequence[Path], with_python: str) -> list[Path]:
+def check_wheels(wheels: Sequence[Path], interpreter: str) -> list[Path]:
     """Install, check and remove each wheel in an empty environment. Return the wheels that the Python accepts."""
     accepted = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)  # not the checkout, where Python would find aotcuda
         python = folder / "environment" / "bin" / "python"
-        run(with_python, "-m", "venv", python.parents[1])
+        run(interpreter, "-m", "venv", python.parents[1])
         pip = (python, "-m", "pip", "--disable-pip-version-check", "--quiet")
         for wheel in wheels:
             command = [str(part) for part in (*pip, "install", "--no-index", wheel)]
@@ -103,8 +103,8 @@ def installed(wheels: Sequence[Path], with_python: str) -> list[Path]:
             if "is not a supported wheel on this platform" in done.stderr:
                 continue
             if done.returncode:
-                sys.exit(f"{wheel.name} cannot be installed by {with_python}: {done.stderr.strip()}")
-            say(f"{wheel.name}, {with_python}")
+                sys.exit(f"{wheel.name} cannot be installed by {interpreter}: {done.stderr.strip()}")
+            say(f"{wheel.name}, {interpreter}")
             run(python, "-m", "aotcuda", "doctor", folder=folder)
             command = [str(part) for part in (python, "-m", "aotcuda", "doctor", "--json")]
             doctor = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder, env=environment())

@@ -30,15 +30,16 @@ _REPORTED = (
     "nvidia-nvjitlink",
     "nvidia-nvjitlink-cu12",
 )
+"""Packages whose versions the report has, besides the library."""
 
 
 def resolve(extra: str, library: str, folder: Path) -> dict[str, object]:
     """Return the resolver's versions for an extra and a library, or its message."""
-    wanted = folder / "wanted.txt"
-    wanted.write_text(f"aotcuda[{extra}] @ {ROOT.as_uri()}\n{library}\n", encoding="utf-8")
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"aotcuda[{extra}] @ {ROOT.as_uri()}\n{library}\n", encoding="utf-8")
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--no-header", "--no-annotate"]
     done = subprocess.run(
-        [*command, "--python-version", PYTHON, str(wanted)],
+        [*command, "--python-version", PYTHON, str(requirements)],
         capture_output=True,
         text=True,
         check=False,
@@ -46,9 +47,9 @@ def resolve(extra: str, library: str, folder: Path) -> dict[str, object]:
     )
     if done.returncode:
         return {"refused": " ".join(done.stderr.split())[:500]}
-    found = dict(line.split("==", 1) for line in done.stdout.splitlines() if "==" in line)
+    versions = dict(line.split("==", 1) for line in done.stdout.splitlines() if "==" in line)
     reported = (library.partition("[")[0], *_REPORTED)
-    return {name: found[name] for name in reported if name in found}
+    return {name: versions[name] for name in reported if name in versions}
 
 
 def main() -> None:
@@ -57,17 +58,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        found = {
+        results = {
             f"{extra} beside {library}": resolve(extra, library, Path(name))
             for extra, cuda in EXTRAS.items()
             for library in LIBRARIES[cuda]
         }
-    report = {"date": datetime.now(UTC).date().isoformat(), "python": PYTHON, "results": found}
+    report = {"date": datetime.now(UTC).date().isoformat(), "python": PYTHON, "results": results}
     text = json.dumps(report, indent=1)
     print(text)
     if arguments.out:
         arguments.out.write_text(text + "\n", encoding="utf-8")
-    sys.exit(any("refused" in one for one in found.values()))
+    sys.exit(any("refused" in result for result in results.values()))
 
 
 if __name__ == "__main__":

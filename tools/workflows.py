@@ -5,13 +5,13 @@
     python3 tools/workflows.py docs.yml release.yml/gather       # those of one workflow, and one job
     python3 tools/workflows.py --tag v1.2.3 --out JSON release.yml
 
-The commands of a step run with the variables that the runner would set. The action checkout is the clone, setup-python
-looks for the versions on PATH, and artifacts are folders that jobs pass to each other. The other actions belong to the
-forge (pages, attestations, the package index); the report lists them as not run. A job for another kind of machine is
-not run either: `--made ubuntu-24.04-arm=FOLDER` names the folder with that machine's files.
+The commands of a step run with the variables that the runner would set. The action checkout makes the clone,
+setup-python looks for the versions on PATH, and artifacts are folders that jobs pass to each other. The other actions
+belong to the forge (pages, attestations, the package index); the report lists them as not run. A job for another kind
+of machine is not run either: `--made ubuntu-24.04-arm=FOLDER` names the folder with the files of that machine.
 
-If the tag does not exist yet, the clone gets the commit that CONTRIBUTING says to tag. `--without WORDS` removes words
-from commands, and does not set a variable of that name, for things that this machine lacks; the result lists them.
+If the tag does not exist yet, the clone gets the commit that CONTRIBUTING says to tag. For tools that this machine
+lacks, `--without WORDS` removes words from commands, and a variable with this name; the report lists them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 WORKFLOWS = ROOT / ".github" / "workflows"
 PASSED, FAILED, FORGE, ELSEWHERE, AFTER = "passed", "failed", "the forge's", "another machine's", "after a failure"
 ARCHITECTURE = {"-arm": "aarch64", "windows-latest": "Windows"}
-"""Ends of runners' names -> machines; the others are x86_64."""
+"""The machine for each ending of a runner's name; other runners are x86_64."""
 
 
 def main() -> None:
@@ -48,8 +48,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wanted", metavar="WORKFLOW[/JOB]", nargs="*", help="the jobs to run (default: all)")
     parser.add_argument("--tag", default="v0.0.0", help="the tag that was pushed, for workflows that run for tags")
-    parser.add_argument("--made", metavar="ARTIFACT=FOLDER", action="append", default=[], help="files made elsewhere")
-    parser.add_argument("--without", metavar="WORDS", action="append", default=[], help="words that commands lose")
+    parser.add_argument(
+        "--made", metavar="ARTIFACT=FOLDER", action="append", default=[], help="files of another machine"
+    )
+    parser.add_argument("--without", metavar="WORDS", action="append", default=[], help="words to remove from commands")
     parser.add_argument("--out", metavar="JSON", type=Path, help="the file to write the results to")
     arguments = parser.parse_args()
     try:
@@ -60,8 +62,8 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory(prefix="aotcuda-workflows-") as name:
         runner = Runner(Path(name), arguments.tag, tuple(arguments.without))
-        for given in arguments.made:
-            artifact, _, folder = given.partition("=")
+        for option in arguments.made:
+            artifact, _, folder = option.partition("=")
             shutil.copytree(folder, runner.artifacts / artifact)
         for path in sorted(WORKFLOWS.glob("*.yml")):
             jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
@@ -72,16 +74,16 @@ def main() -> None:
     for row in runner.rows:
         print(f"{row['job']:24} {row['outcome']:18} {row.get('seconds', ''):>7} {row['step']}")
     if arguments.out:
-        # Jobs that were not run now keep their earlier results: each step has its commit.
+        # Jobs that were not run keep their earlier results: each step has its commit.
         before = json.loads(arguments.out.read_text(encoding="utf-8"))["steps"] if arguments.out.is_file() else []
-        kept = [row for row in before if row["job"] not in {new["job"] for new in runner.rows}]
+        others = [row for row in before if row["job"] not in {new["job"] for new in runner.rows}]
         result = {
             "machine": platform.machine(),
             "python": platform.python_version(),
             "system": platform.platform(),
             "tag": arguments.tag,
             "without": arguments.without,
-            "steps": sorted([*kept, *runner.rows], key=lambda row: row["job"].partition("/")[0]),
+            "steps": sorted([*others, *runner.rows], key=lambda row: row["job"].partition("/")[0]),
         }
         arguments.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     sys.exit(any(row["outcome"] in (FAILED, AFTER) for row in runner.rows))
@@ -109,8 +111,8 @@ class Runner:
             self._job(" ".join([name, *values.values()]), content, values)
 
     def _job(self, name: str, content: dict[str, Any], values: dict[str, str]) -> None:
-        on = _filled(content["runs-on"], values)
-        machine = next((there for end, there in ARCHITECTURE.items() if on.endswith(end)), "x86_64")
+        name_of_runner = _fill(content["runs-on"], values)
+        machine = next((kind for end, kind in ARCHITECTURE.items() if name_of_runner.endswith(end)), "x86_64")
         say(name)
         place = self._folder / re.sub(r"\W+", "-", name)
         outcome = PASSED if machine == platform.machine() else ELSEWHERE
@@ -128,32 +130,32 @@ class Runner:
                 outcome = FAILED
 
     def _step(self, step: dict[str, Any], place: Path, values: dict[str, str], state: dict[str, str]) -> str:
-        given = {key: _filled(str(value), values) for key, value in step.get("with", {}).items()}
+        inputs = {key: _fill(str(value), values) for key, value in step.get("with", {}).items()}
         action = step.get("uses", "").partition("@")[0]
         if "run" in step:
             return self._shell(step, place, values, state)
         if action == "actions/checkout":
             self._check_out(place)
         elif action == "actions/setup-python":
-            return _set_up_python(given["python-version"].split(), place.with_name(f"{place.name}-bin"), state)
+            return _set_up_python(inputs["python-version"].split(), place.with_name(f"{place.name}-bin"), state)
         elif action == "actions/upload-artifact":
-            if not any((place / given["path"]).iterdir()):
+            if not any((place / inputs["path"]).iterdir()):
                 return FAILED
-            shutil.copytree(place / given["path"], self.artifacts / given["name"], dirs_exist_ok=True)
+            shutil.copytree(place / inputs["path"], self.artifacts / inputs["name"], dirs_exist_ok=True)
         elif action == "actions/download-artifact":
-            chosen = self.artifacts / given["name"] if "name" in given else self.artifacts
-            shutil.copytree(chosen, place / given["path"], dirs_exist_ok=True)
+            source = self.artifacts / inputs["name"] if "name" in inputs else self.artifacts
+            shutil.copytree(source, place / inputs["path"], dirs_exist_ok=True)
         else:
             return FORGE
         return PASSED
 
     def _shell(self, step: dict[str, Any], place: Path, values: dict[str, str], state: dict[str, str]) -> str:
-        text = _filled(step["run"], values)
+        text = _fill(step["run"], values)
         for words in self._without:
             text = text.replace(words, "")
         print(f"$ {text.strip()}", flush=True)
-        wanted = {key: value for key, value in step.get("env", {}).items() if key not in self._without}
-        variables = {key: _filled(str(value), values) for key, value in wanted.items()}
+        items = [item for item in step.get("env", {}).items() if item[0] not in self._without]
+        variables = {key: _fill(str(value), values) for key, value in items}
         fixed = {"CI": "true", "GITHUB_REF_NAME": self._tag, "GITHUB_REF": f"refs/tags/{self._tag}"}
         place.mkdir(exist_ok=True)
         done = subprocess.run(
@@ -174,8 +176,8 @@ class Runner:
         (place / "aotcuda" / "version.py").write_text(_versioned(version), encoding="utf-8")
         towncrier = make("workflows", "pyyaml", "towncrier>=25.8").with_name("towncrier")
         run(towncrier, "build", "--yes", "--version", version, folder=place)
-        who = ("-c", "user.name=aotcuda", "-c", "user.email=nobody@example.org")
-        run("git", *who, "commit", "--quiet", "--all", "-m", version, folder=place)
+        author = ("-c", "user.name=aotcuda", "-c", "user.email=nobody@example.org")
+        run("git", *author, "commit", "--quiet", "--all", "-m", version, folder=place)
         run("git", "tag", self._tag, folder=place)
 
 
@@ -184,29 +186,29 @@ def _combinations(matrix: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
         yield dict(zip(matrix, values, strict=True))
 
 
-def _filled(text: str, values: dict[str, str]) -> str:
-    """Return the text with the values of the matrix; exit at an expression that is not supported."""
+def _fill(text: str, values: dict[str, str]) -> str:
+    """Return the text with the values of the matrix; exit if an expression is not supported."""
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in values:
-            sys.exit(f"tools/workflows.py does not know the value of {found[0]}; add it to _filled")
-        return values[found[1]]
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in values:
+            sys.exit(f"tools/workflows.py does not know the value of {match[0]}; add it to _fill")
+        return values[match[1]]
 
     return re.sub(r"\$\{\{ *([\w.]+) *\}\}", value, text)
 
 
 def _set_up_python(versions: list[str], folder: Path, state: dict[str, str]) -> str:
-    """Put the versions first on PATH, the last one as `python3` and `python`."""
+    """Put the versions first on PATH; the last version is `python3` and `python` too."""
     folder.mkdir()
     for version in versions:
-        found = shutil.which(f"python{version}")
-        if found is None:
+        interpreter = shutil.which(f"python{version}")
+        if interpreter is None:
             print(f"there is no python{version} on PATH", flush=True)
             continue
         for name in (f"python{version}", "python3", "python"):
             # A link would look for Python's library in its own folder, as an environment does.
             (folder / name).unlink(missing_ok=True)
-            (folder / name).write_text(f'#!/bin/sh\nexec "{found}" "$@"\n')
+            (folder / name).write_text(f'#!/bin/sh\nexec "{interpreter}" "$@"\n')
             (folder / name).chmod(0o755)
     if shutil.which(f"python{versions[-1]}") is None:
         return FAILED

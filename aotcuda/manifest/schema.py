@@ -1,8 +1,8 @@
-"""The manifest's schema: its keys as types, and a check of objects against them.
+"""Declare the keys of manifests as types, and check objects against them.
 
-mypy holds readers and writers to these classes, and the check is made from them, so each key is declared here alone. In
-a program manifests are plain dicts, and launches do not import this module. The run time trusts manifests whose SHA-256
-is in the generated module. `aotcuda inspect` reads any manifest and checks it here.
+mypy checks readers and writers against these classes, and the check of objects is made from them, so each key is
+declared only here. In a program manifests are plain dicts, and launches do not import this module: the run time trusts
+manifests whose SHA-256 is in the generated module. `aotcuda inspect` reads any manifest and checks it.
 
 All numbers are in bytes unless noted otherwise. Numbers without another bound are from 0 to 2**63 - 1.
 """
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 class Text:
     """A string that matches a pattern."""
 
-    def __init__(self, pattern: str, what: str) -> None:
+    def __init__(self, pattern: str, name: str) -> None:
         self._pattern = re.compile(pattern, re.ASCII | re.DOTALL)
-        self.what = what
+        self.name = name
 
     def fits(self, value: object) -> bool:
-        """Return True if a value is such a string."""
+        """Return True if a value matches."""
         return isinstance(value, str) and self._pattern.fullmatch(value) is not None
 
 
@@ -40,33 +40,33 @@ class OneOf:
 
     def __init__(self, *values: str) -> None:
         self._values = values
-        self.what = f"one of {', '.join(values)}"
+        self.name = f"one of {', '.join(values)}"
 
     def fits(self, value: object) -> bool:
         """Return True if a value is one of them."""
         return isinstance(value, str) and value in self._values
 
 
-class Whole:
-    """A whole number from `start` to one less than `end`; booleans are excluded."""
+class Integer:
+    """An integer from `start` to one less than `end`; booleans are excluded."""
 
     def __init__(self, end: int, *, start: int = 0) -> None:
         self._start, self._end = start, end
-        of = f" below {end:,}" if end < 2**63 else " from 0 to 2**63 - 1" if start == 0 else ""
-        self.what = f"a whole number{of}"
+        bounds = f" below {end:,}" if end < 2**63 else " from 0 to 2**63 - 1" if start == 0 else ""
+        self.name = f"a whole number{bounds}"
 
     def fits(self, value: object) -> bool:
-        """Return True if a value is such a number."""
+        """Return True if a value is in the range."""
         return type(value) is int and self._start <= value < self._end
 
 
 class Constant:
     """A number, a string, true or false, null, or a list of these."""
 
-    what = "a number, a string, true or false, null, or a list of these"
+    name = "a number, a string, true or false, null, or a list of these"
 
     def fits(self, value: object) -> bool:
-        """Return True if a value is one of these."""
+        """Return True if a value has one of these types."""
         values = value if isinstance(value, list) else [value]
         return all(item is None or isinstance(item, int | float | str) for item in values)
 
@@ -75,9 +75,9 @@ Arch = Annotated[str, Text(r"(sm|compute)_\d{2,3}[af]?", "a target such as sm_90
 Version = Annotated[str, Text(r"\d{1,4}(\.\d{1,4}){0,3}", "a version")]
 Dtype = Annotated[str, Text("|".join(NAMED) + r"|[<>|=][A-Za-z]\d{1,9}([\[{].*)?", "a type string")]
 Format = Annotated[str, OneOf(*"?bBhHiIqQefd")]
-Signed = Annotated[int, Whole(2**63, start=-(2**63))]
+Signed = Annotated[int, Integer(2**63, start=-(2**63))]
 Value = Annotated[int | float | str | bool | list[int | float | str | bool | None] | None, Constant()]
-Block = Annotated[int, Whole(1 << 16)]
+Block = Annotated[int, Integer(1 << 16)]
 """An offset in the parameter block, or its size; the driver accepts 32,764 bytes."""
 
 
@@ -95,37 +95,37 @@ class Image(TypedDict):
     Packing keeps the bytes of machine code, strips comments from PTX, and changes the form of LTOIR.
     """
 
-    arch: Arch  # "sm_90", "compute_75"; LTOIR has the sm_ form of its capability
+    arch: Arch  # "sm_90", "compute_75"; for LTOIR the sm_ form of its capability
     kind: Literal["sass", "ptx", "ltoir"]
     bytes: int
     sha256: str
     min_driver: NotRequired[Version | None]  # of machine code and PTX: the lowest driver that loads it; None if unknown
     cuda: NotRequired[Version]  # its CUDA version; absent: `toolchain["cuda"]`
     linker: NotRequired[Version]  # the `nvjitlink` that made it; absent: that of `toolchain`
-    absent: NotRequired[str]  # in memory alone, in a split wheel: the reason that the image is missing, and the remedy
-    path: NotRequired[str]  # in memory alone: the fatbin that holds it
+    absent: NotRequired[str]  # only in memory, for a split wheel: the reason that the image is missing, and the remedy
+    path: NotRequired[str]  # only in memory: the fatbin that has the image
 
 
 class Size(TypedDict):
-    """A parameter of a kernel that is no argument: a number that a launch reads from an array."""
+    """A parameter of a kernel that launches do not pass: a number that they read from an array."""
 
     name: str
     type: str  # as the front end prints it
     word: str  # a word as in `words` of an array
     format: Format
     offset: Block
-    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # its required divisor
-    least: NotRequired[Annotated[int, Whole(1)]]  # 0: it must not be negative
+    divisor: NotRequired[Annotated[int, Integer(1 << 16, start=1)]]  # its required divisor
+    least: NotRequired[Annotated[int, Integer(1)]]  # 0: it must not be negative
 
 
 class TensorMap(TypedDict):
     """The compiled part of a tensor map (`CUtensorMap`)."""
 
-    element: Annotated[int, Whole(16)]  # CUtensorMapDataType
-    bytes: Annotated[int, Whole(17, start=1)]  # of an element
-    swizzle: Annotated[int, Whole(16)]  # CUtensorMapSwizzle
+    element: Annotated[int, Integer(16)]  # CUtensorMapDataType
+    bytes: Annotated[int, Integer(17, start=1)]  # of an element
+    swizzle: Annotated[int, Integer(16)]  # CUtensorMapSwizzle
     box: list[int]  # elements of one copy, in the order of the shape
-    padded: bool  # 4-bit elements that are padded: the last extent counts twice
+    padded: bool  # padded 4-bit elements: the last extent counts twice
 
 
 class Parameter(TypedDict):
@@ -143,17 +143,17 @@ class Parameter(TypedDict):
       elements). The front end chooses the words and their order.
     - `buffer`: the address of a C-contiguous array of any number of dimensions, whose elements are `dtype`.
     - `struct`: the bytes of one element of type `dtype`, `bytes` of them.
-    - `type`: zeros for a type, `dtype`; a 64-bit word with `words`, else of the size of one element.
+    - `type`: zeros in place of a type, `dtype`; one 64-bit word with `words`, else the size of one element.
     - `tuple`: `members` are parameters; each has its own offset.
-    - `elements`: the address of an array's first element, of type `dtype`, whatever its shape and strides.
-    - `number`: as `scalar`, but the first of several overloads that accepts the number is launched.
+    - `elements`: the address of an array's first element, of type `dtype`, for any shape and strides.
+    - `number`: as `scalar`; of several overloads, the first that accepts the number is launched.
     - `constant`: compiled into the kernel, without bytes in the block. It accepts the value `value`, and None if it is
       `optional`.
     - `descriptor`: a tensor descriptor of Triton's with elements `dtype` and the block shape `block`. `places` are the
       offsets of its parameters: a tensor map with `tensor_map`, else address, shape, strides and one or two flags; in
       both cases shape and strides follow.
 
-    An `array` or a `buffer` may have `sizes`, which are parameters of the kernel and no arguments.
+    An `array` or a `buffer` may have `sizes`: parameters of the kernel that launches do not pass.
     """
 
     name: str
@@ -178,16 +178,16 @@ class Parameter(TypedDict):
     offset: Block  # of its first byte in the parameter block
     format: NotRequired[Format]
     dtype: NotRequired[Dtype]  # NumPy's type string, "<f4"; structured ones as in aotcuda.manifest.dtypes; "bfloat16"
-    ndim: NotRequired[Annotated[int, Whole(65)]]
+    ndim: NotRequired[Annotated[int, Integer(65)]]
     layout: NotRequired[Literal["C", "F", "A"]]  # C and F: contiguous in that order; A: any strides
     readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
     aligned: NotRequired[bool]
     words: NotRequired[list[str]]
     sizes: NotRequired[list[Size]]  # a buffer has `items` and `itemsize` alone
     bytes: NotRequired[Block]
-    exact: NotRequired[bool]  # numbers: it accepts those of exactly this type in Numba
+    exact: NotRequired[bool]  # numbers: it accepts only numbers of this type in Numba
     members: NotRequired[list[Parameter]]
-    divisor: NotRequired[Annotated[int, Whole(1 << 16, start=1)]]  # the required divisor of an address or a number
+    divisor: NotRequired[Annotated[int, Integer(1 << 16, start=1)]]  # the required divisor of an address or a number
     least: NotRequired[Signed]  # number: the smallest accepted value
     most: NotRequired[Signed]  # and the largest accepted value
     value: NotRequired[Value]  # constant
@@ -200,16 +200,16 @@ class Parameter(TypedDict):
 class Scratch(TypedDict):
     """Global memory that the program allocates for each launch."""
 
-    bytes: Annotated[int, Whole(1 << 31, start=1)]  # per block
-    align: Annotated[int, Whole(1 << 31, start=1)]
+    bytes: Annotated[int, Integer(1 << 31, start=1)]  # per block
+    align: Annotated[int, Integer(1 << 31, start=1)]
     offset: Block  # of its address in the parameter block
 
 
 class FixedLaunch(TypedDict):
     """The launch configuration of a kernel that is launched by its grid alone; it depends on the image."""
 
-    threads: Annotated[int, Whole(1025, start=1)]  # per block, all in x
-    shared: Annotated[int, Whole(1 << 31)]  # bytes of dynamic shared memory
+    threads: Annotated[int, Integer(1025, start=1)]  # per block, all in x
+    shared: Annotated[int, Integer(1 << 31)]  # bytes of dynamic shared memory
     cluster: NotRequired[list[int]]  # its blocks in x, y and z
     dependent: NotRequired[bool]  # the launch may begin before the previous kernel of the stream has ended
     scratch: NotRequired[Scratch]
@@ -220,11 +220,11 @@ class Argument(TypedDict):
 
     name: Annotated[str, Text(r"[^\W\d]\w*", "a Python name")]
     default: NotRequired[Value]  # the value if a launch omits it
-    keyword: NotRequired[bool]  # by name alone
+    keyword: NotRequired[bool]  # True if it is given only by name
     hints: NotRequired[Literal["none", "no alignment"]]  # exact kernels: properties that Triton ignores; absent: none
     annotation: NotRequired[str]  # exact kernels: the type that Triton uses for every value, "i64"
-    is_none: NotRequired[str]  # a heuristic gives it: True if the argument of this name is None
-    is_not_none: NotRequired[str]  # a heuristic gives it: True if that argument is another object
+    is_none: NotRequired[str]  # a heuristic computes it: True if the argument of this name is None
+    is_not_none: NotRequired[str]  # a heuristic computes it: True if the argument of this name is not None
 
 
 class Resources(TypedDict):
@@ -256,14 +256,13 @@ class Overload(TypedDict):
     parameters: list[Parameter]
     parameter_bytes: Block  # size of the whole parameter block
     cooperative: bool
-    launch_bounds: list[
-        int
-    ]  # maximum of threads per block, minimum of blocks per multiprocessor, maximum of blocks per cluster
+    # Maximum of threads per block, minimum of blocks per multiprocessor, maximum of blocks per cluster.
+    launch_bounds: list[int]
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
-    launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if users set the grid alone; absent in other images
+    launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if launches set the grid alone; other images lack it
     one_by_one: NotRequired[bool]  # launches pass each parameter separately: its offset depends on the GPU
-    reserved: NotRequired[list[Block]]  # with `one_by_one`: the offsets of parameters that are no arguments
+    reserved: NotRequired[list[Block]]  # with `one_by_one`: the offsets of parameters that launches do not pass
     apart: NotRequired[list[list[Block]]]  # pairs of arguments, by index: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
@@ -279,7 +278,7 @@ class Kernel(TypedDict):
     defined: NotRequired[str]  # in place: the line of its Python function, "mypkg.solver:axpy:12"
     exact: NotRequired[bool]  # by_grid: an overload serves exactly the launches that Triton compiles it for
     digest: NotRequired[str]  # in a pack: the digest of its source by `aotcuda.common.kernel_digest`
-    heuristics: NotRequired[list[str]]  # the arguments that @triton.heuristics gives, the outermost first
+    heuristics: NotRequired[list[str]]  # the arguments that @triton.heuristics computes, the outermost first
 
 
 class Function(TypedDict):
@@ -305,9 +304,9 @@ class LeftOut(TypedDict):
 class Callbacks(TypedDict):
     """Functions to call with the loaded module, by importable name (`mypkg._hooks:upload`)."""
 
-    setup: str | None  # once after loading, in each context
+    setup: str | None  # called once after loading, in each context
     teardown: str | None  # called once before unloading
-    origin: str  # their linked item
+    origin: str  # the linked item that they belong to
 
 
 class Linked(TypedDict):
@@ -368,7 +367,7 @@ class Manifest(TypedDict):
     frontend: str
     toolchain: dict[str, str]  # component -> version
     toolchains: NotRequired[list[Toolchain]]  # further toolkits of the build
-    min_driver: Version | None  # the lowest driver that loads an image: "580.65"
+    min_driver: Version | None  # the lowest driver that loads any image: "580.65"
     load: Literal["import", "first-use"]
     fallback: Literal["jit", "error"]
     options: dict[str, object]
@@ -392,7 +391,7 @@ class Manifest(TypedDict):
     variables: NotRequired[dict[str, str | None]]  # as `reads`: SHA-256 of environment variables, None for unset ones
 
 
-_NEEDED = {
+_REQUIRED_KEYS = {
     "scalar": ("format",),
     "complex": ("format",),
     "pointer": (),
@@ -409,12 +408,12 @@ _NEEDED = {
     "struct": ("dtype", "bytes"),
     "descriptor": ("dtype", "block", "places"),
 }
-"""The keys of a parameter, by its `kind`."""
+"""The required keys of a parameter, by its `kind`."""
 
 _WORD = re.compile(r"(?:zero|one|items|itemsize|data|(?:shape|stride|step)(\d{1,2}))", re.ASCII)
 
 _NAMES = {str: "a string", bool: "true or false"}
-_UNBOUNDED = Whole(2**63)
+_UNBOUNDED = Integer(2**63)
 
 
 def problem(value: object) -> str | None:
@@ -428,11 +427,11 @@ def problem(value: object) -> str | None:
 
 def fits(value: object, declared: type) -> bool:
     """Return True if a value has the keys that a TypedDict declares, each with a value of its type."""
-    return _is_clean(value, _spec(declared))
+    return _is_valid(value, _spec(declared))
 
 
 def _contradictions(value: Any) -> Iterator[str]:
-    """Yield the faults between parts of a manifest."""
+    """Yield the faults of a manifest whose keys fit the schema."""
     cuda = value["toolchain"].get("cuda")
     if cuda is not None:
         yield from _problems(cuda, _spec(Version), "toolchain.cuda")
@@ -444,7 +443,7 @@ def _contradictions(value: Any) -> Iterator[str]:
 
 
 class _Keys:
-    """The specification of an object with certain keys, some of which may be missing."""
+    """The specification of an object with certain keys; keys in `optional` may be missing."""
 
     def __init__(self) -> None:
         self.specs: dict[str, Any] = {}
@@ -508,7 +507,7 @@ def _spec(hint: Any) -> Any:
 
 def _problems(value: Any, spec: Any, where: str) -> Iterator[str]:
     if isinstance(spec, _AnyOf):
-        if not any(value is None if each is None else _is_clean(value, each) for each in spec.specs):
+        if not any(value is None if item is None else _is_valid(value, item) for item in spec.specs):
             yield from _problems(value, spec.specs[0], where)
     elif isinstance(spec, list):
         yield from _list_problems(value, spec[0], where)
@@ -520,10 +519,10 @@ def _problems(value: Any, spec: Any, where: str) -> Iterator[str]:
         if not isinstance(value, spec):
             yield f"{where} is not {_NAMES[spec]}"
     elif not spec.fits(value):
-        yield f"{where} is not {spec.what}"
+        yield f"{where} is not {spec.name}"
 
 
-def _is_clean(value: object, spec: Any) -> bool:
+def _is_valid(value: object, spec: Any) -> bool:
     return next(_problems(value, spec, ""), None) is None
 
 
@@ -559,7 +558,7 @@ def _object_problems(value: Any, keys: _Keys, where: str) -> Iterator[str]:
 
 def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
     """Yield the faults of a parameter whose keys fit the schema."""
-    yield from (f"{inner}{key} is missing" for key in _NEEDED[value["kind"]] if key not in value)
+    yield from (f"{inner}{key} is missing" for key in _REQUIRED_KEYS[value["kind"]] if key not in value)
     if value["kind"] not in ("array", "buffer"):
         return
     ndim = value["ndim"] if value["kind"] == "array" else 0
@@ -567,7 +566,7 @@ def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
         yield f"{inner}words is empty"
     for key, words in (("words", value.get("words", [])), ("sizes", [size["word"] for size in value.get("sizes", [])])):
         for word in words:
-            known = _WORD.fullmatch(word)
-            if not known or int(known[1] or -1) >= ndim:
-                what = f"an array of {ndim} dimensions" if value["kind"] == "array" else "a buffer"
-                yield f"{inner}{key} names something that {what} does not have"
+            match = _WORD.fullmatch(word)
+            if not match or int(match[1] or -1) >= ndim:
+                array = f"an array of {ndim} dimensions" if value["kind"] == "array" else "a buffer"
+                yield f"{inner}{key} names something that {array} does not have"

@@ -25,12 +25,12 @@ An import with `load = "first-use"` imports `module` alone; other modules are im
 # simulator           kernels in Numba's simulator
 # foreign_names       the private names of other libraries that launches use
 # arguments/          reads arguments, selects overloads, packs parameter blocks
-# fast/               the same in C; launch.h is the introduction
+# fast/               the fast path in C; launch.h introduces it
 # images/             choice: the image for a GPU, with the reason; callbacks; debug_exceptions; parts: split wheels;
 #                     subset: part of a fatbin
 # jit/                fallback: images that this machine compiled; compile: from the cache or the builder;
-#                     overloads: kernels for more signatures or GPUs; build_inputs: what to build from;
-#                     cache_key: names cache entries and decides whether one is current; cache, cache_lock
+#                     overloads: kernels for more signatures or GPUs; build_inputs: the inputs of a build;
+#                     cache_key: names cache entries, and checks if they are current; cache, cache_lock
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class _Callable:
     def _numba_type_(self) -> object:
         """Return the type of this function for the compiler of Numba that reads the attribute.
 
-        Both compilers read this name, and each needs a type of its own.
+        Both compilers of Numba read this name, and each needs another type.
 
         Raises:
             AttributeError: Another module reads it, such as Numba's compiler for the host.

@@ -48,7 +48,7 @@ _validity_flags: set[ValidityFlag] = set()
 _after_forks: set[Callable[[], None]] = set()
 
 _CELLS = 256
-"""The length of `ValidityFlag.flights`: 16 cells, each in a cache line of its own, as the extension expects."""
+"""The length of `ValidityFlag.flights`: 16 cells in separate cache lines, as the extension expects."""
 
 _pointer = ctypes.c_void_p
 _out = ctypes.c_void_p  # ctypes.byref(...) and arrays convert to it

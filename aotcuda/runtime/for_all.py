@@ -56,53 +56,53 @@ class ForAll(ProcessLocal):
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
-        loaded = loader.ready() if loader.checks_each_launch else loader.current or loader.ready()
+        kernel_table = loader.ready() if loader.checks_each_launch else loader.current or loader.ready()
         if self._n > 0:
-            block = self._block or self._cached_block(loaded, args)
+            block = self._block or self._cached_block(kernel_table, args)
             if block is not None:
                 self._launcher(block)(*args)
                 return
-        loaded = loader.ready()  # raises the errors that prevent a launch
+        kernel_table = loader.ready()  # raises the errors that prevent a launch
         if self._n == 0:
-            loaded.check(name, args, self._stream)
+            kernel_table.check(name, args, self._stream)
             return
-        selection = loaded.select(name, args, self._stream)
+        selection = kernel_table.select(name, args, self._stream)
         if selection is None:
             from aotcuda.runtime.general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
 
-            launch_with_copies(loader, loaded, (name, str(self._kernel)), self._stream, args, self._launch)
+            launch_with_copies(loader, kernel_table, (name, str(self._kernel)), self._stream, args, self._launch)
             return
         try:
-            launcher = self._launcher(self._best_block(loaded, selection))
+            launcher = self._launcher(self._best_block(kernel_table, selection))
         except BaseException:
             selection[0].slots.append(selection[1])
             raise
-        launcher.submit(loaded, selection, args)
-        launcher.settle(loaded, selection, args)
+        launcher.submit(kernel_table, selection, args)
+        launcher.settle(kernel_table, selection, args)
 
     def _launcher(self, block: int) -> Launcher:
         launcher: Launcher = self._kernel[-(-self._n // block), block, self._stream, self._shared]
         return launcher
 
-    def _cached_block(self, loaded: KernelTable, args: tuple[object, ...]) -> int | None:
+    def _cached_block(self, kernel_table: KernelTable, args: tuple[object, ...]) -> int | None:
         """Return the block size of most occupancy, if it is cached and equal for all overloads that may be selected."""
-        candidates = loaded.table(self._kernel.__name__).candidates(args)
-        if candidates is None or loaded.library.device < 0:
+        candidates = kernel_table.table(self._kernel.__name__).candidates(args)
+        if candidates is None or kernel_table.library.device < 0:
             return None
         blocks: set[int | None] = set()
         for overload in candidates.overloads:
-            kernel = overload.kernels.get(loaded.library.device)
+            kernel = overload.kernels.get(kernel_table.library.device)
             blocks.add(kernel.best_blocks.get(self._shared) if kernel is not None else None)
         return blocks.pop() if len(blocks) == 1 else None
 
-    def _best_block(self, loaded: KernelTable, selection: Selection) -> int:
+    def _best_block(self, kernel_table: KernelTable, selection: Selection) -> int:
         """Return the block size of most occupancy for the selected overload."""
         overload, _, values, pending, stream, _ = selection
-        kernel: DeviceKernel | None = overload.kernels.get(loaded.library.device)
+        kernel: DeviceKernel | None = overload.kernels.get(kernel_table.library.device)
         if kernel is None or self._shared not in kernel.best_blocks:
             launch_streams, where = (stream, *pending), str(self._kernel)
-            device = self._loader.enter(loaded, overload.addresses_of(values), launch_streams, where)
-            kernel = loaded.device_kernel(overload, device, launch_streams, where)
+            device = self._loader.enter(kernel_table, overload.addresses_of(values), launch_streams, where)
+            kernel = kernel_table.device_kernel(overload, device, launch_streams, where)
         return kernel.best_block(self._shared)
 
     def _describe(self) -> tuple[str, str]:

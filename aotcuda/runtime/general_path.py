@@ -76,19 +76,19 @@ class GeneralPath:
         loader, stream = self._loader, self.configuration.stream
         for attempt in _EACH_ATTEMPT:
             try:
-                loaded = loader.current
-                if loaded is None or loader.checks_each_launch or drivers.forked:
-                    loaded = loader.ready()
-                selection = loaded.select(self.name, args, stream)
+                kernel_table = loader.current
+                if kernel_table is None or loader.checks_each_launch or drivers.forked:
+                    kernel_table = loader.ready()
+                selection = kernel_table.select(self.name, args, stream)
                 if selection is None:
-                    launch_with_copies(loader, loaded, (self.name, self.where), stream, args, self.launch)
+                    launch_with_copies(loader, kernel_table, (self.name, self.where), stream, args, self.launch)
                     return
-                self.submit(loaded, selection, args)
+                self.submit(kernel_table, selection, args)
                 if self._specializations is not None:
-                    self.settle(loaded, selection, args)
+                    self.settle(kernel_table, selection, args)
             except aotcuda.errors.MissingVariantError:
-                if loaded is not None and self._specializations is not None and not loader.checks_each_launch:
-                    self._settle_miss(loaded, args)
+                if kernel_table is not None and self._specializations is not None and not loader.checks_each_launch:
+                    self._settle_miss(kernel_table, args)
                 raise
             except aotcuda.errors.UnloadedError:  # nothing was launched
                 if attempt == _ATTEMPTS - 1:
@@ -96,7 +96,7 @@ class GeneralPath:
             else:
                 return
 
-    def submit(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
+    def submit(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with selected and packed arguments, and release their slot.
 
         Raises:
@@ -104,22 +104,22 @@ class GeneralPath:
         """
         overload, slot, _, pending, stream, _ = selection
         try:
-            if not overload.live or self._loader.current is not loaded:  # the slot in use keeps the images loaded
+            if not overload.live or self._loader.current is not kernel_table:  # the slot in use keeps the images
                 raise aotcuda.errors.UnloadedError.for_kernel(self.where)
             prepared = overload.targets.get(self.configuration)
             if prepared is None or any(isinstance(item, int) for item in pending):  # an int is a stream to wait for
-                self._submit_checked(loaded, selection, args)
+                self._submit_checked(kernel_table, selection, args)
             else:
                 configurations, kernel = prepared
-                code = loaded.library.driver.launch(configurations[stream], kernel, *slot.pointers)
+                code = kernel_table.library.driver.launch(configurations[stream], kernel, *slot.pointers)
                 if code:
-                    self._recover(code, loaded, overload.kernels[loaded.library.device], selection)
+                    self._recover(code, kernel_table, overload.kernels[kernel_table.library.device], selection)
         finally:
             overload.slots.append(slot)
             if self._loader.retired:
                 self._loader.sweep()
 
-    def settle(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
+    def settle(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """After a launch of `selection` with `args`, add its specialization to the fast path if possible."""
         specialization = selection[5]
         if self._specializations is None or specialization is None or self._loader.checks_each_launch:
@@ -129,12 +129,12 @@ class GeneralPath:
             from aotcuda.runtime import specialize  # noqa: PLC0415 (many kernels are launched once)
 
             specialize.add_to_fast_path(
-                loaded, self._specializations, specialization, args, self.configuration, self.where
+                kernel_table, self._specializations, specialization, args, self.configuration, self.where
             )
 
-    def _settle_miss(self, loaded: KernelTable, args: tuple[object, ...]) -> None:
+    def _settle_miss(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
         """Record in the fast path that an exact kernel has no overload for arguments, after the second launch."""
-        table: Any = loaded.table(self.name)
+        table: Any = kernel_table.table(self.name)
         specialization = table.find_miss(args) if table.is_exact else None
         if specialization is None:
             return
@@ -142,7 +142,7 @@ class GeneralPath:
         if specialization.launches >= SPECIALIZE_AT:
             from aotcuda.runtime import specialize  # noqa: PLC0415 (few launches are missed)
 
-            specialize.add_miss_to_fast_path(loaded, self._specializations, specialization, args)
+            specialize.add_miss_to_fast_path(kernel_table, self._specializations, specialization, args)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise the error of a launch that failed on the fast path; if only a context was missing, launch.
@@ -163,35 +163,37 @@ class GeneralPath:
         self.launch(args)
 
     def _handle_failure(self, code: int, args: tuple[object, ...]) -> None:
-        loaded = self._loader.ready()
-        driver = loaded.library.driver
+        kernel_table = self._loader.ready()
+        driver = kernel_table.library.driver
         if code > drivers.LAUNCHED:  # the launch was made, but a stream does not wait for it
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
 
-            overload, slot, _, pending, stream, _ = loaded.select_or_refuse(self.name, args, self.configuration.stream)
+            overload, slot, _, pending, stream, _ = kernel_table.select_or_refuse(
+                self.name, args, self.configuration.stream
+            )
             overload.slots.append(slot)
             streams.order_launch(driver, pending, stream, self.where, launched=True)
             return
         current = driver.current_device()
         if code == drivers.INVALID_CONTEXT and current is None:
-            self.submit(loaded, loaded.select_or_refuse(self.name, args, self.configuration.stream), args)
+            self.submit(kernel_table, kernel_table.select_or_refuse(self.name, args, self.configuration.stream), args)
             return
-        stream = loaded.table(self.name).stream(args, self.configuration.stream)
+        stream = kernel_table.table(self.name).stream(args, self.configuration.stream)
         configuration, kernel = self.configuration, None
         if configuration.by_grid or code == drivers.INVALID_VALUE:  # the kernel may be the cause
-            kernel = loaded.device_kernel(loaded.check(self.name, args, stream), current or 0)
+            kernel = kernel_table.device_kernel(kernel_table.check(self.name, args, stream), current or 0)
             configuration = configuration.for_kernel(kernel)
         raise self._refusal(code, driver, driver.devices[current or 0], stream, configuration, kernel)
 
-    def _submit_checked(self, loaded: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
+    def _submit_checked(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with all checks; cache the encoded configuration if later launches need no checks."""
         overload, slot, _, pending, stream, _ = selection
-        library = loaded.library
+        library = kernel_table.library
         driver = library.driver
         kernel: DeviceKernel | None = overload.kernels.get(library.device)
         if kernel is None or pending or self._needs_context(kernel):
-            device = self._enter(loaded, selection)
-            kernel = loaded.device_kernel(overload, device, (stream, *pending), self.where)
+            device = self._enter(kernel_table, selection)
+            kernel = kernel_table.device_kernel(overload, device, (stream, *pending), self.where)
         configuration = check_once(self.configuration, kernel, self.where)
         if pending:  # after all checks, because a stream that joins a capture here returns to it only after the launch
             from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
@@ -213,7 +215,7 @@ class GeneralPath:
             memory = scratch_memory.allocate(scratch, configuration.grid, stream, slot.buffer, self.where)
         code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
         if code:
-            self._recover(code, loaded, kernel, selection)
+            self._recover(code, kernel_table, kernel, selection)
         del memory
         if pending:
             streams.order_launch(driver, pending, stream, self.where, launched=True)
@@ -230,23 +232,23 @@ class GeneralPath:
                 overload.targets.clear()
             overload.targets[self.configuration] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)
 
-    def _enter(self, loaded: KernelTable, selection: Selection) -> int:
+    def _enter(self, kernel_table: KernelTable, selection: Selection) -> int:
         """Enter a context, and check that the GPU can read the arrays."""
         overload, _, values, pending, stream, _ = selection
-        driver, addresses = loaded.library.driver, overload.addresses_of(values)
-        device = self._loader.enter(loaded, addresses, (stream, *pending), self.where)
+        driver, addresses = kernel_table.library.driver, overload.addresses_of(values)
+        device = self._loader.enter(kernel_table, addresses, (stream, *pending), self.where)
         if len(driver.devices) > 1:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (most launches have one GPU)
 
             launch_problems.check_gpu(self.where, driver, device, addresses, stream)
         return device
 
-    def _recover(self, code: int, loaded: KernelTable, kernel: DeviceKernel, selection: Selection) -> None:
+    def _recover(self, code: int, kernel_table: KernelTable, kernel: DeviceKernel, selection: Selection) -> None:
         """Launch again in a context, if a context was missing; otherwise raise the driver's error."""
         overload, slot, values, pending, stream, _ = selection
-        driver = loaded.library.driver
+        driver = kernel_table.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
-            self._loader.enter(loaded, overload.addresses_of(values), (stream, *pending), self.where)
+            self._loader.enter(kernel_table, overload.addresses_of(values), (stream, *pending), self.where)
             configurations = self.configuration.for_kernel(kernel).configs_by_stream(cooperative=kernel.cooperative)
             code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
         if code:
@@ -274,7 +276,7 @@ class GeneralPath:
 
 def launch_with_copies(
     loader: Loader,
-    loaded: KernelTable,
+    kernel_table: KernelTable,
     kernel: tuple[str, str],
     stream: int | None,
     args: tuple[object, ...],
@@ -284,7 +286,7 @@ def launch_with_copies(
 
     Args:
         loader: The loader of the module.
-        loaded: Its kernel table.
+        kernel_table: Its kernel table.
         kernel: The kernel's name, and that name after the module's.
         stream: The handle of the launch's stream; None for the current one.
         args: The arguments.
@@ -293,9 +295,9 @@ def launch_with_copies(
     from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
     name, where = kernel
-    table = loaded.table(name)
-    loader.enter(loaded, (), [table.stream(args, stream)], where)
+    table = kernel_table.table(name)
+    loader.enter(kernel_table, (), [table.stream(args, stream)], where)
     numbers = host_arrays.find_arguments_to_copy(args, table.overloads)
-    with host_arrays.Copies(args, numbers, loaded.library.driver, where) as copies:
+    with host_arrays.Copies(args, numbers, kernel_table.library.driver, where) as copies:
         launch(copies.args)
         copies.copy_back(table.stream(copies.args, stream))

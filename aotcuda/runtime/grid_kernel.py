@@ -192,7 +192,7 @@ class GridKernel(Kernel):
         if stream is not None and not isinstance(stream, int):
             on_handle = self.configure(key, stream=config_key.handle_of(stream))  # type: ignore[arg-type]  # find()
             return on_handle.with_stream(stream)
-        from aotcuda.runtime.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (as in Kernel.launcher)
+        from aotcuda.runtime.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
 
         exact_parts = config_key.exact_key((key, stream))
         if exact_parts is not None:
@@ -237,7 +237,7 @@ class GridKernel(Kernel):
 
     def _with_fast_path(self, launcher: GridLauncher, inner: Any) -> Any:
         """Return a launcher in C that puts arguments in order; it passes launches that it declines to `launcher`."""
-        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (as in Kernel.launcher)
+        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (an import makes no launcher)
 
         configuration = inner.configuration
         specializations = (
@@ -296,10 +296,8 @@ class GridLauncher(ProcessLocal):
 
     def launch_on(self, grid: object, full: tuple[object, ...]) -> None:
         """Launch with arguments in order; `grid` is the result of `compute_grid`."""
-        if self._launcher is not None:
-            self._launcher(*full)
-        elif self._function is None:
-            self._kernel.check(full)
+        if self._function is None:
+            self.run(full)
         elif self._stream is None:
             self._kernel.run(grid, full)
         else:

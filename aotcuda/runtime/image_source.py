@@ -83,8 +83,8 @@ class Packaged:
         """Warn if a GPU uses a worse image because the installed parts of a split wheel do not fit together."""
         import warnings  # noqa: PLC0415 (few wheels were split)
 
-        from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (as above)
-        from aotcuda.runtime.arguments.host_arrays import caller_depth  # noqa: PLC0415 (as above)
+        from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (few wheels were split)
+        from aotcuda.runtime.arguments.host_arrays import caller_depth  # noqa: PLC0415 (few wheels were split)
 
         for choice in choices:
             if choice.better in parts.faulty:
@@ -113,8 +113,8 @@ class Packaged:
 
     def packaged_choice(self, device: Device) -> Choice | None:
         """Return the choice of a packaged image for a GPU; None if nothing is packaged."""
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (see above)
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need the driver)
+        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (only launches need the driver)
 
         return choose(self.manifest(), device.capability, driver=drivers.get().version, gpu=str(device))
 
@@ -126,7 +126,7 @@ class Editable(Packaged):
 
     def build_inputs(self) -> Request | None:
         """Implement Packaged.build_inputs with the project's table as it is now."""
-        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
+        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         request = super().build_inputs()
         return request and build_inputs.project(self.name, self.package_root, request.files)
@@ -166,7 +166,7 @@ class Unbuilt:
 
     def build_inputs(self) -> Request | None:
         """Implement Packaged.build_inputs with the project's table as it is now."""
-        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (as in Packaged)
+        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         return build_inputs.project(self.name, self.package_root) or self._request
 
@@ -181,7 +181,7 @@ class Unbuilt:
 
     def _build(self, fallback: MakesFallback) -> Library:
         from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only a first build needs it)
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need the driver)
         from aotcuda.runtime.jit.build_inputs import PYPROJECT  # noqa: PLC0415
 
         driver = drivers.get()

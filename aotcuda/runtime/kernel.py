@@ -79,7 +79,7 @@ class Kernel:
 
     def _find_launcher(self, configuration: object) -> Launcher:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
-            from aotcuda.errors import quoted  # noqa: PLC0415 (as in launcher)
+            from aotcuda.errors import quoted  # noqa: PLC0415 (only errors come here)
 
             parts = configuration if isinstance(configuration, tuple) else (configuration,)
             text = ", ".join([*map(quoted, parts[:_MOST_SHOWN]), *(["..."] if len(parts) > _MOST_SHOWN else [])])
@@ -126,7 +126,7 @@ class Kernel:
             LaunchError: `n` is negative, or the block is not possible.
             ArgumentError: The stream is not a stream.
         """
-        from aotcuda.runtime.for_all import ForAll  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.for_all import ForAll  # noqa: PLC0415 (an import makes no launcher)
 
         return ForAll(self, self._loader, n, block, stream, self._shared(shared))
 
@@ -209,7 +209,7 @@ class Kernel:
         return launcher if specializations is None else extension.wrap(launcher, configuration, specializations)
 
     def _launcher_class(self) -> type[Launcher]:
-        from aotcuda.runtime.launcher import Launcher  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.launcher import Launcher  # noqa: PLC0415 (an import makes no launcher)
 
         return Launcher
 
@@ -309,7 +309,7 @@ class Kernel:
         return help_text.signature(record) if record is not None else None
 
     def _record(self) -> Any:
-        from aotcuda.errors import ManifestError  # noqa: PLC0415 (as in launcher)
+        from aotcuda.errors import ManifestError  # noqa: PLC0415 (only errors come here)
 
         try:
             return self._loader.kernels.get(self.__name__)
@@ -323,12 +323,12 @@ class Kernel:
         return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
 
     def _shared(self, shared: object) -> int:
-        from aotcuda.runtime.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (as in launcher)
+        from aotcuda.runtime.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (an import makes no launcher)
 
         return bytes_of_shared_memory(shared, str(self))
 
     def _refuse(self, problem: str) -> NoReturn:
-        from aotcuda.errors import LaunchError  # noqa: PLC0415 (as in launcher)
+        from aotcuda.errors import LaunchError  # noqa: PLC0415 (only errors come here)
 
         message = f"{self} cannot be launched: {problem}"
         raise LaunchError(message)

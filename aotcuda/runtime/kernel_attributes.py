@@ -26,10 +26,10 @@ class OnThisGpu:
     def __init__(self, loader: Loader, name: str, where: str) -> None:
         """Take the kernel `name` of `loader`, which errors name `where`; make a context if there is none."""
         self._where = where
-        self._loaded = loader.ready()
-        self._device = loader.enter(self._loaded, ())
-        library = self._loaded.library
-        overloads = self._loaded.table(name).all_overloads()
+        self._kernel_table = loader.ready()
+        self._device = loader.enter(self._kernel_table, ())
+        library = self._kernel_table.library
+        overloads = self._kernel_table.table(name).all_overloads()
         self._overloads = [each for each in overloads if library.has_variant(each.record, self._device)]
 
     def attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
@@ -68,15 +68,15 @@ class OnThisGpu:
         Raises:
             LaunchError: The GPU uses no machine code of the package.
         """
-        loaded = self._loaded
-        choice = loaded.library.choices[self._device]
+        kernel_table = self._kernel_table
+        choice = kernel_table.library.choices[self._device]
         if choice.kind != "sass" or choice.arch is None:
-            gpu = loaded.library.driver.devices[self._device]
+            gpu = kernel_table.library.driver.devices[self._device]
             message = f"{self._where} has no machine code for {gpu}: {choice}"
             raise LaunchError(message)
         arch = choice.arch
-        image = next(image for image in loaded.manifest["images"] if image["arch"] == arch)
-        fatbin = os.path.join(loaded.library.folder, loaded.manifest["files"]["kernels"]["path"])
+        image = next(image for image in kernel_table.manifest["images"] if image["arch"] == arch)
+        fatbin = os.path.join(kernel_table.library.folder, kernel_table.manifest["files"]["kernels"]["path"])
         path = image.get("path", fatbin)  # a part of a split wheel is in another package
         if signature is not None:
             return text(arch, self._find(signature).record["symbol"], path)
@@ -85,7 +85,7 @@ class OnThisGpu:
         }
 
     def _kernel(self, overload: PackedOverload) -> DeviceKernel:
-        return self._loaded.device_kernel(overload, self._device)
+        return self._kernel_table.device_kernel(overload, self._device)
 
     def _find(self, signature: str | None) -> PackedOverload:
         if signature is None and len(self._overloads) == 1:

@@ -1,6 +1,6 @@
 """Find the problems of a launch, and describe a launch that failed.
 
-Successful launches on a machine with one GPU do not import this module, unless theirs has callbacks.
+Launches of modules without callbacks on a machine with one GPU import this module only after an error.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 import ctypes
 
 import aotcuda
+from aotcuda.gpus import MOST_LOCAL
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import streams
 from aotcuda.runtime.arguments import arrays
 
 TYPE_CHECKING = False
@@ -37,13 +39,9 @@ def refusal(
     kernel: DeviceKernel | None = None,
 ) -> Exception:
     """Return the error for a launch of kernel `where` that the driver has refused with the `CUresult` `code`."""
-    from aotcuda.runtime import streams  # noqa: PLC0415 (a launch on one of several GPUs imports this file)
-
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
         return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.destroyed_text(stream)}")
     if code == drivers.INVALID_VALUE and kernel is not None:
-        from aotcuda.gpus import MOST_LOCAL  # noqa: PLC0415 (as above)
-
         local = kernel.attribute(_LOCAL)
         if local > MOST_LOCAL:
             message = (
@@ -110,8 +108,6 @@ def check_capture(
         whose: The owner of the callbacks, for the message.
         advice: The remedy, for the message.
     """
-    from aotcuda.runtime import streams  # noqa: PLC0415 (as above)
-
     if callbacks.has_seen(driver.current_context()):
         return
     for stream in launch_streams:
@@ -154,8 +150,6 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
     """Check that the stream belongs to the current context; otherwise the driver launches in the stream's context."""
     if stream <= drivers.LAST_DEFAULT_STREAM:
         return
-    from aotcuda.runtime import streams  # noqa: PLC0415 (as above)
-
     if streams.is_dead(driver, stream):
         message = f"{where} cannot be launched: {streams.destroyed_text(stream)}"
         raise aotcuda.errors.LaunchError(message)

@@ -22,7 +22,7 @@ class ProcessLocal:
         raise NotImplementedError
 
     def with_stream(self, stream: object) -> Self:
-        """Return a launcher like this one, which has the handle of a stream, that keeps the stream object alive."""
+        """Return a launcher like this one that also keeps alive the stream object, whose handle this one has."""
         return LauncherWithStream(self, stream)  # type: ignore[return-value]  # it has all attributes of this launcher
 
     def __copy__(self) -> Self:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Loader:
-    """Load and replace the images of one module.
+    """The images of one module: a loader loads, replaces and unloads them.
 
     Attributes:
         source: The source of its images.
@@ -78,7 +78,7 @@ class Loader:
     def fallback(self) -> Fallback:
         """Return the JIT fallback; make it at the first call, since few programs need it."""
         if self._fallback is None:
-            from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (see above)
+            from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (few programs need it)
 
             with self._making:
                 self._fallback = self._fallback or Fallback(self.source)
@@ -99,10 +99,6 @@ class Loader:
 
         return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
-    def is_read(self) -> bool:
-        """Return True if the manifest has been read."""
-        return self.source.is_read
-
     def ready(self) -> KernelTable:
         """Return the table of the current images; load or replace them if needed.
 
@@ -113,24 +109,28 @@ class Loader:
             ForkError: The process forked after CUDA was started.
             CudaError: The driver cannot be started or refuses the images.
         """
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
 
         drivers.check_fork()
-        loaded = self.current or self._load()
+        kernel_table = self.current or self._load()
         if not self.checks_each_launch:
-            return loaded
+            return kernel_table
         with self._lock:  # one thread compiles an edit, and the others wait
-            loaded = self.current or self._load()
-            replacement = self.staleness().replacement_for(loaded.library, loaded.sources)
-            return loaded if replacement is None else self._make_current(*replacement)
+            kernel_table = self.current or self._load()
+            replacement = self.staleness().replacement_for(kernel_table.library, kernel_table.sources)
+            return kernel_table if replacement is None else self._make_current(*replacement)
 
     def enter(
-        self, loaded: KernelTable, addresses: Sequence[int], launch_streams: Sequence[object] = (), where: str = ""
+        self,
+        kernel_table: KernelTable,
+        addresses: Sequence[int],
+        launch_streams: Sequence[object] = (),
+        where: str = "",
     ) -> int:
         """Enter a context as `Library.enter` does; unload everything if a setup callback raises or is interrupted.
 
         Args:
-            loaded: The table of the launch.
+            kernel_table: The table of the launch.
             addresses: The addresses of a launch's arrays, as for `Library.enter`.
             launch_streams: The stream of a launch and its `pending` items; empty if nothing is launched.
             where: The kernel of the launch, for errors.
@@ -138,18 +138,20 @@ class Loader:
         Raises:
             LaunchError: Setup callbacks would have to run while one of these streams is captured.
         """
-        callbacks = loaded.library.callbacks
+        callbacks = kernel_table.library.callbacks
         if callbacks is not None and launch_streams:
             from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
 
             advice = f"call aotcuda.load({self.source.name!r}).preload()"
-            launch_problems.check_capture(where, callbacks, loaded.library.driver, launch_streams, "the module", advice)
+            launch_problems.check_capture(
+                where, callbacks, kernel_table.library.driver, launch_streams, "the module", advice
+            )
         try:
-            return loaded.library.enter(addresses)
+            return kernel_table.library.enter(addresses)
         except BaseException:
             if callbacks is not None and callbacks.failed is not None:
                 with self._lock:
-                    if self.current is loaded:
+                    if self.current is kernel_table:
                         self._retire()
                 self.sweep()  # a later sweep unloads images whose launches are in progress
             raise
@@ -161,12 +163,12 @@ class Loader:
         """
         if not self.manifest["kernels"]:
             return
-        loaded = self.ready()
-        device = self.enter(loaded, ())
-        for name in loaded.kernels:
-            for overload in loaded.table(name).all_overloads():
-                if loaded.library.has_variant(overload.record, device):
-                    loaded.device_kernel(overload, device).load()
+        kernel_table = self.ready()
+        device = self.enter(kernel_table, ())
+        for name in kernel_table.kernels:
+            for overload in kernel_table.table(name).all_overloads():
+                if kernel_table.library.has_variant(overload.record, device):
+                    kernel_table.device_kernel(overload, device).load()
 
     def load_early(self) -> None:
         """Read, check and load at import; a missing driver, GPU or image is no error yet.
@@ -178,17 +180,17 @@ class Loader:
         """
         if not self.manifest["kernels"]:
             return
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
 
         if not drivers.is_installed():  # for example an import in a container, which must not fail
             self.source.check()
             return
         try:
-            loaded = self._load(early=True)
+            kernel_table = self._load(early=True)
         except (aotcuda.errors.RuntimeUnavailableError, aotcuda.errors.CudaError, aotcuda.errors.ForkError):
             return  # the first launch reports it
-        if loaded.library.callbacks is not None:
-            self.enter(loaded, ())
+        if kernel_table.library.callbacks is not None:
+            self.enter(kernel_table, ())
 
     def unload(self) -> None:
         """Retire the images, and unload them from the driver when their launches have ended.
@@ -225,7 +227,7 @@ class Loader:
             return not self.retired
 
     def _load(self, *, early: bool = False) -> KernelTable:
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
 
         manifest = self.manifest  # damage is reported before a missing driver
         drivers.check_fork()
@@ -246,18 +248,18 @@ class Loader:
 
     def _make_current(self, library: Library, manifest: Manifest, sources: Stamp | None = None) -> KernelTable:
         """Make these the current images, and retire the earlier ones."""
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (see above)
-        from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (see above)
+        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
+        from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (only launches need it)
 
         if self.current is not None:
             self._caches = {}
-        loaded = KernelTable(library, manifest, self.fallback, drivers.new_validity_flag(), self._caches, sources)
-        previous, self.current, self._last_manifest = self.current, loaded, manifest
+        kernel_table = KernelTable(library, manifest, self.fallback, drivers.new_validity_flag(), self._caches, sources)
+        previous, self.current, self._last_manifest = self.current, kernel_table, manifest
         library.hand_over()
         if previous is not None:
             self._replaced = [*[table for table in self._replaced if not table.is_idle()], previous]
             self._retire_replaced()
-        return loaded
+        return kernel_table
 
     def _retire(self) -> None:
         """Retire the images: from now on launches load new ones."""
@@ -269,10 +271,10 @@ class Loader:
 
     def _retire_once(self) -> None:
         """Retire the images, or finish an interrupted call. Signals arrive after calls, so the steps make few calls."""
-        loaded = self.current
-        if loaded is not None:
-            self._retiring += [loaded.library]
-            self._replaced += [loaded]
+        kernel_table = self.current
+        if kernel_table is not None:
+            self._retiring += [kernel_table.library]
+            self._replaced += [kernel_table]
             self.current, self._caches = None, {}
         if self._staleness is not None:
             self._staleness.retire(self._retiring)

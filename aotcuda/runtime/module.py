@@ -92,8 +92,8 @@ class Module:
     @property
     def library(self) -> Library | None:
         """Return the loaded images; None until something needs them."""
-        loaded = self._made.current if self._made is not None else None
-        return loaded.library if loaded is not None else None
+        kernel_table = self._made.current if self._made is not None else None
+        return kernel_table.library if kernel_table is not None else None
 
     @property
     def chosen(self) -> dict[int, Choice]:
@@ -233,7 +233,7 @@ class Module:
         return load, (self.name,)
 
     def __repr__(self) -> str:
-        if self._made is None or not self._made.is_read():
+        if self._made is None or not self._made.source.is_read:
             return f"<aotcuda.Module {self.name}, not read yet>"
         from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
@@ -246,7 +246,7 @@ class Module:
 
     def _make_loader(self) -> Loader:
         from aotcuda.runtime import image_source  # noqa: PLC0415 (load = "first-use" needs none)
-        from aotcuda.runtime.loader import Loader  # noqa: PLC0415 (see above)
+        from aotcuda.runtime.loader import Loader  # noqa: PLC0415 (load = "first-use" needs none)
 
         with self._lock:
             if self._made is None:

@@ -23,16 +23,16 @@ def choices(loader: Loader) -> dict[int, Choice]:
         RuntimeUnavailableError: There is no driver or no GPU.
         CudaError: The driver cannot be started.
     """
-    loaded = loader.current  # another thread may unload it
-    if loaded is not None:
-        return dict(loaded.library.choices)
+    kernel_table = loader.current  # another thread may unload it
+    if kernel_table is not None:
+        return dict(kernel_table.library.choices)
     return survey(loader.manifest, drivers.get())
 
 
 def tiers(loader: Loader) -> dict[str, list[Tier]]:
     """Return for each kernel the image of each overload on each GPU; errors as for `choices`."""
-    loaded, jit_images = loader.current, loader.jit_images
-    manifest = loaded.manifest if loaded is not None else loader.manifest
+    kernel_table, jit_images = loader.current, loader.jit_images
+    manifest = kernel_table.manifest if kernel_table is not None else loader.manifest
     by_kernel: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
     for choice in choices(loader).values():
         jit_module = jit_images.get(((None, None), choice.capability))
@@ -71,8 +71,8 @@ def fast_path(loader: Loader) -> str:
     """
     if loader.checks_each_launch:
         return "none: each launch of an editable install looks at its sources"
-    loaded = loader.current
-    if loaded.library.synchronous if loaded is not None else streams.launches_wait():
+    kernel_table = loader.current
+    if kernel_table.library.synchronous if kernel_table is not None else streams.launches_wait():
         return "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
     problem = extension.why_not()
     return "in C" if problem is None else f"none: {problem}"
@@ -80,9 +80,9 @@ def fast_path(loader: Loader) -> str:
 
 def describe(loader: Loader) -> str:
     """Return the `repr` of a module whose manifest has been read."""
-    state, loaded = "not loaded", loader.current
-    if loaded is not None:
-        state = "; ".join([*map(str, loaded.library.choices.values()), f"fast path {fast_path(loader)}"])
+    state, kernel_table = "not loaded", loader.current
+    if kernel_table is not None:
+        state = "; ".join([*map(str, kernel_table.library.choices.values()), f"fast path {fast_path(loader)}"])
     if loader.checks_each_launch and (changed := loader.staleness().changed()):
         state += f"; out of date: {changed}"
     counts = f"{_count(loader.kernels, 'kernel')}, {_count(loader.manifest['functions'], 'function')}"

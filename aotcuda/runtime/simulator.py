@@ -242,7 +242,7 @@ def _is_array(value: object) -> bool:
 
 
 def _convert_numbers(args: tuple[object, ...], overload: PackedOverload) -> list[object]:
-    import numpy as np  # noqa: PLC0415 (as above)
+    import numpy as np  # noqa: PLC0415 (the simulator needs it)
 
     values = []
     for parameter, arg in zip(overload.parameters, args, strict=True):

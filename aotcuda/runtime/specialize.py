@@ -18,7 +18,7 @@ _MOST_IN_FAST_PATH = 64
 
 
 def add_to_fast_path(
-    loaded: KernelTable,
+    kernel_table: KernelTable,
     specializations: Any,
     specialization: Specialization,
     args: tuple[object, ...],
@@ -30,7 +30,7 @@ def add_to_fast_path(
     The fast path launches no debug kernels, and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the
     kernel.
     """
-    library = loaded.library
+    library = kernel_table.library
     if library.synchronous:
         return
     context, device = 0, library.device
@@ -48,7 +48,7 @@ def add_to_fast_path(
         in_fast_path.clear()
     try:
         in_fast_path.add(key)
-        kernels = _device_kernels(loaded, specialization, device, configuration, where)
+        kernels = _device_kernels(kernel_table, specialization, device, configuration, where)
         if kernels is not None:
             from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
 
@@ -59,27 +59,27 @@ def add_to_fast_path(
 
 
 def add_miss_to_fast_path(
-    loaded: KernelTable, specializations: Any, specialization: Specialization, args: tuple[object, ...]
+    kernel_table: KernelTable, specializations: Any, specialization: Specialization, args: tuple[object, ...]
 ) -> None:
     """Record in the fast path in C, on machines with one GPU, that no overload accepts the types of arguments."""
-    if loaded.library.device < 0 or specialization.in_fast_path:
+    if kernel_table.library.device < 0 or specialization.in_fast_path:
         return
     specialization.in_fast_path.add((None, 0))
-    from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (as above)
+    from aotcuda.runtime.fast import specializations as fast_path  # noqa: PLC0415 (few launches are missed)
 
-    fast_path.add_miss(specializations, loaded.library, loaded.live, specialization, args)
+    fast_path.add_miss(specializations, kernel_table.library, kernel_table.live, specialization, args)
 
 
 def _device_kernels(
-    loaded: KernelTable, specialization: Specialization, device: int, configuration: Configuration, where: str
+    kernel_table: KernelTable, specialization: Specialization, device: int, configuration: Configuration, where: str
 ) -> list[DeviceKernel] | None:
     """Return the overloads of a specialization, ready to launch; None if any of them needs the general path."""
     kernels = []
     try:
         for overload in specialization.overloads:
-            if loaded.needs_jit(overload, device):
+            if kernel_table.needs_jit(overload, device):
                 return None  # `device_kernel` might compile it
-            kernel = loaded.device_kernel(overload, device)
+            kernel = kernel_table.device_kernel(overload, device)
             check_once(configuration, kernel, where)
             fixed = kernel.fixed
             is_cooperative = kernel.cooperative or (

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Staleness:
-    """Compare the images of one module with its sources; callers of `replacement_for` hold the loader's lock."""
+    """The comparison of a module's images with its sources; callers of `replacement_for` hold the loader's lock."""
 
     def __init__(self, source: ImageSource, fallback: Callable[[], Fallback]) -> None:
         """Take the source of the images, and a function that returns the module's JIT fallback."""
@@ -38,14 +38,14 @@ class Staleness:
         return built.changed()
 
     def replacement_for(
-        self, loaded: Library, compiled_from: Stamp | None
+        self, images: Library, compiled_from: Stamp | None
     ) -> tuple[Library, Manifest, Stamp | None] | None:
-        """Return the images that replace `loaded`, their manifest and their stamp; None if `loaded` is up to date.
+        """Return the images that replace `images`, their manifest and their stamp; None if `images` is up to date.
 
         A stamp describes the edited sources that images were compiled from; it is None for the images of the build.
 
         Args:
-            loaded: The images that are loaded.
+            images: The images that are loaded.
             compiled_from: Their stamp.
 
         Raises:
@@ -60,7 +60,7 @@ class Staleness:
             self._original = None
             return library, self._manifest(), None
         if compiled_from is None:
-            self._original = loaded
+            self._original = images
         elif compiled_from.changed() is None:
             return None
         message = f"{self._source.name} was built before {changed}; build it again: pip install -e ."

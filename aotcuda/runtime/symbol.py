@@ -51,6 +51,7 @@ class Symbol:
         data = self._view(host, "copy_from").tobytes()
         address = self._checked_address(len(data), "copy_from")
         self._check("cuMemcpyHtoD_v2", address, data, len(data))
+        self._check("cuStreamSynchronize", None)  # the copy may return before the GPU has all data of pageable memory
 
     def copy_to(self, host: object) -> None:
         """Copy the variable into host memory.
@@ -84,9 +85,9 @@ class Symbol:
         return self.name if len(parts) == 1 else f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
 
     def _find(self) -> tuple[int, int]:
-        loaded = self._loader.ready()
-        self._loader.enter(loaded, ())
-        return loaded.library.variable(self._mangled, self._where)
+        kernel_table = self._loader.ready()
+        self._loader.enter(kernel_table, ())
+        return kernel_table.library.variable(self._mangled, self._where)
 
     def _view(self, host: object, method: str) -> memoryview:
         try:

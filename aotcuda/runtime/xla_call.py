@@ -122,15 +122,15 @@ def prepare(
     """
     arguments = tuple(args)
     try:
-        loaded = loader.ready()
+        kernel_table = loader.ready()
     except RuntimeUnavailableError:
         _check_without_gpu(loader, name, where, arguments)
         return NOWHERE, 0
     module = _extension()
-    selection = loaded.select_or_refuse(name, arguments, 0)
+    selection = kernel_table.select_or_refuse(name, arguments, 0)
     overload, slot, values, *_ = selection
     try:
-        kernel = _kernel(loader, loaded, selection, where)
+        kernel = _kernel(loader, kernel_table, selection, where)
         grid, block, _ = configuration
         shared = bytes_of_shared_memory(configuration[2], where)
         if n is not None:
@@ -154,17 +154,17 @@ def prepare(
         holes,
         starts,
     )
-    return _register(module, loaded, described)
+    return _register(module, kernel_table, described)
 
 
-def _register(module: Any, loaded: KernelTable, described: tuple[Any, ...]) -> tuple[int, int]:
+def _register(module: Any, kernel_table: KernelTable, described: tuple[Any, ...]) -> tuple[int, int]:
     """Give a launch to the extension, unless it has the launch already; return the number and the identity."""
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
     where, symbol, kernel, dimensions, counts, packed, holes, starts = described
-    identity = crc32(repr((loaded.manifest["files"], where, symbol, dimensions, packed, holes)).encode())
-    driver = loaded.library.driver
-    flag = loaded.live
+    identity = crc32(repr((kernel_table.manifest["files"], where, symbol, dimensions, packed, holes)).encode())
+    driver = kernel_table.library.driver
+    flag = kernel_table.live
     with _lock:
         key = flag, described
         number = _numbers.get(key)
@@ -188,21 +188,21 @@ def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object
         raise table.refusal(args)
 
 
-def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: str) -> DeviceKernel:
+def _kernel(loader: Loader, kernel_table: KernelTable, selection: Selection, where: str) -> DeviceKernel:
     """Return the selected overload on this machine's GPUs, and load its code on the first.
 
     Raises:
         LaunchError: XLA cannot launch such a kernel.
     """
-    overload, library = selection[0], loaded.library
+    overload, library = selection[0], kernel_table.library
     if library.callbacks is not None and len(library.driver.devices) > 1:
         message = (
             f"{where} cannot be prepared for XLA: its module has setup callbacks, which have to run on each GPU, and "
             "this machine has several; show JAX one by CUDA_VISIBLE_DEVICES"
         )
         raise LaunchError(message)
-    device = loader.enter(loaded, ())
-    kernel = loaded.device_kernel(overload, device)
+    device = loader.enter(kernel_table, ())
+    kernel = kernel_table.device_kernel(overload, device)
     problem = "a cooperative one" if kernel.cooperative else "launched by its grid alone" if kernel.fixed else None
     if overload.apart:
         problem = "for arrays that must not overlap"
@@ -212,7 +212,7 @@ def _kernel(loader: Loader, loaded: KernelTable, selection: Selection, where: st
         )
         raise LaunchError(message)
     for other in range(len(library.driver.devices)):
-        if loaded.device_kernel(overload, other).kernel.value != kernel.kernel.value:
+        if kernel_table.device_kernel(overload, other).kernel.value != kernel.kernel.value:
             message = f"{where} cannot be prepared for XLA: the GPUs of this machine need different overloads of it"
             raise LaunchError(message)
     kernel.load()

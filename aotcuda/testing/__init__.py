@@ -105,7 +105,7 @@ def is_packaged(module: str) -> bool:
     Raises:
         ImportError: The module cannot be imported.
     """
-    return _why_not_packaged(module) is None
+    return _skip_reason(module) is None
 
 
 def needs_packaged(module: str) -> Any:
@@ -119,7 +119,7 @@ def needs_packaged(module: str) -> Any:
     """
     import pytest  # noqa: PLC0415 (only tests have it)
 
-    reason = _why_not_packaged(module)
+    reason = _skip_reason(module)
     return pytest.mark.skipif(reason is not None, reason=reason or "")
 
 
@@ -127,7 +127,7 @@ def needs_packaged(module: str) -> Any:
 def only_packaged() -> Iterator[None]:
     """Check that the block launches only packaged code, and no code of the JIT fallback or of Numba.
 
-    It unloads imported packaged modules first, so code that was compiled for them before counts, too.
+    It first unloads the imported packaged modules, so code that was compiled for them earlier is found, too.
 
     Raises:
         ConfigError: Kernels run in Numba's simulator, which launches no packaged code.
@@ -140,34 +140,37 @@ def only_packaged() -> Iterator[None]:
         packaged = vars(module).get("__aotcuda__") if hasattr(module, "__dict__") else None
         if isinstance(packaged, Module):
             packaged.unload()
-    found: dict[str, None] = {}
+    launches: dict[str, None] = {}
     with ExitStack() as stack:
-        fallback.observers.append(found.setdefault)
-        stack.callback(fallback.observers.remove, found.setdefault)
+        fallback.observers.append(launches.setdefault)
+        stack.callback(fallback.observers.remove, launches.setdefault)
         for name, (owner, method, function) in _LAUNCHES.items():
             if find_spec(name.partition(".")[0]) is not None:
-                _watch(stack, getattr(import_module(name), owner), method, function, found)
+                _watch(stack, getattr(import_module(name), owner), method, function, launches)
         yield
-    if found:
-        lines = "\n  ".join(found)
-        message = f"what was launched was not packaged alone:\n  {lines}"
+    if launches:
+        lines = "\n  ".join(launches)
+        message = f"code that is not packaged was launched:\n  {lines}"
         raise AssertionError(message)
 
 
-def _watch(stack: ExitStack, owner: Any, method: str, function: Callable[[Any], Any], found: dict[str, None]) -> None:
+def _watch(
+    stack: ExitStack, owner: Any, method: str, function: Callable[[Any], Any], launches: dict[str, None]
+) -> None:
     """Record the compiler's own launches until the stack is closed."""
     original = getattr(owner, method)
 
     def launch(self: Any, *args: Any, **options: Any) -> Any:
         python = function(self)
-        found.setdefault(f"{python.__module__}.{python.__qualname__} was compiled by {type(self).__module__}")
+        launches.setdefault(f"{python.__module__}.{python.__qualname__} was compiled by {type(self).__module__}")
         return original(self, *args, **options)
 
     setattr(owner, method, launch)
     stack.callback(setattr, owner, method, original)
 
 
-def _why_not_packaged(module: str) -> str | None:
+def _skip_reason(module: str) -> str | None:
+    """Return the reason why a module's kernels are not packaged for this machine, or None."""
     if is_simulated():
         return "Numba's simulator launches nothing that is packaged"
     try:
@@ -185,7 +188,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(message, name=name)
     import pytest  # noqa: PLC0415 (only tests have it)
 
-    there = has_gpu() or (name == "needs_gpu_or_simulator" and is_simulated())
+    can_run = has_gpu() or (name == "needs_gpu_or_simulator" and is_simulated())
     reason = "this needs a GPU" if name == "needs_gpu" else "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
-    mark: object = pytest.mark.skipif(not there, reason=reason)
+    mark: object = pytest.mark.skipif(not can_run, reason=reason)
     return mark

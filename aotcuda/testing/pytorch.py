@@ -22,15 +22,15 @@ TESTED = ("2.13",)
 """The releases of PyTorch with which this was tested."""
 
 _MEMORY = 64 << 30
-_READING = ("_local_scalar_dense", "equal", "is_nonzero")
-"""Operators that return a result to the host."""
+_READS = ("_local_scalar_dense", "equal", "is_nonzero")
+"""Operators that return values to the host."""
 
-_NOTHING = (
+_WITHOUT_RESULT = (
     "set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats", "reset_max_memory_allocated",
     "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "init", "_lazy_init", "set_stream",
     "set_sync_debug_mode", "manual_seed", "manual_seed_all", "seed", "seed_all", "_lazy_call",
 )  # fmt: skip
-_NUMBERS = (
+_ZEROS = (
     "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_cached",
     "current_device", "initial_seed", "utilization",
 )  # fmt: skip
@@ -46,10 +46,10 @@ def install(torch: Any, facts: dict[str, Any], results: Any) -> None:
             `launched(start, size, owner)`, and `read(start, size, call)` for reads of the host.
     """
     tensors = _Tensors(torch, results)
-    mode = _mode_of(torch, tensors)
+    mode = _dispatch_mode(torch, tensors)
     mode().__enter__()
     _start_in_threads(mode)
-    _replace_questions(torch, facts)
+    _replace_queries(torch, facts)
     _replace_methods(torch, tensors)
     _replace_factories(torch, tensors)
     _replace_autocast(torch)
@@ -74,32 +74,32 @@ class _Tensors:
     def has(self, tensor: Any) -> bool:
         return self.storage(tensor) in self._storages
 
-    def mark(self, found: Any, *, on_gpu: bool = True) -> Any:
-        """Record the devices of tensors, at any depth of tuples, lists and dicts; return them."""
+    def mark(self, value: Any, *, on_gpu: bool = True) -> Any:
+        """Record the device of tensors, at any depth of tuples, lists and dicts; return the value."""
         change = self._storages.add if on_gpu else self._storages.discard
-        for item in self._torch.utils._pytree.tree_leaves(found):
+        for item in self._torch.utils._pytree.tree_leaves(value):
             if isinstance(item, self._torch.Tensor) and (storage := self.storage(item)):
                 change(storage)
-        return found
+        return value
 
     def is_on_gpu(self, device: Any) -> bool | None:
-        """Return True for a CUDA device, False for another device, None for none."""
+        """Return True for a CUDA device, False for another device, None without a device."""
         if device is None or isinstance(device, bool):
             return None
         return isinstance(device, int) or str(getattr(device, "type", device)).startswith("cuda")
 
-    def note(self, tensor: Any, call: str) -> None:
+    def record_read(self, tensor: Any, call: str) -> None:
         """Record that the host reads a tensor."""
         if self.has(tensor):
             self._results.read(*self._memory(tensor), f"{call} of a tensor")
 
-    def is_result(self, tensors: Any) -> bool:
-        """Return True if launches could have written one of some tensors."""
+    def has_result(self, tensors: Any) -> bool:
+        """Return True if launches could have written one of the tensors."""
         return any(self.has(item) and self._results.written(*self._memory(item)) for item in tensors)
 
-    def derive(self, found: Any) -> None:
-        """Record that tensors were computed from a result."""
-        for item in self._torch.utils._pytree.tree_leaves(found):
+    def add_result(self, value: Any) -> None:
+        """Record that the tensors in a value were computed from memory that launches could have written."""
+        for item in self._torch.utils._pytree.tree_leaves(value):
             if isinstance(item, self._torch.Tensor) and self.has(item):
                 self._results.launched(*self._memory(item), item)
 
@@ -108,7 +108,7 @@ class _Tensors:
         return storage.data_ptr(), storage.nbytes()
 
 
-def _mode_of(torch: Any, tensors: _Tensors) -> Any:
+def _dispatch_mode(torch: Any, tensors: _Tensors) -> Any:
     leaves = torch.utils._pytree.tree_leaves
 
     class OnCpu(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
@@ -117,36 +117,36 @@ def _mode_of(torch: Any, tensors: _Tensors) -> Any:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             del types
             named = dict(kwargs or {})
-            given = [item for item in leaves((args, named)) if isinstance(item, torch.Tensor)]
+            operands = [item for item in leaves((args, named)) if isinstance(item, torch.Tensor)]
             on_gpu = tensors.is_on_gpu(named.get("device"))
             if on_gpu:
                 named["device"] = torch.device("cpu")
             if named.get("pin_memory"):
                 named["pin_memory"] = False
             name = func.overloadpacket.__name__
-            if name in _READING:
-                for item in given:
-                    tensors.note(item, "item()" if name == "_local_scalar_dense" else name)
+            if name in _READS:
+                for item in operands:
+                    tensors.record_read(item, "item()" if name == "_local_scalar_dense" else name)
             if name in ("_pin_memory", "pin_memory"):
                 return args[0]
-            result = tensors.is_result(given)
-            found = func(*args, **named)
-            tensors.mark(found, on_gpu=any(map(tensors.has, given)) if on_gpu is None else on_gpu)
-            if result:
-                tensors.derive(found)
-            return found
+            is_result = tensors.has_result(operands)
+            result = func(*args, **named)
+            tensors.mark(result, on_gpu=any(map(tensors.has, operands)) if on_gpu is None else on_gpu)
+            if is_result:
+                tensors.add_result(result)
+            return result
 
     return OnCpu
 
 
 def _start_in_threads(mode: Any) -> None:
     """Enter the mode in each thread, since a mode belongs to one thread."""
-    own = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+    original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
-    @functools.wraps(own)
+    @functools.wraps(original)
     def bootstrap(self: threading.Thread) -> None:
         with mode():
-            own(self)
+            original(self)
 
     threading.Thread._bootstrap_inner = bootstrap  # type: ignore[attr-defined]
 
@@ -202,11 +202,11 @@ class _Event:
 
 
 @contextlib.contextmanager
-def _block(*_: object, **__: object) -> Iterator[None]:
+def _empty_context(*_: object, **__: object) -> Iterator[None]:
     yield
 
 
-def _replace_questions(torch: Any, facts: dict[str, Any]) -> None:
+def _replace_queries(torch: Any, facts: dict[str, Any]) -> None:
     cuda = torch.cuda
     attribute = facts["attributes"].get
     capability = tuple(facts["capability"])
@@ -229,11 +229,13 @@ def _replace_questions(torch: Any, facts: dict[str, Any]) -> None:
     )
     stream = _Stream()
     answers: dict[str, Any] = {
-        **{name: _answer(None) for name in _NOTHING},  # different objects, since Dynamo has a table of them
-        **{name: _answer(0) for name in _NUMBERS},
-        **{name: _answer(True) for name in ("is_available", "is_initialized", "is_bf16_supported")},
-        **{name: _answer(stream) for name in ("current_stream", "default_stream")},
-        **dict.fromkeys(("stream", "device", "device_of", "_DeviceGuard"), _block),
+        **{
+            name: _constant(None) for name in _WITHOUT_RESULT
+        },  # different objects, because Dynamo has a table of these functions
+        **{name: _constant(0) for name in _ZEROS},
+        **{name: _constant(True) for name in ("is_available", "is_initialized", "is_bf16_supported")},
+        **{name: _constant(stream) for name in ("current_stream", "default_stream")},
+        **dict.fromkeys(("stream", "device", "device_of", "_DeviceGuard"), _empty_context),
         "device_count": lambda: 1,
         "get_device_name": lambda *_: facts["name"],
         "get_device_capability": lambda *_: capability,
@@ -262,7 +264,7 @@ def _replace_questions(torch: Any, facts: dict[str, Any]) -> None:
         accelerator.synchronize = lambda *_: None
 
 
-def _answer(value: object) -> Callable[..., object]:
+def _constant(value: object) -> Callable[..., object]:
     return lambda *_, **__: value
 
 
@@ -273,12 +275,12 @@ def _compile(model: Any = None, **_: Any) -> Any:
 
 def _replace_methods(torch: Any, tensors: _Tensors) -> None:
     kind: Any = torch.Tensor
-    own = {name: getattr(kind, name) for name in ("to", "numpy", "tolist", "__array__", "pin_memory")}
+    original = {name: getattr(kind, name) for name in ("to", "numpy", "tolist", "__array__", "pin_memory")}
     device = torch._C.TensorBase.device
 
     def to(self: Any, *args: Any, **named: Any) -> Any:
         place = named.get("device", args[0] if args else None)
-        there = tensors.has(self)
+        is_on_gpu = tensors.has(self)
         wanted = tensors.has(place) if isinstance(place, torch.Tensor) else None
         if wanted is None and isinstance(place, str | int | torch.device):
             wanted = tensors.is_on_gpu(place)
@@ -286,16 +288,16 @@ def _replace_methods(torch: Any, tensors: _Tensors) -> None:
                 named["device"] = "cpu"
             else:
                 args = ("cpu", *args[1:])
-        if wanted is None or wanted == there:
-            return tensors.mark(own["to"](self, *args, **named), on_gpu=there)
-        if there:
-            tensors.note(self, "to()")
-        return tensors.mark(own["to"](self, *args, **{**named, "copy": True}), on_gpu=wanted)
+        if wanted is None or wanted == is_on_gpu:
+            return tensors.mark(original["to"](self, *args, **named), on_gpu=is_on_gpu)
+        if is_on_gpu:
+            tensors.record_read(self, "to()")
+        return tensors.mark(original["to"](self, *args, **{**named, "copy": True}), on_gpu=wanted)
 
-    def reading(name: str) -> Callable[..., Any]:
+    def recorded(name: str) -> Callable[..., Any]:
         def call(self: Any, *args: Any, **named: Any) -> Any:
-            tensors.note(self, f"{name}()")
-            return own[name](self, *args, **named)
+            tensors.record_read(self, f"{name}()")
+            return original[name](self, *args, **named)
 
         return call
 
@@ -308,11 +310,11 @@ def _replace_methods(torch: Any, tensors: _Tensors) -> None:
     kind.is_cuda = property(tensors.has)
     kind.get_device = lambda self: 0 if tensors.has(self) else -1
     for name in ("numpy", "tolist", "__array__"):
-        setattr(kind, name, reading(name))
+        setattr(kind, name, recorded(name))
 
 
 def _replace_factories(torch: Any, tensors: _Tensors) -> None:
-    """Make tensors of data on the CPU, since these functions use their device before operators are dispatched."""
+    """Make tensors from data on the CPU: these functions use their device before operators are dispatched."""
     device: Any = importlib.import_module("torch.utils._device")
     context = device.DeviceContext
     modes = torch.overrides._get_current_function_mode_stack
@@ -321,7 +323,7 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
         """Return True in `with torch.device("cuda")`."""
         return any(isinstance(mode, context) and bool(mode.on_gpu) for mode in modes())
 
-    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+    def on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
         def make(*args: Any, **named: Any) -> Any:
             on_gpu = tensors.is_on_gpu(named.get("device"))
@@ -336,10 +338,10 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
 
         return make
 
-    torch.tensor = made(torch.tensor)
-    torch.asarray = made(torch.asarray)
+    torch.tensor = on_cpu(torch.tensor)
+    torch.asarray = on_cpu(torch.asarray)
     torch.as_tensor = lambda data, dtype=None, device=None: torch.asarray(data, dtype=dtype, device=device)
-    torch.Tensor.new_tensor = made(torch.Tensor.new_tensor)
+    torch.Tensor.new_tensor = on_cpu(torch.Tensor.new_tensor)
     generator: Any = torch.Generator
 
     class Generator(generator):  # type: ignore[misc]
@@ -349,27 +351,27 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
             return super().__new__(cls, "cpu" if tensors.is_on_gpu(device) else device)
 
     torch.Generator = Generator
-    init, called = context.__init__, context.__torch_function__
+    initialize, call_function = context.__init__, context.__torch_function__
 
     def __init__(self: Any, device: Any) -> None:
-        init(self, device)
+        initialize(self, device)
         self.on_gpu = tensors.is_on_gpu(self.device)
         self.device = torch.device("cpu") if self.on_gpu else self.device
 
     def __torch_function__(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = called(self, func, types, args, kwargs)
-        own = self.on_gpu and func in device._device_constructors() and "device" not in (kwargs or {})
-        return tensors.mark(found) if own else found
+        result = call_function(self, func, types, args, kwargs)
+        is_made_here = self.on_gpu and func in device._device_constructors() and "device" not in (kwargs or {})
+        return tensors.mark(result) if is_made_here else result
 
     context.__init__, context.__torch_function__ = __init__, __torch_function__
 
 
 def _replace_autocast(torch: Any) -> None:
     """Apply the GPU's autocast on the CPU, where operators run."""
-    own = torch.autocast.__init__
+    initialize = torch.autocast.__init__
 
     def __init__(self: Any, device_type: str, *args: Any, **named: Any) -> None:
-        own(self, "cpu" if device_type == "cuda" else device_type, *args, **named)
+        initialize(self, "cpu" if device_type == "cuda" else device_type, *args, **named)
 
     torch.autocast.__init__ = __init__
     for name in ("is_autocast_enabled", "get_autocast_dtype"):

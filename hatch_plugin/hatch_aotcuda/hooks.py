@@ -1,4 +1,4 @@
-"""Registration with hatchling, which imports this module in every build: keep it light."""
+"""Register the hook with hatchling, which imports this module in every build, so it imports little."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ if TYPE_CHECKING:
 
 @hookimpl
 def hatch_register_build_hook() -> type[AotcudaBuildHook]:
-    """Return the hook's class.
+    """Return the hook's class, and report a misspelt name of this hook.
 
-    Hatchling calls it when a project names any hook that is not hatchling's own, so a misspelt name of this hook is
-    reported.
+    Hatchling calls this function for each project with a hook of a plugin.
     """
     import sys
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""The hook itself: pass `[tool.aotcuda]` to `aotcuda.builder.backend`, and its files to the wheel."""
+"""Pass `[tool.aotcuda]` to `aotcuda.builder.backend`, and the files of the build to hatchling's wheel."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.built import Output
 
-# Keys of the hook's table that are hatchling's own.
 _HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
+"""The keys that hatchling itself reads in the hook's table."""
 
 
 class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchling asks plugins not to subscript it
@@ -34,21 +34,21 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
                 self._add_named_files(build_data)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Write the files of an editable build into the source tree; remove those that an editable wheel has."""
+        """Write the files of an editable build into the source tree, and check the wheel of another build."""
         del version
         if staged := build_data.pop("aotcuda_staged", None):
             staged.discard()
-        built, packed = build_data.pop("aotcuda_output", None), build_data.pop("aotcuda_built", None)
+        editable, packed = build_data.pop("aotcuda_editable", None), build_data.pop("aotcuda_packed", None)
         try:
             with self._in_one_line():
-                self._install(built)
+                self._install(editable)
                 self._check(packed, artifact_path)
         except BaseException:
             Path(artifact_path).unlink(missing_ok=True)
             raise
 
     def clean(self, versions: list[str]) -> None:
-        """Remove what editable builds left in the source tree (`hatch clean`)."""
+        """Remove the files of editable builds from the source tree (`hatch clean`)."""
         del versions
         from aotcuda.builder import source_tree
 
@@ -67,9 +67,9 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
     def _table(self) -> Mapping[str, object]:
         from aotcuda.builder import backend
 
-        own = "aotcuda" in self.build_config.target_config.get("hooks", {})
-        place = "tool.hatch.build.targets.wheel.hooks" if own else "tool.hatch.build.hooks"
-        backend.check_settings(self.config.keys() - _HATCHLING_KEYS, f"{place}.aotcuda")
+        is_for_wheels = "aotcuda" in self.build_config.target_config.get("hooks", {})
+        hooks = "tool.hatch.build.targets.wheel.hooks" if is_for_wheels else "tool.hatch.build.hooks"
+        backend.check_settings(self.config.keys() - _HATCHLING_KEYS, f"{hooks}.aotcuda")
         return backend.table(self.metadata.config, "hook")
 
     def _install(self, built: Output | None) -> None:
@@ -79,7 +79,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             self.app.display_warning(f"aotcuda: warning: {text}")
 
     def _check(self, built: Output | None, wheel: str) -> None:
-        """Check the wheel when it is complete, because other hooks may change its content."""
+        """Check the complete wheel, because other hooks may change its content."""
         from zipfile import ZipFile
 
         from aotcuda.builder import backend
@@ -102,7 +102,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
                 build_data["force_include"][str(root / name)] = name
 
     def _fault_of_sdists(self) -> str | None:
-        """Return the fault of sdists of this project; for them hatchling does not call the hook of a wheel alone."""
+        """Return the fault of sdists of this project, for which hatchling does not call a hook for wheels alone."""
         from hatchling.builders.sdist import SdistBuilder
 
         from aotcuda.builder import backend
@@ -154,10 +154,10 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         for text in report.summary(built.summary, verbose=self.app.verbosity > 0):
             self.app.display_info(f"aotcuda: {text}")
         if editable:
-            # Written after hatchling's own part of the build, which may fail.
-            build_data["aotcuda_output"] = built
+            # The files are written after hatchling's part of the build, which may fail.
+            build_data["aotcuda_editable"] = built
             return
-        build_data["aotcuda_built"] = built
+        build_data["aotcuda_packed"] = built
         config.build_reserved_paths.update(map(config.get_distribution_path, source_tree.leftovers(root)))
         staged = build_data["aotcuda_staged"] = backend.stage(built)
         atexit.register(staged.discard)  # if hatchling fails before `finalize`
@@ -165,12 +165,12 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             build_data["pure_python"] = False
             build_data["tag"] = build_data.get("tag") or tag
         if build_data.get("tag") is None and build_data.get("pure_python", True) and not build_data.get("infer_tag"):
-            build_data["tag"] = backend.PURE_TAG  # hatchling's own choice is py2.py3 where requires-python is not set
+            build_data["tag"] = backend.PURE_TAG  # hatchling chooses py2.py3 if requires-python is not set
         build_data.setdefault("sbom_files", []).append(str(staged.sbom))  # hatchling before 1.28 has no such argument
         for path, name in staged.files.items():
             build_data["force_include"][str(path)] = name
 
 
 def _files_of(config: Any) -> list[Any]:
-    """Return what hatchling itself would pack by a target's configuration."""
+    """Return the files that hatchling itself packs by a target's configuration."""
     return list(config.builder.recurse_included_files())

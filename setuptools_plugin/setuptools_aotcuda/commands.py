@@ -1,4 +1,4 @@
-"""The step of a build: pass `[tool.aotcuda]` to `aotcuda.builder.backend`, and its files to setuptools' commands."""
+"""Pass `[tool.aotcuda]` to `aotcuda.builder.backend`, and the files of the build to setuptools' commands."""
 
 from __future__ import annotations
 
@@ -30,24 +30,23 @@ _OLDEST = 64
 
 
 def extend(distribution: Distribution, root: str, pyproject: Mapping[str, object]) -> None:
-    """Have a distribution's commands build what its pyproject.toml names.
+    """Add the build step to the commands of a distribution.
 
-    Commands are extended when setuptools requests them. `cmdclass`, the documented place, is replaced later by the keys
-    of setup.cfg or pyproject.toml, and a project's own `build` may have another list of steps.
+    Commands are extended when setuptools requests them. The documented place, `cmdclass`, is replaced later by keys of
+    setup.cfg or pyproject.toml, and a `build` command of the project may have another list of steps.
     """
     project = Project(distribution, Path(root), pyproject)
-    of_project: Callable[[str], type[Command]] = distribution.get_command_class
-    made: dict[str, tuple[type[Command], type[Command]]] = {}
+    original: Callable[[str], type[Command]] = distribution.get_command_class
+    extended: dict[str, tuple[type[Command], type[Command]]] = {}
 
     def get_command_class(name: str) -> type[Command]:
-        own = name == NAME
-        base = BuildAotcuda if own else of_project(name)
-        if not own and name not in _EXTENSIONS:
-            return base
-        if name not in made or made[name][0] is not base:
-            bases = (base,) if own else (_EXTENSIONS[name], base)
-            made[name] = base, type(base.__name__, bases, {"project": project, "__module__": base.__module__})
-        return made[name][1]
+        if name != NAME and name not in _EXTENSIONS:
+            return original(name)
+        base = BuildAotcuda if name == NAME else original(name)
+        if name not in extended or extended[name][0] is not base:
+            bases = (base,) if name == NAME else (_EXTENSIONS[name], base)
+            extended[name] = base, type(base.__name__, bases, {"project": project, "__module__": base.__module__})
+        return extended[name][1]
 
     distribution.get_command_class = get_command_class
 
@@ -67,7 +66,7 @@ class Project:
         self._built: Output | None = None
 
     def table(self) -> Mapping[str, object]:
-        """`[tool.aotcuda]`.
+        """Return `[tool.aotcuda]`.
 
         Raises:
             ConfigError: It is no table.
@@ -91,17 +90,16 @@ class Project:
             self._check_version()
             table = self.table()
             backend.check_single_back_end(self._pyproject, self.root, "setuptools")
-            needed, packages = self._dependencies(), self.packages()
             built = backend.build(
                 table,
                 self.root,
-                packages,
-                needed,
+                self.packages(),
+                self._dependencies(),
                 editable=editable,
                 extensions=extensions,
                 dependencies_key=self._dependencies_key(),
                 content=wheel_content.packages_content(self._modules()),
-                remedy='have setuptools find "{}", as by tool.setuptools.packages.find.where',
+                remedy='let setuptools find "{}", for example by tool.setuptools.packages.find.where',
             )
             self._built = None if editable else built
             _warn(built.warnings)
@@ -118,14 +116,14 @@ class Project:
         if self._built is None:
             return
         with self._in_one_line():
-            content = (path.relative_to(metadata.parent).parts for path in metadata.parent.rglob("*") if path.is_file())
+            paths = (path.relative_to(metadata.parent).parts for path in metadata.parent.rglob("*") if path.is_file())
             # In a wheel for one system, pure modules are in `mypkg-1.0.data/purelib`.
-            packed = {"/".join(parts[2:] if parts[0].endswith(".data") else parts) for parts in content}
+            packed = {"/".join(parts[2:] if parts[0].endswith(".data") else parts) for parts in paths}
             backend.check_sources(self._built, packed)
         (metadata / "sboms").mkdir(exist_ok=True)
         (metadata / "sboms" / sbom.FILE_NAME).write_bytes(self._built.sbom)
 
-    def weigh(self) -> None:
+    def check_size(self) -> None:
         """Check the size of the wheel that was made last."""
         wheels = [Path(file) for command, _, file in self._distribution.dist_files if command == "bdist_wheel"]
         if self._built is not None and wheels:
@@ -134,7 +132,7 @@ class Project:
     def install(self, built: Output) -> None:
         """Write the files of an editable build into the source tree; remove them if `packing` fails."""
         with self._in_one_line():
-            if self._undo is None:  # the step was run by itself
+            if self._undo is None:  # the build step was run alone
                 _warn(source_tree.install(built, self.root))
             else:
                 _warn(self._undo.enter_context(source_tree.install_around(built, self.root)))
@@ -149,7 +147,7 @@ class Project:
             self._undo = None
 
     def clean(self) -> None:
-        """Remove what editable builds left in the source tree."""
+        """Remove the files of editable builds from the source tree."""
         with self._in_one_line():
             source_tree.clean(self.table(), self.root, self.packages())
 
@@ -157,28 +155,29 @@ class Project:
         """Return the folders from which the project's packages and modules are imported.
 
         Raises:
-            ConfigError: A package that the table names is in a folder of another name, so it cannot be imported there.
+            ConfigError: A package that the table names is in a folder with another name, so it cannot be imported.
         """
-        distribution, found = self._distribution, []
+        distribution, folders = self._distribution, []
         build_py = distribution.get_command_obj("build_py")
         build_py.ensure_finalized()
         for name in sorted(distribution.packages or (), key=lambda name: name.count(".")):
             parts = name.split(".")
             folder = self.root / build_py.get_package_dir(name)
             if list(folder.parts[-len(parts) :]) == parts:
-                found.append(folder.parents[len(parts) - 1])
+                folders.append(folder.parents[len(parts) - 1])
             elif folder.parts[-1] != parts[-1] and self._is_named(name):
                 message = (
                     f"tool.setuptools.package-dir: the package {name} is in the folder "
-                    f"{build_py.get_package_dir(name)}; a build imports it from there, so call the folder {parts[-1]}"
+                    f"{build_py.get_package_dir(name)}, and builds import it by the folder's name; rename the folder "
+                    f"to {parts[-1]}"
                 )
                 raise ConfigError(message)
         if distribution.py_modules:
-            found.append(self.root / build_py.get_package_dir(""))
-        return list(dict.fromkeys(found))
+            folders.append(self.root / build_py.get_package_dir(""))
+        return list(dict.fromkeys(folders))
 
     def _modules(self) -> Iterator[tuple[str, str, Path]]:
-        """Yield package, name and place of each file of Python in the wheel; a package itself has an empty name."""
+        """Yield package, file name and path of each Python file in the wheel; for a package itself, no file name."""
         build_py = self._distribution.get_command_obj("build_py")
         build_py.ensure_finalized()
         for package in self._distribution.packages or ():
@@ -187,7 +186,7 @@ class Project:
             yield package, f"{name}.py", self.root / file
 
     def _dependencies(self) -> list[str]:
-        """Return the wheel's requirements as in its metadata; earlier versions keep conditions among extras."""
+        """Return the wheel's requirements; old versions of setuptools have conditional ones in `extras_require`."""
         distribution = self._distribution
         conditional = [
             f"{requirement}; {extra[1:]}"
@@ -198,12 +197,12 @@ class Project:
         return [*map(str, distribution.install_requires or ()), *conditional]
 
     def _dependencies_key(self) -> str:
-        """Return the place of the dependencies: pyproject.toml, setup.py or setup.cfg."""
-        own = project_file.table(self._pyproject, "project")
-        return "project.dependencies" if "dependencies" in own else "install_requires"
+        """Return the key of the dependencies in pyproject.toml, or in setup.py and setup.cfg."""
+        has_key = "dependencies" in project_file.table(self._pyproject, "project")
+        return "project.dependencies" if has_key else "install_requires"
 
     def _is_named(self, package: str) -> bool:
-        """Return True if the table has a module in a package, or a module whose source is in it."""
+        """Return True if the table has a module or a source in a package."""
         modules = self.table().get("modules")
         names = [
             str(text)
@@ -214,10 +213,10 @@ class Project:
         return any(f"{name}.".startswith(f"{package}.") for name in names)
 
     def _check_version(self) -> None:
-        """Refuse a setuptools that would build without this plugin's step.
+        """Check the version of setuptools.
 
         Raises:
-            ConfigError: It is too old.
+            ConfigError: It is too old to run the build step.
         """
         if int(setuptools.__version__.partition(".")[0]) < _OLDEST:
             message = (
@@ -232,8 +231,8 @@ class Project:
             yield
 
 
-class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in its later versions alone
-    """The step of `build`; see setuptools' `SubCommand`."""
+class BuildAotcuda(Command):  # type: ignore[misc]  # only later versions of setuptools have types
+    """The step of the command `build`; see setuptools' `SubCommand`."""
 
     description = "compile the GPU code that [tool.aotcuda] names"
     user_options: tuple[tuple[str, str | None, str], ...] = ()
@@ -257,7 +256,7 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
     def run(self) -> None:
         """Build, into `build_lib`, or into the source tree for an editable install."""
         folder = Path(self.build_lib).resolve()
-        fresh = self._fresh()
+        fresh = self._outputs_of_steps()
         extensions = {
             ".".join(path.relative_to(folder).with_name(path.name.partition(".")[0]).parts): path
             for path in fresh
@@ -268,7 +267,7 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
         if self.editable_mode:
             self._package_root = built.package_root
             self.project.install(built)
-            self._announce()
+            self._add_single_modules()
         else:
             self.project.assemble(built, folder, fresh)
 
@@ -287,14 +286,14 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
             for name in (self._files if self.editable_mode else ())
         }
 
-    def _fresh(self) -> set[Path]:
-        """Return the files that earlier steps have put into `build_lib`."""
+    def _outputs_of_steps(self) -> set[Path]:
+        """Return the files that the other steps of this build have written."""
         build = self.get_finalized_command("build")
         steps = [self.get_finalized_command(name) for name in build.get_sub_commands() if name != NAME]
         return {Path(name).resolve() for step in steps if hasattr(step, "get_outputs") for name in step.get_outputs()}
 
-    def _announce(self) -> None:
-        """Name the modules that are in no package: editable installs find only named modules."""
+    def _add_single_modules(self) -> None:
+        """Add modules without a package to `py_modules`, since editable installs find only the modules in it."""
         single = {name.removesuffix(".py") for name in self._files if name.endswith(".py") and "/" not in name}
         known = self.distribution.py_modules or []
         if single - {*known}:
@@ -302,7 +301,7 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # setuptools has types in it
 
 
 class _Extension:
-    """A mix-in for a setuptools command; its methods call those of the next class."""
+    """A mix-in for a command of setuptools."""
 
     project: Project
     if TYPE_CHECKING:
@@ -321,15 +320,15 @@ class _Build(_Extension):
 
 
 class _BdistWheel(_Extension):
-    """Return the tag of this build, unless the project has its own machine code or names a tag."""
+    """The command that makes a wheel, with the tag of the build unless the project has extensions or sets a tag."""
 
     def finalize_options(self) -> None:
         super().finalize_options()  # type: ignore[misc]
-        self._is_tagged_here = bool(self.root_is_pure)
+        self._has_tag_of_build = bool(self.root_is_pure)
         self.root_is_pure = self.root_is_pure and self.project.tag()[2] == "any"
 
     def get_tag(self) -> tuple[str, str, str]:
-        if not self._is_tagged_here:
+        if not self._has_tag_of_build:
             return super().get_tag()  # type: ignore[misc, no-any-return]
         python, abi, system = self.project.tag()
         if self.python_tag != f"py{sys.version_info.major}":
@@ -339,14 +338,14 @@ class _BdistWheel(_Extension):
         return python, abi, system
 
     def write_wheelfile(self, wheelfile_base: str, *arguments: Any, **more: Any) -> None:
-        """Write the last file of the metadata folder, in every version."""
+        """Finish the metadata folder after its last file, in every version of setuptools."""
         super().write_wheelfile(wheelfile_base, *arguments, **more)  # type: ignore[misc]
         self.project.finish(Path(wheelfile_base))
 
     def run(self) -> None:
         with self.project.packing():
             super().run()  # type: ignore[misc]
-        self.project.weigh()
+        self.project.check_size()
 
 
 class _EditableWheel(_Extension):
@@ -390,7 +389,7 @@ def _say(texts: Iterable[str]) -> None:
 
 
 def _abort(message: str, code: int) -> NoReturn:
-    """End the build as setuptools' own commands do that were given wrong options."""
+    """End the build as setuptools does for wrong options."""
     sys.stdout.flush()
     print(message, file=sys.stderr)
     raise SystemExit(code)

@@ -1,4 +1,4 @@
-"""Registration with setuptools, which imports and calls this module in every build: import little here."""
+"""Register the plugin with setuptools, which imports this module in every build, so it imports little."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def finalize_distribution_options(distribution: Distribution) -> None:
-    """Add the build step to a project whose pyproject.toml has `[tool.aotcuda]`; leave all others as they are."""
+    """Add the build step to a project whose pyproject.toml has `[tool.aotcuda]`; do not change other projects."""
     root = os.path.abspath(distribution.src_root or os.curdir)
     try:
         with open(os.path.join(root, "pyproject.toml"), "rb") as file:

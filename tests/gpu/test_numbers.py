@@ -7,7 +7,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from support import front_ends, loaded
+from support import front_ends
 
 pytestmark = [pytest.mark.gpu, pytest.mark.front_end(*front_ends.ALL)]
 cupy = pytest.importorskip("cupy")
@@ -136,7 +136,8 @@ def test_driver_reports_registers_and_memory_of_manifest(features):
     features.__aotcuda__.preload()
     for record in features.__aotcuda__.manifest["kernels"]:
         kernel = getattr(features, record["name"])
-        for overload, plan in zip(record["overloads"], loaded.overloads(kernel), strict=True):
+        packed = kernel.loader.current.table(record["name"]).overloads
+        for overload, plan in zip(record["overloads"], packed, strict=True):
             stated = overload["resources"]["sm_90"]
             found = {}
             for name, attribute in (("local", 3), ("registers", 4)):  # CU_FUNC_ATTRIBUTE_*

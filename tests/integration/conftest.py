@@ -169,6 +169,21 @@ def wheel_of(once: Once) -> Callable[..., Path]:
     return build
 
 
+@pytest.fixture(scope="session")
+def wheel_of_example(once: Once, _build_cache_folder: Path) -> Callable[[str], Path]:
+    """Return a function that returns the wheel of a project under `examples`, for two targets."""
+    environ = {"AOTCUDA_ARCH": "sm_80;compute_80", "AOTCUDA_BUILD_CACHE": str(_build_cache_folder)}
+
+    def build(name: str) -> Path:
+        def fill(folder: Path) -> None:
+            projects.build_wheel(projects.example(name, folder / "project"), **environ)
+
+        (wheel,) = once(f"example-{name}", fill).glob("project/dist/*.whl")
+        return wheel
+
+    return build
+
+
 @pytest.fixture(scope="module")
 def features(front_end: str, wheel_of: Callable[..., Path]) -> dict[str, bytes]:
     """Return the content of a wheel of `tests/packages/features`, for targets of every kind."""

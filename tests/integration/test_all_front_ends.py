@@ -1,4 +1,4 @@
-"""Check a wheel with a module of each front end, which call each other's functions: `examples/all_front_ends`."""
+"""Test `examples/all_front_ends`: modules of all front ends call each other's functions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 from aotcuda import registry
 from aotcuda.binary import fatbin
 from integration import projects
-from integration.projects import build_wheel, content, manifest_of
+from integration.projects import content, manifest_of
 from support.images import cuobjdump
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from types import ModuleType
 
@@ -34,7 +34,6 @@ pytestmark = [
     ),
 ]
 
-ARCH = "sm_80;compute_80"
 FRONT_ENDS = {
     "curves": "cuda-cpp",
     "steps": "numba-cuda",
@@ -48,9 +47,8 @@ ROOTS = {"numba", "numba_cuda", "numba_cuda_mlir", "triton", "elftools"}
 
 
 @pytest.fixture(scope="module")
-def wheel(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = projects.example("all_front_ends", tmp_path_factory.mktemp("all") / "project")
-    return build_wheel(project, AOTCUDA_ARCH=ARCH)
+def wheel(wheel_of_example: Callable[[str], Path]) -> Path:
+    return wheel_of_example("all_front_ends")
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +73,10 @@ def image(files: dict[str, bytes], module: str, arch: str) -> bytes:
 
 
 def test_wheel_has_every_front_end_with_device_functions(files: dict[str, bytes]) -> None:
-    found = {name: manifest_of(files, f"all_front_ends.{name}")["frontend"] for name in FRONT_ENDS}
-    assert found == FRONT_ENDS
+    front_ends = {name: manifest_of(files, f"all_front_ends.{name}")["frontend"] for name in FRONT_ENDS}
+    assert front_ends == FRONT_ENDS
     linking = {name for name in registry.BUILT_IN if not registry.BUILT_IN[name].assembles}
-    assert linking <= {*found.values()}
+    assert linking <= {*front_ends.values()}
 
 
 @pytest.mark.parametrize("module", KERNELS)
@@ -91,7 +89,7 @@ def test_linked_functions_are_inlined(files: dict[str, bytes], module: str) -> N
     assert ".extern .func" not in image(files, module, "compute_80").decode()
 
 
-def test_each_is_launched_with_its_own_compilers_parameters(cuda: StandIn, package: dict[str, ModuleType]) -> None:
+def test_each_launch_has_the_parameters_of_its_compiler(cuda: StandIn, package: dict[str, ModuleType]) -> None:
     x, y, out = (cuda.array(np.zeros(64, "<f4")) for _ in range(3))
 
     def numba(array: object) -> bytes:
@@ -118,8 +116,8 @@ def test_each_is_launched_with_its_own_compilers_parameters(cuda: StandIn, packa
 
 def test_launching_imports_no_compiler(cuda: StandIn, package: dict[str, ModuleType]) -> None:
     names = ", ".join(f"all_front_ends.{name}" for name in FRONT_ENDS)
-    said = cuda.run(f"import sys, {names}\nprint(sorted({ROOTS!r} & {{*sys.modules}}))")
-    assert said.strip() == "[]"
+    output = cuda.run(f"import sys, {names}\nprint(sorted({ROOTS!r} & {{*sys.modules}}))")
+    assert output.strip() == "[]"
 
 
 UNLINKABLE = {
@@ -151,10 +149,10 @@ UNLINKABLE = {
 
 @pytest.mark.parametrize("name", UNLINKABLE)
 def test_impossible_link_is_refused(name: str, tmp_path: Path) -> None:
-    before, after, said = UNLINKABLE[name]
+    before, after, message = UNLINKABLE[name]
     project = projects.example("all_front_ends", tmp_path / "project")
     config = project / "pyproject.toml"
     text = config.read_text()
     assert text.count(before) == 1
     config.write_text(text.replace(before, after))
-    assert projects.refused(project).message == f'tool.aotcuda.modules."all_front_ends.{" ".join(said.split())}'
+    assert projects.refused(project).message == f'tool.aotcuda.modules."all_front_ends.{" ".join(message.split())}'

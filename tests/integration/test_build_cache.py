@@ -120,12 +120,12 @@ def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.front_end("numba-cuda", "numba-cuda-mlir")
 @pytest.mark.usefixtures("no_process")
 def test_unchanged_project_starts_no_worker(cached: Output, project: Path) -> None:
-    again = build(project)
-    assert outcome(again) == outcome(cached)
-    assert again.summary.whole
+    second = build(project)
+    assert outcome(second) == outcome(cached)
+    assert second.summary.whole
 
 
-def edit_nothing_that_counts(root: Path) -> None:
+def edit_irrelevant_code(root: Path) -> None:
     edit(root, "_k.py", "@cuda.jit\ndef second", "# for\n# later\n@cuda.jit\ndef second")
     edit(root, "_helpers.py", "return x\n", "return -x\n")
 
@@ -135,12 +135,12 @@ def edit_one_kernel(root: Path) -> None:
 
 
 WHOLE = 3 + 2
-"""The results that a build reuses if nothing changed: 2 merges, PTX, and 2 images."""
+"""The number of results that a build reuses if no code changed: 2 merges, PTX, and 2 images."""
 
 EDITS: dict[str, tuple[Callable[[Path], object], int, int]] = {
-    # The edit, and how many of 9 results are made and reused: those of WHOLE, and the machine code of 2 groups of
-    # kernels (the last kernel is one group) for 2 targets.
-    "nothing that counts": (edit_nothing_that_counts, 0, WHOLE),
+    # The edit, and how many of 9 results are made and reused. WHOLE counts 5 of them. The other 4 are the machine code
+    # of 2 groups of kernels for 2 targets; the last kernel is a group.
+    "irrelevant code": (edit_irrelevant_code, 0, WHOLE),
     "one kernel": (edit_one_kernel, 2 + 2, 3 + 2),
     "a helper": (lambda root: edit(root, "_helpers.py", "2 * x", "3 * x"), 3 + 2 + 2, 2),
 }
@@ -155,7 +155,7 @@ def test_edit_remakes_only_affected_results(
     apply(edited)
     built = build(edited)
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
-    assert outcome(build(edited)) == outcome(built), "as without the cache"
+    assert outcome(build(edited)) == outcome(built), "the cache changes no file"
     assert not built.summary.whole
     assert (built.summary.made, built.summary.reused) == (made, reused)
 
@@ -169,11 +169,11 @@ def test_damaged_entries_cost_one_warning(
     build(project)
     for path in (tmp_path / "cache").rglob("value"):
         path.write_bytes(path.read_bytes()[:-1])
-    again = build(project)
-    assert (again.files, again.summary.made) == (cached.files, cached.summary.made)
-    (warning,) = again.warnings
+    second = build(project)
+    assert (second.files, second.summary.made) == (cached.files, cached.summary.made)
+    (warning,) = second.warnings
     assert f"{where} has entries that are damaged" in warning
-    assert outcome(build(project)) == outcome(cached), "they were replaced"
+    assert outcome(build(project)) == outcome(cached), "the build replaced the damaged entries"
 
 
 @pytest.mark.front_end("numba-cuda")
@@ -184,13 +184,13 @@ def test_every_level_of_the_cache_gives_the_same_files(
     root = projects.copy(package, tmp_path.resolve() / "project")
     monkeypatch.setenv("AOTCUDA_ARCH", "sm_90")
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
-    plain = outcome(build(root))
+    expected = outcome(build(root))
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path / "cache"))
-    assert outcome(build(root)) == plain
-    assert outcome(build(root)) == plain
+    assert outcome(build(root)) == expected
+    assert outcome(build(root)) == expected
     for entry in list((tmp_path / "cache").rglob("entry.json")):
         if '"kind":"build"' in entry.read_text():
             entry.unlink()
     from_steps = build(root)
-    assert outcome(from_steps) == plain
+    assert outcome(from_steps) == expected
     assert (from_steps.summary.whole, from_steps.summary.made) == (False, 0)

@@ -1,4 +1,4 @@
-"""Builds import sources: the GPU that sources see, the prelude, warnings, and the files of a later JIT build."""
+"""Test imports of sources in builds: GPU queries, the prelude, warnings, and the files for a later JIT build."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KERNEL = 'kernels.f = "void(int64[::1])"'
 
-ASKS = """
+QUERIES = """
 import os
 from numba import cuda
 
@@ -58,26 +58,28 @@ def f(x):
 
 @front_ends.EACH
 def test_source_finds_a_gpu_during_the_build(front_end: str, tmp_path: Path) -> None:
-    project = write(tmp_path / "project", source(ASKS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
+    project = write(tmp_path / "project", source(QUERIES), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     done = projects.back_end(project)
-    said = [line for line in (done.out + done.err).splitlines() if "queried a GPU" in line]
-    assert "aotcuda: pkg/_k.py:6 queried a GPU for cuda.is_available() and got the answer True" in said
-    assert "aotcuda: pkg/_k.py:11 queried a GPU for MAX_THREADS_PER_BLOCK and got the answer 1024" in said
-    assert not any("imported for each" in line for line in said)
-    assert all(line.startswith("aotcuda: pkg/_k.py:") for line in said)
+    lines = [line for line in (done.out + done.err).splitlines() if "queried a GPU" in line]
+    assert "aotcuda: pkg/_k.py:6 queried a GPU for cuda.is_available() and got the answer True" in lines
+    assert "aotcuda: pkg/_k.py:11 queried a GPU for MAX_THREADS_PER_BLOCK and got the answer 1024" in lines
+    assert not any("imported for each" in line for line in lines)
+    assert all(line.startswith("aotcuda: pkg/_k.py:") for line in lines)
 
 
 def test_build_never_calls_an_installed_driver(front_end: str, driver: Path, tmp_path: Path) -> None:
-    # By the linker later on: libnvJitLink calls cuInit itself.
-    text = ASKS + "    CAPABILITY = device.compute_capability\nassert not os.path.exists(os.environ['FAKE_CUDA_LOG'])\n"
+    # Checked while the source is imported, since libnvJitLink calls cuInit later.
+    text = (
+        QUERIES + "    CAPABILITY = device.compute_capability\nassert not os.path.exists(os.environ['FAKE_CUDA_LOG'])\n"
+    )
     project = write(tmp_path / "project", source(text), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     log = tmp_path / "driver.jsonl"
     environ = {"LD_LIBRARY_PATH": str(driver), "FAKE_CUDA_LOG": str(log)}
     projects.back_end(project, **environ)
     log.unlink(missing_ok=True)
-    asks = source("from numba import cuda\nprint(cuda.is_available())\n")
-    assert projects.succeed(project, sys.executable, "-c", asks, **environ).out == "True\n"
-    assert "cuInit" in log.read_text(), "it would be seen"
+    query = source("from numba import cuda\nprint(cuda.is_available())\n")
+    assert projects.succeed(project, sys.executable, "-c", query, **environ).out == "True\n"
+    assert "cuInit" in log.read_text(), "a call would be logged"
 
 
 @front_ends.EACH
@@ -136,8 +138,8 @@ def f(x):
 def test_warnings_of_sources_and_compilers_are_shown_once(front_end: str, tmp_path: Path) -> None:
     project = write(tmp_path / "project", source(WARNS), module=KERNEL, aotcuda='arch = ["sm_75", "sm_90"]')
     err = projects.back_end(project, **projects.SHOWN).err
-    *said, summary = [line for line in err.splitlines() if line.startswith("aotcuda: ")]
-    first, second = [line for line in said if "UserWarning" in line]
+    *lines, summary = [line for line in err.splitlines() if line.startswith("aotcuda: ")]
+    first, second = [line for line in lines if "UserWarning" in line]
     assert first == "aotcuda: warning: pkg/_k.py:6: UserWarning: about the source"
     assert re.fullmatch(r"aotcuda: warning: pkg/_k.py:13: UserWarning: about a kernel( \(\d times\))?", second)
     assert summary.startswith("aotcuda: built 1 module: ")
@@ -147,33 +149,33 @@ def test_warnings_of_sources_and_compilers_are_shown_once(front_end: str, tmp_pa
 REFUSED = {
     "count": (
         "COUNT = cuda.get_current_device().MULTIPROCESSOR_COUNT",
-        "MULTIPROCESSOR_COUNT: it is not known of a GPU by its compute capability, 8.0, and",
+        "MULTIPROCESSOR_COUNT: the compute capability of the target, 8.0, does not determine it; query it",
     ),
     "other": ("GPU = cuda.gpus[0], cuda.select_device(1)", "GPU 1: there is one GPU in a build, number 0"),
-    "driver": ("V = cuda.cudadrv.driver.driver.get_version()", "the driver's version: it is that of the machine that "),
+    "driver": ("V = cuda.cudadrv.driver.driver.get_version()", "the driver's version: it depends on the machine that "),
 }
 
 
 @front_ends.EACH
-def test_question_that_needs_a_real_gpu_is_refused(front_end: str, tmp_path: Path) -> None:
+def test_query_that_needs_a_real_gpu_is_refused(front_end: str, tmp_path: Path) -> None:
     rest = "\n".join(f'[tool.aotcuda.modules."pkg.{name}"]\nsource = "pkg._{name}"\n{KERNEL}' for name in REFUSED)
     project = write(tmp_path / "project", "def f(x):\n    x[0] = 1\n", module=KERNEL, rest=rest)
     for name, (line, _) in REFUSED.items():
         (project / "pkg" / f"_{name}.py").write_text(source(f"from numba import cuda\n{line}\n"))
     lines = projects.lines_of(refused(project).err)
-    for line, (name, (text, said)) in zip(lines, REFUSED.items(), strict=True):
+    for line, (name, (text, message)) in zip(lines, REFUSED.items(), strict=True):
         start = f'tool.aotcuda.modules."pkg.{name}".source: importing pkg._{name} failed: CudaSupportError: '
-        assert line.startswith(f"{start}a build cannot tell {said}")
+        assert line.startswith(f"{start}a build cannot tell {message}")
         assert line.endswith(f"; query it in a function that is called later (pkg/_{name}.py:2: {text})")
 
 
-STANDS_IN = """
+PRELUDE = """
 import os, sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "stand_ins"))
 import not_installed
 ORDER = []
 """
-USES_IT = """
+USES_PRELUDE = """
 import not_installed
 import _aot_prelude
 _aot_prelude.ORDER.append(__name__)
@@ -185,8 +187,8 @@ def f(x):
 
 
 def with_prelude(folder: Path, aotcuda: str = "") -> Path:
-    project = write(folder, USES_IT, module=KERNEL, aotcuda=f'prelude = "_aot_prelude"\n{aotcuda}')
-    (project / "_aot_prelude.py").write_text(STANDS_IN)
+    project = write(folder, USES_PRELUDE, module=KERNEL, aotcuda=f'prelude = "_aot_prelude"\n{aotcuda}')
+    (project / "_aot_prelude.py").write_text(PRELUDE)
     (project / "stand_ins" / "not_installed").mkdir(parents=True)
     (project / "stand_ins" / "not_installed" / "__init__.py").write_text("number = 1000000042\n")
     return project
@@ -194,13 +196,13 @@ def with_prelude(folder: Path, aotcuda: str = "") -> Path:
 
 def test_prelude_comes_first_and_is_in_the_wheel(front_end: str, tmp_path: Path) -> None:
     files = projects.content(projects.build_wheel(with_prelude(tmp_path / "project")))
-    carried = {name for name in files if name.startswith("pkg/k.aotcuda/sources/")}
-    assert carried == {
+    packaged = {name for name in files if name.startswith("pkg/k.aotcuda/sources/")}
+    assert packaged == {
         f"pkg/k.aotcuda/sources/{name}" for name in ("_aot_prelude.py", "stand_ins/not_installed/__init__.py")
     }
-    built = projects.manifest_of(files, "pkg.k")
-    assert {item["path"] for item in built["sources"]} == {"pkg/__init__.py", "pkg/_k.py"}
-    assert {item["path"] for item in built["rebuild"]["files"]} == {
+    manifest = projects.manifest_of(files, "pkg.k")
+    assert {item["path"] for item in manifest["sources"]} == {"pkg/__init__.py", "pkg/_k.py"}
+    assert {item["path"] for item in manifest["rebuild"]["files"]} == {
         "_aot_prelude.py",
         "stand_ins/not_installed/__init__.py",
     }
@@ -211,8 +213,8 @@ def test_prelude_comes_first_and_is_in_the_wheel(front_end: str, tmp_path: Path)
 def test_failing_prelude_is_refused(front_end: str, tmp_path: Path) -> None:
     project = with_prelude(tmp_path / "project")
     (project / "_aot_prelude.py").write_text("import sys\nraise ValueError('no')\n")
-    said = "importing _aot_prelude failed: ValueError: no (_aot_prelude.py:2: raise ValueError('no'))"
-    assert refused(project).message == f"tool.aotcuda.prelude: {said}"
+    message = "importing _aot_prelude failed: ValueError: no (_aot_prelude.py:2: raise ValueError('no'))"
+    assert refused(project).message == f"tool.aotcuda.prelude: {message}"
     (project / "_aot_prelude.py").unlink()
     assert refused(project).message.startswith("tool.aotcuda.prelude: there is no module _aot_prelude in ")
     text = (project / "pyproject.toml").read_text()
@@ -231,12 +233,12 @@ def two_modules(folder: Path) -> Path:
 
 def test_manifest_lists_imported_files_of_the_project(front_end: str, tmp_path: Path) -> None:
     files = projects.content(projects.build_wheel(two_modules(tmp_path / "project")))
-    needed = {
+    sources = {
         module: [item["path"] for item in projects.manifest_of(files, module)["sources"]]
         for module in ("pkg.k", "pkg.other")
     }
     imported = ["pkg/__init__.py", "pkg/_helper.py", "pkg/_k.py", "pkg/_other.py"]
-    assert needed == {"pkg.k": imported, "pkg.other": imported}
+    assert sources == {"pkg.k": imported, "pkg.other": imported}
 
 
 def test_source_that_is_not_in_the_wheel_is_refused(front_end: str, tmp_path: Path) -> None:
@@ -266,11 +268,11 @@ def test_jit_fallback_builds_the_same_kernels_from_the_wheel(front_end: str, tmp
     site = projects.unpacked(wheel, tmp_path / "site-packages")
     shutil.rmtree(tmp_path / "project")
     packaged = projects.manifest_of(projects.tree(site), "pkg.k")
-    found = build_inputs.packaged(packaged, str(site))
-    assert found is not None
+    inputs = build_inputs.packaged(packaged, str(site))
+    assert inputs is not None
 
     def kernels(*case: str | None) -> dict[str, list[str]]:
-        built = jit.build(found.case(*case, (9, 0), (13, 0))).manifest
+        built = jit.build(inputs.case(*case, (9, 0), (13, 0))).manifest
         return {item["name"]: [overload["signature"] for overload in item["overloads"]] for item in built["kernels"]}
 
     assert kernels(None, None) == {"f": ["void(int64[::1])"]}
@@ -291,7 +293,7 @@ def test_editable_install_depends_on_prelude_and_all_package_files(front_end: st
 
 def test_build_without_standard_streams_gives_a_wheel(tmp_path: Path) -> None:
     """Services and jobs may close the streams that they inherited."""
-    project = write(tmp_path / "project", source('print("imported")\n' + ASKS), module=KERNEL)
+    project = write(tmp_path / "project", source('print("imported")\n' + QUERIES), module=KERNEL)
     done = projects.run(project, "sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *projects.HATCHLING)
     assert done.status == 0, done
     assert len([*(project / "dist").glob("*.whl")]) == 1

@@ -83,7 +83,7 @@ class ObjectCode:
         self.handle = self.handle.value
     from_fatbin = from_cubin = classmethod(lambda kind, images, name: kind(images))
 """
-"""A stand-in for cuda-core, which makes what callbacks are given."""
+"""A stand-in for cuda-core, which makes the arguments of callbacks."""
 HOOKS = "calls = []\ndef upload(code):\n    calls.append(type(code).__module__)\n"
 LAUNCH = """
 import ctypes, sys
@@ -143,7 +143,7 @@ def rename_version(copy: Path, old: str, new: str) -> None:
 
 
 def installed(folder: Path, version: str) -> Path:
-    """Return a folder with this aotcuda under another version, without its extension."""
+    """Return a folder with this aotcuda under another version, without the extension in C."""
     for name, data in bundle.files("pkg").items():
         path = folder / name.replace("pkg/_aotcuda", "aotcuda")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -154,7 +154,7 @@ def installed(folder: Path, version: str) -> Path:
 
 
 def run(cuda: StandIn, code: str, *arguments: str, path: list[Path], **environ: str) -> Any:
-    """Run code without the site's packages, so that no aotcuda is installed but that of `path`."""
+    """Run code without the site's packages, so only an aotcuda on `path` is installed."""
     environment = cuda.environment() | {"PYTHONPATH": os.pathsep.join(map(str, path))}
     command = [sys.executable, "-S", "-P", "-c", code, *arguments]
     return subprocess.run(command, env={**environment, **environ}, capture_output=True, text=True, check=False)
@@ -193,7 +193,7 @@ print([name for name in sys.modules if name.partition(".")[0] == "aotcuda"])
 
 
 @pytest.mark.parametrize(
-    ("version", "wanted", "taken"),
+    ("version", "setting", "run_times"),
     [
         (None, "", ("first._aotcuda", "second._aotcuda")),
         ("9.0", "", ("aotcuda", "aotcuda")),
@@ -206,20 +206,20 @@ print([name for name in sys.modules if name.partition(".")[0] == "aotcuda"])
 )
 def test_two_packages_beside_an_installed_aotcuda(
     version: str | None,
-    wanted: str,
-    taken: tuple[str, str] | str,
+    setting: str,
+    run_times: tuple[str, str] | str,
     site: Path,
     cuda: StandIn,
     tmp_path: Path,
 ) -> None:
     path = [site] if version is None else [site, installed(tmp_path / "installed", version)]
-    done = run(cuda, LAUNCH, "first", "second", path=path, AOTCUDA_RUNTIME=wanted)
-    if isinstance(taken, str):
-        assert taken in done.stderr.splitlines()[-1]
+    done = run(cuda, LAUNCH, "first", "second", path=path, AOTCUDA_RUNTIME=setting)
+    if isinstance(run_times, str):
+        assert run_times in done.stderr.splitlines()[-1]
         return
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert [line.split()[:2] for line in lines] == [["first", taken[0]], ["second", taken[1]]]
+    assert [line.split()[:2] for line in lines] == [["first", run_times[0]], ["second", run_times[1]]]
     assert [len(line.split()) for line in lines] == [3, 3]  # each package's callback ran once
     assert [call["kernel"].partition("__")[0] for call in cuda.launches()] == ["twice", "half"] * 2
 
@@ -230,17 +230,17 @@ def test_setuptools_packs_the_same_files(
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
     monkeypatch.setattr(projects.BackEnd, "name", "setuptools")
     monkeypatch.setenv("PYTHONPATH", str(setuptools("")))
-    by_setuptools = projects.build_wheel(projects.for_setuptools(make(tmp_path / "project", "first")))
-    of_hatchling, made = (
+    other = projects.build_wheel(projects.for_setuptools(make(tmp_path / "project", "first")))
+    by_hatchling, by_setuptools = (
         {name: data for name, data in projects.content(path).items() if ".dist-info/" not in name}
-        for path in (wheel, by_setuptools)
+        for path in (wheel, other)
     )
-    assert made == of_hatchling
+    assert by_setuptools == by_hatchling
 
 
-@pytest.mark.parametrize(("way", "wanted"), [("variants", "first"), ("providers", "first[sm90]")])
+@pytest.mark.parametrize(("way", "requirement"), [("variants", "first"), ("providers", "first[sm90]")])
 def test_split_wheels_launch_with_their_own_run_time(
-    way: str, wanted: str, site: Path, cuda: StandIn, tmp_path: Path
+    way: str, requirement: str, site: Path, cuda: StandIn, tmp_path: Path
 ) -> None:
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
     parts = tmp_path / "parts"
@@ -249,7 +249,7 @@ def test_split_wheels_launch_with_their_own_run_time(
     where = ("--no-index", "--find-links", parts / way, "--target", tmp_path / "installed")
     forced = {"NV_VARIANT_PROVIDER_FORCE_SM_ARCH": "9.0", "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": "13.0"}
     uv = (Path(sys.executable).with_name("uv"), "pip", "install", "--preview-features", "wheel-variants", "--quiet")
-    projects.succeed(tmp_path, *uv, *where, "--python", sys.executable, wanted, **forced)
+    projects.succeed(tmp_path, *uv, *where, "--python", sys.executable, requirement, **forced)
     done = run(cuda, LAUNCH, "first", path=[tmp_path / "installed", site])
     assert done.stdout.split()[:2] == ["first", "first._aotcuda"], done.stderr
     assert [call["kernel"].partition("__")[0] for call in cuda.launches()] == ["twice", "half"]
@@ -258,8 +258,8 @@ def test_split_wheels_launch_with_their_own_run_time(
 def test_import_outside_the_bundled_run_time_is_refused(tmp_path: Path) -> None:
     project = make(tmp_path, "first", solver=f"{SOLVER}def later():\n    import aotcuda.jax\n")
     done = projects.forked_run(project, sys.executable, "-m", "aotcuda", "build")
-    said = "first/solver.py:13: aotcuda.jax is not part of a bundled run time; set runtime"
-    assert (done.status, said in done.err, "Traceback" in done.err) == (1, True, False), done.err
+    message = "first/solver.py:13: aotcuda.jax is not part of a bundled run time; set runtime"
+    assert (done.status, message in done.err, "Traceback" in done.err) == (1, True, False), done.err
 
 
 @pytest.mark.parametrize(
@@ -312,13 +312,15 @@ def packed(wheel: Path, files: dict[str, bytes]) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         (None, "cannot be read as a wheel"),
         ({"a-1.dist-info/RECORD": b"", "a/_aotcuda/VERSION": b"9.0"}, "a holds aotcuda 9.0, and this is"),
     ],
 )
-def test_wheel_that_cannot_be_rebundled_is_unchanged(files: dict[str, bytes] | None, said: str, tmp_path: Path) -> None:
+def test_wheel_that_cannot_be_rebundled_is_unchanged(
+    files: dict[str, bytes] | None, message: str, tmp_path: Path
+) -> None:
     wheel = tmp_path / "a-1-py3-none-any.whl"
     if files is None:
         wheel.write_text("no zip")
@@ -326,7 +328,7 @@ def test_wheel_that_cannot_be_rebundled_is_unchanged(files: dict[str, bytes] | N
         packed(wheel, files)
     before = wheel.read_bytes()
     done = projects.forked_run(tmp_path, sys.executable, "-m", "aotcuda", "rebundle", str(wheel))
-    assert (done.status, said in done.err, done.err.count("\n")) == (1, True, 1), done.err
+    assert (done.status, message in done.err, done.err.count("\n")) == (1, True, 1), done.err
     assert wheel.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == [wheel.name]
 

@@ -44,17 +44,17 @@ def test_fallback_finds_warmed_entry(warmed, monkeypatch, capsys):
     assert cli.main(["cache", "warm", "flat.kernels"]) == 0
     assert capsys.readouterr().out == "flat.kernels for sm_75: was compiled before\n", "all others take the PTX"
 
-    def compiled(_):
+    def refuse(_):
         raise AssertionError
 
-    monkeypatch.setattr(jit, "build", compiled)
+    monkeypatch.setattr(jit, "build", refuse)
     forget_cache(monkeypatch)
     path = str(warmed / "flat" / "kernels.aotcuda" / "manifest.json")
     inputs = Packaged("flat.kernels", path, None, str(warmed)).build_inputs()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = jit_compile.obtain(inputs.case(None, None, (7, 5), (13, 0)), "GPU 0", NoImageError("there is none"))
-    assert [image["arch"] for image in found.manifest["images"]] == ["sm_75"]
+        result = jit_compile.obtain(inputs.case(None, None, (7, 5), (13, 0)), "GPU 0", NoImageError("there is none"))
+    assert [image["arch"] for image in result.manifest["images"]] == ["sm_75"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Compile a part of the conformance suite for the CPU, and compare its results with those of the suite on a GPU."""
+"""Test a part of the conformance suite on the CPU, and the documented results of the suite on a GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RESULTS = projects.CHECKOUT / "docs" / "results"
 UNALIGNED = {"record/read-packed", "record/write-packed"}
-"""Cases that end a kernel on a GPU alone: CPUs read unaligned numbers."""
+"""Cases that end a kernel only on a GPU, because CPUs read unaligned numbers."""
 
 
 def report(front_end: str) -> dict:
@@ -35,8 +35,10 @@ def report(front_end: str) -> dict:
 @pytest.mark.front_end(MLIR)  # its code for compute capability 10.0 is in a dialect that LLVM compiles for the CPU
 def test_kernels_compute_the_results_of_the_gpu_suite(front_end: str, tmp_path: Path) -> None:
     results = report(front_end)
-    shown = [case for fault in FAULTS.values() for case in fault.cases]
-    names = [name for name in dict.fromkeys([*shown, *[*CASES][::80]]) if name not in {*results["refused"], *UNALIGNED}]
+    examples = [case for fault in FAULTS.values() for case in fault.cases]
+    names = [
+        name for name in dict.fromkeys([*examples, *[*CASES][::80]]) if name not in {*results["refused"], *UNALIGNED}
+    ]
     cases = [case for case in map(CASES.get, names) if case.oracle == "python" and not case.gpu]
     kernels = lowered(project.write(tmp_path / "project", front_end, cases, ["sm_100"]), "texts", front_end)
     command = [sys.executable, "-m", "support.conformance.host"]
@@ -54,11 +56,11 @@ ACCEPTED = [f"{MLIR}_{release}" for release in registry.BUILT_IN[MLIR].tested]
 
 @pytest.mark.parametrize("name", [*ACCEPTED, f"{NUMBA}_{registry.BUILT_IN[NUMBA].tested[-1]}"])
 def test_accepted_release_has_results_of_every_case(name: str) -> None:
-    found = json.loads((RESULTS / f"conformance_{name}.json").read_text())
-    left_out = {case.name for case in CASES.values() if case.gpu} if found["by"] != "GPU" else set()
-    assert found["cases"] + len(found["refused"]) == len(CASES.keys() - left_out)
-    assert found["cases"] == found["passed"] + len(found["failed"])
-    assert {*found["failed"], *found["refused"]} <= CASES.keys()
+    results = json.loads((RESULTS / f"conformance_{name}.json").read_text())
+    left_out = {case.name for case in CASES.values() if case.gpu} if results["by"] != "GPU" else set()
+    assert results["cases"] + len(results["refused"]) == len(CASES.keys() - left_out)
+    assert results["cases"] == results["passed"] + len(results["failed"])
+    assert {*results["failed"], *results["refused"]} <= CASES.keys()
 
 
 @pytest.mark.parametrize("fault", FAULTS)

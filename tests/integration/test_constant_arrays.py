@@ -28,12 +28,12 @@ def {name}(x):
 
 
 def source(*tables: tuple[int, int, str], as_global: bool = False) -> str:
-    """Return kernels `k0`, `k1` and so on, each with a constant array of some elements that count from a number."""
-    found = HEAD
+    """Return kernels `k0`, `k1` and so on; a table is the size, the first number and the type of a constant array."""
+    text = HEAD
     for at, (size, first, dtype) in enumerate(tables):
         how = f"T{at}" if as_global else f"cuda.const.array_like(T{at})"
-        found += KERNEL.format(table=f"T{at}", size=size, first=first, dtype=dtype, name=f"k{at}", how=how)
-    return found
+        text += KERNEL.format(table=f"T{at}", size=size, first=first, dtype=dtype, name=f"k{at}", how=how)
+    return text
 
 
 def project(folder: Path, text: str, kernels: int, signatures: str = '"void(float32[::1])"') -> Path:
@@ -44,7 +44,7 @@ def project(folder: Path, text: str, kernels: int, signatures: str = '"void(floa
 
 
 def arrays(folder: Path) -> tuple[int, int, bytes]:
-    """Build; return the bytes of the image's constant arrays, how many there are in its PTX, and the bytes' content."""
+    """Build; return the size of the image's constant arrays, their number in the PTX, and their content."""
     files = projects.content(projects.build_wheel(folder))
     images = {entry.kind: entry.content for entry in fatbin.read(files["pkg/k.aotcuda/kernels.fatbin"], "k")}
     section = ELFFile(io.BytesIO(images["sass"])).get_section_by_name(".nv.constant3")
@@ -59,7 +59,7 @@ MERGED = {
     "one and another": ([THOUSAND, (1000, 1, "f4"), THOUSAND], 2, False),
 }
 OF_CI = ("two kernels", "arrays among globals", "one and another")
-"""Those that run in CI with the first front end: both merge constants in one place."""
+"""Cases that CI runs with the first front end. The code that merges arrays serves both front ends."""
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_overloads_share_a_constant_array(front_end: str, tmp_path: Path) -> Non
     (wheel,) = (folder / "dist").glob("*.whl")
     done = projects.aotcuda(folder, "inspect", wheel, "--json")
     symbols = json.loads(done.out)["modules"][0]["symbols"]
-    found = [image["constant"] for symbol in symbols for image in symbol["images"] if image["kind"] == "sass"]
-    assert len(found) == 3
-    assert all(24000 < constant < 25000 for constant in found)
+    sizes = [image["constant"] for symbol in symbols for image in symbol["images"] if image["kind"] == "sass"]
+    assert len(sizes) == 3
+    assert all(24000 < constant < 25000 for constant in sizes)
 
 
 def test_too_large_constant_arrays_are_listed_with_sizes(front_end: str, tmp_path: Path) -> None:

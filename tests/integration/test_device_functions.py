@@ -1,4 +1,4 @@
-"""Check packaged device functions in `@cuda.jit` kernels, compiled with no GPU, and in another package's build."""
+"""Test packaged device functions in `@cuda.jit` kernels, compiled without a GPU, and in another package's build."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-# A script that compiles kernels as a launch does, for GPUs that are not there. `compiled` differs by compiler.
+# A script that compiles kernels as a launch does, for GPUs that do not exist. `compiled` depends on the compiler.
 COMPILE = """
 import base64, json, sys
 import devicefunctions.plain as k
@@ -98,7 +98,7 @@ INLINED = {
     "pointer": ("k.scaled(a0[0], a1)", ["types.float32[::1]", "types.CPointer(types.float32)"]),
     "record": ("k.mass(a1[0])", ["types.float64[::1]", "from_dtype(source.aligned)[::1]"]),
 }
-# The value that a kernel stores, the types of its arguments `a0`, `a1`..., in Python whose names COMPILE has.
+# The value that a kernel stores, and the types of its arguments `a0`, `a1`..., with the names of COMPILE.
 KERNELS: dict[str, tuple[str, list[str], bool, tuple[int, int]]] = {
     **{name: (value, types, True, (9, 0)) for name, (value, types) in INLINED.items()},
     "without lto": ("k.add_f32(a0[1], a0[2])", FLOATS, False, (12, 0)),
@@ -212,7 +212,7 @@ def test_another_package_links_packaged_functions(library: Path, tmp_path: Path)
             assert "CALL" not in cuobjdump(entry.content, "--dump-sass")
         else:
             assert not re.search(rb"\bcall\b", entry.content)
-    # Whoever links this package's function needs what it calls.
+    # Users of this package's function must link the functions that it calls.
     assert [item["path"] for item in manifest["function_links"]] == ["link0_devicefunctions_plain.fatbin"]
 
 

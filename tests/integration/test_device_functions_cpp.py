@@ -1,4 +1,4 @@
-"""Check the packaged header and code in C and C++ programs: gcc, nvcc, NVRTC and nvJitLink compile and link them."""
+"""Test the packaged header and code in C and C++ programs, with gcc, nvcc, NVRTC and nvJitLink."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_both_functions_of_the_example_are_inlined(cuda: Path, example: Path, tm
     assert "FSETP" in code or "FSET" in code  # the predicate, in the kernel itself
 
 
-def test_config_names_what_is_missing(site: Path, wheel: Path) -> None:
+def test_config_names_missing_functions_and_packages(site: Path, wheel: Path) -> None:
     command = (sys.executable, "-m", "aotcuda", "config")
     done = projects.forked_run(site, *command, "--libs", "devicefunctions.launched", PYTHONPATH=str(site))
     assert (done.status, done.out) == (1, "")

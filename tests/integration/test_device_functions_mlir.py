@@ -1,4 +1,4 @@
-"""Check that kernels of numba-cuda-mlir call packaged device functions."""
+"""Test that kernels of numba-cuda-mlir call packaged device functions of both compilers."""
 
 from __future__ import annotations
 
@@ -73,23 +73,20 @@ def build(library: Path, folder: Path, module: str) -> projects.Done:
     return projects.forked_run(project, *command, PYTHONPATH=path)
 
 
-def test_kernels_call_functions_by_python_and_c_name(library: Path, tmp_path: Path) -> None:
-    done = build(library, tmp_path, 'kernels.user = "void(float32[::1], int32[::1])"')
+def test_kernels_call_functions_unless_an_argument_has_another_abi(library: Path, tmp_path: Path) -> None:
+    user, crossed = 'kernels.user = "void(float32[::1], int32[::1])"\n', 'kernels.crossed = "void(complex64[::1])"'
+    is_mlir = json.loads((library / "a/k.aotcuda/manifest.json").read_text())["frontend"] == "numba-cuda-mlir"
+    done = build(library, tmp_path / "both", user + crossed)
+    if not is_mlir:
+        assert "kernels.crossed: " in done.err
+        assert "a.k.times cannot be called from a kernel of numba-cuda-mlir" in done.err
+        done = build(library, tmp_path, user)
     assert done.status == 0, done.err
-    manifest = json.loads((tmp_path / "out/pkg/k.aotcuda/manifest.json").read_text())
+    folder = tmp_path / "both" if is_mlir else tmp_path
+    manifest = json.loads((folder / "out/pkg/k.aotcuda/manifest.json").read_text())
     assert [(item["name"], item["symbols"]) for item in manifest["linked"]] == [
         ("a.k", ["add_f32", "add_i32", "scale_c64", "scale_f32", "times"])
     ]
-
-
-def test_argument_with_different_abi_is_refused(library: Path, tmp_path: Path) -> None:
-    done = build(library, tmp_path, 'kernels.crossed = "void(complex64[::1])"')
-    built_with = json.loads((library / "a/k.aotcuda/manifest.json").read_text())["frontend"]
-    if built_with == "numba-cuda-mlir":
-        assert done.status == 0, done.err
-    else:
-        assert done.status == 1
-        assert "a.k.times cannot be called from a kernel of numba-cuda-mlir" in done.err
 
 
 def test_other_overloads_of_a_name_stay_callable(library: Path) -> None:

@@ -86,10 +86,10 @@ def project(tmp_path: Path) -> Path:
 
 def test_job_of_a_lost_pool_process_runs_again(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
-    one = build(project)
+    expected = build(project)
     (project / "pool_of_one.py").write_text(MAKE.format(flag=str(tmp_path / "flag")))
     monkeypatch.setenv("AOTCUDA_EXECUTOR", "pool_of_one:make")
-    assert build(project).files == one.files
+    assert build(project).files == expected.files
     assert (tmp_path / "flag").exists()
 
 
@@ -160,9 +160,9 @@ def test_worker_with_other_tools_refuses_the_job() -> None:
         "table": {}, "roots": [], "variables": {}, "distributions": [], "tools": {"Python": "2.7"},
         "index": 1, "count": 1,
     }  # fmt: skip
-    found, entries = remote_job.run(b"no archive", request)
-    assert found["refused"]
-    assert re.match(r"has Python \[.*\], and the build has 2\.7$|has \w", found["error"])
+    outcome, entries = remote_job.run(b"no archive", request)
+    assert outcome["refused"]
+    assert re.match(r"has Python \[.*\], and the build has 2\.7$|has \w", outcome["error"])
     assert not entries
 
 
@@ -180,14 +180,14 @@ def dask(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen[str]]]]:
     command = (sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0")
     processes = [subprocess.Popen([*command, "--no-dashboard"], **here)]
     try:
-        found = line_with(processes[0], r"tcp://(127\.0\.0\.1:\d+)")
+        address = line_with(processes[0], r"tcp://(127\.0\.0\.1:\d+)")
         for _ in range(2):
             options = ("--nthreads", "1", "--no-nanny", "--no-dashboard", "--local-directory", str(folder))
-            command = (sys.executable, "-m", "distributed.cli.dask_worker", found, *options)
+            command = (sys.executable, "-m", "distributed.cli.dask_worker", address, *options)
             processes.append(subprocess.Popen(command, **here))
         for worker in processes[1:]:
             line_with(worker, "(Registered to)")
-        yield found, processes
+        yield address, processes
     finally:
         for process in processes:
             process.kill()
@@ -221,7 +221,7 @@ def started(root: Path, address: str) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.fixture
 def waiting(tmp_path: Path) -> Iterator[tuple[Path, socket.socket]]:
-    """A project whose sources wait until the test lets them go on, and the socket by which they say that they do."""
+    """Return a project whose sources connect to a socket and wait for its end, and the socket."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(SECONDS)
         root = tmp_path.resolve() / "project"
@@ -234,13 +234,13 @@ def test_job_of_a_lost_dask_worker_runs_again(
 ) -> None:
     root, server = waiting
     with dask(tmp_path) as (address, processes), started(root, address) as client:
-        at_work = [server.accept()[0] for _ in range(2)]
+        connections = [server.accept()[0] for _ in range(2)]
         processes[1].kill()
         server.close()
-        for one in at_work:
-            one.close()
-        said = client.communicate(timeout=SECONDS)[1]
-    assert client.returncode == 0, said
+        for connection in connections:
+            connection.close()
+        err = client.communicate(timeout=SECONDS)[1]
+    assert client.returncode == 0, err
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
     assert projects.tree(root / "out") == build(root).files
 
@@ -249,11 +249,11 @@ def test_job_of_a_lost_dask_worker_runs_again(
 def test_ctrl_c_ends_the_jobs_on_dask_workers(waiting: tuple[Path, socket.socket], tmp_path: Path) -> None:
     root, server = waiting
     with dask(tmp_path) as (address, _), started(root, address) as client:
-        at_work = [server.accept()[0] for _ in range(2)]
+        connections = [server.accept()[0] for _ in range(2)]
         client.send_signal(signal.SIGINT)
-        said = client.communicate(timeout=SECONDS)[1]
-        assert (client.returncode, said) == (130, "aotcuda: build interrupted; nothing was written\n")
-        for one in at_work:
-            one.settimeout(SECONDS)
-            assert one.recv(1) == b"", "the job's process has ended"
-            one.close()
+        err = client.communicate(timeout=SECONDS)[1]
+        assert (client.returncode, err) == (130, "aotcuda: build interrupted; nothing was written\n")
+        for connection in connections:
+            connection.settimeout(SECONDS)
+            assert connection.recv(1) == b"", "the job's process has ended"
+            connection.close()

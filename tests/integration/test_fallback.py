@@ -23,7 +23,7 @@ from numba import cuda
 
 from pkg.helpers import offset
 
-with open(os.environ["BUILDS"], "a") as log:  # this module is imported by builds alone
+with open(os.environ["BUILDS"], "a") as log:  # only builds import this module
     log.write("x")
 
 SCALE = 3
@@ -65,10 +65,10 @@ LAUNCH = """\
 import json, sys, warnings
 warnings.simplefilter("ignore")
 import os
-sys.executable = os.environ.pop("WORKERS") or sys.executable
+sys.executable = os.environ.pop("WORKERS")  # the program that starts workers
 import aotcuda
 from aotcuda.runtime import driver
-driver.LIBRARY = os.environ["STAND_IN"]  # found by name it would be found by NVRTC too, which asks more of it
+driver.LIBRARY = os.environ["STAND_IN"]  # a path, so that NVRTC does not load the stand-in
 module = aotcuda.load(os.environ.get("MODULE", "pkg.k"))
 class Array:
     def __init__(self, typestr):
@@ -85,18 +85,13 @@ print(json.dumps({"heavy": heavy, "tiers": tiers, "images": images}))
 
 
 class Machine:
-    """A machine with the stand-in driver and its own cache.
-
-    Attributes:
-        workers: The program that starts the workers of JIT builds; Python itself if it is empty.
-    """
+    """A machine with the stand-in driver and its own cache."""
 
     def __init__(self, cuda, tmp_path):
         self.cuda = cuda
         self.log = tmp_path / "builds"
         self.cache = tmp_path / "cache"
         self.root = cuda.packages
-        self.workers = forked.Session.python
 
     @property
     def builds(self):
@@ -104,9 +99,9 @@ class Machine:
         return self.log.stat().st_size if self.log.exists() else 0
 
     def environment(self, **variables):
-        own = {"BUILDS": str(self.log), "AOTCUDA_CACHE_DIR": str(self.cache), "PYTHONPATH": self.path}
-        own["WORKERS"] = self.workers
-        return {**os.environ, **own, "STAND_IN": str(self.cuda.library), **variables}
+        settings = {"BUILDS": str(self.log), "AOTCUDA_CACHE_DIR": str(self.cache), "PYTHONPATH": self.path}
+        settings |= {"WORKERS": forked.Session.python, "STAND_IN": str(self.cuda.library)}
+        return {**os.environ, **settings, **variables}
 
     @property
     def path(self):
@@ -152,7 +147,7 @@ def wheel(front_end, tmp_path_factory):
 
 @pytest.fixture
 def installed(machine, wheel):
-    """Return the wheel, installed on the machine; its project is nowhere."""
+    """Return the machine with the wheel installed and without its project."""
     zipfile.ZipFile(wheel).extractall(machine.root)
     return machine
 

@@ -1,4 +1,4 @@
-"""Check that `fma = false` keeps fused multiply-adds out of each front end's machine code and PTX."""
+"""Test that machine code and PTX of each front end have no fused multiply-adds with `fma = false`."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ARCH = 'arch = ["sm_80", "compute_80"]'
 FUSED = re.compile(r"\b[FD]FMA|\bfma\.")
 
 
-def installed(front_end: str) -> bool:
+def is_installed(front_end: str) -> bool:
     package = FRONT_ENDS[front_end][0]
     return importlib.util.find_spec(package.partition(".")[0]) is not None
 
@@ -95,31 +95,31 @@ def written(folder: Path, front_ends: list[str], *tables: str) -> Path:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the output of a build with a module for each front end."""
-    names = [name for name in FRONT_ENDS if installed(name)]
+    names = [name for name in FRONT_ENDS if is_installed(name)]
     root = written(tmp_path_factory.mktemp("fma") / "p", names, *map(module, names))
     projects.aotcuda(root, "build", "--out", root / "out")
     return root / "out"
 
 
 def code(data: bytes) -> dict[str, dict[str, str]]:
-    """By target and entry point, the text of each kernel's machine code or PTX."""
-    found: dict[str, dict[str, str]] = {}
+    """Return the text of each kernel's machine code or PTX, by target and entry point."""
+    texts: dict[str, dict[str, str]] = {}
     for entry in fatbin.read(data, "kernels"):
         if entry.kind == "ptx":
             parts = re.split(r"\.entry (\w+)", entry.content.decode())[1:]
         else:
             parts = re.split(r"Function : (\w+)", cuobjdump(entry.content, "-sass"))[1:]
-        found[entry.arch] = dict(zip(parts[::2], parts[1::2], strict=True))
-    return found
+        texts[entry.arch] = dict(zip(parts[::2], parts[1::2], strict=True))
+    return texts
 
 
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
 def test_fma_false_gives_no_fused_instructions(front_end, built):
-    if not installed(front_end):
+    if not is_installed(front_end):
         pytest.skip(f"{front_end} is not installed")
-    texts = code((built / f"pkg/{tag(front_end)}_built.aotcuda/kernels.fatbin").read_bytes())
-    assert len(texts) == 2
-    for target, kernels in texts.items():
+    targets = code((built / f"pkg/{tag(front_end)}_built.aotcuda/kernels.fatbin").read_bytes())
+    assert len(targets) == 2
+    for target, kernels in targets.items():
         assert any(name.startswith("exact") for name in kernels), target
         for name, text in kernels.items():
             expected = not name.startswith("exact") and "own_options" not in name
@@ -132,7 +132,7 @@ def test_exported_functions_keep_fma_off_in_linked_kernels(front_end, tmp_path):
         'functions.exact = { python = "function", signature = "float32(float32, float32, float32)", fma = false }\n'
         'functions.other = { python = "function", signature = "float32(float32, float32, float32)" }'
     )
-    if not installed(front_end):
+    if not is_installed(front_end):
         pytest.skip(f"{front_end} is not installed")
     table = f'[tool.aotcuda.modules."pkg.k"]\nfrontend = "{front_end}"\nsource = "pkg.{tag(front_end)}"\n{functions}\n'
     root = written(tmp_path / "p", [front_end], table)

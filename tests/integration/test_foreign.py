@@ -243,10 +243,10 @@ OF_THE_LINK: dict[str, Case] = {
         'link = ["f.ltoir"]',
         "pkg.k: linking for sm_80 failed: ERROR 1: bad input: does not match type NVJITLINK_INPUT_LTOIR",
     ),
-    "a header that is not there": (
+    "a header that is not there, of a source outside the project": (
         SOURCE,
-        {"f.cu": NO_INCLUDE + CU},
-        'link = ["f.cu"]',
+        {"../f.cu": NO_INCLUDE + CU},
+        'link = ["../f.cu"]',
         f'{MODULE}.link[0]: f.cu does not compile for sm_80: cannot open source file "gone.h"',
     ),
     "a source that later GPUs compile": (

@@ -1,4 +1,4 @@
-"""Forked builds and workers do what started ones do."""
+"""Test that forked builds and workers behave like builds and workers that Python starts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 KERNEL = 'kernels.k = "void(float32[::1])"'
 SOURCE = "import helpers, sys, warnings\nprint(helpers.NAME, *sys.argv, sys.path)\nwarnings.warn('a word')\n"
-LOOKS_AROUND = """
+OBSERVES = """
 import json, gc, os, pathlib, resource, signal, sys, tempfile, threading
 
 above = int(pathlib.Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[1])
 seen = {
     "above the reaper": pathlib.Path(f"/proc/{above}/cmdline").read_text().split("\\0"),
-    "modules": sorted(sys.modules.keys() - {"socket", "_socket"}),  # a server has them
+    "modules": sorted(sys.modules.keys() - {"socket", "_socket"}),  # which servers import
     "path": sys.path,
     "argv": sys.argv,
     "main": sorted(vars(sys.modules["__main__"])),
@@ -41,7 +41,7 @@ seen = {
 }
 pathlib.Path(os.environ["SEEN"]).write_text(json.dumps(seen))
 """
-DIES = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\nsignal.pause()\n"
+KILLS_ITSELF = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\nsignal.pause()\n"
 FUNCTION = "\ndef k(x):\n    x[0] = 1\n"
 
 
@@ -64,8 +64,8 @@ def test_forked_build_gives_the_same_wheel_and_output(tmp_path: Path) -> None:
     assert "UserWarning: a word" in done.out + done.err
 
 
-def seen(project: Path, how: str) -> dict[str, Any]:
-    """Return what a source sees of the process that imports it."""
+def observe(project: Path, how: str) -> dict[str, Any]:
+    """Return the observations of a source about its process, which is `started` or `forked`."""
     environ = {"SEEN": str(project.parent / "seen.json"), "TMPDIR": str(project.parent)}
     run = projects.run if how == "started" else projects.forked_run
     assert run(project, *projects.command(), **environ).status == 0
@@ -75,18 +75,18 @@ def seen(project: Path, how: str) -> dict[str, Any]:
 @pytest.mark.usefixtures("back_end")
 @pytest.mark.back_end("hatchling")
 def test_source_sees_no_difference_in_a_forked_worker(front_end: str, tmp_path: Path) -> None:
-    project = projects.write(tmp_path / "project", projects.source(LOOKS_AROUND + FUNCTION), module=KERNEL)
-    started, found = seen(project, "started"), seen(project, "forked")
-    assert [name for name in started if found[name] != started[name]] == ["above the reaper"]
-    assert found["above the reaper"][-2] == front_end
-    (project / "nvidia").mkdir()  # a compiler of the project's own
-    assert seen(project, "forked")["above the reaper"][-2] == "-m", "the build started Python"
+    project = projects.write(tmp_path / "project", projects.source(OBSERVES + FUNCTION), module=KERNEL)
+    started, forked = observe(project, "started"), observe(project, "forked")
+    assert [name for name in started if forked[name] != started[name]] == ["above the reaper"]
+    assert forked["above the reaper"][-2] == front_end
+    (project / "nvidia").mkdir()  # the project may have its own compiler
+    assert observe(project, "forked")["above the reaper"][-2] == "-m", "the build started Python"
 
 
 @pytest.mark.usefixtures("back_end")
 @pytest.mark.back_end("hatchling")
-@pytest.mark.parametrize(("source", "file"), [(FUNCTION, "packaging.py"), (DIES + FUNCTION, "other.py")])
-def test_forked_and_started_build_fail_alike(source: str, file: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("source", "file"), [(FUNCTION, "packaging.py"), (KILLS_ITSELF + FUNCTION, "other.py")])
+def test_forked_build_fails_like_a_started_build(source: str, file: str, tmp_path: Path) -> None:
     """A project's module may hide one that a server has imported; a source may kill the worker."""
     project = projects.write(tmp_path / "project", source, module=KERNEL)
     (project / file).touch()

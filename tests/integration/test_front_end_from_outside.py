@@ -1,14 +1,14 @@
-"""Check a front end of another distribution, `examples/frontend`, which compiles formulas."""
+"""Test a front end of another distribution, `examples/frontend`, which compiles formulas."""
 
 from __future__ import annotations
 
 import importlib
 import re
-import shutil
 import struct
 import sys
+import tomllib
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,28 +17,24 @@ from aotcuda import registry
 from aotcuda.builder.config import schema
 from aotcuda.errors import ArgumentError, FallbackWarning, ToolchainError
 from integration import projects
-from integration.projects import build_wheel, content, manifest_of
+from integration.projects import content, manifest_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 KEY = 'tool.aotcuda.modules."elementwise.kernels"'
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(wheel_of_example: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which the front end's distribution is installed."""
-    folder = tmp_path_factory.mktemp("front_end")
-    example = projects.CHECKOUT / "examples" / "frontend"
-    wheel = build_wheel(
-        Path(shutil.copytree(example, folder / "project", ignore=shutil.ignore_patterns("__pycache__")))
-    )
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
+    return projects.unpacked(wheel_of_example("frontend"), tmp_path_factory.mktemp("front_end"))
 
 
 @pytest.fixture(scope="module")
-def wheel(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    project = projects.copy("elementwise", tmp_path_factory.mktemp("elementwise") / "project")
-    return build_wheel(project, PYTHONPATH=str(site))
+def wheel(site: Path, wheel_of: Callable[..., Path]) -> Path:
+    return wheel_of("elementwise", PYTHONPATH=str(site))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +60,7 @@ def kernels(cuda, wheel, monkeypatch):
 
 @pytest.fixture
 def fallback(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put the front end where the fallback compiles; return the folder of the cache."""
+    """Put the front end on the path, for compilation by the fallback; return the folder of the cache."""
     monkeypatch.syspath_prepend(str(site))
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"
@@ -77,7 +73,8 @@ class TestTheWheel:
         assert manifest["toolchain"]["nvrtc"].startswith("13.")
         assert [image["arch"] for image in manifest["images"]] == ["sm_80", "sm_90", "compute_80"]
         assert [source["path"] for source in manifest["sources"]] == ["basic.formulas"]
-        assert [kernel["origin"] for kernel in manifest["kernels"]] == ["basic.formulas:axpy", "basic.formulas:square"]
+        origins = [f"basic.formulas:{name}" for name in ("axpy", "square", "fill")]
+        assert [kernel["origin"] for kernel in manifest["kernels"]] == origins
         signatures = [overload["signature"] for overload in manifest["kernels"][0]["overloads"]]
         assert signatures == [f"void({each}[...], {each}, {each}[...], {each}[...])" for each in ("float32", "float64")]
 
@@ -128,26 +125,26 @@ EDITS = {
 class TestErrors:
     @pytest.mark.parametrize("name", EDITS)
     def test_error_names_the_key(self, name: str, project: Path, site: Path) -> None:
-        file, old, new, said = EDITS[name]
+        file, old, new, message = EDITS[name]
         text = (project / file).read_text()
         assert old in text
         (project / file).write_text(text.replace(old, new, 1))
         done = projects.refused(project, PYTHONPATH=str(site))
-        assert re.match(said, done.message.removeprefix(KEY))
+        assert re.match(message, done.message.removeprefix(KEY))
 
     def test_without_its_distribution_the_name_is_unknown(self, project: Path) -> None:
-        known = " or ".join(f'"{name}"' for name in registry.BUILT_IN)
+        names = " or ".join(f'"{name}"' for name in registry.BUILT_IN)
         done = projects.refused(project)
-        assert done.message.startswith(f"{KEY}.frontend: expected {known}, found the string")
+        assert done.message.startswith(f"{KEY}.frontend: expected {names}, found the string")
 
     @pytest.mark.parametrize(
-        ("content", "said"),
+        ("content", "message"),
         [
             ("FRONT_END = 3", "is no aotcuda.registry.Registration of that name; mend its entry point"),
             ("import nowhere", r"cannot be imported \(No module named 'nowhere'\); install its distribution again"),
         ],
     )
-    def test_invalid_registration_is_refused(self, tmp_path: Path, monkeypatch, content: str, said: str) -> None:
+    def test_invalid_registration_is_refused(self, tmp_path: Path, monkeypatch, content: str, message: str) -> None:
         folder = tmp_path / "broken-1.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
@@ -155,7 +152,7 @@ class TestErrors:
         (tmp_path / "broken_front_end.py").write_text(content)
         monkeypatch.syspath_prepend(str(tmp_path))
         with pytest.raises(
-            ToolchainError, match=f"^the front end broken, registered as broken_front_end:FRONT_END, {said}"
+            ToolchainError, match=f"^the front end broken, registered as broken_front_end:FRONT_END, {message}"
         ):
             registry.find("broken")
         sys.modules.pop("broken_front_end", None)
@@ -163,8 +160,6 @@ class TestErrors:
 
 def test_schema_accepts_tables_of_the_front_end(site: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    import tomllib
-
     table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
     assert not jsonschema.Draft7Validator(schema.tool_schema("aotcuda")).is_valid(table)
     monkeypatch.syspath_prepend(str(site))

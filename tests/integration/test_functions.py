@@ -1,4 +1,4 @@
-"""Check the header and the code of exported device functions with NVIDIA's compiler and linker."""
+"""Test the header and the code of exported device functions with NVIDIA's compiler and linker."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def test_functions_use_the_abi_of_cuda_cpp(header: str, prototypes: dict[str, st
     linked = cuda_cpp.link(
         [("LTOIR", user_of(addresses, header, "75")), ("FATBIN", functions)], "-lto", "-ptx", "-arch=compute_75"
     )
-    ours = cuda_cpp.prototypes(linked.decode())
+    built = cuda_cpp.prototypes(linked.decode())
     bodies = {name: "{}" if text.startswith("void ") else "{ return {}; }" for name, text in prototypes.items()}
     definitions = [f'extern "C" __device__ {text[:-1]} {bodies[name]}' for name, text in prototypes.items()]
     source = "\n".join([f'#include "{HEADER}"', *definitions])
     options = ("-arch=compute_75", "-rdc=true")
-    theirs = cuda_cpp.prototypes(cuda_cpp.compile_source(source, "PTX", *options, headers={HEADER: header}).decode())
-    assert {name: ours[name] for name in prototypes} == {name: theirs[name] for name in prototypes}
+    expected = cuda_cpp.prototypes(cuda_cpp.compile_source(source, "PTX", *options, headers={HEADER: header}).decode())
+    assert {name: built[name] for name in prototypes} == {name: expected[name] for name in prototypes}
 
 
 # How C passes a complex number to each front end's functions.
@@ -137,7 +137,7 @@ def test_module_without_functions_has_no_ltoir(features: dict[str, bytes]) -> No
 def test_module_without_kernels_has_no_images(tmp_path: Path) -> None:
     project = projects.write(tmp_path / "project", "def f(x):\n    return x\n", module='functions.f = "int32(int32)"')
     files = projects.content(projects.build_wheel(project))
-    found = [name.rpartition("/")[2] for name in files if name.startswith("pkg/k.aotcuda/")]
-    assert sorted(found) == ["functions.fatbin", "manifest.json", "pkg_k.h"]
+    generated = [name.rpartition("/")[2] for name in files if name.startswith("pkg/k.aotcuda/")]
+    assert sorted(generated) == ["functions.fatbin", "manifest.json", "pkg_k.h"]
     manifest = projects.manifest_of(files, "pkg.k")
     assert (manifest["images"], manifest["kernels"]) == ([], [])

@@ -1,4 +1,4 @@
-"""Cache entries that try to break out count as missing, or give what an unchanged entry gives."""
+"""Test hostile cache entries: they count as missing, or have the result of an unchanged entry."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 ENTRIES = [*(("build", place) for place in PLACES), ("fallback", "folder")]
-"""The kinds of entries, and the places where each may lie."""
+"""The kinds of entries, and the places of each kind."""
 
 
-def short(name: str) -> str:
+def shorten(name: str) -> str:
     return ascii(name)[:40]
 
 
@@ -28,8 +28,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return Project(tmp_path_factory.mktemp("hostile"))
 
 
-def planted(name: str) -> Callable[[Raw], None]:
-    """Add code to a file of the build."""
+def add_code(name: str) -> Callable[[Raw], None]:
+    """Return a change of an entry that adds code to a file of the build."""
 
     def change(raw: Raw) -> None:
         reads, variables, built = serialization.decode(raw.contents["value"])
@@ -47,7 +47,7 @@ def test_unchanged_entries_are_used(project: Project, kind: str, place: str) -> 
 @pytest.mark.parametrize(
     ("name", "kind", "place"),
     [(name, *entry) for entry in ENTRIES for name in (NAMES if entry[1] == "folder" else NAMES[::8])],
-    ids=short,
+    ids=shorten,
 )
 def test_an_entry_with_another_name_counts_as_missing(project: Project, kind: str, name: str, place: str) -> None:
     add = {named(name, project.outside): b"planted"}
@@ -57,15 +57,15 @@ def test_an_entry_with_another_name_counts_as_missing(project: Project, kind: st
 @pytest.mark.parametrize(
     ("name", "place"),
     [(name, place) for place in PLACES for name in (OUTPUTS if place == "folder" else OUTPUTS[::8])],
-    ids=short,
+    ids=shorten,
 )
 def test_a_cached_build_writes_only_planned_files(project: Project, name: str, place: str) -> None:
-    assert project.read_build(place, planted(named(name, project.outside))) == ("missing", ())
+    assert project.read_build(place, add_code(named(name, project.outside))) == ("missing", ())
 
 
 @pytest.mark.parametrize("name", ["pkg/k.py", "pkg/k.pyi", "pkg/k.aotcuda/manifest.json", "pkg/k.aotcuda/pkg_k.h"])
 def test_a_generated_file_with_other_text_counts_as_missing(project: Project, name: str) -> None:
-    assert project.read_build("folder", planted(name)) == ("missing", ())
+    assert project.read_build("folder", add_code(name)) == ("missing", ())
 
 
 @pytest.mark.parametrize(("kind", "place"), ENTRIES)

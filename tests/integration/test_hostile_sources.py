@@ -1,4 +1,4 @@
-"""Sources that interfere with the processes of a build cannot make it hang."""
+"""Test sources that interfere with the processes of a build: the build ends."""
 
 from __future__ import annotations
 

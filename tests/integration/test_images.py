@@ -1,4 +1,4 @@
-"""Read the content of images with NVIDIA's tools."""
+"""Test the content of images with NVIDIA's tools."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def manifest(features: dict[str, bytes]) -> Manifest:
 
 @pytest.fixture
 def overloads(manifest: Manifest) -> dict[str, Overload]:
-    """Every overload by its symbol."""
+    """Return every overload by its symbol."""
     return {overload["symbol"]: overload for kernel in manifest["kernels"] for overload in kernel["overloads"]}
 
 
 def image(data: bytes, arch: str) -> bytes:
-    """One image of a fatbin, unpacked."""
+    """Return an image of a fatbin, unpacked."""
     return next(entry.content for entry in fatbin.read(data, "the fatbin") if entry.arch == arch)
 
 
@@ -67,8 +67,8 @@ def test_every_overload_is_an_entry_point_of_every_image(
     arch: str, kernels: bytes, overloads: dict[str, Overload]
 ) -> None:
     symbols = cuobjdump(image(kernels, arch), "--dump-elf-symbols")
-    found = re.findall(r"^STT_FUNC\s+STB_GLOBAL\s+STO_ENTRY\s+(\w+)$", symbols, re.MULTILINE)
-    assert sorted(found) == sorted(overloads)
+    entries = re.findall(r"^STT_FUNC\s+STB_GLOBAL\s+STO_ENTRY\s+(\w+)$", symbols, re.MULTILINE)
+    assert sorted(entries) == sorted(overloads)
 
 
 @pytest.mark.parametrize("arch", SASS)
@@ -79,7 +79,7 @@ def test_resources_are_those_that_cuobjdump_reads(arch: str, kernels: bytes, ove
 
 
 def test_ptx_has_its_target_and_the_toolkits_version(kernels: bytes, manifest: Manifest) -> None:
-    # PTX ISA, "Release History": that of CUDA 13.0, and of CUDA 12 that of its first version.
+    # PTX ISA, "Release History": the version of CUDA 13.0, and for CUDA 12 the version of 12.0.
     isa = {"13.0": "9.0", "12.9": "8.0"}[manifest["toolchain"]["cuda"]]
     for arch in PTX:
         text = image(kernels, arch).decode()
@@ -90,20 +90,20 @@ def test_ptx_has_its_target_and_the_toolkits_version(kernels: bytes, manifest: M
         )
 
 
-def test_nothing_is_left_to_be_linked(ptx: dict[str, str], kernels: bytes) -> None:
+def test_ptx_has_no_external_functions(ptx: dict[str, str], kernels: bytes) -> None:
     assert ptx
     for arch in PTX:
         externals = re.findall(r"\.extern \.func.*?(\w+)\s*$", image(kernels, arch).decode(), re.MULTILINE)
-        assert set(externals) <= {"vprintf"}  # which the driver has
+        assert set(externals) <= {"vprintf"}  # the driver defines it
 
 
-def test_shared_memory_of_kernels_in_one_module_is_their_own(kernels: bytes) -> None:
+def test_kernels_of_a_module_have_separate_shared_memory(kernels: bytes) -> None:
     usage = resource_usage(image(kernels, "sm_75"))
     static = {"reverse": 256, "rotate": 256, "histogram": 1024, "times_two": 0, "reverse_dynamic": 0}
     assert {name: int(usage[name]["SHARED"]) for name in static} == static
 
 
-def test_closures_of_one_name_keep_their_own_values(ptx: dict[str, str]) -> None:
+def test_closures_with_one_name_have_their_own_values(ptx: dict[str, str]) -> None:
     constants = {name: set(re.findall(r"\b100[23]\b", text)) for name, text in ptx.items()}
     assert constants["times_two"] == {"1002"}
     assert constants["times_three"] == {"1003"}
@@ -141,7 +141,7 @@ def test_fast_math_applies_only_where_requested(features: dict[str, bytes], ptx:
     assert all(int(usage["REG"]) <= 24 for usage in resource_usage(image(fast, "sm_75")).values())
 
 
-# The kernels of the package as CUDA C++ would declare them; one array is seven words and more.
+# Declarations in CUDA C++ of kernels of the package; an array has seven words or more.
 CPP_KERNELS = """
 struct Complex64 { float real, imag; };
 struct Complex128 { double real, imag; };
@@ -163,12 +163,12 @@ CPP_TYPES = {
 SIZES = {"?": 1, "b": 1, "B": 1, "h": 2, "H": 2, "e": 2, "i": 4, "I": 4, "f": 4, "q": 8, "Q": 8, "d": 8}
 
 
-def words(parameters: list[Parameter], front_end: str) -> Iterator[tuple[int, int]]:
-    """Offset and size of each machine-level parameter that the manifest describes."""
+def parameter_words(parameters: list[Parameter], front_end: str) -> Iterator[tuple[int, int]]:
+    """Yield offset and size of each machine-level parameter that the manifest describes."""
     for parameter in parameters:
         offset = parameter["offset"]
         if parameter["kind"] == "tuple":
-            yield from words(parameter["members"], front_end)
+            yield from parameter_words(parameter["members"], front_end)
         elif parameter["kind"] == "array":
             yield from ((offset + 8 * index, 8) for index in range(len(parameter["words"])))
         else:
@@ -186,14 +186,14 @@ def test_parameter_offsets_match_cuda_cpp(symbol: str, overloads: dict[str, Over
     macros = zip(("ARRAY", "COMPLEX64", "COMPLEX128"), CPP_TYPES[front_end], strict=True)
     source = "".join(f"#define {name} {text}\n" for name, text in macros) + CPP_KERNELS
     compiled = cubin.read(cuda_cpp.compile_source(source, "CUBIN", "-arch=sm_75"), "the C++ kernels")
-    theirs = next(kernel for kernel in compiled.kernels if kernel.name == symbol)
-    assert list(words(overloads[symbol]["parameters"], front_end)) == [
-        (offset, size) for _, offset, size in sorted(theirs.parameters)
+    reference = next(kernel for kernel in compiled.kernels if kernel.name == symbol)
+    assert list(parameter_words(overloads[symbol]["parameters"], front_end)) == [
+        (offset, size) for _, offset, size in sorted(reference.parameters)
     ]
-    assert overloads[symbol]["parameter_bytes"] == theirs.parameter_bytes
+    assert overloads[symbol]["parameter_bytes"] == reference.parameter_bytes
 
 
-def test_the_manifest_says_how_to_fill_parameters_of_every_kind(overloads: dict[str, Overload]) -> None:
+def test_manifest_describes_parameters_of_every_kind(overloads: dict[str, Overload]) -> None:
     parameters = overloads["scalars"]["parameters"]
     assert [item["kind"] for item in parameters] == ["scalar"] * 12 + ["pointer", "array"]
     assert "".join(item["format"] for item in parameters[:12]) == "?bBhHiIqQefd"
@@ -209,7 +209,7 @@ def test_the_manifest_says_how_to_fill_parameters_of_every_kind(overloads: dict[
     assert [member["kind"] for member in tree["members"]] == ["scalar", "tuple", "scalar"]
 
 
-def test_a_debug_build_says_where_its_code_comes_from(tmp_path: Path) -> None:
+def test_debug_build_has_line_information_without_paths(tmp_path: Path) -> None:
     project = projects.copy("flat", tmp_path / "flat")
     config = project / "pyproject.toml"
     config.write_text(config.read_text() + "\n[tool.aotcuda.options]\ndebug = true\n")
@@ -237,13 +237,13 @@ def both(x):
 
 @MLIR_ALONE
 def test_dynamic_shared_memory_follows_static(tmp_path: Path) -> None:
-    # The compiler alone makes the first an array of one byte, before the second or behind it.
+    # Without aotcuda the compiler makes an array of one byte for dynamic memory, before or after the static array.
     project = projects.write(tmp_path / "project", BOTH, module='kernels.both = "void(float32[::1])"')
     environ = {"AOTCUDA_ARCH": "sm_80;sm_100;compute_80;compute_100"}
     data = projects.content(projects.build_wheel(project, **environ))["pkg/k.aotcuda/kernels.fatbin"]
     for arch in ("sm_80", "sm_100"):
         usage = resource_usage(image(data, arch))["both"]
-        assert int(usage["SHARED"]) % 1024 == 256  # later GPUs keep 1024 bytes for themselves
+        assert int(usage["SHARED"]) % 1024 == 256  # GPUs from 8.0 on reserve 1024 bytes
     for arch in ("compute_80", "compute_100"):
         text = image(data, arch).decode()
         assert ".extern .shared" in text

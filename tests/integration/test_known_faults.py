@@ -1,4 +1,4 @@
-"""Check that a build warns of code that numba-cuda-mlir is known to compile wrongly, or refuses it."""
+"""Test that a build warns of code that numba-cuda-mlir is known to compile wrongly, or refuses it."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def test_each_known_fault_of_the_suite_is_warned_of(front_end: str, tmp_path: Pa
     release = version(MLIR)
     faults = {case: fault for fault in FAULTS.values() if release in fault.releases for case in fault.cases}
     folder = project.write(tmp_path / "project", MLIR, [CASES[case] for case in faults], ["compute_80"])
-    said = projects.back_end(folder).err
-    assert str(folder) not in said
+    err = projects.back_end(folder).err
+    assert str(folder) not in err
     missing = set()
     for case, fault in faults.items():
         fact = re.escape(fault.fact).replace(r"\{\}", ".+")
         if not re.search(
             rf"\.kernels\.{CASES[case].kernel}: numba-cuda-mlir {release} is known to compile this wrongly: {fact} "
             rf"\({project.PACKAGE}/_part\d\d\.py:\d+\); {re.escape(fault.remedy)}; docs/frontends\.md#known-faults",
-            said,
+            err,
         ):
             missing.add(case)
     assert missing == {"atomic/index-negative-int32"}  # the build sees constant indices alone
@@ -62,13 +62,13 @@ def test_code_next_to_the_faults_is_not_warned_of(front_end: str, tmp_path: Path
     body = "\n    ".join(CORRECT)
     source += f"def correct(x, u8, u32, u64, f, r, n, out):\n    i = cuda.grid(1)\n    {body}\n"
     arrays = "int32[::1], uint8[::1], uint32[::1], uint64[::1], float64[::1], loose[::1], int32, int64[::1]"
-    made = write(
+    folder = write(
         tmp_path / "project",
         projects.source(source),
         aotcuda='known-faults = "error"\narch = ["compute_80"]',
         module=f'kernels.correct = "void({arrays})"',
     )
-    assert "is known to compile" not in projects.back_end(made).err
+    assert "is known to compile" not in projects.back_end(folder).err
 
 
 def test_faults_of_helpers_and_functions_are_refused_by_the_key(front_end: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`link = [{ module = ... }]`: kernels of one module call the functions of another."""
+"""Test `link = [{ module = ... }]`: kernels of a module call the functions of another module."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_linked_functions_are_inlined_into_kernels(files: dict[str, bytes]) -> N
     assert "FFMA" in code
     assert "CALL" not in code
     ptx = cuobjdump(files["pkg/user.aotcuda/kernels.fatbin"], "--dump-ptx")
-    assert re.search(r"fma\.rn\.f32 .*, 0f40400000, 0f40E00000;", ptx)  # times 3 of one function, plus 7 of the other
+    assert re.search(r"fma\.rn\.f32 .*, 0f40400000, 0f40E00000;", ptx)  # 3 of one function, 7 of the other
     assert re.search(r"\.global .*table\[400\]", ptx)
     assert ".extern" not in ptx
 
@@ -99,8 +99,8 @@ def test_manifest_lists_linked_modules_and_sources(files: dict[str, bytes]) -> N
 
 
 def test_declaration_that_differs_from_built_function_is_refused(tmp_path: Path) -> None:
-    user = USER.replace('"float32(float32)", abi="c"', '"float32(float64)", abi="c"')
-    done = refused(make(tmp_path, user))
+    source = USER.replace('"float32(float32)", abi="c"', '"float32(float64)", abi="c"')
+    done = refused(make(tmp_path, source))
     assert done.err == (
         "aotcuda: pkg.k: shift is defined as float shift(float x), and Python declares it as "
         'float shift(double) (pkg/_user.py:5); make the two agree, with abi="c"\n'
@@ -118,16 +118,16 @@ def test_stale_editable_dependency_is_refused(tmp_path: Path) -> None:
     table["modules"] = {"neighbour.k": table["modules"]["pkg.k"] | {"source": "neighbour._k"}}
     table["modules"]["neighbour.k"]["link"][0]["setup"] = "neighbour._hooks:upload"
     source_tree.install(api.build(table, library, editable=True), library)
-    own = make(tmp_path)
-    config = own / "pyproject.toml"
+    user_project = make(tmp_path)
+    config = user_project / "pyproject.toml"
     before, _, after = config.read_text().partition('[tool.aotcuda.modules."pkg.k"]')
     users = after[after.index("[tool.aotcuda.modules") :]
     config.write_text(before + users.replace('module = "pkg.k"', 'module = "neighbour.k"'))
     (library / "neighbour" / "other.py").write_text("")
-    build_wheel(own, PYTHONPATH=str(library))
+    build_wheel(user_project, PYTHONPATH=str(library))
     source = library / "neighbour" / "_k.py"
     source.write_text("# edited\n")
-    assert refused(own, PYTHONPATH=str(library)).message == (
+    assert refused(user_project, PYTHONPATH=str(library)).message == (
         f'tool.aotcuda.modules."pkg.user".link[0]: neighbour.k was built before {source} was edited; '
         "install that project again: pip install -e ..."
     )

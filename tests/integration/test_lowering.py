@@ -1,4 +1,4 @@
-"""Check that a unit is lowered once for all targets, and again for a target only if the code reads the target."""
+"""Test that a unit is lowered once for all targets, and again for a target only if the code reads the target."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 SCRIPT = Path(__file__).parents[1] / "support" / "lowering.py"
 BENCH = projects.CHECKOUT / "bench" / "kernels"
 TARGETS = ("7.5", "8.0", "8.6", "9.0", "10.0", "12.0")
-OLD = ("5.0", "6.0", *TARGETS)  # the compiler's front half knows no lowest target
+OLD = ("5.0", "6.0", *TARGETS)  # lowering has no lowest target
 
 
-def lowered(project: Path, what: str, front_end: str, *targets: str, **more: str) -> Any:
-    """Return what the script prints, run as a build's worker is."""
-    environ = process.environment({**os.environ, **more}, front_end)
+def lowered(project: Path, mode: str, front_end: str, *targets: str, **variables: str) -> Any:
+    """Run the script `lowering.py` in the environment of a worker, and return its output."""
+    environ = process.environment({**os.environ, **variables}, front_end)
     done = subprocess.run(
-        [sys.executable, SCRIPT, what, front_end, *targets],
+        [sys.executable, SCRIPT, mode, front_end, *targets],
         cwd=project,
         env=environ,
         capture_output=True,
@@ -56,18 +56,18 @@ def k(x):
 
 
 def project(name: str, front_end: str, folder: Path) -> Path:
-    """Return a project with units, made for a front end."""
+    """Return a project with units for a front end."""
     if name in ("debug", "lineinfo"):
         table = f'options = {{ {name} = true }}\nkernels.k = "void(float32[::1])"'
         return projects.write(folder, DEBUG, module=table)
     if name == "bench":
         return Path(shutil.copytree(BENCH, folder))
-    made = projects.copy(name, folder)
+    root = projects.copy(name, folder)
     if name == "foreign":
         nvcc = find_nvidia_binary_utility("nvcc")
         assert nvcc, "nvcc belongs to the extra `test`"
-        projects.succeed(made, sys.executable, "make_binaries.py", nvcc)
-    return made
+        projects.succeed(root, sys.executable, "make_binaries.py", nvcc)
+    return root
 
 
 @pytest.mark.parametrize(
@@ -84,19 +84,19 @@ def project(name: str, front_end: str, folder: Path) -> Path:
     indirect=["front_end"],
 )
 def test_code_equals_that_of_separate_targets(front_end: str, name: str, tmp_path: Path) -> None:
-    made = project(name, front_end, tmp_path / "project")
-    found = lowered(made, "both", front_end, AOTCUDA_ARCH="sm_75;sm_120")
-    assert found["compiled"] > 0
-    assert found["differ"] == []
+    root = project(name, front_end, tmp_path / "project")
+    result = lowered(root, "both", front_end, AOTCUDA_ARCH="sm_75;sm_120")
+    assert result["compiled"] > 0
+    assert result["differ"] == []
 
 
-@pytest.mark.matrix  # the next test compares a row of kernels
+@pytest.mark.matrix  # test_a_helper_ends_a_row compares a row of kernels
 @pytest.mark.parametrize("name", ["features", "gpufeatures", "debug"])
 @pytest.mark.front_end(front_ends.NUMBA)
 def test_code_does_not_depend_on_kernels_compiled_before(front_end: str, name: str, tmp_path: Path) -> None:
-    found = lowered(project(name, front_end, tmp_path / "project"), "rows", front_end, AOTCUDA_ARCH="sm_75;sm_120")
-    assert found["differ"] == []
-    assert sum(found["rows"]) > 0
+    result = lowered(project(name, front_end, tmp_path / "project"), "rows", front_end, AOTCUDA_ARCH="sm_75;sm_120")
+    assert result["differ"] == []
+    assert sum(result["rows"]) > 0
 
 
 ROW = """
@@ -138,8 +138,8 @@ def e(x):
 @pytest.mark.front_end(front_ends.NUMBA)
 def test_shared_arrays_of_two_kernels_have_different_names(front_end: str, tmp_path: Path) -> None:
     kernels = 'kernels = { b = "void(float32[::1])", d = "void(float32[::1])" }'
-    found = lowered(projects.write(tmp_path / "project", ROW, module=kernels), "texts", front_end)
-    names = [{*re.findall(r"^@(\S*smem\S*) = ", found[name]["text"], re.MULTILINE)} for name in "bd"]
+    result = lowered(projects.write(tmp_path / "project", ROW, module=kernels), "texts", front_end)
+    names = [{*re.findall(r"^@(\S*smem\S*) = ", result[name]["text"], re.MULTILINE)} for name in "bd"]
     assert all(names)
     assert not names[0] & names[1]
 
@@ -147,8 +147,8 @@ def test_shared_arrays_of_two_kernels_have_different_names(front_end: str, tmp_p
 @pytest.mark.front_end(front_ends.NUMBA)
 def test_a_helper_ends_a_row(front_end: str, tmp_path: Path) -> None:
     table = "\n".join(f'kernels.{name} = "void(float32[::1])"' for name in "abcde")
-    made = projects.write(tmp_path / "project", ROW, module=table)
-    assert lowered(made, "rows", front_end) == {"rows": [3, 2, 1, 2, 2], "differ": []}
+    root = projects.write(tmp_path / "project", ROW, module=table)
+    assert lowered(root, "rows", front_end) == {"rows": [3, 2, 1, 2, 2], "differ": []}
 
 
 SOURCE = """
@@ -257,13 +257,13 @@ def test_code_that_reads_the_target_is_lowered_again(tmp_path: Path) -> None:
         f'signatures = ["{types.get(name, "void(float32[::1])")}"] }}'
         for name in KERNELS
     )
-    made = projects.write(tmp_path / "project", "\n\n".join([SOURCE, *kernels]), module=table)
+    root = projects.write(tmp_path / "project", "\n\n".join([SOURCE, *kernels]), module=table)
     by_first: dict[str, dict[str, list[str]]] = {}
     for first in sorted({expected[0] for expected in KERNELS.values()}):
         others = [target for target in OLD if target != first]
-        by_first[first] = lowered(made, "served", "numba-cuda", first, *others)
-    found = {name: sorted(by_first[expected[0]][name], key=OLD.index) for name, expected in KERNELS.items()}
-    assert found == KERNELS
+        by_first[first] = lowered(root, "served", "numba-cuda", first, *others)
+    result = {name: sorted(by_first[expected[0]][name], key=OLD.index) for name, expected in KERNELS.items()}
+    assert result == KERNELS
 
 
 MLIR_SOURCE = """
@@ -271,13 +271,13 @@ from numba_cuda_mlir import cuda, tools
 from numba_cuda_mlir.extending import overload, typing_registry
 
 
-def asking(question):
+def asking(query):
     def asked(x):
         raise NotImplementedError
 
     @overload(asked, typing_registry=typing_registry)
     def _asked(x):
-        if question():
+        if query():
             return lambda x: x.size
         return lambda x: x.size // 2
 
@@ -319,30 +319,30 @@ MLIR_KERNELS = {
 @pytest.mark.front_end(front_ends.MLIR)
 def test_mlir_code_that_reads_the_target_is_lowered_again(front_end: str, tmp_path: Path) -> None:
     table = "\n".join(f'kernels.{name} = "void(float32[::1])"' for name in MLIR_KERNELS)
-    made = projects.write(tmp_path / "project", MLIR_SOURCE, module=table)
-    assert lowered(made, "served", front_end, *TARGETS) == MLIR_KERNELS
+    root = projects.write(tmp_path / "project", MLIR_SOURCE, module=table)
+    assert lowered(root, "served", front_end, *TARGETS) == MLIR_KERNELS
 
 
 READS = {
-    "compiler.py": 3,  # puts it into the flags; and what compiles for the current device
+    "compiler.py": 3,  # stores it in the flags, and compiles for the current device
     "flags.py": 1,  # the flag
-    "dispatcher.py": 5,  # hands it on to compilations, and looks at it in launches and inspections
-    "codegen.py": 2,  # for code generation by itself, which the front end does without
+    "dispatcher.py": 5,  # passes it to compilations, and reads it in launches and inspections
+    "codegen.py": 2,  # for its own code generation, which the front end does not use
     "mathimpl.py": 1,  # tanh with fast math: from 7.5 on
     "nvvmutils.py": 1,  # atomic addition of float64: from 6.0 on
-    "api.py": 1,  # detect(), which is answered
+    "api.py": 1,  # detect(), which is replaced
     "cudadrv/driver.py": 6,  # the device, which is replaced
     "memory_management/nrt.py": 1,  # code that allocates, which is refused
 }
-"""Where Numba-CUDA's own code has the target's compute capability, and how often."""
+"""The files of Numba-CUDA that name the compute capability of the target, with the number of occurrences."""
 
 
 def test_numba_reads_the_capability_in_known_places() -> None:
     spec = importlib.util.find_spec("numba_cuda")
     folder = Path(spec.origin).parent / "numba" / "cuda"
-    found = {}
+    result = {}
     for path in folder.rglob("*.py"):
         name = path.relative_to(folder).as_posix()
         if not name.startswith(("tests/", "simulator/", "testing.py")):
-            found[name] = len(re.findall(r"\bcompute_capability\b", path.read_text(encoding="utf-8")))
-    assert {name: number for name, number in found.items() if number} == READS
+            result[name] = len(re.findall(r"\bcompute_capability\b", path.read_text(encoding="utf-8")))
+    assert {name: number for name, number in result.items() if number} == READS

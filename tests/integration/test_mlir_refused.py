@@ -1,4 +1,4 @@
-"""Check the errors of numba-cuda-mlir for code that numba-cuda compiles."""
+"""Test the errors of numba-cuda-mlir for code that numba-cuda compiles."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def reads(x):
 
 @pytest.fixture(scope="module")
 def errors(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the error of each case, which has its own module, from one build of all."""
+    """Build all cases, each in its own module; return the error of each case."""
     project = write(tmp_path_factory.mktemp("beyond") / "project", "")
     config = (project / "pyproject.toml").read_text().partition(f"[{MODULE}]")[0]
     for name, (source, key, _) in BEYOND.items():

@@ -1,4 +1,4 @@
-"""Ranks of MPI, each on its GPU: real ones, with the stand-in driver's two GPUs and the compiler of the fallback."""
+"""Test ranks of MPI on the two GPUs of the stand-in driver, with the compiler of the fallback."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ import os
 
 from numba import cuda
 
-with open(os.environ["BUILDS"], "a") as log:  # this module is imported by builds alone
+with open(os.environ["BUILDS"], "a") as log:  # only builds import this module
     log.write("x")
 
 
@@ -55,7 +55,7 @@ driver.LIBRARY = os.environ["STAND_IN"]  # a path, so that NVRTC does not load t
 import pkg.k as k
 
 cuda = ctypes.CDLL(driver.LIBRARY)
-# The same as set_device of PyTorch, use() of CuPy and set_current() of cuda.core.
+# As set_device of PyTorch, use() of CuPy and set_current() of cuda.core do.
 device, context = ctypes.c_int(), ctypes.c_void_p()
 assert not cuda.cuDeviceGet(ctypes.byref(device), local)
 assert not cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
@@ -71,7 +71,7 @@ class Array:
 
 
 k.scaled[1, 32](Array("<f4"))
-k.scaled[1, 32](Array("<f8"))  # has no packaged signature
+k.scaled[1, 32](Array("<f8"))  # no packaged signature has this type
 late = [tier.choice.gpu for tier in k.__aotcuda__.tiers["scaled"] if tier.tier == "jit"]
 found = world.gather([local, late])
 if world.rank == 0:
@@ -101,8 +101,8 @@ def test_each_rank_launches_on_its_gpu_and_one_of_them_compiles(cuda: StandIn, w
         "STAND_IN": str(cuda.library),
     }
     command = (str(MPIEXEC), "-n", str(RANKS), sys.executable, "program.py")
-    found = json.loads(projects.succeed(tmp_path, *command, **environment).out)
+    reports = json.loads(projects.succeed(tmp_path, *command, **environment).out)
     gpus = [f"GPU {gpu} (Stand-in {'AB'[gpu]}, compute capability 9.0)" for gpu in (0, 1)]
-    assert sorted(found) == sorted([[gpu, [gpus[gpu]]] for gpu in (0, 1)] * 2)
+    assert sorted(reports) == sorted([[gpu, [gpus[gpu]]] for gpu in (0, 1)] * 2)
     assert sorted(launch["device"] for launch in cuda.launches()) == [0] * 4 + [1] * 4
     assert builds.stat().st_size == 1

@@ -1,6 +1,6 @@
 """Test that build systems without a hook run `aotcuda build` as a step, with the code of docs/build-systems.md.
 
-The back end builds one project for each, and its build tool builds again after edits.
+Each back end builds a project. Its build tool builds the project again after edits.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ PAGE = (projects.CHECKOUT / "docs" / "build-systems.md").read_text()
 
 
 def blocks(language: str) -> list[str]:
-    """Return the page's blocks in a language, with the package and the module of the tests."""
-    found = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
-    return [text.replace("mypkg", "pkg").replace("kernels", "k") for text in found]
+    """Return the page's blocks in a language, with the names of the tests' package and module."""
+    texts = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    return [text.replace("mypkg", "pkg").replace("kernels", "k") for text in texts]
 
 
 def write(folder: Path, requires: str, backend: str, rest: str = "") -> Path:
@@ -65,7 +65,7 @@ def write(folder: Path, requires: str, backend: str, rest: str = "") -> Path:
 
 
 class Built:
-    """A project that its back end has built, and the folder of its build tool.
+    """A built project, and the folder of its build tool.
 
     Attributes:
         project: The project.
@@ -109,8 +109,8 @@ def scikit_build_core(folder: Path) -> Built:
 
 
 def scikit_build_core_project(folder: Path) -> Path:
-    (own,) = [text for text in blocks("toml") if "[tool.scikit-build" in text]
-    table = own[own.index("[tool.") :]
+    (toml,) = [text for text in blocks("toml") if "[tool.scikit-build" in text]
+    table = toml[toml.index("[tool.") :]
     project = write(folder, "scikit-build-core", "scikit_build_core.build", table)
     (text,) = blocks("cmake")
     (project / "CMakeLists.txt").write_text(text)
@@ -119,7 +119,7 @@ def scikit_build_core_project(folder: Path) -> Path:
 
 @pytest.fixture(
     scope="module",
-    params=[meson, pytest.param(scikit_build_core, marks=pytest.mark.matrix)],  # scikit-build-core runs CMake, as below
+    params=[meson, pytest.param(scikit_build_core, marks=pytest.mark.matrix)],  # the tests below run CMake, too
     ids=lambda make: make.__name__,
 )
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
@@ -247,8 +247,8 @@ def cmake(tmp_path: Path) -> Callable[..., Done]:
             {text}
             """
         (tmp_path / "CMakeLists.txt").write_text(textwrap.dedent(lines))
-        given = (f"-Daotcuda_DIR={package}", f"-DPython_EXECUTABLE={sys.executable}")
-        return run(tmp_path, BIN / "cmake", "-G", "Unix Makefiles", "-S", ".", "-B", "tool", *given)
+        settings = (f"-Daotcuda_DIR={package}", f"-DPython_EXECUTABLE={sys.executable}")
+        return run(tmp_path, BIN / "cmake", "-G", "Unix Makefiles", "-S", ".", "-B", "tool", *settings)
 
     return configure
 
@@ -262,7 +262,7 @@ def test_cmake_installs_all_files_of_the_last_build(cmake: Callable[..., Done], 
     succeed(tmp_path, *make)
     folder = tmp_path / "tool" / "gpu"
     written = tree(folder)
-    (folder / "pkg" / "renamed.py").write_text("of a build before\n")
+    (folder / "pkg" / "renamed.py").write_text("old\n")
     succeed(tmp_path, *install)
     assert tree(tmp_path / "installed" / "lib") == written
     image = folder / "pkg" / "k.aotcuda" / "kernels.fatbin"
@@ -271,7 +271,7 @@ def test_cmake_installs_all_files_of_the_last_build(cmake: Callable[..., Done], 
     assert done.status != 0
     assert f"{image} is missing; build again" in " ".join(done.err.split())
     succeed(tmp_path, *make)
-    assert tree(folder) == {**written, "pkg/renamed.py": b"of a build before\n"}
+    assert tree(folder) == {**written, "pkg/renamed.py": b"old\n"}
     assert "Compiling" not in succeed(tmp_path, *make).out
     (project / "csrc" / "factor.h").write_text("#define FACTOR 4\n")
     assert "Compiling" in succeed(tmp_path, *make).out
@@ -289,20 +289,20 @@ def test_cmake_cleans_no_folder_that_others_may_use(cmake: Callable[..., Done], 
 
 
 def test_cmake_reports_errors_when_it_configures(cmake: Callable[..., Done], tmp_path: Path) -> None:
-    def said(text: str, version: str = "") -> str:
+    def configure_error(text: str, version: str = "") -> str:
         done = cmake(text, version)
         assert done.status != 0
         return " ".join(done.err.split())
 
-    assert f"aotcuda_build(gpu): {tmp_path} has no pyproject.toml; name its folder by PROJECT" in said(
+    assert f"aotcuda_build(gpu): {tmp_path} has no pyproject.toml; name its folder by PROJECT" in configure_error(
         "aotcuda_build(gpu)"
     )
     (tmp_path / "pyproject.toml").touch()
-    assert "/bin/false has no aotcuda; name the Python that has it by PYTHON" in said(
+    assert "/bin/false has no aotcuda; name the Python that has it by PYTHON" in configure_error(
         "aotcuda_build(g PYTHON /bin/false)"
     )
-    assert "aotcuda_build(g): unknown argument TARGETS" in said("aotcuda_build(g TARGETS sm_90)")
-    assert f"version: {aotcuda.__version__}" in said("", "99.0")
+    assert "aotcuda_build(g): unknown argument TARGETS" in configure_error("aotcuda_build(g TARGETS sm_90)")
+    assert f"version: {aotcuda.__version__}" in configure_error("", "99.0")
     assert cmake("", aotcuda.__version__).status == 0
 
 

@@ -172,8 +172,8 @@ def test_package_in_a_folder_with_another_name_is_refused(flat: Path) -> None:
     table = '[tool.setuptools]\npackages = ["flat"]\npackage-dir = { flat = "code" }\n\n[tool.aotcuda]\n'
     edit(flat, TABLE, table)
     assert projects.refused(flat).message == (
-        "tool.setuptools.package-dir: the package flat is in the folder code; a build imports it from there, so call "
-        "the folder flat"
+        "tool.setuptools.package-dir: the package flat is in the folder code, and builds import it by the folder's "
+        "name; rename the folder to flat"
     )
 
 

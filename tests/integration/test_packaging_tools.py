@@ -15,7 +15,7 @@ from hatchling.builders.constants import EDITABLES_REQUIREMENT
 from packaging.requirements import Requirement
 
 from integration import projects
-from integration.projects import BUILD, HATCHLING, build_wheel, content, run, succeed
+from integration.projects import BUILD, HATCHLING, build_wheel, content, succeed
 from integration.test_packaging_back_ends import GENERATED, SUMMARY, edit, editable, generated
 
 pytestmark = pytest.mark.usefixtures("build_cache")  # tests of how builds run use `no_build_cache`
@@ -203,5 +203,5 @@ def test_progress_is_removed_from_a_terminal_at_the_end(flat: Path) -> None:
     ],
 )
 def test_quiet_build_prints_nothing(flat: Path, environ: dict[str, str], output: str) -> None:
-    done = run(flat, *HATCHLING, **environ)
+    done = projects.forked_run(flat, *HATCHLING, **environ)
     assert (done.status, done.out + done.err) == (0, output)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("back_end")
 GOOD = "def f(x):\n    x[0] = 1\n"
 KERNEL = 'kernels.f = "void(float32[::1])"'
 
-# Texts of source modules, and errors of their imports. None stands for an error that the line of another module covers.
+# The text of each source module, and the error of its import. None: the error of another module covers it.
 IMPORTS = {
     "third_party": (
         "import not_installed.anywhere\n",

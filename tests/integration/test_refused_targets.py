@@ -1,4 +1,4 @@
-"""Check the errors for code that some of the targets cannot have, and for globals of Triton's kernels."""
+"""Test errors for code that some targets cannot have, and for globals of Triton's kernels."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def message(folder: Path, source: str, arch: str, module: str, linked: dict[str,
     return projects.refused(project).message
 
 
-def test_debug_kernel_beside_ptx_is_refused(front_end: str, tmp_path: Path) -> None:
+def test_debug_kernel_for_ptx_is_refused(front_end: str, tmp_path: Path) -> None:
     kernels = 'kernels.a = "void(float32[::1])"\nkernels.b = "void(float32[::1])"'
     assert message(tmp_path, DEBUG, "compute_75", kernels, {}) == (
         f"{projects.MODULE}.kernels.a: debug=True gives machine code alone, and compute_75 of arch is PTX; "
@@ -111,7 +111,7 @@ def test_float8_pointers_are_built_where_the_target_has_the_type(
         return
     project = projects.write(tmp_path / "project", CONVERTS, aotcuda=f'arch = ["{arch}"]', module=module)
     (kernel,) = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")["kernels"]
-    assert [[item["dtype"] for item in one["parameters"][:2]] for one in kernel["overloads"]] == [
+    assert [[item["dtype"] for item in overload["parameters"][:2]] for overload in kernel["overloads"]] == [
         [dtype, "<f4"],
         ["<f4", dtype],
     ]

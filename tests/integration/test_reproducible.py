@@ -1,4 +1,4 @@
-"""Check that the same inputs give a wheel of the same bytes in another folder and another environment."""
+"""Test that equal inputs give a wheel with equal bytes in another folder and another environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("front_end")
 
-# Run Python on one core, so that units are compiled in a row, with permissions for the user alone.
+# Run Python on one core, so units are compiled in sequence, with a umask that gives permissions to the user only.
 ALONE = """
 import os, sys
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})

@@ -1,4 +1,4 @@
-"""The build cache in a bucket of S3: s3fs against moto's server, with signed requests and policies that it enforces."""
+"""Test the build cache in a bucket of S3: s3fs with moto's server, which checks signatures and enforces policies."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Keys = dict[str, dict[str, str]]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Keys]]:
-    """The server's address, and the variables with credentials of a user who may read, and of one who may write."""
+    """Return the server's address, and variables with the credentials of a user who may read and one who may write."""
     boto3 = pytest.importorskip("boto3")
     pytest.importorskip("moto")
     pytest.importorskip("s3fs")
@@ -52,8 +52,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Keys
     with log.open("w") as stream:
         process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=stream, text=True)
     try:
-        found = next(match for line in process.stderr if (match := re.search(r"http://127\.0\.0\.1:\d+", line)))
-        first = {"endpoint_url": found[0], "region_name": "us-east-1"}
+        url = next(match[0] for line in process.stderr if (match := re.search(r"http://127\.0\.0\.1:\d+", line)))
+        first = {"endpoint_url": url, "region_name": "us-east-1"}
         first |= {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
         boto3.client("s3", **first).create_bucket(Bucket="wheels")
         iam = boto3.client("iam", **first)
@@ -65,7 +65,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Keys
             iam.put_user_policy(UserName=name, PolicyName="s3", PolicyDocument=policy)
             key = iam.create_access_key(UserName=name)["AccessKey"]
             keys[name] = {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
-        yield found[0], keys
+        yield url, keys
     finally:
         process.kill()
         process.communicate()
@@ -77,12 +77,12 @@ def project(tmp_path: Path) -> Path:
     return projects.put(tmp_path.resolve() / "project", files)
 
 
-def started(root: Path, server: str, keys: dict[str, str], own: Path, **environ: str) -> subprocess.Popen[str]:
+def start(root: Path, server: str, keys: dict[str, str], folder: Path, **environ: str) -> subprocess.Popen[str]:
     """Start a build with the bucket as its cache."""
     variables = {
         **{name: value for name, value in os.environ.items() if not name.startswith("AWS_")},
         "AOTCUDA_BUILD_CACHE": f"s3://wheels/{root.parent.name}",
-        "AOTCUDA_CACHE_DIR": str(own),
+        "AOTCUDA_CACHE_DIR": str(folder),
         "AOTCUDA_PROGRESS": "",
         "AWS_ENDPOINT_URL": server,
         "AWS_DEFAULT_REGION": "us-east-1",
@@ -90,15 +90,15 @@ def started(root: Path, server: str, keys: dict[str, str], own: Path, **environ:
         **keys,
         **environ,
     }
-    command = [sys.executable, "-W", "ignore", "-m", "aotcuda", "build", "--out", str(own / "out")]
+    command = [sys.executable, "-W", "ignore", "-m", "aotcuda", "build", "--out", str(folder / "out")]
     return subprocess.Popen(command, cwd=root, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def built(process: subprocess.Popen[str]) -> str:
-    """Return what a build said, which must succeed."""
-    _, said = process.communicate()
-    assert process.returncode == 0, said
-    return said
+def wait(process: subprocess.Popen[str]) -> str:
+    """Wait for a build, which must succeed, and return its error output."""
+    _, err = process.communicate()
+    assert process.returncode == 0, err
+    return err
 
 
 WRITE = {"AOTCUDA_BUILD_CACHE_ACCESS": "read-write"}
@@ -107,9 +107,9 @@ NOT_USED = "the build continues without the build cache: s3://wheels/"
 
 def test_one_user_fills_and_another_reads_the_bucket(project: Path, server: tuple[str, Keys], tmp_path: Path) -> None:
     address, keys = server
-    first = built(started(project, address, keys["read-write"], tmp_path / "a", **WRITE))
+    first = wait(start(project, address, keys["read-write"], tmp_path / "a", **WRITE))
     assert "; 0 of " in first
-    again = built(started(project, address, keys["read"], tmp_path / "b"))
+    again = wait(start(project, address, keys["read"], tmp_path / "b"))
     assert "all from the build cache" in again
     assert "warning" not in first + again
     assert projects.tree(tmp_path / "a" / "out") == projects.tree(tmp_path / "b" / "out")
@@ -125,7 +125,7 @@ def test_refused_bucket_access_gives_one_warning(
 ) -> None:
     address, keys = server
     keys = {**keys, "": {}, "stranger": {**keys["read"], "AWS_SECRET_ACCESS_KEY": "guessed"}}
-    said = built(started(project, address, keys[who], tmp_path / "a", **access))
-    assert said.count("warning: ") == 1, said
-    assert NOT_USED in said
+    err = wait(start(project, address, keys[who], tmp_path / "a", **access))
+    assert err.count("warning: ") == 1, err
+    assert NOT_USED in err
     assert (tmp_path / "a" / "out" / "pkg" / "kernels.aotcuda" / "kernels.fatbin").is_file()

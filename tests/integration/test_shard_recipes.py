@@ -1,4 +1,4 @@
-"""The recipes of docs/many-machines.md for a GitHub matrix and for a Slurm array, with their commands as they stand."""
+"""Run the recipes of docs/many-machines.md for a GitHub matrix and for a Slurm array, with unchanged commands."""
 
 from __future__ import annotations
 
@@ -105,9 +105,11 @@ def test_github_matrix_makes_the_wheel_of_one_build(
     joined = tmp_path / "joined"
     for shard in shards:
         machine = tmp_path / f"machine{shard}"
-        place = {**shell, "AOTCUDA_BUILD_CACHE": str(machine / "cache")}
-        run(commands[0][0].replace("${{ matrix.shard }}", shard), checked_out(project, machine / "project"), place)
-        for path in (machine / "cache").rglob("*"):  # an artifact is an archive of files, which forgets modes
+        environment = {**shell, "AOTCUDA_BUILD_CACHE": str(machine / "cache")}
+        run(
+            commands[0][0].replace("${{ matrix.shard }}", shard), checked_out(project, machine / "project"), environment
+        )
+        for path in (machine / "cache").rglob("*"):  # artifacts are archives without file modes
             if path.is_file():
                 target = joined / path.relative_to(machine / "cache")
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +130,7 @@ def test_slurm_array_makes_the_wheel_of_one_build(
 
 
 @pytest.mark.matrix
-def test_nodes_import_from_copies_of_their_own(project: Path, shell: dict[str, str], tmp_path: Path) -> None:
+def test_each_node_imports_from_its_own_copy(project: Path, shell: dict[str, str], tmp_path: Path) -> None:
     wheel = projects.build_wheel(project)
     site = tmp_path / "site"
     projects.unpacked(wheel, site)

@@ -121,11 +121,11 @@ def filled_cache(project: Path) -> Path:
 
 def test_merged_shards_have_the_files_of_one_build(project: Path, filled_cache: Path, tmp_path: Path) -> None:
     steps = Steps()
-    whole = build(project, "0", watcher=steps)
+    expected = build(project, "0", watcher=steps)
     assert {title for title, done, total in steps.shown if total and not done} == {"compiling"}
     copy = shutil.copytree(project, tmp_path.resolve() / "elsewhere")
     merged = build(copy, shutil.copytree(filled_cache, tmp_path / "cache"), from_cache_only=True)
-    assert results(merged) == results(whole)
+    assert results(merged) == results(expected)
     assert not [step.title for step in merged.summary.steps if step.work and not step.cached]
 
 
@@ -185,7 +185,7 @@ def test_unusable_results_of_shards_give_one_line(
     root = shutil.copytree(project, tmp_path.resolve() / "project")
     cache = shutil.copytree(filled_cache, tmp_path / "cache")
     monkeypatch.setenv("PKG_FACTOR", "")
-    monkeypatch.delenv("PKG_FACTOR")  # unset now, and again after the test
+    monkeypatch.delenv("PKG_FACTOR")  # the fixture removes it after the test
     break_project(root, cache)
     with pytest.raises(AotcudaError, match=message) as error:
         build(root, cache, from_cache_only=True)
@@ -214,7 +214,7 @@ def test_command_line_builds_shards_with_a_report(project: Path, filled_cache: P
     projects.aotcuda(project, "build", "--out", str(tmp_path / "out"), "--report", report, **only)
     merged = json.loads(report.read_bytes())
     assert {unit["symbol"] for unit in merged["units"]} == {*KERNELS, "pkg_doubled", "use"}
-    assert all(unit["seconds"] > 0 for unit in merged["units"]), "the seconds of the shards"
+    assert all(unit["seconds"] > 0 for unit in merged["units"]), "the shards report their seconds"
     assert {image["target"] for image in merged["images"]} == {"sm_80", "sm_90", "compute_80"}
     assert (tmp_path / "out" / "pkg" / "kernels.aotcuda" / "kernels.fatbin").is_file()
     projects.aotcuda(project, "build", "--shard", "2/3", "--costs", str(report), AOTCUDA_BUILD_CACHE=cache)

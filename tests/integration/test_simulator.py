@@ -1,4 +1,4 @@
-"""Packaged modules and source trees in Numba's simulator, which runs their sources."""
+"""Test packaged modules and source trees in Numba's simulator, which runs their sources."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ for launch in (lambda k: k[1], lambda k: k(a=1), lambda k: k[1, 1](a=1), lambda 
     assert "SourceError: pkg.k.axpy cannot run in Numba's simulator: its source pkg._k:axpy is not here" in done.err
 
 
-def test_a_front_end_without_a_simulator_says_so(tmp_path: Path) -> None:
+def test_front_end_without_a_simulator_is_refused(tmp_path: Path) -> None:
     if not front_ends.is_mlir_installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
     source = "from numba_cuda_mlir import cuda\n\n\n@cuda.jit\ndef f(x):\n    x[0] = 1\n"
@@ -145,23 +145,23 @@ def test_a_front_end_without_a_simulator_says_so(tmp_path: Path) -> None:
     assert "LaunchError: pkg.k was built with numba-cuda-mlir, which has no simulator; run without" in done.err
 
 
-def test_the_simulators_gpu_answers_what_programs_ask_before_they_launch(tmp_path: Path) -> None:
-    """In place, with and without `aotcuda record`, by the same numbers."""
-    (tmp_path / "asks.py").write_text(
-        "from aotcuda.numba import cuda\n"
-        "gpu = cuda.get_current_device()\n"
-        "print(gpu.MAX_THREADS_PER_BLOCK, gpu.WARP_SIZE, gpu.compute_capability)\n"
-    )
-    done = simulated(tmp_path, "import asks")
-    assert done.out == "1024 32 (5, 2)\n", done.err
-    recorder = _record.__path__[0] + "/inject"
-    done = simulated(tmp_path, _SAME, PYTHONPATH=recorder)
-    assert done.out == "True\n", done.err
-
-
-_SAME = """
+SAME_ANSWERS = """
 from numba import cuda
 from aotcuda import gpus as gpu
 from aotcuda_recorder import simulator
 print(all(gpu.EVERYWHERE[name] == simulator._DEVICE[name] for name in {*gpu.EVERYWHERE} & {*simulator._DEVICE}))
 """
+
+
+def test_simulator_answers_gpu_queries(tmp_path: Path) -> None:
+    """In place and in `aotcuda record` the answers are equal."""
+    (tmp_path / "queries.py").write_text(
+        "from aotcuda.numba import cuda\n"
+        "gpu = cuda.get_current_device()\n"
+        "print(gpu.MAX_THREADS_PER_BLOCK, gpu.WARP_SIZE, gpu.compute_capability)\n"
+    )
+    done = simulated(tmp_path, "import queries")
+    assert done.out == "1024 32 (5, 2)\n", done.err
+    recorder = _record.__path__[0] + "/inject"
+    done = simulated(tmp_path, SAME_ANSWERS, PYTHONPATH=recorder)
+    assert done.out == "True\n", done.err

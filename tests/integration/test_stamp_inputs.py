@@ -40,9 +40,9 @@ def needs(front_end: str) -> pytest.MarkDecorator:
 
 
 def cases(front_end: str) -> Iterator[ParameterSet]:
-    """Yield cases: all inputs of the first front end; of others, one of each row, and all that their compilers read.
+    """Yield cases: all inputs of the first front end; for others an input of each row, and all that compilers read.
 
-    CI runs the others only with the inputs that their compilers read, because shared code reads the other inputs.
+    CI runs the other front ends only with inputs that compilers read, because shared code reads all other inputs.
     """
     rows: dict[str, str] = {}
     for name, item in stamp_inputs.inputs_of(front_end).items():
@@ -66,8 +66,8 @@ def restore(project: Project) -> None:
     shutil.copytree(f"{project.base}.pristine", project.base, symlinks=True)
 
 
-def outdated(project: Project) -> list[str]:
-    """Return the kinds of builds that notice an edit."""
+def find_outdated(project: Project) -> list[str]:
+    """Return the kinds of builds that would build again."""
     return [kind for kind in KINDS if not project.is_current(kind)]
 
 
@@ -82,7 +82,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Project]:
             project.build_all()
             shutil.copytree(project.base, f"{project.base}.pristine", symlinks=True)
             restore(project)
-            assert outdated(project) == []
+            assert find_outdated(project) == []
             assert project.is_launched()
         return projects[front_end]
 
@@ -108,7 +108,7 @@ def test_every_row_of_the_page_has_an_input() -> None:
 @pytest.mark.parametrize(("front_end", "name"), CASES)
 def test_edit_of_an_input_is_noticed(project: Project, name: str) -> None:
     project.edit(name, INPUTS[name])
-    assert outdated(project) == [*KINDS]
+    assert find_outdated(project) == [*KINDS]
     assert project.is_launched() is INPUTS[name].is_outside_editable_stamp
 
 
@@ -116,7 +116,7 @@ def test_edit_of_an_input_is_noticed(project: Project, name: str) -> None:
 @pytest.mark.parametrize("name", IGNORED)
 def test_edit_of_anything_else_is_ignored(project: Project, name: str) -> None:
     project.edit(name, IGNORED[name])
-    assert outdated(project) == []
+    assert find_outdated(project) == []
     assert project.is_launched()
 
 
@@ -124,7 +124,7 @@ def test_edit_of_anything_else_is_ignored(project: Project, name: str) -> None:
 @pytest.mark.parametrize("folder", ["/", "project/pkg", "."])
 def test_working_folder_is_not_an_input(project: Project, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     monkeypatch.chdir(project.base / folder)
-    assert outdated(project) == []
+    assert find_outdated(project) == []
     assert project.is_launched()
 
 

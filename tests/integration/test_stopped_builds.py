@@ -1,4 +1,4 @@
-"""A stopped build leaves no process and no temporary file, at any point and by any signal."""
+"""Test that a stopped build leaves no process and no temporary file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 KERNEL = 'kernels.f = "void(float32[::1])"'
 GOOD = "\ndef f(x):\n    x[0] = 1\n"
-EDITABLE = (*HATCHLING[:-1], "wheel:editable")
 LINE = "aotcuda: build interrupted; nothing was written\n"
 
 IMPORTING = """
@@ -38,7 +37,7 @@ def stop(context):
 def f(x):
     stop()
 """
-DEAF = """
+IGNORES_SIGNALS = """
 import os, signal
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
@@ -57,19 +56,24 @@ LATER = """
 import os, select
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-class Later(BuildHookInterface):  # after aotcuda's, whose files wait for hatchling
+class Later(BuildHookInterface):  # runs after aotcuda's hook, before hatchling takes the files
     def initialize(self, version, build_data):
         if "REACHED" in os.environ:
             os.write(os.open(os.environ["REACHED"], os.O_WRONLY), b"x")
-            while True:  # handlers in Python are run between two instructions; `pause` might begin in between
+            while True:  # a signal just before `pause` would not end it
                 select.select([], [], [], 0.05)
 """
-POINTS = {"importing": IMPORTING + GOOD, "compiling": COMPILING, "a deaf source": DEAF + GOOD, "hatchling": GOOD}
+POINTS = {
+    "importing": IMPORTING + GOOD,
+    "compiling": COMPILING,
+    "ignored signals": IGNORES_SIGNALS + GOOD,
+    "hatchling": GOOD,
+}
 
 
 @pytest.fixture
 def temporary(tmp_path: Path) -> Path:
-    """Return the folder for temporary files; empty."""
+    """Return an empty folder for temporary files."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     return folder
@@ -77,19 +81,18 @@ def temporary(tmp_path: Path) -> Path:
 
 def project(folder: Path, point: str) -> Path:
     rest = "[tool.hatch.build.targets.wheel.hooks.custom]\n" * (point == "hatchling")
-    made = write(
+    root = write(
         folder / "project", POINTS[point], module=KERNEL, rest=f'{rest}[tool.hatch.build]\ndev-mode-dirs = ["."]'
     )
-    (made / "hatch_build.py").write_text(LATER)
-    return made
+    (root / "hatch_build.py").write_text(LATER)
+    return root
 
 
-# One handler serves all signals but SIGKILL.
+# One handler serves all signals except SIGKILL.
 CASES = [
     (COMMAND, "compiling", signal.SIGINT),
     (HATCHLING, "importing", signal.SIGINT),
-    (COMMAND, "a deaf source", signal.SIGTERM),
-    (EDITABLE, "importing", signal.SIGTERM),
+    (COMMAND, "ignored signals", signal.SIGTERM),
     (COMMAND, "importing", signal.SIGKILL),
 ]
 
@@ -98,34 +101,34 @@ CASES = [
 def test_signal_to_the_first_process_ends_all(
     command: tuple[str, ...], point: str, number: signal.Signals, tmp_path: Path, temporary: Path
 ) -> None:
-    made = project(tmp_path, point)
-    before = projects.tree(made)
-    with waiting(made, command, tmp_path / "fifo", TMPDIR=str(temporary)) as build:
-        found = build.stop(number)
+    root = project(tmp_path, point)
+    before = projects.tree(root)
+    with waiting(root, command, tmp_path / "fifo", TMPDIR=str(temporary)) as build:
+        result = build.stop(number)
         assert build.has_ended()
-    assert projects.tree(made) == before
+    assert projects.tree(root) == before
     if number == signal.SIGKILL:
-        assert found == (-number, "")
+        assert result == (-number, "")
     else:
-        assert found == (128 + number, LINE)
+        assert result == (128 + number, LINE)
         assert list(temporary.iterdir()) == []
 
 
 def test_ctrl_c_gives_one_line(tmp_path: Path) -> None:
-    made = project(tmp_path, "compiling")
+    root = project(tmp_path, "compiling")
     code = f"import os; os.setpgid(0, 0); os.execv({sys.executable!r}, {list(COMMAND)})"
-    with waiting(made, (sys.executable, "-c", code), tmp_path / "fifo") as build:
+    with waiting(root, (sys.executable, "-c", code), tmp_path / "fifo") as build:
         os.killpg(build.process.pid, signal.SIGINT)
         assert build.wait() == (130, "", LINE)
         assert build.has_ended()
 
 
 def test_next_build_removes_files_of_a_killed_build(tmp_path: Path, temporary: Path) -> None:
-    made = project(tmp_path, "hatchling")
-    with waiting(made, HATCHLING, tmp_path / "fifo", TMPDIR=str(temporary)) as build:
+    root = project(tmp_path, "hatchling")
+    with waiting(root, HATCHLING, tmp_path / "fifo", TMPDIR=str(temporary)) as build:
         build.stop(signal.SIGKILL)
     assert len(list(temporary.iterdir())) == 1
-    projects.build_wheel(made, TMPDIR=str(temporary))
+    projects.build_wheel(root, TMPDIR=str(temporary))
     assert list(temporary.iterdir()) == []
 
 

@@ -1,4 +1,4 @@
-"""Packages that exist: kernels behind decorators and objects, in several modules, with signatures of their own."""
+"""Test tables for existing packages: kernels behind decorators and objects, in several modules, with signatures."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_kernels_behind_decorators_and_objects_are_built(front_end: str, tmp_pat
     kernels = {item["name"]: item for item in projects.manifest_of(files, "pkg.k")["kernels"]}
     assert set(kernels) == {*(f"k_{name}" for name in NAMES), *PATHS}
     assert kernels["deep"]["origin"] == "pkg._k:push.kernel.inner"
-    # All are one function, so they need as many registers, except for those that call it.
+    # All kernels are one function, so their registers are equal, except for two kernels that call it.
     registers = {name: item["overloads"][0]["resources"]["sm_80"]["registers"] for name, item in kernels.items()}
     assert len({registers[name] for name in registers if name not in ("k_twice", "k_launching")}) == 1
     code = {item["overloads"][0]["symbol"] for item in kernels.values()}
@@ -117,7 +117,7 @@ bound = functools.partial(add, 1)
 )
 
 
-LEADS_NOWHERE = {
+WRONG_PATHS = {
     "several": "pkg._k.several holds several kernels: forward (pkg/_k.py:",
     "several.forwards": "pkg._k.several has no attribute forwards; did you mean forward?",
     "sevral": "pkg._k has no function sevral; did you mean Several?",
@@ -128,11 +128,11 @@ LEADS_NOWHERE = {
 def test_wrong_python_path_is_refused(front_end: str, tmp_path: Path) -> None:
     kernels = [
         f'kernels.k{number} = {{ python = "{path}", signature = "void(float32[::1], float32[::1])" }}'
-        for number, path in enumerate(LEADS_NOWHERE)
+        for number, path in enumerate(WRONG_PATHS)
     ]
     project = write(tmp_path / "project", source(AMBIGUOUS), module="\n".join(kernels))
     for number, (line, message) in enumerate(
-        zip(projects.lines_of(refused(project).err), LEADS_NOWHERE.values(), strict=True)
+        zip(projects.lines_of(refused(project).err), WRONG_PATHS.values(), strict=True)
     ):
         assert line.startswith(f"{MODULE}.kernels.k{number}: {message}")
 
@@ -169,17 +169,17 @@ def test_table_without_signatures_uses_the_decorators(front_end: str, tmp_path: 
     tables = 'kernels.one = {}\nkernels.several = { launch-bounds = 64 }\nkernels.open_ = "void(int32[::1])"\n'
     tables += "functions.helper = {}\n"
     project = write(tmp_path / "project", source(DECLARED), module=tables)
-    built = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")
-    found = {
+    manifest = projects.manifest_of(projects.content(projects.build_wheel(project)), "pkg.k")
+    overloads = {
         item["name"]: [(overload["symbol"], overload["signature"]) for overload in item["overloads"]]
-        for item in built["kernels"]
+        for item in manifest["kernels"]
     }
-    assert found == {
+    assert overloads == {
         "one": [("one", "void(float32[::1])")],
         "several": [("several__0", "void(float32[::1])"), ("several__1", "void(float64[::1])")],
         "open_": [("open_", "void(int32[::1])")],
     }
-    assert built["functions"][0]["prototype"] == "float helper(float x, int n);"
+    assert manifest["functions"][0]["prototype"] == "float helper(float x, int n);"
 
 
 def test_function_without_signature_is_refused(front_end: str, tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_type_names_of_the_table_work_in_signatures(front_end: str, tmp_path: Pa
     assert "pkg/_other.py" in [item["path"] for item in built["sources"]]
 
 
-NO_TYPES = {
+UNKNOWN_TYPES = {
     "void(fields)": "'fields' is not a Numba type; did you mean field?",
     "void(flaot32)": "'flaot32' is not a Numba type; did you mean float32?",
     "void(float32)": "tool.aotcuda.types.float32: Numba has a type of this name; choose another one",
@@ -232,11 +232,13 @@ def test_unknown_type_name_is_refused(front_end: str, tmp_path: Path) -> None:
     types = (
         'types = { field = "complex128[:, ::1]", float32 = "float64", A = "flaot32[:]", B = "pkg._k:nothing", C = "3" }'
     )
-    kernels = [f'kernels.k{number} = {{ python = "f", signature = "{text}" }}' for number, text in enumerate(NO_TYPES)]
+    kernels = [
+        f'kernels.k{number} = {{ python = "f", signature = "{text}" }}' for number, text in enumerate(UNKNOWN_TYPES)
+    ]
     text = "def f(x):\n    x[0] = 1\n"
     project = write(tmp_path / "project", text, aotcuda=types, module="\n".join(kernels))
     lines = projects.lines_of(refused(project).err)
-    for number, (line, (signature, message)) in enumerate(zip(lines, NO_TYPES.items(), strict=True)):
+    for number, (line, (signature, message)) in enumerate(zip(lines, UNKNOWN_TYPES.items(), strict=True)):
         start = f"{MODULE}.kernels.k{number}.signature: '{signature}' is not a signature in Numba's notation: "
         assert line == start + message
 

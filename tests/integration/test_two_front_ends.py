@@ -1,4 +1,4 @@
-"""Check a wheel whose modules are built by both of Numba's compilers, and link each other: `tests/packages/mixed`."""
+"""Test a wheel with modules of both of Numba's compilers, which link each other: `tests/packages/mixed`."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_each_manifest_describes_its_own_front_end(files: dict[str, bytes]) -> N
             assert [item["words"] for item in arrays] == [WORDS[front_end]] * len(arrays)
         sources.add(f"mixed/_{name}.py")  # each module links the modules before it
         assert {source["path"] for source in manifest["sources"]} == sources
-        (own,) = manifest["rebuild"]["table"]["modules"].values()
-        assert own.get("frontend", NUMBA) == front_end
+        (table,) = manifest["rebuild"]["table"]["modules"].values()
+        assert table.get("frontend", NUMBA) == front_end
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_shared_arrays_of_both_front_ends_do_not_overlap(files: dict[str, bytes]
 
 
 def no_compiler(folder: Path, package: str) -> Path:
-    """Return a folder that, first on the path, makes a compiler one that is not installed."""
+    """Return a folder that hides an installed compiler if it is first on the path."""
     (folder / package).mkdir(parents=True)
     text = f"raise ModuleNotFoundError({f'No module named {package!r}'!r}, name={package!r})\n"
     (folder / package / "__init__.py").write_text(text)
@@ -126,26 +126,26 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("own", [NUMBA, MLIR])
-def test_object_of_the_other_compiler_is_refused(own: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compiler", [NUMBA, MLIR])
+def test_object_of_the_other_compiler_is_refused(compiler: str, tmp_path: Path) -> None:
     packages = {NUMBA: ("numba", "numba"), MLIR: ("numba_cuda_mlir", "numba_cuda_mlir.types")}
-    other = MLIR if own == NUMBA else NUMBA
+    other = MLIR if compiler == NUMBA else NUMBA
     kernel = 'kernels.k = "void(float32[::1])"'
     rest = "\n".join(f'[tool.aotcuda.modules."pkg.{case}"]\nsource = "pkg._{case}"\n{kernel}' for case in WRONG)
     plain = "def k(x):\n    x[0] = 1\n"
-    project = projects.write(tmp_path / "project", plain, aotcuda=f'frontend = "{own}"', module=kernel, rest=rest)
+    project = projects.write(tmp_path / "project", plain, aotcuda=f'frontend = "{compiler}"', module=kernel, rest=rest)
     for case, (text, _) in WRONG.items():
         (project / "pkg" / f"_{case}.py").write_text(text.format(*packages[other]))
     assert projects.lines_of(projects.refused(project).err) == [
         f'tool.aotcuda.modules."pkg.{case}".kernels.k: {named.replace("_k", f"_{case}")} is made by {other}, and the '
-        f'front end of pkg.{case} is {own}; set frontend = "{other}" for the module, or import it from '
-        f"{packages[own][0]}"
+        f'front end of pkg.{case} is {compiler}; set frontend = "{other}" for the module, or import it from '
+        f"{packages[compiler][0]}"
         for case, (_, named) in WRONG.items()
     ]
 
 
 class TestFallback:
-    """The JIT fallback compiles a module by its own front end, and needs no other."""
+    """The JIT fallback compiles a module by its front end, and needs no other front end."""
 
     @pytest.fixture
     def machine(self, cuda, tmp_path: Path, wheel: Path) -> Machine:
@@ -166,12 +166,12 @@ class TestFallback:
     ) -> None:
         machine.cuda.set(devices="12.0")
         path = f"{no_compiler(tmp_path / 'path', absent)}:{machine.path}"
-        said = machine.run(f"{kernel}:<f4", MODULE=f"mixed.{module}", PYTHONPATH=path)
-        assert said["tiers"][kernel] == ["jit"]
+        first = machine.run(f"{kernel}:<f4", MODULE=f"mixed.{module}", PYTHONPATH=path)
+        assert first["tiers"][kernel] == ["jit"]
         manifest = self.compiled(machine)
         assert (manifest["frontend"], manifest["images"][0]["arch"]) == (FRONT_ENDS[module], "sm_120")
-        again = machine.run(f"{kernel}:<f4", MODULE=f"mixed.{module}", PYTHONPATH=path)
-        assert (again["images"], again["heavy"]) == (said["images"], [])
+        second = machine.run(f"{kernel}:<f4", MODULE=f"mixed.{module}", PYTHONPATH=path)
+        assert (second["images"], second["heavy"]) == (first["images"], [])
 
     def test_older_gpu_compiles_linked_modules_too(self, machine: Machine) -> None:
         """The module `fields` links `waves`, and `waves` links `polynomials`."""
@@ -191,9 +191,9 @@ class TestFallback:
     def test_missing_sources_of_linked_module_are_reported(self, machine: Machine, tmp_path: Path) -> None:
         before = "mixed.waves links mixed.polynomials, whose packaged code is for sm_80 and later GPUs; "
         path = f"{no_compiler(tmp_path / 'path', 'numba')}:{machine.path}"
-        said = self.refusal(machine, PYTHONPATH=path)
-        assert said.startswith(f"{before}compiling it for sm_75 failed: tool.aotcuda.frontend: the front end of ")
-        assert said.endswith("install it with: pip install 'aotcuda[jit-cu13]'")
+        message = self.refusal(machine, PYTHONPATH=path)
+        assert message.startswith(f"{before}compiling it for sm_75 failed: tool.aotcuda.frontend: the front end of ")
+        assert message.endswith("install it with: pip install 'aotcuda[jit-cu13]'")
         manifest = machine.root / "mixed" / "polynomials.aotcuda" / "manifest.json"
         table = json.loads(manifest.read_text())
         del table["rebuild"]

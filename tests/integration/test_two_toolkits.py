@@ -1,4 +1,4 @@
-"""Wheels that two toolkits build together: CUDA 12.9 for old drivers, and CUDA 13 for GPUs that 12.9 does not know.
+"""Test wheels that two toolkits build together: CUDA 12.9 for old drivers, CUDA 13 for GPUs that 12.9 does not know.
 
 The compilers of CUDA 12.9 are in a folder on PYTHONPATH, as in the overlay of an isolated build.
 """
@@ -67,10 +67,10 @@ ARCH = ";".join((NEW[0], *OLD, NEW[1], "compute_75"))
 
 
 def project(folder: Path) -> Path:
-    made = write(folder / "project", SOURCE, module=MODULES)
-    (made / "pkg" / "_user.py").write_text(projects.source(USER))
-    (made / "scale.cu").write_text(SCALE)
-    return made
+    root = write(folder / "project", SOURCE, module=MODULES)
+    (root / "pkg" / "_user.py").write_text(projects.source(USER))
+    (root / "scale.cu").write_text(SCALE)
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -102,9 +102,9 @@ def test_oldest_suitable_toolkit_makes_each_image(files: dict[str, bytes], modul
         **dict.fromkeys((*OLD, "compute_75")),
         **dict.fromkeys(NEW, "13.0"),
     }
-    made = images(files, module)
+    contents = images(files, module)
     # The ELF ABI shows the assembler: 8 for images of CUDA 13, and for all GPUs from 10.0 on.
-    abis = {arch: Elf(made[arch], machine=190, budget=Budget(1 << 20)).abi_version for arch in (*OLD, *NEW)}
+    abis = {arch: Elf(contents[arch], machine=190, budget=Budget(1 << 20)).abi_version for arch in (*OLD, *NEW)}
     assert abis == {"sm_75": 7, "sm_90": 7, "sm_120": 8, "sm_88": 8, "sm_110": 8}
 
 
@@ -118,7 +118,7 @@ def test_every_image_has_every_kernel(files: dict[str, bytes], manifest: Manifes
         assert all(sorted(overload["resources"]) == sorted((*OLD, *NEW)) for overload in kernel["overloads"])
 
 
-def test_drivers_from_525_on_can_read_and_load_it(files: dict[str, bytes], manifest: Manifest) -> None:
+def test_drivers_from_525_on_can_load_the_wheel(files: dict[str, bytes], manifest: Manifest) -> None:
     assert manifest["min_driver"] == "525.60"
     lowest = dict.fromkeys(("sm_75", "sm_90", "compute_75"), "525.60") | {"sm_120": "570.26"}
     assert {image["arch"]: image["min_driver"] for image in manifest["images"]} == lowest | dict.fromkeys(NEW, "580.65")
@@ -128,7 +128,7 @@ def test_drivers_from_525_on_can_read_and_load_it(files: dict[str, bytes], manif
     assert len(packed) < 0.7 * sum(image["bytes"] for image in manifest["images"])
 
 
-def test_functions_are_there_for_linkers_of_both(files: dict[str, bytes], manifest: Manifest) -> None:
+def test_functions_are_packaged_for_linkers_of_both(files: dict[str, bytes], manifest: Manifest) -> None:
     (other,) = manifest["toolchains"]
     assert other["functions"]["path"] == "functions_cu13.fatbin"
     assert [file["path"] for file in other["function_links"]] == ["link0_scale_cu13.fatbin"]
@@ -145,14 +145,14 @@ def test_functions_are_there_for_linkers_of_both(files: dict[str, bytes], manife
     assert "FFMA" in cuobjdump(linked, "--dump-sass")
 
 
-def test_functions_become_part_of_the_kernels_of_both(files: dict[str, bytes]) -> None:
+def test_functions_are_inlined_into_kernels_of_both(files: dict[str, bytes]) -> None:
     for arch in (*OLD, *NEW):
         code = cuobjdump(images(files, "user")[arch], "--dump-sass")
         assert "FFMA" in code, arch
         assert "CALL" not in code, arch
 
 
-def test_commands_read_it(wheel: Path, tmp_path: Path) -> None:
+def test_commands_read_the_wheel(wheel: Path, tmp_path: Path) -> None:
     described = json.loads(projects.aotcuda(tmp_path, "inspect", wheel, "--json").out)["modules"][0]
     assert [item["cuda"] for item in described["toolchains"]] == ["13.0"]
     assert described["min_driver"] == "525.60"
@@ -162,7 +162,7 @@ def test_commands_read_it(wheel: Path, tmp_path: Path) -> None:
     cells = json.loads(projects.aotcuda(tmp_path, "check", wheel, "--json").out)["modules"][0]["cells"]
     served = {(cell["capability"], cell["cuda"]): cell["takes"] for cell in cells if cell["supported"]}
     assert served["7.5", "12.0"] == served["9.0", "13.4"] == served["8.8", "13.0"] == served["11.0", "13.0"] == "exact"
-    assert served["8.7", "12.0"] == "ptx"  # a Tegra, which takes no other GPU's machine code
+    assert served["8.7", "12.0"] == "ptx"  # a Tegra GPU, which runs no machine code of other GPUs
     assert "nothing" not in served.values()
     projects.aotcuda(tmp_path, "check", wheel, "--require", "T4@525,H100@525,RTX 5090")
     folder = projects.unpacked(wheel, tmp_path / "unpacked") / "pkg" / "k.aotcuda"

@@ -26,27 +26,19 @@ def by_type(x, before, t, after):
 """
 
 
-@pytest.fixture(scope="module")
-def by_type(front_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """Return the manifest of a kernel with a type parameter between two numbers, compiled for each type of numbers."""
+def test_type_argument_is_a_parameter(front_end: str, tmp_path: Path) -> None:
+    """The build compares the offset of each parameter with the linked image, so this test does not."""
     kernels = "\n".join(
         f'kernels.{name} = {{ python = "by_type", signature = "void({name}[::1], int8, NumberClass({name}), {name})" }}'
         for name in NUMBERS
     )
-    project = write(tmp_path_factory.mktemp("types") / "project", BY_TYPE, module=kernels)
-    return manifest_of(content(build_wheel(project)), "pkg.k")
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_type_argument_is_a_parameter(by_type: dict, name: str) -> None:
-    """The build compares the offset of each parameter with the linked image, so this test does not."""
-    (kernel,) = [kernel for kernel in by_type["kernels"] if kernel["name"] == name]
-    (overload,) = kernel["overloads"]
-    _, _, parameter, after = overload["parameters"]
-    spelled = "bool" if name == "boolean" else name
-    assert (parameter["kind"], parameter["dtype"]) == ("type", NUMBERS[name])
-    assert parameter["type"] == f"NumberClass({spelled})"
-    assert after["offset"] > parameter["offset"]
+    manifest = manifest_of(content(build_wheel(write(tmp_path / "project", BY_TYPE, module=kernels))), "pkg.k")
+    assert [kernel["name"] for kernel in manifest["kernels"]] == [*NUMBERS]
+    for kernel, (name, dtype) in zip(manifest["kernels"], NUMBERS.items(), strict=True):
+        _, _, parameter, last = kernel["overloads"][0]["parameters"]
+        ty = f"NumberClass({'bool' if name == 'boolean' else name})"
+        assert (parameter["kind"], parameter["dtype"], parameter["type"]) == ("type", dtype, ty)
+        assert last["offset"] > parameter["offset"]
 
 
 @front_ends.EACH

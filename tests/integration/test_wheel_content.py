@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tarfile
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 from integration import projects
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("build_cache")
@@ -43,31 +43,34 @@ WHEEL = "[tool.hatch.build.targets.wheel]\n"
 MODULE = 'tool.aotcuda.modules."ripple.k"'
 
 
-def write(folder: Path, back_end: str, choice: str, *, lies: str, source: str = "ripple._kernels") -> Path:
-    """Write a project with its package in the folder `lies`. `choice` selects the files of the wheel."""
+def write(folder: Path, back_end: str, choice: str, *, location: str, source: str = "ripple._kernels") -> Path:
+    """Write a project with its package in the folder `location`. `choice` selects the files of the wheel."""
     table = f'[tool.aotcuda]\narch = ["sm_80"]\n\n[{MODULE}]\nsource = "{source}"\nkernels.f = "void(float32[::1])"\n'
     head = HATCHLING if back_end == "hatchling" else SETUPTOOLS
-    files = {"pyproject.toml": f"{head}\n{choice}\n{table}", f"{lies}/__init__.py": "", f"{lies}/_kernels.py": KERNELS}
+    files = {
+        "pyproject.toml": f"{head}\n{choice}\n{table}",
+        f"{location}/__init__.py": "",
+        f"{location}/_kernels.py": KERNELS,
+    }
     return projects.put(folder / "project", files)
 
 
-@pytest.fixture(autouse=True)
-def _with_setuptools(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Import the newest setuptools in tests of setuptools."""
-    parameters = request.node.callspec.params.values() if hasattr(request.node, "callspec") else ()
-    names = [value for name in parameters for value in (name, *CHOICES.get(name, ()), *REFUSED.get(name, ((),))[0])]
-    if "setuptools" in names:
-        monkeypatch.setenv("PYTHONPATH", str(request.getfixturevalue("setuptools")("")))
+@pytest.fixture
+def select(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that selects the back end of the test."""
 
+    def select(back_end: str) -> None:
+        monkeypatch.setattr(projects.BackEnd, "name", back_end)
+        if back_end == "setuptools":
+            monkeypatch.setenv("PYTHONPATH", str(request.getfixturevalue("setuptools")("")))
 
-def command(back_end: str) -> tuple[str, ...]:
-    return projects.HATCHLING if back_end == "hatchling" else projects.SETUPTOOLS
+    return select
 
 
 CHOICES = {
     "sources without packages": ("hatchling", f'{WHEEL}sources = ["src"]\nonly-include = ["src/ripple"]', "src/ripple"),
     "sources and include": ("hatchling", f'{WHEEL}sources = ["lib"]\ninclude = ["lib/ripple/**"]', "lib/ripple"),
-    "a prefix that is taken away": (
+    "a removed prefix": (
         "hatchling",
         f'{WHEEL}only-include = ["a/b"]\nsources = {{ "a/b" = "" }}',
         "a/b/ripple",
@@ -87,13 +90,12 @@ CHOICES = {
 
 
 @pytest.mark.parametrize("name", CHOICES)
-def test_build_imports_the_package_that_the_back_end_packs(name: str, tmp_path: Path) -> None:
-    back_end, choice, lies = CHOICES[name]
-    project = write(tmp_path, back_end, choice, lies=lies)
-    done = projects.forked_run(project, *command(back_end))
-    assert done.status == 0, done.err
-    (wheel,) = (project / "dist").glob("*.whl")
-    files = projects.content(wheel)
+def test_build_imports_the_package_that_the_back_end_packs(
+    name: str, select: Callable[[str], None], tmp_path: Path
+) -> None:
+    back_end, choice, location = CHOICES[name]
+    select(back_end)
+    files = projects.content(projects.build_wheel(write(tmp_path, back_end, choice, location=location)))
     assert {"ripple/__init__.py", "ripple/_kernels.py", "ripple/k.py", "ripple/k.aotcuda/manifest.json"} <= {*files}
 
 
@@ -109,8 +111,8 @@ REFUSED = {
     "setuptools packs another one": (
         ("setuptools", '[tool.setuptools]\npackages = ["other"]', "ripple", NAME),
         (
-            f'{MODULE}: the package ripple is missing from the wheel; have setuptools find "ripple", as by '
-            "tool.setuptools.packages.find.where"
+            f'{MODULE}: the package ripple is missing from the wheel; let setuptools find "ripple", for '
+            "example by tool.setuptools.packages.find.where"
         ),
     ),
     "a source by the name of its folder": (
@@ -128,31 +130,35 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_package_missing_from_the_wheel_is_refused(name: str, tmp_path: Path) -> None:
-    (back_end, choice, lies, source), said = REFUSED[name]
-    project = write(tmp_path, back_end, choice, lies=lies, source=source)
+def test_package_missing_from_the_wheel_is_refused(name: str, select: Callable[[str], None], tmp_path: Path) -> None:
+    (back_end, choice, location, source), message = REFUSED[name]
+    select(back_end)
+    project = write(tmp_path, back_end, choice, location=location, source=source)
     projects.put(project, {"other/__init__.py": ""})
-    done = projects.refused(project, *command(back_end))
-    assert [line for line in done.err.splitlines() if "aotcuda" in line] == [f"aotcuda: {said}"]
+    done = projects.refused(project)
+    assert [line for line in done.err.splitlines() if "aotcuda" in line] == [f"aotcuda: {message}"]
 
 
 def sdist(project: Path, back_end: str) -> set[str]:
     """Make an sdist, which compiles nothing. Return its file names, without the top folder."""
-    nothing_to_compile_for = {"AOTCUDA_ARCH": "no arch at all"}
     if back_end == "hatchling":
-        projects.succeed(project, sys.executable, "-m", "hatchling", "build", "-t", "sdist", **nothing_to_compile_for)
+        command = (*projects.HATCHLING[:-1], "sdist")
     else:
-        code = "from setuptools import build_meta; build_meta.build_sdist('dist')"
-        projects.succeed(project, sys.executable, "-W", "ignore", "-c", code, **nothing_to_compile_for)
-    (made,) = (project / "dist").glob("*.tar.gz")
-    with tarfile.open(made) as archive:
+        command = (*projects.SETUPTOOLS[:-1], "from setuptools import build_meta; build_meta.build_sdist('dist')")
+    done = projects.forked_run(project, *command, AOTCUDA_ARCH="a target that no build accepts")
+    assert done.status == 0, done.err
+    (path,) = (project / "dist").glob("*.tar.gz")
+    with tarfile.open(path) as archive:
         return {name.partition("/")[2] for name in archive.getnames()}
 
 
 @pytest.mark.parametrize("packer", ["hatchling", "setuptools"])
-def test_sdist_has_files_of_the_table_and_no_records(packer: str, tmp_path: Path) -> None:
+def test_sdist_has_files_of_the_table_and_no_records(
+    packer: str, select: Callable[[str], None], tmp_path: Path
+) -> None:
     choice = "" if packer == "hatchling" else '[tool.setuptools.packages.find]\nwhere = ["src"]'
-    project = write(tmp_path, packer, choice, lies="src/ripple")
+    select(packer)
+    project = write(tmp_path, packer, choice, location="src/ripple")
     config = project / "pyproject.toml"
     linked = ["csrc/a.cu", "csrc/b.ptx", "csrc/c.o", "out/d.ltoir"]
     keys = 'watch = ["data/*.h5", "../outside.h", "/etc/hostname"]\nprelude = "_prelude"'
@@ -163,29 +169,28 @@ def test_sdist_has_files_of_the_table_and_no_records(packer: str, tmp_path: Path
     projects.put(project, dict.fromkeys([*linked, *read, "../outside.h", ".aotcuda-record.json"], ""))
     projects.put(project, {".gitignore": "*.ptx\n*.o\nout/\ninc/\n.aotcuda-record.json\n"})
     (project / ".git").mkdir()
-    found = sdist(project, packer)
-    assert {*linked, *read, "src/ripple/_kernels.py"} <= found
-    assert not [name for name in found if "outside" in name or "hostname" in name or name.startswith("src/ripple/k")]
-    assert ".aotcuda-record.json" not in found
+    names = sdist(project, packer)
+    assert {*linked, *read, "src/ripple/_kernels.py"} <= names
+    assert not [name for name in names if "outside" in name or "hostname" in name or name.startswith("src/ripple/k")]
+    assert ".aotcuda-record.json" not in names
     (project / ".gitignore").unlink()
     (project / "dist").rename(project.parent / "dist")
     assert ".aotcuda-record.json" not in sdist(project, packer)
 
 
 def test_wheel_hook_refuses_sdists_with_other_files(tmp_path: Path) -> None:
-    project = write(tmp_path, "hatchling", "", lies="ripple")
+    project = write(tmp_path, "hatchling", "", location="ripple")
     config = project / "pyproject.toml"
     text = config.read_text().replace('name = "other-name"', 'name = "ripple"')
     config.write_text(text.replace('source = "ripple', 'link = ["f.cu"]\nsource = "ripple'))
     (project / ".git").mkdir()
     projects.put(project, {"f.cu": FUNCTION, ".gitignore": "*.cu\n", ".aotcuda-record.json": "{}"})
-    said = (
+    message = (
         "pyproject.toml: an sdist of this project lacks f.cu and has .aotcuda-record.json; write "
         "[tool.hatch.build.hooks.aotcuda] in place of [tool.hatch.build.targets.wheel.hooks.aotcuda], which leaves "
         "sdists to hatchling"
     )
-    assert projects.refused(project, *projects.HATCHLING).err == f"aotcuda: {said}\n"
-    editable = (*projects.HATCHLING[:-1], "wheel:editable")
-    assert f"aotcuda: warning: {said}" in projects.succeed(project, *editable).err
+    assert projects.refused(project).err == f"aotcuda: {message}\n"
+    assert f"aotcuda: warning: {message}" in projects.back_end(project, editable=True).err
     config.write_text(config.read_text().replace("targets.wheel.hooks", "hooks"))
-    assert "an sdist" not in projects.succeed(project, *editable).err
+    assert "an sdist" not in projects.back_end(project, editable=True).err

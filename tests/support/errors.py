@@ -1,4 +1,4 @@
-"""Read the corpora of errors in tests/data/errors: configurations with the message that each of them gets.
+"""Read the corpora of errors in tests/data/errors: configurations with their error messages.
 
 A file has sections (`== name`). A case is a piece of TOML, then the whole message, indented; `...` stands for any text,
 and `{M}` for the key of the module `pkg.k`. Cases are separated by an empty line.
@@ -18,13 +18,13 @@ FOLDER = Path(__file__).parents[1] / "data" / "errors"
 
 def cases(file: str, section: str) -> pytest.MarkDecorator:
     """Return a section's cases as the arguments `text` and `expected` of a test."""
-    (_, found), *_ = (
+    (_, content), *_ = (
         (title, body)
         for title, _, body in (part.partition("\n") for part in (FOLDER / file).read_text().split("== "))
         if title == section
     )
     pairs = []
-    for case in found.strip("\n").split("\n\n"):
+    for case in content.strip("\n").split("\n\n"):
         lines = case.replace("{M}", MODULE).splitlines()
         text = "\n".join(line for line in lines if not line.startswith("    "))
         expected = " ".join(line.strip() for line in lines if line.startswith("    "))
@@ -33,7 +33,7 @@ def cases(file: str, section: str) -> pytest.MarkDecorator:
 
 
 def assert_message(message: str, expected: str) -> None:
-    """Check a message, which has to be one line, against the one of a case."""
+    """Check that a message is one line and fits the message of a case."""
     assert "\n" not in message
     pattern = ".*".join(map(re.escape, expected.split("...")))
     assert re.fullmatch(pattern, message), f"{message}\n{expected}"

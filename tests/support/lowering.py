@@ -1,9 +1,9 @@
 """Compile the units of the project in the current folder, as a build's worker does, and print JSON.
 
 `lowering.py both FRONT_END`: the units whose code for all targets differs from their code for each target alone, and
-how many were compiled.
-`lowering.py rows FRONT_END`: the units whose code differs if one process compiles several in a row, and how many each
-process compiled, in the units' order and in the reverse order.
+the number of compiled units.
+`lowering.py rows FRONT_END`: the units whose code differs if one process compiles several in a row, and the number of
+units that each process compiled, in the order of the units and in the reverse order.
 `lowering.py served FRONT_END 7.5 9.0 ...`: for each kernel the targets that the code for the first of them serves.
 `lowering.py texts FRONT_END`: for each kernel its LLVM IR for the first target, its symbol, and its parameters.
 """
@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +26,11 @@ from aotcuda.builder.worker import flows, imports, pool
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 
 def main() -> int:
-    what, name, *numbers = sys.argv[1:]
+    mode, name, *numbers = sys.argv[1:]
     root = Path.cwd()
     settings = parser.parse(tomllib.loads(Path("pyproject.toml").read_text())["tool"]["aotcuda"], environ=os.environ)
     plans = [item for item in plan.make(settings) if item.frontend == name]
@@ -41,23 +42,29 @@ def main() -> int:
         for item in plans:
             for unit in item.units:
                 loaded = front.load(unit, str(root))
-                for settled in front.complete(unit, loaded):
-                    front.resolve(settled, loaded)
-                    units[settled] = (loaded, item.compiled_for(unit))
-    if what == "texts":
-        tasks = [pool.Task(unit.name, lambda one=unit: text(front, one, *units[one])) for unit in units]
-        found = dict(zip([unit.name for unit in units], flows.run(tasks, 2, lambda _: None), strict=True))
-    elif what == "served":
+                for completed in front.complete(unit, loaded):
+                    front.resolve(completed, loaded)
+                    units[completed] = (loaded, item.compiled_for(unit))
+    if mode == "texts":
+        texts = in_children({unit: partial(text, front, unit, *units[unit]) for unit in units})
+        result = {unit.name: found for unit, found in texts.items()}
+    elif mode == "served":
         front.generate = lambda *_: ()
         targets = [Target("sass", *map(int, number.split("."))) for number in numbers]
-        tasks = [pool.Task(unit.name, lambda one=unit: served(front, one, units[one][0], targets)) for unit in units]
-        found = dict(zip([unit.name for unit in units], flows.run(tasks, 2, lambda _: None), strict=True))
-    elif what == "rows":
-        found = in_rows(front, units)
+        lists = in_children({unit: partial(served, front, unit, units[unit][0], targets) for unit in units})
+        result = {unit.name: found for unit, found in lists.items()}
+    elif mode == "rows":
+        result = in_rows(front, units)
     else:
-        found = {"compiled": len(units), "differ": list(differing(front, units))}
-    print(json.dumps(found))
+        result = {"compiled": len(units), "differ": list(differing(front, units))}
+    print(json.dumps(result))
     return 0
+
+
+def in_children(works: Mapping[Any, Callable[[], Any]]) -> dict[Any, Any]:
+    """Run each function in its own child process, and return the results by the same keys."""
+    tasks = [pool.Task("a unit", work) for work in works.values()]
+    return dict(zip(works, flows.run(tasks, 2, lambda _: None), strict=True))
 
 
 def text(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> dict[str, Any]:
@@ -68,27 +75,25 @@ def text(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> dict[str,
 
 
 def in_rows(front: Any, units: dict[Any, Any]) -> dict[str, list[Any]]:
-    """Return the units whose code differs from that of a process for each, and how many each process compiled."""
-    tasks = [pool.Task(unit.name, lambda unit=unit: front.compile_alike(unit, *units[unit])) for unit in units]
-    alone = dict(zip(units, flows.run(tasks, 2, lambda _: None), strict=True))
-    found: dict[str, list[Any]] = {"rows": [], "differ": []}
+    """Return the units whose code differs from the code of a new process, and the number of units of each process."""
+    separate = in_children({unit: partial(front.compile_alike, unit, *units[unit]) for unit in units})
+    result: dict[str, list[Any]] = {"rows": [], "differ": []}
     for waiting in ([*units], [*units][::-1]):
         while waiting:
-            task = pool.Task("a row", lambda waiting=waiting: row_of(front, waiting, units))
-            (row,) = flows.run([task], 1, lambda _: None)
-            found["rows"].append(len(row))
-            found["differ"] += [unit.title for unit, built in row.items() if built != alone[unit]]
+            (row,) = in_children({"row": partial(compile_row, front, waiting, units)}).values()
+            result["rows"].append(len(row))
+            result["differ"] += [unit.title for unit, built in row.items() if built != separate[unit]]
             del waiting[: len(row)]
-    return found
+    return result
 
 
-def row_of(front: Any, waiting: list[Any], units: dict[Any, Any]) -> dict[Any, Any]:
-    made = {}
+def compile_row(front: Any, waiting: list[Any], units: dict[Any, Any]) -> dict[Any, Any]:
+    built = {}
     for unit in waiting:
-        made[unit] = front.compile_alike(unit, *units[unit])
+        built[unit] = front.compile_alike(unit, *units[unit])
         if not front.is_fresh():
             break
-    return made
+    return built
 
 
 def served(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> list[str]:
@@ -101,21 +106,13 @@ def served(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> list[st
 
 def differing(front: Any, units: dict[Any, Any]) -> Iterator[str]:
     """Yield the units whose code differs for a target other than their first."""
-    together = [
-        pool.Task(
-            unit.name, lambda unit=unit, loaded=loaded, targets=targets: front.compile_alike(unit, loaded, targets)
-        )
-        for unit, (loaded, targets) in units.items()
-    ]
-    results = dict(zip(units, flows.run(together, 2, lambda _: None), strict=True))
-    alone = {}
+    together = in_children({unit: partial(front.compile_alike, unit, *units[unit]) for unit in units})
+    separate = {}
     for unit, (loaded, targets) in units.items():
-        one = front.compile_kernel if unit.kind == "kernel" else front.compile_function
-        for target in targets[1:]:
-            alone[unit, target] = pool.Task(unit.name, lambda one=one, args=(unit, loaded, target): one(*args))
-    expected = dict(zip(alone, flows.run(list(alone.values()), 2, lambda _: None), strict=True))
-    for (unit, target), built in expected.items():
-        if results[unit].get(target, built) != built:
+        compile_unit = front.compile_kernel if unit.kind == "kernel" else front.compile_function
+        separate |= {(unit, target): partial(compile_unit, unit, loaded, target) for target in targets[1:]}
+    for (unit, target), built in in_children(separate).items():
+        if together[unit].get(target, built) != built:
             yield f"{unit.title} for {target}"
 
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,12 @@ class StandIn:
         manifests.write(self.packages, list(kernels), **options)
         importlib.invalidate_caches()
         return importlib.import_module(options.get("name", "mypkg.kernels"))
+
+    def install(self, wheel: Path) -> None:
+        """Extract a wheel into the folder of packages."""
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(self.packages)
+        importlib.invalidate_caches()
 
     def calls(self, *names: str) -> list[dict[str, Any]]:
         """Return the calls that were logged so far, of all functions or of those named."""
@@ -165,7 +172,6 @@ def stand_in_library(once: Callable[[str, Callable[[Path], object]], Path]) -> P
 def cuda(stand_in_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """Make the stand-in this process's driver; it has one GPU of compute capability 9.0 by default."""
     before = set(sys.modules)
-    monkeypatch.delenv("AOTCUDA_LOAD", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(driver, "LIBRARY", str(stand_in_library))
     monkeypatch.setattr(driver, "_driver", None)

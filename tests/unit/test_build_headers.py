@@ -7,7 +7,7 @@ import pytest
 from aotcuda import arch
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link import nvrtc
+from aotcuda.builder.link import inputs, nvrtc
 from aotcuda.builder.link.included_headers import Headers
 
 
@@ -54,6 +54,18 @@ FOLLOWED = {
         "inc/sub/a.h inc/sub/d/c.h inc2/b.h",
     ),
 }
+
+
+def test_link_to_a_file_outside_the_project_is_followed(tmp_path):
+    files = {name: tmp_path / name for name in ("outside/b.cu", "outside/b.h", "project/a.cu")}
+    for path in files.values():
+        path.parent.mkdir(exist_ok=True)
+    files["outside/b.cu"].write_text('#include "b.h"\n')
+    files["outside/b.h"].write_text("")
+    files["project/a.cu"].symlink_to(files["outside/b.cu"])
+    root = (tmp_path / "project").resolve()
+    item = inputs.from_file(root / "a.cu", root, "key")
+    assert [path.name for path in Headers([item], root, []).files] == ["b.cu", "b.h"]
 
 
 @pytest.mark.parametrize("name", FOLLOWED)

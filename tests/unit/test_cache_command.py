@@ -24,12 +24,12 @@ def cache(tmp_path, monkeypatch):
 
 
 def put(cache, key, age, **record):
-    whole, data = jit_builds.manifest([kernel("axpy", "void(int32)")])
+    result = Result(*jit_builds.manifest([kernel("axpy", "void(int32)")]))
     base = {"module": "mypkg.kernels", "kernel": "axpy", "signature": "void(int32)", "target": "sm_90"}
-    cache.put(key, Result(whole, data), {**base, **record})
+    cache.put(key, result, {**base, **record})
     path = os.path.join(cache.path(key), "entry.json")
-    now = os.stat(path).st_mtime
-    os.utime(path, (now - age, now - age))
+    used = os.stat(path).st_mtime - age
+    os.utime(path, (used, used))
 
 
 def test_dir_prints_the_folder_alone(cache, capsys):
@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_read_is_an_error(cache, capsys, action):
         ),
     ],
 )
-def test_warm_makes_nothing_that_the_drivers_do_not_load(cuda, message, cache, capsys, monkeypatch):
+def test_warm_refuses_code_that_the_drivers_cannot_load(cuda, message, cache, capsys, monkeypatch):
     monkeypatch.setattr(toolkits, "installed", lambda: (SimpleNamespace(linker=(13, 0)),))
     assert cli.main(["cache", "warm", "anything", "--cuda", cuda]) == 1
     assert capsys.readouterr().err.startswith(f"aotcuda: {message}")

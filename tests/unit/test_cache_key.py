@@ -1,4 +1,4 @@
-"""The key of an entry changes with everything that changes the result, and is found without a compiler."""
+"""The key of a JIT cache entry changes with every input of the result, and needs no compiler."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ CASE = ("k", "void(int32)", (9, 0))
 
 @pytest.fixture
 def files(tmp_path):
-    found = [tmp_path / "mypkg" / name for name in ("_kernels.py", "helpers.py", "sources/x.cu", "sources/x.cuh")]
-    for path in found:
+    paths = [tmp_path / "mypkg" / name for name in ("_kernels.py", "helpers.py", "sources/x.cu", "sources/x.cuh")]
+    for path in paths:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("1\n")
-    return found
+    return paths
 
 
-def inputs(tmp_path, files, **table):
+def request_for(tmp_path, files, **table):
     listed = tuple(map(str, files))
     return Request("mypkg.kernels", {"arch": ["sm_80"], **table}, str(tmp_path), str(tmp_path), files=listed)
 
 
 @pytest.fixture
 def make(tmp_path, files):
-    """Return the key of the case, with keys of the table replaced."""
-    return lambda *case, **table: cache_key.key(inputs(tmp_path, files, **table).case(*(case or CASE), (13, 0)))
+    """Return a function that returns the key of a case, by default `CASE`, with other keys of the table."""
+    return lambda *case, **table: cache_key.key(request_for(tmp_path, files, **table).case(*(case or CASE), (13, 0)))
 
 
 def test_key_is_the_same_in_every_process(tmp_path, files, make):
@@ -49,23 +49,18 @@ def test_key_is_the_same_in_every_process(tmp_path, files, make):
 
 def test_an_edit_of_any_source_changes_the_key(files, make):
     for file in files:
-        before = make()
+        original = make()
         file.write_text("2\n")
         edited = make()
         file.unlink()
-        assert len({before, edited, make()}) == 3
+        assert len({original, edited, make()}) == 3
 
 
-def test_each_request_has_its_own_key(make):
-    others = [("other", *CASE[1:]), ("k", "void(int64)", (9, 0)), ("k", "void(int32)", (10, 0)), (None, None, (9, 0))]
-    keys = {make(), make(options={"fastmath": True}), make(options={"fastmath": False})}
-    assert len(keys | {make(*case) for case in others}) == 7
-
-
-def test_the_version_of_aotcuda_changes_the_key(make, monkeypatch):
-    before = make()
+def test_requests_tables_and_versions_have_different_keys(make, monkeypatch):
+    cases = [("other", *CASE[1:]), ("k", "void(int64)", (9, 0)), ("k", "void(int32)", (10, 0)), (None, None, (9, 0))]
+    keys = [make(), *[make(options={"fastmath": value}) for value in (True, False)], *[make(*case) for case in cases]]
     monkeypatch.setattr(cache_key, "__version__", "99")
-    assert make() != before
+    assert len({*keys, make()}) == 8
 
 
 @pytest.mark.parametrize(
@@ -73,11 +68,11 @@ def test_the_version_of_aotcuda_changes_the_key(make, monkeypatch):
     [("numba_cuda", True), ("llvmlite", True), ("nvidia_nvjitlink", True), ("cuda_core", True), ("requests", False)],
 )
 def test_only_versions_of_compilers_change_the_key(tmp_path, make, monkeypatch, package, matters):
-    before = make()
+    original = make()
     (tmp_path / "site" / f"{package}-99.dist-info").mkdir(parents=True)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     assert (compilers.installed().get(package) == "99") is matters
-    assert (make() != before) is matters
+    assert (make() != original) is matters
 
 
 def test_variables_and_another_toolkit_change_the_key(tmp_path, make, monkeypatch):
@@ -94,24 +89,23 @@ def test_variables_and_another_toolkit_change_the_key(tmp_path, make, monkeypatc
     assert len(set(keys)) == len(keys) == 7
 
 
-def test_a_change_of_a_read_input_makes_an_entry_stale(tmp_path, files, monkeypatch):
-    """An entry lists the inputs that its key cannot name."""
+def test_a_change_of_an_input_that_the_build_found_makes_an_entry_stale(tmp_path, files, monkeypatch):
     foreign = tmp_path / "elsewhere" / "data.json"
     foreign.parent.mkdir()
     foreign.write_text("{}")
     monkeypatch.setenv("SOME_TILE", "16")
     monkeypatch.delenv("SOME_OTHER", raising=False)
-    made = {
+    manifest = {
         "toolchain": {"cuda": "13.0"},
         "images": [{}],
         "sources": [{"path": "mypkg/helpers.py", "sha256": manifests.digest(files[1].read_bytes())}],
         "reads": [{"ask": "file", "path": str(foreign), "answer": manifests.digest(b"{}")}],
         "variables": {"SOME_TILE": manifests.digest(b"16"), "SOME_OTHER": None},
     }
-    request = inputs(tmp_path, files).case(*CASE, (13, 0))
+    request = request_for(tmp_path, files).case(*CASE, (13, 0))
 
     def is_current():
-        return cache_key.is_current(Result(made, b""), request)
+        return cache_key.is_current(Result(manifest, b""), request)
 
     for name, value in (("SOME_TILE", "32"), ("SOME_OTHER", "")):
         with monkeypatch.context() as patch:

@@ -20,10 +20,9 @@ STEPS = ("open", "mkdir", "write", "fsync", "close", "rename", "link", "unlink")
 
 def write(root: str) -> None:
     cache = Cache(root, print)
-    whole, data = jit_builds.manifest([kernel("k", "void(int32)")])
     lock = cache.lock(KEY)
     cache.discard(KEY)
-    cache.put(KEY, Result(whole, data), {})
+    cache.put(KEY, Result(*jit_builds.manifest([kernel("k", "void(int32)")])), {})
     lock.release()
 
 
@@ -59,7 +58,7 @@ def is_killed_at(number: int, root: str) -> bool:
 @pytest.mark.parametrize("damaged", [False, True], ids=["new", "replaced"])
 def test_a_killed_write_leaves_a_complete_entry_or_none(tmp_path, damaged):
     root = str(tmp_path / "cache")
-    whole, data = jit_builds.manifest([kernel("k", "void(int32)")])
+    expected = jit_builds.manifest([kernel("k", "void(int32)")])
     number, killed = 0, True
     while killed:
         number += 1
@@ -69,6 +68,6 @@ def test_a_killed_write_leaves_a_complete_entry_or_none(tmp_path, damaged):
                 os.truncate(file, 7)
         killed = is_killed_at(number, root)
         result = Cache(root, warnings.warn).get(KEY)
-        assert result is None or (result.manifest, result.image) == (whole, data)
+        assert result is None or (result.manifest, result.image) == expected
     assert result is not None
     assert number >= 18

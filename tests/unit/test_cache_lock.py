@@ -25,18 +25,18 @@ def path(tmp_path):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Return a clock that only sleeping moves: `at` is the time, and each sleep calls `then`."""
+    """Return a clock that only sleeping moves: `seconds` is the time, and each sleep calls `then`."""
 
     class Clock:
-        at = 0.0
+        seconds = 0.0
         sleeps = 0
         monotonic_ns = staticmethod(time.monotonic_ns)
 
         def monotonic(self):
-            return self.at
+            return self.seconds
 
         def sleep(self, seconds):
-            self.at += max(seconds, 0.001)
+            self.seconds += max(seconds, 0.001)
             self.sleeps += 1
             self.then()
 
@@ -58,8 +58,8 @@ def write_lock(path, content):
 
 
 def test_a_waiter_gets_the_lock_after_its_release(path, clock):
-    held = cache_lock.acquire(path, never, 0)
-    clock.then = lambda: held.release() if clock.sleeps == 3 else None
+    first = cache_lock.acquire(path, never, 0)
+    clock.then = lambda: first.release() if clock.sleeps == 3 else None
     second = cache_lock.acquire(path, never, 100)
     assert second is not None
     assert clock.sleeps == 3
@@ -67,10 +67,10 @@ def test_a_waiter_gets_the_lock_after_its_release(path, clock):
 
 
 def test_a_waiter_stops_once_the_result_exists(path, clock):
-    held = cache_lock.acquire(path, never, 0)
+    first = cache_lock.acquire(path, never, 0)
     assert cache_lock.acquire(path, lambda: clock.sleeps == 2, 100) is None
     assert clock.sleeps == 2
-    held.release()
+    first.release()
 
 
 def test_a_killed_process_loses_its_lock_at_once(path, clock):
@@ -78,18 +78,18 @@ def test_a_killed_process_loses_its_lock_at_once(path, clock):
     script += f"cache_lock.acquire({path!r}, bool, 0); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
     assert os.path.exists(path)
-    held = cache_lock.acquire(path, never, 100)
-    assert held is not None
+    lock = cache_lock.acquire(path, never, 100)
+    assert lock is not None
     assert clock.sleeps == 0
-    held.release()
+    lock.release()
 
 
 def test_a_new_process_with_the_number_of_the_holder_is_not_the_holder(path, clock):
     write_lock(path, f"{system.machine()}\n{os.getpid()}\n12345\n".encode())
-    held = cache_lock.acquire(path, never, 100)
-    assert held is not None
+    lock = cache_lock.acquire(path, never, 100)
+    assert lock is not None
     assert clock.sleeps == 0
-    held.release()
+    lock.release()
 
 
 @pytest.mark.parametrize("content", [FOREIGN, b"", b"garbage"])
@@ -98,12 +98,12 @@ def test_only_a_lock_that_is_not_renewed_is_taken_over(path, clock, content):
     clock.then = lambda: os.utime(path, (clock.sleeps, clock.sleeps))
     assert cache_lock.acquire(path, never, 200) is None
     clock.then = lambda: None
-    begin = clock.at
-    held = cache_lock.acquire(path, never, 1000)
-    assert held is not None
-    assert cache_lock.STALE_AFTER < clock.at - begin < cache_lock.STALE_AFTER + 1
+    begin = clock.seconds
+    lock = cache_lock.acquire(path, never, 1000)
+    assert lock is not None
+    assert cache_lock.STALE_AFTER < clock.seconds - begin < cache_lock.STALE_AFTER + 1
     write_lock(path, FOREIGN)
-    held.release()
+    lock.release()
     assert os.path.exists(path), "the lock of a new holder stays"
 
 
@@ -140,4 +140,4 @@ def test_a_lock_that_cannot_be_removed_is_not_waited_for(path, clock, monkeypatc
     monkeypatch.setattr(os, "unlink", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
     checks = Mock(side_effect=[False] * 1000)  # afterwards it raises
     assert cache_lock.acquire(path, checks, 100) is None
-    assert clock.at < cache_lock.STALE_AFTER + 1
+    assert clock.seconds < cache_lock.STALE_AFTER + 1

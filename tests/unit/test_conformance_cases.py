@@ -1,4 +1,4 @@
-"""The conformance suite's cases and their reference, without a compiler."""
+"""Test the cases of the conformance suite and their reference, without a compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check the one line that is made of a compiler's or linker's text."""
+"""Test the line that the error table makes from the text of a compiler or linker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signature that a call's arguments ask for."""
+"""The signature that the JIT fallback compiles for the arguments of a launch."""
 
 from __future__ import annotations
 

@@ -76,9 +76,9 @@ def test_a_project_without_the_hook_gets_a_hint(
 def test_metadata_that_names_aotcuda_gives_a_hint(requirement: str, named: bool) -> None:
     head = f"Metadata-Version: 2.4\nName: mypkg\nRequires-Dist: numpy\nRequires-Dist: {requirement}\n"
     text = f"{head}\nRequires-Dist: aotcuda, says the readme"
-    found = uninstalled_hook.metadata_fault(text)
-    assert (found is not None) == named
-    assert found is None or uninstalled_hook.TABLE in found
+    hint = uninstalled_hook.metadata_fault(text)
+    assert (hint is not None) == named
+    assert hint is None or uninstalled_hook.TABLE in hint
 
 
 def installed(folder: Path, metadata: str = "Requires-Dist: aotcuda\n") -> Path:

@@ -55,14 +55,14 @@ def settings(target: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_100", "sm_120"])
 def test_code_linked_without_libdevice_equals_code_linked_with_it(target: str) -> None:
-    made = []
+    code = []
     for is_shipped in (True, False):
-        code = compiler._compile([text()], settings(target), parse(target), is_shipped=is_shipped)
-        item = LinkInput(kind="ltoir", name="code of k", data=code)
-        made.append((code, nvjitlink.relocatable("m", [item], parse(target), Options(), [])))
-    assert made[0][0] != made[1][0]  # what wheels have of device functions, the library's marks included
-    assert made[0][1] == made[1][1]
-    assert b".text.k" in made[0][1][0]
+        ltoir = compiler._compile([text()], settings(target), parse(target), is_shipped=is_shipped)
+        item = LinkInput(kind="ltoir", name="code of k", data=ltoir)
+        code.append((ltoir, nvjitlink.relocatable("m", [item], parse(target), Options(), [])))
+    assert code[0][0] != code[1][0]  # LTOIR in wheels has the library's marks
+    assert code[0][1] == code[1][1]
+    assert b".text.k" in code[0][1][0]
 
 
 def test_code_that_calls_libdevice_is_linked_with_it() -> None:
@@ -74,7 +74,7 @@ def test_code_that_calls_libdevice_is_linked_with_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "may"),
+    ("line", "expected"),
     [
         ('%"s" = call float @"__nv_sinf"(float %"x")', True),
         ("%s = call float @__nv_fast_sinf(float %x)", True),
@@ -86,8 +86,8 @@ def test_code_that_calls_libdevice_is_linked_with_it() -> None:
         ("%freme = srem i64 %x, %y", False),
     ],
 )
-def test_calls_of_libdevice_are_found(line: str, *, may: bool) -> None:
-    assert bool(compiler._MAY_CALL_LIBDEVICE.search(line.encode())) == may
+def test_calls_of_libdevice_are_found(line: str, *, expected: bool) -> None:
+    assert bool(compiler._MAY_CALL_LIBDEVICE.search(line.encode())) == expected
 
 
 def test_invalid_code_is_refused_for_each_target() -> None:

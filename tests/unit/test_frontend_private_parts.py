@@ -33,7 +33,7 @@ PATCHES = {
 }
 PUBLIC = {
     *("_cached_result", "add", "build_ufunc", "initialization_error", "is_initialized", "pieces", "write_with_key"),
-    *("id", "named", "result"),
+    *("id", "name_is_read", "result"),
     *("op_LOAD_COMMON_CONSTANT",) * (sys.version_info < (3, 14)),
 }
 """Attributes that patches set and that are public, new, or absent on this Python."""
@@ -109,8 +109,8 @@ def test_import_error_names_further_requirements(monkeypatch: pytest.MonkeyPatch
     ("part", "parameters", "has"),
     [
         ("ast:NodeVisitor.visit", "(self, node, more)", r"has \(self, node\) where"),
-        ("ast:NodeVisitor.visited", "(self)", "is not there where"),
-        ("no_such_module_anywhere:f", "()", "is not there where"),
+        ("ast:NodeVisitor.visited", "(self)", "does not exist where"),
+        ("no_such_module_anywhere:f", "()", "does not exist where"),
     ],
 )
 def test_changed_private_function_is_named(part: str, parameters: str, has: str) -> None:

@@ -15,7 +15,7 @@ def defined(args):
 
 
 def documented(args):
-    """Say more than its code does."""
+    """Return a value as `defined` does, with a docstring."""
     return args["x"] is None
 
 
@@ -24,7 +24,7 @@ def made(value):
 
 
 @pytest.mark.parametrize(
-    ("function", "asked"),
+    ("function", "test"),
     [
         (lambda args: args["x"] is None, ("x", True)),
         (lambda args: args["x"] is not None, ("x", False)),
@@ -33,8 +33,8 @@ def made(value):
         (defined, ("x", True)),
     ],
 )
-def test_the_literal_form_is_recognised(function, asked):
-    assert question(function) == asked
+def test_the_literal_form_is_recognised(function, test):
+    assert question(function) == test
 
 
 def test_a_function_of_another_form_is_not_recognised():

@@ -91,11 +91,9 @@ NUMBA_ALONE = (
 @pytest.fixture(autouse=True, params=["numba", "numba_cuda_mlir"])
 def _settings(request, monkeypatch):
     if request.param != "numba" and request.node.originalname in NUMBA_ALONE:
-        pytest.skip("numba-cuda-mlir has no njit, vectorize, config, and errors of Numba")
+        pytest.skip("numba-cuda-mlir has no njit, vectorize, config, or errors of Numba")
     monkeypatch.setattr(in_place, "package", request.param)
     monkeypatch.setattr("aotcuda.runtime.jit.compile._warned", set())
-    for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "NUMBA_ENABLE_CUDASIM", "AOTCUDA_HOST_ARRAYS"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def solver(cuda, text=SOURCE, kernels=KERNELS, **options):
@@ -223,13 +221,15 @@ def fill(values):
 
 def test_numba_compiles_kernels_that_are_not_packaged(cuda, monkeypatch):
     s = solver(cuda, SOURCE, KERNELS, fallback="jit")
-    made = []
-    monkeypatch.setattr(type(s.missing), "_decorate", lambda self, *args, **_: made.append(args) or {(1, 1): "Numba's"})
+    decorated = []
+    monkeypatch.setattr(
+        type(s.missing), "_decorate", lambda self, *args, **_: decorated.append(args) or {(1, 1): "Numba's"}
+    )
     with pytest.warns(aotcuda.FallbackWarning, match=r"mypkg.solver.missing \(line \d+\) is in no image") as caught:
         assert s.missing[1, 1] == "Numba's"
     assert caught[0].filename == __file__
     assert s.missing[1, 1] == "Numba's"
-    assert made == [s.missing._args]
+    assert decorated == [s.missing._args]
 
 
 def test_nothing_is_compiled_where_the_fallback_is_off(cuda, monkeypatch):
@@ -384,12 +384,12 @@ except ValueError:
 """
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_numbas_driver_modules_tell_whether_there_is_a_gpu(cuda, there):
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_numbas_driver_modules_report_a_missing_gpu(cuda, has_gpu):
     in_place.write(cuda.packages, f"{SOURCE}\nfrom aotcuda.numba import errors as nb_errors\n", KERNELS)
-    environ = {} if there else {"LD_LIBRARY_PATH": "/nowhere"}
+    environ = {} if has_gpu else {"LD_LIBRARY_PATH": "/nowhere"}
     output = cuda.run(in_place.NO_NUMBA + HAS_CUDA, **environ).splitlines()
-    assert output == [*([] if there else ["NoDriverError"]), "True"]
+    assert output == [*([] if has_gpu else ["NoDriverError"]), "True"]
 
 
 def test_names_of_numba_are_numbas_own(cuda):

@@ -27,15 +27,15 @@ UNIT = NumbaUnit(
 )
 
 
-def kept(front_end: str, **options: object) -> dict[str, object]:
-    """Return the options that the compiler's decorator keeps of `options`."""
+def stored_options(front_end: str, **options: object) -> dict[str, object]:
+    """Return the options that the compiler's decorator stores."""
     cuda = importlib.import_module(f"{'numba' if front_end == front_ends.NUMBA else 'numba_cuda_mlir'}.cuda")
     return cuda.jit(**options)(lambda x: None).targetoptions
 
 
 @pytest.mark.parametrize("front_end", [front_ends.NUMBA, front_ends.MLIR])
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("options", "expected"),
     [
         ({}, {}),
         ({"fastmath": True}, {"fastmath": True}),
@@ -44,9 +44,8 @@ def kept(front_end: str, **options: object) -> dict[str, object]:
         ({"cache": True}, {}),
     ],
 )
-def test_honoured_options_are_those_of_the_table(front_end, given, expected):
-    options = jit_options.read(UNIT, kept(front_end, **given)).options
-    assert options == Options(**expected)
+def test_supported_options_change_the_compile_options(front_end, options, expected):
+    assert jit_options.read(UNIT, stored_options(front_end, **options)).options == Options(**expected)
 
 
 OPT = "@cuda.jit(opt=False) of axpy cannot be honoured for one kernel; write opt-level = 0 in the options of pkg.k"
@@ -67,17 +66,19 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize(("front_end", "given", "said"), [(name, *case) for name in REFUSED for case in REFUSED[name]])
-def test_other_options_are_refused(front_end, given, said):
+@pytest.mark.parametrize(
+    ("front_end", "options", "message"), [(name, *case) for name in REFUSED for case in REFUSED[name]]
+)
+def test_other_options_are_refused(front_end, options, message):
     with pytest.raises(CompileError) as caught:
-        jit_options.read(UNIT, kept(front_end, **given))
-    assert str(caught.value).startswith(f"kernels.axpy: {said}")
+        jit_options.read(UNIT, stored_options(front_end, **options))
+    assert str(caught.value).startswith(f"kernels.axpy: {message}")
 
 
 @pytest.mark.parametrize("front_end", [front_ends.NUMBA, front_ends.MLIR])
-def test_a_level_that_is_the_modules_is_accepted(front_end):
+def test_optimization_level_of_the_module_is_accepted(front_end):
     unit = replace(UNIT, options=Options(opt_level=0))
-    assert jit_options.read(unit, kept(front_end, opt=False)).options.opt_level == 0
+    assert jit_options.read(unit, stored_options(front_end, opt=False)).options.opt_level == 0
 
 
 def test_every_option_of_the_compilers_is_known():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ name = "my-pack"
 [tool.aotcuda]
 arch = ["sm_90"]
 [tool.aotcuda.modules."mypkg.ops"]
-source = "mypkg.ops"
+source = ["mypkg.ops"]
 frontend = "triton"
 variants = "ops.variants.json"
 """
@@ -57,6 +58,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(dry, "has_gpu", lambda: False)  # another test may have loaded the stand-in driver
     for name in ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET"):
         monkeypatch.delenv(name, raising=False)
@@ -134,10 +136,10 @@ def test_damaged_file_is_refused_in_one_line(
     assert {path.name: path.read_bytes() for path in project.iterdir()} == before
 
 
-def launch() -> Record:
-    options = {"parameters": ["x", "n", "BLOCK"], "types": VARIANT["types"], "constants": {"BLOCK": 64}}
+def launch(module: str) -> Record:
+    options = {"parameters": ["x", "n", "BLOCK"], "types": VARIANT["types"], "constants": VARIANT["constexprs"]}
     options |= {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
-    facts: dict[str, Any] = {"frontend": "triton", "kind": "kernel", "module": "foreign.ops", "function": "scale"}
+    facts: dict[str, Any] = {"frontend": "triton", "kind": "kernel", "module": module, "function": "scale"}
     facts |= {"path": "scale", "file": "/site-packages/foreign/ops.py", "line": 1, "launches": {"H100": 1}}
     return Record(**facts, signature="void(*fp32, i32; BLOCK=64)", options=options)
 
@@ -148,7 +150,7 @@ def test_records_of_other_packages_are_merged_into_a_pack(
 ) -> None:
     (project / "pyproject.toml").write_text(settings)
     (project / "my_pack").mkdir()
-    records.add(tmp_path / "record.json", Recorded(records=[launch()], runs=1))
+    records.add(tmp_path / "record.json", Recorded(records=[launch("foreign.ops")], runs=1))
     assert cli.main(["record", *packages, "--merge", str(tmp_path / "record.json")]) == 0
     modules = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]["modules"]
     (file,) = [module["variants"] for module in modules.values() if module.get("pack")]
@@ -197,25 +199,41 @@ def test_first_line_says_if_launches_are_executed(
             4,
             "with exit status 4, as programs may that need results",
         ),
+        (["--", "sh", "-c", 'rm -r "$AOTCUDA_RECORD_FOLDER"; : > "$AOTCUDA_RECORD_FOLDER"'], 0, "no Python process"),
         (["--", "no-such-program"], 127, "no-such-program cannot be run: No such file or directory"),
         (["--", "./pyproject.toml"], 126, "./pyproject.toml cannot be run: Permission denied"),
         (["--gpu", "H100", "--execute", "--", "true"], 2, "remove --gpu or --execute"),
         ([], 2, "name the command to record, after --"),
     ],
-    ids=["no launch", "isolated", "exit", "no program", "no executable", "contradiction", "no command"],
+    ids=["no launch", "isolated", "exit", "no folder", "no program", "no executable", "contradiction", "no command"],
 )
 @pytest.mark.usefixtures("project")
 def test_command_without_launches_is_reported(
     arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        found = cli.main(["record", *arguments])
+        result = cli.main(["record", *arguments])
     except SystemExit as end:
-        found = end.code
-    assert found == status
+        result = end.code
+    assert result == status
     error = capfd.readouterr().err
     assert message in error
     assert "every signature" not in error
+
+
+def test_run_without_launches_writes_what_earlier_runs_recorded(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project / "mypkg").mkdir()
+    (project / "mypkg" / "ops.py").touch()
+    (project / "ops.variants.json").unlink()
+    assert cli.main(["record", "--write", "--", "true"]) == 0
+    message = f"so there is nothing to write into {project / 'pyproject.toml'}; run a command that launches the kernels"
+    assert f"aotcuda: no kernel of the project was launched, {message}" in capfd.readouterr().err
+    records.add(project / records.FILE_NAME, Recorded(records=[launch("mypkg.ops")], runs=1))
+    assert cli.main(["record", "--write", "--", "true"]) == 0
+    assert read("ops.variants.json")["variants"] == [VARIANT]
+    assert (project / "pyproject.toml").read_text() == SETTINGS
 
 
 def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -75,11 +75,17 @@ def test_launches_are_counted_for_each_gpu(tmp_path: Path) -> None:
     assert collect.read(tmp_path, Path("/")).records == run.records
 
 
+def test_paths_through_a_link_are_relative_to_the_project(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "project")
+    recorded(tmp_path, f"log.entry({{**F, 'file': {str(tmp_path / 'link/tests/m.py')!r}}}, dict).count(0, str)")
+    assert collect.read(tmp_path, tmp_path / "project").records[0].file == "tests/m.py"
+
+
 def test_a_process_that_cannot_write_runs_on(tmp_path: Path) -> None:
     code = "import os\nos.environ['AOTCUDA_RECORD_FOLDER'] = '/nowhere'\n"
-    _, said = recorded(tmp_path, f"{code}try: c()\nexcept OSError: log.report_failure('x')\nprint('on')")
-    assert said.startswith("on\n")
-    assert "is not recorded: " in said
+    _, output = recorded(tmp_path, f"{code}try: c()\nexcept OSError: log.report_failure('x')\nprint('on')")
+    assert output.startswith("on\n")
+    assert "is not recorded: " in output
 
 
 def test_attributes_that_raise_errors_do_not_hide_a_kernel(tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ def line(cuda):
     return cuda.package(kernel("line", "void(float32[::1])")).line
 
 
-def sent(cuda):
-    """Address, shape and strides of the one array of the last launch."""
+def passed(cuda):
+    """Return address, shape and strides of the array of the last launch."""
     numbers = np.frombuffer(cuda.parameters(), "<i8")
     ndim = (numbers.size - 5) // 2
     return int(numbers[4]), tuple(numbers[5 : 5 + ndim].tolist()), tuple(numbers[5 + ndim :].tolist())
@@ -35,8 +35,10 @@ def sent(cuda):
 
 def array_of(library, array, typestr="<f4", *, readonly=False, **changes):
     """Return an array of a library in the memory of a stand-in's array; `changes` as in `libraries.State`."""
-    told = array.interface
-    state = State(typestr, told["shape"], told["strides"], array.address, readonly, changes=(*changes.items(),))
+    interface = array.interface
+    state = State(
+        typestr, interface["shape"], interface["strides"], array.address, readonly, changes=(*changes.items(),)
+    )
     return libraries.make(Array(library, state))
 
 
@@ -44,13 +46,13 @@ def test_interface_version_two_needs_no_strides_or_stream(cuda, line):
     array = cuda.array(LINE)
     array.interface = {"version": 2, "data": (array.address, False), "shape": (4,), "typestr": "<f4"}
     line[1, 1](array)
-    assert sent(cuda) == (array.address, (4,), (4,))
+    assert passed(cuda) == (array.address, (4,), (4,))
 
 
 def test_an_instance_may_have_the_interface(cuda, line):
     interface = cuda.array(LINE).interface
     line[1, 1](types.SimpleNamespace(__cuda_array_interface__=interface))
-    assert sent(cuda)[0] == interface["data"][0]
+    assert passed(cuda)[0] == interface["data"][0]
     with pytest.raises(ArgumentError, match=r"is types\.SimpleNamespace where"):
         line[1, 1](types.SimpleNamespace())
 
@@ -59,7 +61,7 @@ def test_an_instance_may_have_the_interface(cuda, line):
 def test_the_byte_order_of_single_bytes_does_not_matter(cuda, typestr):
     module = cuda.package(kernel("k", "void(bool[::1])"))
     module.k[1, 1](cuda.array(np.zeros(3, "?"), typestr=typestr))
-    assert sent(cuda)[1] == (3,)
+    assert passed(cuda)[1] == (3,)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +89,7 @@ LIBRARIES = ["torch", *(pytest.param(name, marks=GENERAL) for name in ("dlpack",
 def test_strides_are_turned_into_bytes(cuda, library):
     array = cuda.array(np.zeros((4, 6), "<f4").T)
     cuda.package(kernel("k", "void(float32[:,:])")).k[1, 1](array_of(library, array))
-    assert sent(cuda) == (array.address, (6, 4), (4, 24))
+    assert passed(cuda) == (array.address, (6, 4), (4, 24))
 
 
 HOST, FLOAT32 = r"is an array in the host's memory", r"\[::1\] where float32\[::1\] is packaged"
@@ -121,7 +123,7 @@ def test_dlpack_capsules_are_released_after_the_launch(cuda, line, library, stre
     plain = cuda.array(LINE)
     array = array_of(library, plain, device=(13, 0))  # managed memory
     line[1, 1, stream](array)
-    assert sent(cuda) == (plain.address, (4,), (4,))
+    assert passed(cuda) == (plain.address, (4,), (4,))
     assert [stream for stream, _ in array.requests] == [requested]
     (capsule,) = array.capsules
     assert sys.getrefcount(capsule) == 3  # this name, the list, the call

@@ -24,8 +24,8 @@ def kernel_of(*parameters, size, name="k"):
     return record
 
 
-def buffer(name, offset, dtype="<f4", **more):
-    return {"name": name, "type": "float *", "kind": "buffer", "dtype": dtype, "offset": offset, **more}
+def buffer(name, offset, dtype="<f4", **keys):
+    return {"name": name, "type": "float *", "kind": "buffer", "dtype": dtype, "offset": offset, **keys}
 
 
 def scalar(name, form, offset):
@@ -50,7 +50,7 @@ class TestArraysOfAnyDimensions:
         assert cuda.parameters() == np.array([array.address, 7], "<i8").tobytes()[:12]
 
     @pytest.mark.general("overloads for other dimensions than the one that is taken are in the group")
-    def test_an_overload_of_fixed_dimensions_comes_first(self, cuda):
+    def test_an_overload_for_fixed_dimensions_is_preferred(self, cuda):
         record = kernel_of({**manifests.parameter("x", "float32[:,::1]", 0)[0], "words": ["data"]}, size=8)
         record["overloads"] += kernel_of(buffer("x", 0), size=8)["overloads"]
         record["overloads"][1] = {**record["overloads"][1], "symbol": "k_any"}
@@ -61,10 +61,10 @@ class TestArraysOfAnyDimensions:
 
     def test_a_read_only_array_fits_a_parameter_that_is_read(self, cuda):
         k = cuda.package(kernel_of(buffer("x", 0, readonly=True), buffer("y", 8), size=16)).k
-        given, taken = cuda.array(np.zeros(4, "<f4")), cuda.array(np.zeros(4, "<f4"))
-        given.interface["data"] = (given.address, True)
-        k[1, 1](given, taken)
-        assert cuda.parameters() == np.array([given.address, taken.address], "<i8").tobytes()
+        locked, writable = cuda.array(np.zeros(4, "<f4")), cuda.array(np.zeros(4, "<f4"))
+        locked.interface["data"] = (locked.address, True)
+        k[1, 1](locked, writable)
+        assert cuda.parameters() == np.array([locked.address, writable.address], "<i8").tobytes()
 
 
 class TestArraysThatAreRefused:
@@ -98,9 +98,9 @@ class TestSizes:
         sizes = [size("rows", "shape0", "I", 0), size("pitch", "stride0", "q", 16), size("step", "step1", "H", 24)]
         array = {**manifests.parameter("x", "float32[:,:]", 8)[0], "words": ["data"], "sizes": sizes}
         k = cuda.package(kernel_of(array, size=26)).k
-        given = cuda.array(np.zeros((6, 8), "<f4")[::2, ::4])
-        k[1, 1](given)
-        assert cuda.parameters() == np.array([3, given.address, 64, 4], "<i8").tobytes()[:26]
+        strided = cuda.array(np.zeros((6, 8), "<f4")[::2, ::4])
+        k[1, 1](strided)
+        assert cuda.parameters() == np.array([3, strided.address, 64, 4], "<i8").tobytes()[:26]
 
     @pytest.mark.parametrize(("form", "most"), [("b", 127), ("H", 65535)])
     def test_a_size_out_of_range_is_refused(self, cuda, monkeypatch, form, most):
@@ -135,22 +135,13 @@ class TestStructs:
         with pytest.raises(ArgumentError, match=r"p, is .* where Point is packaged \(\|V40\{.*\): a record, as array"):
             k[1, 1](1, value)
 
-    def test_a_tensor_map_is_its_bytes(self, cuda):
-        driver = pytest.importorskip("cuda.bindings.driver")
-        record = kernel_of(struct("map", 64, "|V128{opaque:<u8*16@0}", 128), size=192)
-        k = cuda.package(record).k
-        value = driver.CUtensorMap()
-        value.opaque = list(range(16))
-        k[1, 1](value)
-        assert cuda.parameters() == bytes(64) + np.arange(16, dtype="<u8").tobytes()
-
     def test_tensor_maps_of_cuda_core_have_the_right_bytes(self, cuda):
         maps = pytest.importorskip("cuda.core._tensor_map")
         handler = pytest.importorskip("cuda.core._kernel_arg_handler")
         k = cuda.package(kernel_of(struct("map", 0, "|V128{opaque:<u8*16@0}", 128), size=128)).k
         value = maps.TensorMapDescriptor.__new__(maps.TensorMapDescriptor)  # none can be made without a GPU
-        held = handler.ParamHolder([value])
-        place = ctypes.c_void_p.from_address(held.ptr).value
+        holder = handler.ParamHolder([value])
+        place = ctypes.c_void_p.from_address(holder.ptr).value
         assert id(value) < place <= id(value) + type(value).__basicsize__ - 128
         k[1, 1](value)
         assert cuda.parameters() == ctypes.string_at(place, 128)
@@ -171,10 +162,10 @@ class TestParametersByPointers:
         driver = pytest.importorskip("cuda.bindings.driver")
         value, array = driver.CUtensorMap(), cuda.array(np.zeros((3, 2), "<f4"))
         value.opaque = list(range(16))
-        wanted = [np.int32(7), np.arange(16, dtype="<u8"), np.uint64(array.address), np.int32(6)]
+        expected = [np.int32(7), np.arange(16, dtype="<u8"), np.uint64(array.address), np.int32(6)]
         for _ in range(3):
             k[1, 1](7, value, array)
-            assert cuda.parameters() == b"".join(part.tobytes() for part in wanted)
+            assert cuda.parameters() == b"".join(part.tobytes() for part in expected)
 
     @pytest.mark.usefixtures("both_paths")
     def test_constants_are_not_passed(self, cuda):
@@ -206,7 +197,9 @@ class TestHeader:
         (tmp_path / "k.h").write_text(text)
         places = {"a": 0, "n": 4, "x": 8, "map": 64, "half2": 192, "odd": 196, "m": 200}
         name = "mypkg_kernels_k_0_parameters"
-        checks = [f"_Static_assert(offsetof({name}, {member}) == {at}, {member!r});" for member, at in places.items()]
+        checks = [
+            f"_Static_assert(offsetof({name}, {member}) == {offset}, {member!r});" for member, offset in places.items()
+        ]
         lines = ["#include <stddef.h>", '#include "k.h"', *[check.replace("'", '"') for check in checks]]
         (tmp_path / "k.c").write_text("\n".join(lines))
         subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", "-fsyntax-only", "k.c"], cwd=tmp_path, check=True)

@@ -28,14 +28,14 @@ def hooks(cuda, monkeypatch):
     module = types.ModuleType("mypkg_hooks")
     module.calls = []
 
-    def note(name):
+    def recorder(name):
         def callback(handle):
             assert handle is HANDLE
             module.calls.append((name, driver.get().current_device()))
 
         return callback
 
-    module.up, module.down = note("up"), note("down")
+    module.up, module.down = recorder("up"), recorder("down")
     monkeypatch.setitem(sys.modules, "mypkg_hooks", module)
     monkeypatch.setattr(callbacks, "open_handle", lambda _, images: (HANDLE, cuda.load(images)))
     at_exit = types.SimpleNamespace(register=lambda _: None, unregister=lambda _: None)
@@ -138,6 +138,22 @@ def test_a_setup_may_launch_kernels_of_its_own_module(cuda, hooks, package):
     assert [call["parameters"] for call in cuda.launches()] == ["07000000", "08000000"]
 
 
+def test_a_setup_may_launch_on_other_gpus(cuda, hooks, package):
+    cuda.set(devices="9.0,9.0")
+    module, record = package(), hooks.up
+
+    def launch_on_each(handle):
+        record(handle)
+        device = driver.get().current_device()
+        for other in (1 - device, device):
+            driver.get().make_current(other)
+            module.k[1, 1](other)
+
+    hooks.up = launch_on_each
+    module.k[1, 1](2)
+    assert hooks.calls == [("up", 0), ("up", 1)]
+
+
 @pytest.mark.parametrize("raised", [OSError("no table"), SystemExit("no table")], ids=["error", "exit"])
 def test_threads_that_wait_for_a_failing_setup_raise(hooks, package, raised):
     """They must not repeat a setup whose module is unloaded meanwhile: each would wait for the other."""
@@ -204,19 +220,17 @@ def load(manifest, fatbin):
     return None, library.value
 callbacks.open_handle = load
 import mypkg.kernels as k
-if "fork" in sys.argv or os.environ.get("FORK"):
-    if os.fork() == 0:
-        sys.exit(0)
-    os.wait()
+if os.fork() == 0:
+    sys.exit(0)
+os.wait()
 print("end", flush=True)
 """
 
 
-@pytest.mark.parametrize("fork", ["", "1"])
-def test_teardown_runs_once_at_exit_and_not_in_a_forked_child(cuda, fork):
+def test_teardown_runs_once_at_exit_and_not_in_a_forked_child(cuda):
     entries = [{"setup": "hooks:up", "teardown": "hooks:down", "origin": "x.cu"}]
     manifests.write(cuda.packages, [kernel("k", "void(int32)")], callbacks=entries)
-    assert cuda.run(AT_EXIT, FORK=fork).split() == ["up", "end", "down"]
+    assert cuda.run(AT_EXIT).split() == ["up", "end", "down"]
 
 
 RAISES = [

@@ -32,10 +32,10 @@ def selected(cuda, signatures, *args):
 def test_fields_of_records_select(cuda):
     dtypes = [np.dtype([("p", "f4", (3,))]), np.dtype([("p", "f4", (4,))])]
     dtypes += [np.dtype([("a", "i1"), ("b", "f8")], align=aligned) for aligned in (False, True)]
-    taken = kernel("k", *[f"void({name}[::1])" for name in ("float32", "float64", "int32", "int64")])
-    for overload, dtype in zip(taken["overloads"], dtypes, strict=True):
+    record = kernel("k", *[f"void({name}[::1])" for name in ("float32", "float64", "int32", "int64")])
+    for overload, dtype in zip(record["overloads"], dtypes, strict=True):
         overload["parameters"][0]["dtype"] = structured(dtype.str, dtype.descr)
-    module = cuda.package(taken)
+    module = cuda.package(record)
     order = (3, 1, 0, 2, 1, 0)
     for number in order:
         module.k[1, 32](cuda.array(np.zeros(4, dtypes[number]), descr=dtypes[number].descr))
@@ -60,7 +60,7 @@ def test_arguments_dimensions_dtype_and_layout_select(cuda):
 
 
 @pytest.mark.parametrize(
-    ("types", "value", "taken"),
+    ("types", "value", "nearest"),
     [
         (["float64", "int32"], 3, "int32"),
         (["int32", "float32"], 3.0, "float32"),
@@ -81,8 +81,8 @@ def test_arguments_dimensions_dtype_and_layout_select(cuda):
         ),
     ],
 )
-def test_the_nearest_scalar_type_is_taken(cuda, types, value, taken):
-    assert types[selected(cuda, [f"void({type_})" for type_ in types], value)] == taken
+def test_the_nearest_scalar_type_is_selected(cuda, types, value, nearest):
+    assert types[selected(cuda, [f"void({type_})" for type_ in types], value)] == nearest
 
 
 @pytest.mark.general("overloads for other dimensions than the one that is taken are in the group")
@@ -96,16 +96,17 @@ def test_dimensions_select_after_launches_in_a_row(cuda, current, library):
     line, matrix = (libraries.make(Array(library, State(shape=shape, address=1 << 41))) for shape in [(4,), (4, 4)])
     for value in (line, line, line, line, matrix, line, matrix, matrix, matrix, matrix, line):
         run(value)
-    taken = [call["kernel"] for call in cuda.launches()]
-    assert taken == [f"k_{number}" for number in (1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 1)]
+    assert [call["kernel"] for call in cuda.launches()] == [
+        f"k_{number}" for number in (1, 1, 1, 1, 0, 1, 0, 0, 0, 0, 1)
+    ]
 
 
-def test_equal_overloads_go_by_their_order(cuda):
+def test_the_first_of_equal_overloads_is_selected(cuda):
     assert selected(cuda, ["void(int32, int64)", "void(int64, int32)"], 1, 1) == 0
 
 
 @pytest.mark.general("tuples")
-def test_members_of_tuples_select_too(cuda):
+def test_members_of_tuples_select(cuda):
     module = cuda.package(kernel("k", "void((int32, int32))", "void((float32, float32))"))
     module.k[1, 1]((1, 2))
     module.k[1, 1]((1.0, 2.0))
@@ -114,7 +115,7 @@ def test_members_of_tuples_select_too(cuda):
 
 
 class Refusals:
-    """A kernel of one signature, and the error for arguments that it does not take."""
+    """A kernel; a call returns the error for arguments that it refuses."""
 
     def __init__(self, cuda, *signatures, **changes):
         self.cuda = cuda
@@ -158,7 +159,7 @@ def test_a_wrong_argument_is_named_with_the_packaged_type(cuda, signature, make,
 
 
 class Convertible(DeviceArray):
-    """An array of a library that converts as CuPy does, and JAX; the interface is the same."""
+    """An array of a library with the conversions of CuPy and JAX."""
 
     def astype(self, dtype): ...
 
@@ -166,7 +167,7 @@ class Convertible(DeviceArray):
 
 
 class Parameter(DeviceArray):
-    """One of a library that converts as PyTorch does; read by its interface."""
+    """A tensor with the conversions of PyTorch; launches read its interface."""
 
     __module__ = "torch"
 
@@ -241,7 +242,7 @@ def test_a_wrong_number_of_arguments_says_both_numbers(cuda, signatures, args, f
     assert Refusals(cuda, *signatures)(*args).splitlines()[0] == first
 
 
-def test_several_signatures_are_listed_beside_what_was_passed(cuda):
+def test_several_signatures_are_listed_with_the_passed_types(cuda):
     refuse = Refusals(cuda, "void(float32, float32[::1])", "void(float64, float64[::1])")
     assert refuse(2.0, cuda.array(np.zeros(4, "<i4"))).splitlines() == [
         (

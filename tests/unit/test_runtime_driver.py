@@ -15,24 +15,22 @@ from support.manifests import kernel
 
 @pytest.mark.parametrize("name", [*driver._PROTOTYPES, "cuInit", "cuDriverGetVersion", "cuLaunchKernelEx"])
 def test_a_function_that_the_driver_lacks_is_named(cuda, monkeypatch, name):
-    present = driver.Driver._function
-    lacking = {name: f"{name}_of_a_later_driver"}
-    monkeypatch.setattr(
-        driver.Driver, "_function", lambda self, wanted, *types: present(self, lacking.get(wanted, wanted), *types)
-    )
-    for method in ("address", "without_types"):
+    renamed = {name: f"{name}_of_a_later_driver"}
+    for method in ("_function", "address", "without_types"):
         original = getattr(driver.Driver, method)
         monkeypatch.setattr(
-            driver.Driver, method, lambda self, wanted, of=original: of(self, lacking.get(wanted, wanted))
+            driver.Driver,
+            method,
+            lambda self, function, *types, call=original: call(self, renamed.get(function, function), *types),
         )
     module = cuda.package(kernel("k", "void(int32)"))
     for _ in range(2):
         with pytest.raises(DriverTooOldError, match=rf"{cuda.library.name} has no {name}.*CUDA 12\.0 or newer"):
-            ask(module, name)
+            launch_and_find(module, name)
 
 
-def ask(module, name):
-    """Launch, which asks for some of the driver's functions, and then for this one."""
+def launch_and_find(module, name):
+    """Launch, which needs some of the driver's functions, and look for the function of this name."""
     module.k[1, 1](1)
     driver.get().call[name]
 
@@ -58,12 +56,12 @@ def test_a_driver_that_cannot_start_says_why(cuda, code, hint):
 
 @pytest.mark.usefixtures("path")
 class TestReset:
-    """Another library resets the primary context: `cuDevicePrimaryCtxReset`."""
+    """Launches after another library's call of `cuDevicePrimaryCtxReset`, which destroys the primary context."""
 
-    @pytest.mark.parametrize("before", [1, 3])
-    def test_a_launch_after_a_reset_says_what_happened(self, cuda, before):
+    @pytest.mark.parametrize("launches", [1, 3])
+    def test_a_launch_after_a_reset_names_the_reset(self, cuda, launches):
         k = cuda.package(kernel("k", "void(int32)")).k
-        for _ in range(before):
+        for _ in range(launches):
             k[1, 1](1)
         cuda.destroy_context()
         for _ in range(2):
@@ -92,4 +90,4 @@ def test_the_extra_to_install_fits_the_driver(cuda, monkeypatch, version, extra)
     else:
         monkeypatch.setenv("FAKE_CUDA_VERSION", version)
     assert numba_proxy.requirement("numba") == f"aotcuda[{extra}]"
-    assert driver._driver is None, "asking does not start it"
+    assert driver._driver is None, "the query starts no driver"

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from aotcuda.errors import DependencyError, LaunchError
 from aotcuda.runtime import kernel_attributes
-from support import loaded
 from support.manifests import kernel
 
 ONE, OTHER = "void(int32)", "void(float32)"
@@ -117,22 +117,17 @@ def test_a_missing_disassembler_says_how_to_install_it(k, monkeypatch, tmp_path)
 
 
 def test_a_kernel_is_converted_for_cuda_core(cuda, monkeypatch):
-    import types
-
-    class Kernel:
-        @staticmethod
-        def from_handle(handle):
-            return ("cuda.core kernel", handle)
-
-    core = types.ModuleType("cuda.core")
-    core.Kernel = Kernel
+    core = SimpleNamespace(Kernel=SimpleNamespace(from_handle=lambda handle: ("cuda.core kernel", handle)))
     monkeypatch.setitem(sys.modules, "cuda.core", core)
     k = cuda.package(kernel("k", ONE)).k
     k[1, 1](1)
-    assert k.cuda_core_kernel() == ("cuda.core kernel", loaded.device_kernel(k).kernel.value)
+    assert k.cuda_core_kernel() == (
+        "cuda.core kernel",
+        k.loader.current.table("k").overloads[0].kernels[0].kernel.value,
+    )
 
 
-def test_without_cuda_core_it_says_what_to_install(cuda, monkeypatch):
+def test_without_cuda_core_the_error_says_how_to_install_it(cuda, monkeypatch):
     monkeypatch.setitem(sys.modules, "cuda.core", None)
     k = cuda.package(kernel("k", ONE)).k
     with pytest.raises(DependencyError, match=r"pip install 'cuda-core\[cu13\]'"):

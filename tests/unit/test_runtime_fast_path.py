@@ -19,10 +19,10 @@ NOT_LOADED = "DLL load failed while importing _launch: " if sys.platform == "win
 
 
 @pytest.fixture
-def looking(monkeypatch):
-    """Search for the extension again, with another module in its place; None for none."""
+def install(monkeypatch):
+    """Return a function that replaces the extension by another module, or by None, and forgets the last search."""
 
-    def look(module):
+    def install(module):
         monkeypatch.setattr(extension, "_module", [])
         monkeypatch.setattr(extension, "_reason", [])
         monkeypatch.delenv("AOTCUDA_EXTENSION", raising=False)
@@ -31,11 +31,11 @@ def looking(monkeypatch):
         if module is None:
             monkeypatch.delattr("aotcuda.runtime.fast._launch")
 
-    return look
+    return install
 
 
-class TestWhichFastPath:
-    """The fast path in use, and the module's text about it."""
+class TestReasons:
+    """The fast path in use, or the reason for none, as modules show it."""
 
     OWN = types.SimpleNamespace(
         VERSION=extension._VERSION, __file__="/there/_launch.abi3.so", Launcher=type("Launcher", (), {})
@@ -53,10 +53,10 @@ class TestWhichFastPath:
         ids=["installed", "turned off", "another version", "pure wheel"],
     )
     def test_a_module_shows_its_fast_path_or_the_reason_for_none(
-        self, cuda, looking, monkeypatch, module, variable, shown
+        self, cuda, install, monkeypatch, module, variable, shown
     ):
         packaged = cuda.package(kernel("k", "void(int32)"), load="first-use")
-        looking(module)
+        install(module)
         monkeypatch.setenv("AOTCUDA_EXTENSION", variable)
         assert extension.in_use() is (self.OWN if shown == "in C" else None)
         assert packaged.__aotcuda__.fast_path.startswith(shown)
@@ -77,9 +77,9 @@ class TestWhichFastPath:
         ],
     )
     def test_an_extension_that_cannot_be_loaded_says_why(
-        self, cuda, looking, monkeypatch, tmp_path, name, content, message
+        self, cuda, install, monkeypatch, tmp_path, name, content, message
     ):
-        looking(None)
+        install(None)
         (tmp_path / name).write_text(content)
         monkeypatch.delitem(sys.modules, "aotcuda.runtime.fast._launch")
         monkeypatch.setattr("aotcuda.runtime.fast.__path__", [str(tmp_path)])
@@ -101,27 +101,27 @@ class TestDoctor:
     @pytest.mark.parametrize(
         ("supported", "extra"), [("12.4", "cu12"), ("13.1", "cu13"), ("11.8", "cu12"), (None, "cu13")]
     )
-    def test_doctor_names_the_extra_for_the_driver(self, looking, supported, extra):
-        looking(None)
-        found = {**doctor.examine(), "front_ends": {"numba-cuda": None}}
-        found["driver"] = {"cuda": supported, "gpus": [], "problem": None if supported else "there is none"}
-        lines = [line.split(maxsplit=1) for line in doctor.render(found).splitlines()]
+    def test_doctor_names_the_extra_for_the_driver(self, install, supported, extra):
+        install(None)
+        facts = {**doctor.examine(), "front_ends": {"numba-cuda": None}}
+        facts["driver"] = {"cuda": supported, "gpus": [], "problem": None if supported else "there is none"}
+        lines = [line.split(maxsplit=1) for line in doctor.render(facts).splitlines()]
         assert ["numba-cuda", f"not installed: pip install 'aotcuda[{extra}]'"] in lines
 
-    def test_doctor_reports_what_is_missing(self, looking, monkeypatch, capsys):
+    def test_doctor_reports_what_is_missing(self, install, monkeypatch, capsys):
         monkeypatch.setattr(drivers, "_driver", None)
         monkeypatch.setattr(drivers, "LIBRARY", "libnowhere.so.1")
         for home in ("HOME", "USERPROFILE"):  # Windows has the second one
             monkeypatch.setenv(home, "nowhere")
         monkeypatch.setenv("XDG_CACHE_HOME", "")
-        looking(None)
+        install(None)
         assert cli.main(["doctor", "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert found["driver"]["gpus"] == []
-        assert "libnowhere.so.1 cannot be loaded" in found["driver"]["problem"]
-        assert found["fast_path"]["in"] is None
-        assert found["fast_path"]["path"] is None
-        assert "has none for" in found["fast_path"]["why_not_c"]
-        assert found["cache"] is None
+        facts = json.loads(capsys.readouterr().out)
+        assert facts["driver"]["gpus"] == []
+        assert "libnowhere.so.1 cannot be loaded" in facts["driver"]["problem"]
+        assert facts["fast_path"]["in"] is None
+        assert facts["fast_path"]["path"] is None
+        assert "has none for" in facts["fast_path"]["why_not_c"]
+        assert facts["cache"] is None
         assert cli.main(["doctor"]) == 0
         assert "cache            none: there is no home folder" in capsys.readouterr().out

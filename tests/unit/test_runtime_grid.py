@@ -103,22 +103,22 @@ def test_bounds_choose_a_variant(cuda, package):
 
 def test_grids_are_numbers_tuples_lists_or_functions(cuda, package):
     k, x = package(), at(cuda, 0)
-    seen = []
+    calls = []
 
     def grid(meta):
-        seen.append(meta)
+        calls.append(meta)
         return (-(-meta["n"] // meta["BLOCK"]),)
 
-    for given, expected in [
+    for value, expected in [
         (5, [5, 1, 1]),
         ((5,), [5, 1, 1]),
         ((1, 2, 3), [1, 2, 3]),
         ([7, 2], [7, 2, 1]),
         (grid, [8, 1, 1]),
     ]:
-        k[given](x, 1.0, 1024, BLOCK=128)
+        k[value](x, 1.0, 1024, BLOCK=128)
         assert launch_of(cuda)[1] == expected
-    assert seen == [{"x": x, "factor": 1.0, "n": 1024, "BLOCK": 128, "ACT": None}]
+    assert calls == [{"x": x, "factor": 1.0, "n": 1024, "BLOCK": 128, "ACT": None}]
     count = len(cuda.launches())
     k[(0,)](x, 1.0, 1024, BLOCK=128)
     assert len(cuda.launches()) == count
@@ -138,20 +138,24 @@ def test_a_grid_of_zero_launches_nothing(cuda, package):
         k[1](x, 1.0, 1024, BLOCK=128)
 
 
-@pytest.mark.parametrize("many", [63, 64, 200])
-def test_a_kernel_may_have_many_arguments(cuda, package, many):
+@pytest.mark.parametrize("count", [63, 64, 200])
+def test_a_kernel_may_have_many_arguments(cuda, package, count):
     numbers = [
-        {"name": f"a{at}", "type": "i32", "kind": "number", "offset": 4 * at, "format": "i"} for at in range(many)
+        {"name": f"a{index}", "type": "i32", "kind": "number", "offset": 4 * index, "format": "i"}
+        for index in range(count)
     ]
     option = {"name": "num_warps", "type": "", "kind": "constant", "offset": 0, "value": 4, "optional": True}
-    overload = variant("many", 128) | {"parameters": [*numbers, option], "parameter_bytes": 4 * many}
-    arguments = [*({"name": f"a{at}"} for at in range(many)), {"name": "num_warps", "default": None, "keyword": True}]
+    overload = variant("many", 128) | {"parameters": [*numbers, option], "parameter_bytes": 4 * count}
+    arguments = [
+        *({"name": f"a{index}"} for index in range(count)),
+        {"name": "num_warps", "default": None, "keyword": True},
+    ]
     k = package(kernel(overload, arguments=arguments))
     for grid in (4, lambda _meta: (4,)):
         for _ in range(3):
-            k[grid](*range(many))
-            k[grid](*range(many - 1), **{f"a{many - 1}": many - 1}, num_warps=4)
-    assert {call["parameters"] for call in cuda.launches()} == {np.arange(many, dtype="<i4").tobytes().hex()}
+            k[grid](*range(count))
+            k[grid](*range(count - 1), **{f"a{count - 1}": count - 1}, num_warps=4)
+    assert {call["parameters"] for call in cuda.launches()} == {np.arange(count, dtype="<i4").tobytes().hex()}
     assert len(cuda.launches()) == 12
 
 
@@ -179,12 +183,12 @@ def test_a_grid_function_gets_constants_that_the_launch_omits(cuda, package):
 )
 def test_wrong_arguments_are_named(cuda, package, args, named, message):
     x = at(cuda, 0)
-    given = (x, *args) if "n" not in message.split() else (x, args[0])
+    positional = (x, *args) if "n" not in message.split() else (x, args[0])
     k = package()
     for _ in range(2):
         k[1](x, 1.0, 16, BLOCK=128)  # adds a specialization to the fast path
     with pytest.raises(ArgumentError) as caught:
-        k[1](*given, **named)
+        k[1](*positional, **named)
     assert len(cuda.launches()) == 2
     assert message in str(caught.value)
     assert "packaged: void(*fp32, fp32, i32; BLOCK=1024)" in str(caught.value)
@@ -270,8 +274,8 @@ def test_named_arguments_come_in_any_order(cuda, package, general):
     for _ in range(2):
         k[1](x, 2.0, 16, BLOCK=128)
     named = {str(b"BLOCK", "ascii"): 128, str(b"n", "ascii"): 16, "factor": 2.0}  # not interned
-    for given in (named, dict(reversed(named.items()))):
-        k[1](x, **given)
+    for arguments in (named, dict(reversed(named.items()))):
+        k[1](x, **arguments)
         assert launch_of(cuda)[0] == "small_even"
         assert cuda.parameters() == struct.pack("<Qfi16x", x.address, 2.0, 16)
     assert len(general) == 1

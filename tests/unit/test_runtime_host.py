@@ -1,4 +1,4 @@
-"""Arrays in the host's memory: an error, unless AOTCUDA_HOST_ARRAYS asks for copies."""
+"""Arrays in the host's memory: refused, or copied with AOTCUDA_HOST_ARRAYS=copy."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def on_launch(cuda, monkeypatch):
 
 @pytest.fixture
 def adds_one(on_launch):
-    """Let launches add one to every float of their two arrays."""
+    """Replace kernels by a function that adds one to every float of the two arrays."""
 
     def run(block):
         for offset in (8, 64):
@@ -77,11 +77,31 @@ def test_without_the_variable_host_arrays_are_refused(cuda):
 )
 def test_host_arrays_are_copied_there_and_back(cuda, k, sheet):
     line = np.arange(5, dtype="f4")
-    before = line.copy(), sheet.copy()
+    results = line + 1, sheet + 1
     launch_with(k, line, sheet)
-    np.testing.assert_array_equal(line, before[0] + 1)
-    np.testing.assert_array_equal(sheet, before[1] + 1)
+    np.testing.assert_array_equal(line, results[0])
+    np.testing.assert_array_equal(sheet, results[1])
     assert len(cuda.calls("cuMemAlloc")) == len(cuda.calls("cuMemFree")) == 2
+
+
+def test_launch_on_another_stream_waits_for_copies(cuda, k):
+    """The driver copies pageable memory on the default stream, and may return before the GPU has all of it."""
+    with pytest.warns(HostArrayWarning):
+        for stream in (77, 77, 0):
+            k[1, 1, stream](7, np.zeros(4, "f4"), np.zeros((2, 2), "f4"))
+    names = {"cuEventRecord": "record", "cuStreamWaitEvent": "wait", "cuLaunchKernel": "launch"}
+    calls = [(names[call["call"]], call["stream"]) for call in cuda.calls(*names)]
+    ordered = [("record", 1), ("wait", 77), ("launch", 77), ("record", 77), ("wait", 1)]
+    assert calls == [*ordered, *ordered, ("launch", 0)]
+
+
+def test_masked_arrays_are_refused(cuda, k):
+    masked = np.ma.masked_array(np.zeros(4, "f4"), mask=[0, 1, 0, 0])
+    for launch in (k[1, 1], k.forall(4), k.forall(0)):
+        with pytest.raises(ArgumentError, match="argument 2, b, has a mask, which no kernel sees"):
+            launch(7, masked, np.zeros((2, 2), "f4"))
+    assert cuda.launches() == []
+    assert len(cuda.calls("cuMemFree")) == len(cuda.calls("cuMemAlloc"))
 
 
 @pytest.mark.usefixtures("adds_one")
@@ -102,13 +122,13 @@ def test_a_read_only_array_needs_a_parameter_that_is_read_only(cuda, k):
     assert len(cuda.calls("cuMemAlloc")) == len(cuda.calls("cuMemFree")) == 2
 
 
-@pytest.mark.parametrize("at", [1, 2])
+@pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("function", ["cuMemAlloc_v2", "cuMemcpyHtoD_v2", "cuLaunchKernel", "cuMemcpyDtoH_v2"])
-def test_any_failure_frees_the_copies(cuda, k, function, at):
+def test_any_failure_frees_the_copies(cuda, k, function, number):
     arrays = np.zeros(4, "f4"), np.zeros((2, 2), "f4")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        cuda.set(fail=f"{function}=2@{at}")
+        cuda.set(fail=f"{function}=2@{number}")
         with pytest.raises(CudaError, match="CUDA_ERROR_OUT_OF_MEMORY"):
             for _ in range(2):
                 k[1, 1](7, *arrays)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError, NoImageError
+from aotcuda.runtime import driver
 from aotcuda.runtime.simulator import SimulatedKernel
 from support import threads
 from support.manifests import kernel, overload
@@ -87,11 +88,11 @@ class TestConfiguration:
     def test_impossible_configurations_are_refused_before_any_driver_call(self, cuda, configuration, problem):
         cuda.set(devices="")
         module = cuda.package(kernel("k", "void(int32)"), load="first-use")
-        gc.collect()  # objects of other tests, whose events it destroys
-        before = cuda.calls()
+        gc.collect()  # destroys events of other tests' objects
+        calls = cuda.calls()
         with pytest.raises(LaunchError, match=f"mypkg.kernels.k cannot be launched: {problem}"):
             module.k[configuration]
-        assert cuda.calls() == before
+        assert cuda.calls() == calls
 
     @pytest.mark.parametrize("index", [2.5, ValueError("no number")], ids=repr)
     def test_an_object_without_an_integer_index_is_refused(self, cuda, k, index):
@@ -248,10 +249,10 @@ class TestForall:
 
 
 class TestContexts:
-    """Whose context a launch runs in."""
+    """The context of a launch."""
 
     @pytest.mark.parametrize("devices", ["9.0", "9.0,9.0"])
-    def test_each_new_thread_gets_it_too(self, cuda, devices):
+    def test_a_new_thread_gets_the_primary_context(self, cuda, devices):
         cuda.set(devices=devices)
         k = cuda.package(kernel("k", "void(int32)")).k
         for _ in range(3):
@@ -260,9 +261,7 @@ class TestContexts:
         assert [(call["device"], call["parameters"][:2]) for call in cuda.launches()] == [(0, "01")] * 3 + [(0, "02")]
         assert len(cuda.calls("cuDevicePrimaryCtxRetain")) == 1
 
-    def test_a_current_one_is_left_alone(self, cuda):
-        from aotcuda.runtime import driver
-
+    def test_a_current_context_stays_current(self, cuda):
         cuda.set(devices="9.0,8.0")
         k = cuda.package(kernel("k", "void(int32)")).k
         driver.get().make_current(1)
@@ -271,7 +270,7 @@ class TestContexts:
         assert driver.get().current_device() == 1
         assert [call["device"] for call in cuda.calls("cuDevicePrimaryCtxRetain")] == [1]
 
-    def test_a_launch_takes_the_gpu_that_holds_its_arrays(self, cuda):
+    def test_a_launch_without_a_context_uses_the_gpu_of_its_arrays(self, cuda):
         cuda.set(devices="9.0,8.0")
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         k[1, 1](cuda.array(8, device=1))
@@ -290,8 +289,6 @@ class TestSeveralGpus:
         assert "GPU 1 (Stand-in B, compute capability 7.5) takes compute_75" in str(chosen[1])
 
     def test_a_gpu_without_an_image_is_refused_at_its_launch(self, cuda):
-        from aotcuda.runtime import driver
-
         cuda.set(devices="9.0,7.0")
         k = cuda.package(kernel("k", "void(int32)")).k
         k[1, 1](1)
@@ -300,9 +297,7 @@ class TestSeveralGpus:
             k[1, 1](1)
         assert [call["device"] for call in cuda.launches()] == [0]
 
-    def test_shared_memory_is_asked_for_on_each(self, cuda):
-        from aotcuda.runtime import driver
-
+    def test_more_shared_memory_is_requested_on_each_gpu(self, cuda):
         cuda.set(devices="9.0,8.0")
         k = cuda.package(kernel("k", "void(int32)")).k
         for device in (0, 1):
@@ -355,9 +350,11 @@ class TestDriverErrors:
         for value in (1, 2, 3, 4):
             with pytest.raises(CudaError, match="OUT_OF_MEMORY") if value == nth else contextlib.nullcontext():
                 k[1, 1](value)
-        assert [call["parameters"][:2] for call in cuda.launches()] == [f"0{at}" for at in (1, 2, 3, 4) if at != nth]
+        assert [call["parameters"][:2] for call in cuda.launches()] == [
+            f"0{value}" for value in (1, 2, 3, 4) if value != nth
+        ]
 
-    def test_a_kernel_that_the_images_lack(self, cuda):
+    def test_a_kernel_that_the_images_lack_is_named(self, cuda):
         cuda.set(symbols="other,k_00")
         k = cuda.package(kernel("k", "void(int32)")).k
         with pytest.raises(
@@ -374,7 +371,7 @@ class TestDriverErrors:
         assert cuda.launches() == []
 
     @pytest.mark.parametrize("function", ["cuDevicePrimaryCtxRetain", "cuCtxSetCurrent"])
-    def test_a_context_that_cannot_be_made(self, cuda, k, function):
+    def test_a_failed_creation_of_a_context_names_the_gpu(self, cuda, k, function):
         cuda.set(fail=f"{function}=2")
         with pytest.raises(CudaError, match=r"GPU 0.*CUDA_ERROR_OUT_OF_MEMORY"):
             k[1, 1](1)

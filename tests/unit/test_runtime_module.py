@@ -52,7 +52,7 @@ class TestExports:
         assert str(caught.value) == "module 'mypkg.kernels' has no attribute 'axpi'. Did you mean 'axpy'?"
         assert not hasattr(module, "nothing_like_it")
 
-    def test_a_kernel_shows_what_it_was_compiled_for(self, module):
+    def test_a_kernel_shows_its_signatures(self, module):
         assert module.axpy.signatures == [INT, "void(float32)"]
         assert repr(module.axpy) == "<aotcuda kernel mypkg.kernels.axpy: void(int32); void(float32)>"
         assert (module.axpy.__name__, module.axpy.__module__) == ("axpy", "mypkg.kernels")
@@ -89,18 +89,21 @@ class TestExports:
         assert pickle.loads(pickle.dumps(module.add_i32)) is module.add_i32
         assert pickle.loads(pickle.dumps(module.__aotcuda__)) is module.__aotcuda__
 
-    @pytest.mark.parametrize("there", ["nothing", "another version"])
-    def test_a_process_without_the_package_says_what_to_install(self, there, module, cuda):
+    @pytest.mark.parametrize(
+        ("is_installed", "reason"),
+        [
+            (False, "No module named 'mypkg'"),
+            (True, "module 'mypkg.kernels' has no attribute 'axpy'. Did you mean 'saxpy'?"),
+        ],
+        ids=["no package", "another version"],
+    )
+    def test_a_process_without_the_package_says_what_to_install(self, is_installed, reason, module, cuda):
         data = pickle.dumps(module.axpy)
         manifests.write(cuda.packages, [kernel("saxpy", INT)])
-        path = {} if there == "another version" else {"PYTHONPATH": str(Path(aotcuda.__file__).parents[1])}
+        path = {} if is_installed else {"PYTHONPATH": str(Path(aotcuda.__file__).parents[1])}
         code = f"import pickle\ntry:\n    pickle.loads({data!r})\nexcept ImportError as error:\n    print(error)\n"
-        why = {
-            "nothing": "No module named 'mypkg'",
-            "another version": "module 'mypkg.kernels' has no attribute 'axpy'. Did you mean 'saxpy'?",
-        }
         assert cuda.run(code, **path) == (
-            f"mypkg.kernels.axpy was sent to this process, which does not have it: {why[there]}. Install the package "
+            f"mypkg.kernels.axpy was sent to this process, which does not have it: {reason}. Install the package "
             "here in the version that the sender has\n"
         )
 
@@ -136,7 +139,7 @@ class TestExports:
         assert not hasattr(module, "axpy")
 
 
-class TestWhenItLoads:
+class TestLoading:
     """`load = "import"` and `load = "first-use"`."""
 
     @pytest.mark.parametrize("load", ["import", "first-use"])
@@ -159,7 +162,7 @@ class TestWhenItLoads:
     @pytest.mark.parametrize(
         ("written", "environment", "loads"), [("first-use", "import", 1), ("import", "first-use", 0)]
     )
-    def test_the_environment_overrides_it(self, cuda, monkeypatch, written, environment, loads):
+    def test_the_environment_overrides_the_package(self, cuda, monkeypatch, written, environment, loads):
         monkeypatch.setenv("AOTCUDA_LOAD", environment)
         cuda.package(kernel("k", INT), load=written)
         assert len(cuda.calls("cuLibraryLoadData")) == loads
@@ -178,10 +181,10 @@ class TestWhenItLoads:
     def test_preload_loads_all_kernels(self, cuda):
         module = cuda.package(kernel("k", INT, "void(float32)"), load="first-use")
         module.__aotcuda__.preload()
-        before = cuda.calls()
+        calls = cuda.calls()
         module.k[1, 1](1)
-        assert [call["name"] for call in before if call["call"] == "cuKernelGetFunction"] == ["k_0", "k_1"]
-        assert [call["call"] for call in cuda.calls()[len(before) :]] == ["cuLaunchKernel"]
+        assert [call["name"] for call in calls if call["call"] == "cuKernelGetFunction"] == ["k_0", "k_1"]
+        assert [call["call"] for call in cuda.calls()[len(calls) :]] == ["cuLaunchKernel"]
 
     def test_a_launch_after_an_unload_loads_the_images_again(self, cuda):
         module = cuda.package(kernel("k", INT))
@@ -195,7 +198,7 @@ class TestWhenItLoads:
         assert len(cuda.calls("cuLibraryLoadData")) == 2
 
 
-class TestWhatIsMissing:
+class TestMissingParts:
     """The import succeeds on every machine, and the first launch names the missing part."""
 
     def launch_error(self, cuda, kind, **options):
@@ -209,7 +212,7 @@ class TestWhatIsMissing:
         return str(caught.value)
 
     @pytest.mark.parametrize("load", ["import", "first-use"])
-    def test_no_driver(self, cuda, monkeypatch, load):
+    def test_a_missing_driver_library_is_named(self, cuda, monkeypatch, load):
         monkeypatch.setattr(driver, "LIBRARY", "libcuda.so.nowhere")
         message = self.launch_error(cuda, NoDriverError, load=load)
         assert "the CUDA driver library libcuda.so.nowhere cannot be loaded" in message

@@ -29,6 +29,12 @@ def test_variable_is_copied_from_and_to_host_memory(module, name, host):
     assert (symbol.nbytes, symbol.address % 4) == (4, 0)
 
 
+def test_copy_to_variable_is_complete_when_it_returns(cuda, module):
+    """The driver may return before the GPU has all data of pageable memory, and other streams do not wait for it."""
+    module.symbol("table").copy_from(b"1234")
+    assert [call["stream"] for call in cuda.calls("cuStreamSynchronize")] == [0]
+
+
 def test_name_in_namespace_finds_mangled_name(module):
     module.symbol("physics::table").copy_from(np.int32([3]))
     found = bytearray(4)

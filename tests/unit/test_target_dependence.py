@@ -17,7 +17,7 @@ TARGETS = [(7, 5), (8, 0), (8, 6), (9, 0), (10, 0), (12, 0)]
 
 
 def served(ask: Callable[[Any], object], first: tuple[int, int] = (8, 0)) -> list[tuple[int, int]]:
-    """Return the targets that are served by what was made for `first` while its capability was asked so."""
+    """Return the targets that the code for `first` serves if its compilation calls `ask` with the capability."""
     with target_dependence.watching(first) as watch:
         ask(Capability(first))
     return [target for target in TARGETS if watch.serves(target)]
@@ -48,7 +48,7 @@ def test_comparisons_distinguish_targets_by_their_result(
 
 
 @pytest.mark.parametrize(
-    "look",
+    "read",
     [
         lambda it: it[0],
         list,
@@ -61,15 +61,15 @@ def test_comparisons_distinguish_targets_by_their_result(
         pickle.dumps,
     ],
 )
-def test_other_reads_of_the_capability_distinguish_all_targets(look: Callable[[Any], object]) -> None:
-    assert served(look) == [(8, 0)]
+def test_other_reads_of_the_capability_distinguish_all_targets(read: Callable[[Any], object]) -> None:
+    assert served(read) == [(8, 0)]
 
 
 def test_read_target_names_distinguish_targets_of_one_capability() -> None:
     with target_dependence.watching((9, 0), "sm_90") as watch:
         assert watch.serves((9, 0), "sm_90a")
         assert watch.serves((8, 0), "sm_80")
-        watch.named = True
+        watch.name_is_read = True
     assert watch.serves((9, 0), "sm_90")
     assert not watch.serves((9, 0), "sm_90a")
     assert not watch.serves((8, 0), "sm_80")

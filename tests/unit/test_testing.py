@@ -1,4 +1,4 @@
-"""`aotcuda.testing`: marks that skip where something is missing, and the check that only packaged code was launched."""
+"""`aotcuda.testing`: marks that skip tests, the check for packaged code, and the stand-in for CuPy."""
 
 from __future__ import annotations
 
@@ -18,44 +18,39 @@ from support import in_place, jit_builds, manifests
 SOURCE = "from aotcuda.numba import cuda\n\n\n@cuda.jit\ndef fill(values):\n    values[0] = 1\n"
 
 
-@pytest.fixture(autouse=True)
-def _no_simulator(monkeypatch):
-    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
-
-
-def solver(cuda, **options):
+def packaged_solver(cuda, **options):
     in_place.write(cuda.packages, SOURCE, {"fill": ("void(float32[::1])",)}, **options)
     return importlib.import_module("mypkg.solver")
 
 
-def skips(mark):
-    """Why a mark skips; None if it does not."""
+def skip_reason(mark):
+    """Return the reason of a mark that skips; None for another mark."""
     (condition,) = mark.args
     return mark.kwargs["reason"] if condition else None
 
 
 def test_a_gpu_skips_nothing(cuda):
-    solver(cuda)
+    packaged_solver(cuda)
     assert testing.has_gpu()
     marks = [testing.needs_gpu, testing.needs_gpu_or_simulator, testing.needs_packaged("mypkg.solver")]
-    assert [skips(mark) for mark in marks] == [None, None, None]
+    assert [skip_reason(mark) for mark in marks] == [None, None, None]
     assert testing.is_packaged("mypkg.solver")
 
 
 def test_skipped_tests_without_a_gpu_give_the_reason(cuda, monkeypatch):
-    solver(cuda)
+    packaged_solver(cuda)
     monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
-    assert skips(testing.needs_gpu) == "this needs a GPU"
-    assert skips(testing.needs_gpu_or_simulator) == "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
-    assert "libnowhere.so cannot be loaded" in str(skips(testing.needs_packaged("mypkg.solver")))
+    assert skip_reason(testing.needs_gpu) == "this needs a GPU"
+    assert skip_reason(testing.needs_gpu_or_simulator) == "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
+    assert "libnowhere.so cannot be loaded" in str(skip_reason(testing.needs_packaged("mypkg.solver")))
 
 
 def test_the_simulator_skips_tests_that_need_a_gpu(cuda, monkeypatch):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
-    assert skips(testing.needs_gpu) == "this needs a GPU"
-    assert skips(testing.needs_gpu_or_simulator) is None
+    assert skip_reason(testing.needs_gpu) == "this needs a GPU"
+    assert skip_reason(testing.needs_gpu_or_simulator) is None
     reason = "Numba's simulator launches nothing that is packaged"
-    assert skips(testing.needs_packaged("mypkg.solver")) == reason
+    assert skip_reason(testing.needs_packaged("mypkg.solver")) == reason
     with pytest.raises(ConfigError, match="NUMBA_ENABLE_CUDASIM is set"), testing.only_packaged():
         pass
 
@@ -65,16 +60,16 @@ def test_modules_without_an_image_are_skipped(cuda):
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package / "plain.py").touch()
-    assert skips(testing.needs_packaged("mypkg.plain")) == (
+    assert skip_reason(testing.needs_packaged("mypkg.plain")) == (
         "mypkg.plain is no module that aotcuda generated; it has no manifest"
     )
     manifests.write(cuda.packages, [manifests.kernel("k", "void(float32)")], targets=("sm_120",), load="first-use")
-    assert "sm_120" in str(skips(testing.needs_packaged("mypkg.kernels")))
+    assert "sm_120" in str(skip_reason(testing.needs_packaged("mypkg.kernels")))
     assert not testing.is_packaged("mypkg.kernels")
 
 
 def test_packaged_launches_pass_the_check(cuda):
-    s = solver(cuda)
+    s = packaged_solver(cuda)
     s.fill[1, 1](cuda.array())
     with testing.only_packaged():
         s.fill[1, 1](cuda.array())
@@ -84,9 +79,9 @@ def test_packaged_launches_pass_the_check(cuda):
 
 
 def test_compilation_by_the_fallback_fails_the_check(cuda, builder):
-    s = solver(cuda, fallback="jit", rebuild=jit_builds.rebuild())
+    s = packaged_solver(cuda, fallback="jit", rebuild=jit_builds.rebuild())
     array = cuda.array(np.zeros(8, "<f8"))
-    with pytest.raises(AssertionError, match=r"alone:\n  mypkg.solver.fill: argument 1, a, is float64"):  # noqa: SIM117
+    with pytest.raises(AssertionError, match=r"launched:\n  mypkg.solver.fill: argument 1, a, is float64"):  # noqa: SIM117
         with testing.only_packaged(), pytest.warns(FallbackWarning):
             for _ in range(2):
                 s.fill[1, 1](array)

@@ -15,7 +15,7 @@ import pytest
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError, StaleBuildError
 from aotcuda.runtime import driver
 from aotcuda.runtime.jit import compile as jit_compile
-from support import triton_in_place
+from support import in_place, triton_in_place
 from support.triton_in_place import record
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
@@ -108,8 +108,6 @@ KERNELS = {
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch):
-    for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "AOTCUDA_FALLBACK", "TRITON_INTERPRET"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(jit_compile, "_warned", set())
 
 
@@ -348,17 +346,12 @@ class TestMisses:
 
 INSTALL = "pip install 'aotcuda[triton]'"
 NEEDS = f"compiling it here needs Triton: {INSTALL}, and `aotcuda record --write` adds what a run launches"
-WITHOUT = """
+NO_TRITON = (
+    in_place.without("triton")
+    + """
 import importlib
-import sys
 import warnings
 
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "triton":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Absent())
 warnings.simplefilter("error")
 
 class Array:
@@ -375,6 +368,7 @@ def launch(what):
 import mypkg.ops as ops
 x = Array()
 """
+)
 
 
 def test_without_triton_packaged_kernels_are_launched(cuda):
@@ -399,7 +393,7 @@ launch(lambda: ops.absent[(3,)](x, 1))
 launch(lambda: ops.scale.warmup(x, 0.5, 7, 256, grid=(1,)))
 launch(lambda: ops.triton.testing)
 """
-    found = cuda.run(WITHOUT.replace("ADDRESS", str(cuda.allocate(1024))) + code)
+    found = cuda.run(NO_TRITON.replace("ADDRESS", str(cuda.allocate(1024))) + code)
     assert found.splitlines() == [
         "Scales. 16 fp16 False",
         "MissingVariantError mypkg.ops.scale has no packaged variant for these arguments True",
@@ -413,6 +407,6 @@ launch(lambda: ops.triton.testing)
 def test_an_unbuilt_source_without_triton_says_what_to_install(cuda):
     write(cuda)
     (cuda.packages / "mypkg/ops.aotcuda/in-place").unlink()
-    code = WITHOUT.replace("import mypkg.ops as ops", "launch(lambda: importlib.import_module('mypkg.ops'))")
+    code = NO_TRITON.replace("import mypkg.ops as ops", "launch(lambda: importlib.import_module('mypkg.ops'))")
     found = cuda.run(code.replace("ADDRESS", "0"))
     assert found == f"ModuleNotFoundError mypkg.ops imports aotcuda.triton, which needs Triton: {INSTALL} True\n"

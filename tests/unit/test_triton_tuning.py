@@ -74,8 +74,6 @@ NAME = "Stand-in A"
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch):
-    for name in ("AOTCUDA_FALLBACK", "AOTCUDA_TUNE", "AOTCUDA_TUNING"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(jit_compile, "_warned", set())
 
 

@@ -27,22 +27,22 @@ def content(*variants: Any, **kernel: Any) -> dict[str, Any]:
     return {"format": "aotcuda variants", "version": 1, "source": "pkg.ops", "kernels": {"add": kernel}}
 
 
-def planned(folder: Path, whole: Any, arch: tuple[str, ...] = ("sm_80", "sm_90"), **module: Any) -> ModulePlan:
+def make_plan(folder: Path, file: Any, arch: tuple[str, ...] = ("sm_80", "sm_90"), **module: Any) -> ModulePlan:
     """Return the plan of a module whose file of variants has some content; bytes are written as they are."""
     (folder / "pkg").mkdir(exist_ok=True)
-    if whole is not None:
-        data = whole if isinstance(whole, bytes) else json.dumps(whole).encode()
+    if file is not None:
+        data = file if isinstance(file, bytes) else json.dumps(file).encode()
         (folder / "pkg" / "ops.variants.json").write_bytes(data)
     table = {"source": "pkg.ops", "variants": "pkg/ops.variants.json", **module}
-    (made,) = plan.make(
+    (item,) = plan.make(
         parse({"arch": list(arch), "frontend": "triton", "modules": {"pkg.ops": table}}, environ={}), folder
     )
-    return made
+    return item
 
 
 def test_a_variant_has_types_constants_and_options(tmp_path: Path) -> None:
     constants = {"A": None, "B": True, "C": 1, "D": 1.0, "E": "max", "F": {"dtype": "float16"}, "G": [1, None]}
-    given = {
+    variant = {
         "types": ["*kfp32:16", "none", "i32:1"],
         "constexprs": constants,
         "num_warps": 8,
@@ -54,32 +54,32 @@ def test_a_variant_has_types_constants_and_options(tmp_path: Path) -> None:
         "launch_cooperative_grid": True,
         "arch": ["sm_90"],
     }
-    made = planned(tmp_path, content(given, parameters=[*"xyn", *constants], python="add_kernel.fn"))
-    (unit,) = made.units
+    item = make_plan(tmp_path, content(variant, parameters=[*"xyn", *constants], python="add_kernel.fn"))
+    (unit,) = item.units
     assert (unit.name, unit.python, unit.parameters) == ("add", "add_kernel.fn", (*"xyn", *constants))  # type: ignore[attr-defined]
     assert unit.signature == (
         "void(*kfp32:16, none, i32:1; A=None, B=True, C=1, D=1.0, E='max', F='tl.float16', G=(1, None), num_warps=8, "
         "num_stages=2, num_ctas=2, maxnreg=128, enable_fp_fusion=False, launch_pdl=True, launch_cooperative_grid=True)"
     )
-    assert [str(target) for target in made.compiled_for(unit)] == ["sm_90a"]
-    assert made.in_place
-    assert made.warnings == ()
+    assert [str(target) for target in item.compiled_for(unit)] == ["sm_90a"]
+    assert item.in_place
+    assert item.warnings == ()
 
 
 def test_a_variant_is_made_once_for_its_targets(tmp_path: Path) -> None:
-    made = planned(tmp_path, content(VARIANT, VARIANT, *({**VARIANT, "arch": [each]} for each in ("sm_90", "sm_75"))))
-    targets = [[str(target) for target in made.compiled_for(unit)] for unit in made.units]
+    item = make_plan(tmp_path, content(VARIANT, VARIANT, *({**VARIANT, "arch": [each]} for each in ("sm_90", "sm_75"))))
+    targets = [[str(target) for target in item.compiled_for(unit)] for unit in item.units]
     assert targets == [["sm_80", "sm_90a"], ["sm_90a"]]
 
 
 def test_a_kernel_in_the_table_replaces_that_of_the_file(tmp_path: Path) -> None:
     table = {"add": {"signature": "*fp32, i32", "constexprs": {"BLOCK": 32}}, "more": "*fp32"}
-    made = planned(tmp_path, content(), kernels=table)
-    assert [(unit.name, unit.recorded) for unit in made.units] == [("add", False), ("more", False)]
+    item = make_plan(tmp_path, content(), kernels=table)
+    assert [(unit.name, unit.recorded) for unit in item.units] == [("add", False), ("more", False)]
 
 
 @pytest.mark.parametrize(
-    ("whole", "fact"),
+    ("file", "fact"),
     [
         (None, "cannot be read (No such file or directory)"),
         (b"{", "it is not JSON (Expecting property name"),
@@ -96,14 +96,14 @@ def test_a_kernel_in_the_table_replaces_that_of_the_file(tmp_path: Path) -> None
         (content({**VARIANT, "arch": ["sm90"]}), "kernels.add.variants[0].arch is not a list of targets"),
     ],
 )
-def test_a_damaged_or_foreign_file_is_ignored(tmp_path: Path, whole: Any, fact: str) -> None:
-    (said,) = planned(tmp_path, whole).warnings
-    assert said.startswith(f"{KEY}: ")
-    assert fact in said
-    assert said.endswith("; it is ignored. Record it again: aotcuda record --write -- COMMAND")
-    if isinstance(whole, dict):  # without a fallback it is an error
+def test_damaged_or_foreign_file_is_ignored(tmp_path: Path, file: Any, fact: str) -> None:
+    (warning,) = make_plan(tmp_path, file).warnings
+    assert warning.startswith(f"{KEY}: ")
+    assert fact in warning
+    assert warning.endswith("; it is ignored. Record it again: aotcuda record --write -- COMMAND")
+    if isinstance(file, dict):  # without a fallback it is an error
         with pytest.raises(ConfigError, match=r"it is ignored|it is for"):
-            planned(tmp_path, whole, source="pkg._ops")
+            make_plan(tmp_path, file, source="pkg._ops")
 
 
 @pytest.mark.parametrize(
@@ -117,26 +117,26 @@ def test_a_damaged_or_foreign_file_is_ignored(tmp_path: Path, whole: Any, fact: 
     ],
 )
 def test_variants_that_cannot_be_packaged_are_left_out(tmp_path: Path, variant: Any, reason: str) -> None:
-    made = planned(tmp_path, content({**VARIANT, **variant}, {**VARIANT, **variant, "num_warps": 2}, VARIANT))
-    assert len(made.units) == 1
-    (said,) = made.warnings
-    assert said.startswith(f"{KEY}: add: 2 of its variants cannot be packaged, since {reason}")
+    item = make_plan(tmp_path, content({**VARIANT, **variant}, {**VARIANT, **variant, "num_warps": 2}, VARIANT))
+    assert len(item.units) == 1
+    (warning,) = item.warnings
+    assert warning.startswith(f"{KEY}: add: 2 of its variants cannot be packaged, since {reason}")
 
 
 def test_choices_of_autotuners_come_along_unless_they_are_damaged(tmp_path: Path) -> None:
-    whole = {"format": "aotcuda tuning", "version": 1, "source": "pkg.ops", "kernels": {}}
-    planned(tmp_path, content())
+    file = {"format": "aotcuda tuning", "version": 1, "source": "pkg.ops", "kernels": {}}
+    make_plan(tmp_path, content())
     tuning = tmp_path / "pkg" / variants_file.tuning_name("ops.variants.json")
-    tuning.write_text(json.dumps(whole))
-    made = planned(tmp_path, content())
-    assert (made.tuning, made.warnings) == (tuning.read_bytes(), ())
+    tuning.write_text(json.dumps(file))
+    item = make_plan(tmp_path, content())
+    assert (item.tuning, item.warnings) == (tuning.read_bytes(), ())
     table = {"modules": {"pkg.ops": {"source": "pkg.ops", "variants": "pkg/ops.variants.json"}}}
     assert backend.sdist_files(table, tmp_path) == ["pkg/ops.tuning.json", "pkg/ops.variants.json"], "for sdists"
-    for damaged, fact in (({}, "it is no file of aotcuda tuning"), ({**whole, "source": "other"}, "other")):
+    for damaged, fact in (({}, "it is no file of aotcuda tuning"), ({**file, "source": "other"}, "other")):
         tuning.write_text(json.dumps(damaged))
-        made = planned(tmp_path, content())
-        assert (made.tuning, len(made.units)) == (b"", 1)
-        assert fact in made.warnings[0]
+        item = make_plan(tmp_path, content())
+        assert (item.tuning, len(item.units)) == (b"", 1)
+        assert fact in item.warnings[0]
 
 
 def test_launches_in_place_name_all_constants() -> None:

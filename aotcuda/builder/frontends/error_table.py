@@ -1,6 +1,6 @@
 """Explain the errors of all compilers and linkers in one line, by one table: place: fact; remedy.
 
-The table has the commonest mistakes. All other errors keep the compiler's own words.
+The table lists the most common mistakes. Errors that it does not list are quoted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = re.compile(r"^\s*(?:\w+: )?(?:Failed in \w+ mode pipeline.*|During: .*|<source elided>|\^+)?\s*$")
 _ERROR = re.compile(r"\b(?:error|fatal)\s*:\s*(.+)", re.IGNORECASE)
-_SHED = re.compile(
+_MACHINE_DETAILS = re.compile(
     r"/(?:[^\s/]+/)*(?:site|dist)-packages/|"
     rf"{re.escape(tempfile.gettempdir())}/(?:[^\s/]+/)*|\.? Raised from (?:None|\S+ \(\d+\))$| at 0x\w+"
 )
@@ -30,15 +30,21 @@ _NUMBER = r"Literal\[int\]\(-?\d+\)|u?int\d+|float\d+|complex\d+|bool"
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A row that fits a text. An empty `fact` stands for the compiler's words; `start` is the match's place."""
+    """The explanation of an error by a row of the table.
+
+    Attributes:
+        fact: The fact; empty if the error's own words are quoted.
+        remedy: The remedy.
+        start: The position of the row's pattern in the text.
+    """
 
     fact: str
     remedy: str
     start: int
 
 
-# A pattern over "TypeOfTheException: message", the fact with the pattern's groups, and the remedy.
-# docs/troubleshooting.md lists the mistakes.
+# Each row has a pattern for "TypeOfTheException: message", the fact and the remedy. Numbers in braces are groups of the
+# pattern. docs/troubleshooting.md lists the mistakes.
 _ROWS = [
     # Numba's compilers.
     (
@@ -165,10 +171,10 @@ _ROWS = [
 
 
 def find(text: str) -> Explanation | None:
-    """Return the first row of the table whose pattern is in `text`, filled in."""
+    """Return the explanation by the first row of the table whose pattern is in `text`; None if no row fits."""
     for pattern, fact, remedy in _ROWS:  # compiled here, since builds without errors need no pattern
         if found := re.search(pattern, text, re.MULTILINE):
-            groups = [str(int(one, 16)) if one.startswith("0x") else one for one in found.groups("")]
+            groups = [str(int(group, 16)) if group.startswith("0x") else group for group in found.groups("")]
             return Explanation(strip_machine_details(fact.format(*groups)), remedy.format(*groups), found.start())
     return None
 
@@ -212,4 +218,4 @@ def relative(text: str, root: str) -> str:
 
 def strip_machine_details(text: str) -> str:
     """Return text without addresses, folders of temporary files and of packages, and places in compilers."""
-    return _SHED.sub("", text)
+    return _MACHINE_DETAILS.sub("", text)

@@ -32,13 +32,13 @@ def compiler(name: str, key: str, *, jit: bool = False) -> FrontEnd:
     Raises:
         ToolchainError: The compiler is not installed.
     """
-    found = _find(name)
-    module, _, attribute = found.compiler.partition(":")
+    registered = _find(name)
+    module, _, attribute = registered.compiler.partition(":")
     try:
         imported = importlib.import_module(module)
         return cast("FrontEnd", getattr(imported, attribute) if attribute else imported)
     except (ImportError, AttributeError) as error:
-        raise _not_installed(found, name, key, error, jit=jit) from error
+        raise _not_installed(registered, name, key, error, jit=jit) from error
 
 
 def prepare(front: FrontEnd, root: str, name: str, key: str, *, jit: bool = False, warm: bool = True) -> dict[str, str]:
@@ -58,28 +58,34 @@ def prepare(front: FrontEnd, root: str, name: str, key: str, *, jit: bool = Fals
     return versions
 
 
-def _not_installed(found: registry.Registration, name: str, key: str, error: Exception, *, jit: bool) -> ToolchainError:
-    wanted = [found.requirement(jit=jit), *_companions(found)]
+def _not_installed(
+    registered: registry.Registration, name: str, key: str, error: Exception, *, jit: bool
+) -> ToolchainError:
+    requirements = [registered.requirement(jit=jit), *_companions(registered)]
     return ToolchainError(
-        f"{key}, {name}, cannot be imported ({error}); install it with: pip install {_quoted(wanted)}"
+        f"{key}, {name}, cannot be imported ({error}); install it with: pip install {_quote(requirements)}"
     )
 
 
-def _companions(found: registry.Registration) -> list[str]:
-    """Return the requirements that the installed release of a compiler has besides itself."""
+def _companions(registered: registry.Registration) -> list[str]:
+    """Return the further requirements of the installed release of a compiler."""
     try:
-        return [found.requirements_by_release[metadata.version(found.name)]] if found.requirements_by_release else []
+        return (
+            [registered.requirements_by_release[metadata.version(registered.name)]]
+            if registered.requirements_by_release
+            else []
+        )
     except (KeyError, metadata.PackageNotFoundError):
         return []
 
 
-def _quoted(requirements: list[str]) -> str:
+def _quote(requirements: list[str]) -> str:
     return " ".join(map(repr, requirements))
 
 
 def _find(name: str) -> registry.Registration:
-    found = registry.find(name)
-    if found is None:
+    registered = registry.find(name)
+    if registered is None:
         message = f"no front end {name} is registered here; install the package that has it"
         raise ToolchainError(message)
-    return found
+    return registered

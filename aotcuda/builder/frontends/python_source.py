@@ -69,8 +69,8 @@ def import_source(name: str, unit: PythonUnit, root: str) -> ModuleType:
     return import_for(f'tool.aotcuda.modules."{unit.module}".source', name, root, "that holds the functions, ")
 
 
-def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
-    """Return the module `name`, the value of `key`.
+def import_for(key: str, name: str, root: str, purpose: str = "") -> ModuleType:
+    """Return the module `name`, which the key `key` names; errors say its `purpose`.
 
     Raises:
         SourceError: The module cannot be imported; the message has the exception and the user's line.
@@ -80,7 +80,7 @@ def import_for(key: str, name: str, root: str, what: str = "") -> ModuleType:
     except BaseException as error:  # a source may raise SystemExit and KeyboardInterrupt, too
         if isinstance(error, ModuleNotFoundError) and error.name and _is_prefix(error.name, name):
             message = (
-                f"{key}: there is no module {error.name} in {root}; name the Python module {what}as it is imported"
+                f"{key}: there is no module {error.name} in {root}; name the Python module {purpose}as it is imported"
             )
             raise SourceError(message) from None
         fault = f"{_error_text(error)}{_place(error, root)}{_advice(error, root)}"
@@ -119,9 +119,7 @@ def attributes(module: ModuleType, path: str) -> list[object]:
         except AttributeError:
             return []
         except Exception as error:
-            message = (
-                f"{module.__name__}: what {path} leads to cannot be read, since {name} raises {_error_text(error)}"
-            )
+            message = f"{module.__name__}: the object {path} cannot be read, since {name} raises {_error_text(error)}"
             raise SourceError(message) from error
     return [value]
 
@@ -147,23 +145,22 @@ def missing_error(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceErro
 
 def _depth(module: ModuleType, names: Sequence[str]) -> int:
     """Return the number of names in a path that lead to an object."""
-    found = [depth for depth in range(1, len(names) + 1) if attributes(module, ".".join(names[:depth]))]
-    return len(found)
+    return sum(bool(attributes(module, ".".join(names[: depth + 1]))) for depth in range(len(names)))
 
 
 def _callables(holder: object) -> list[str]:
     """Return names of callables in a module or an object; imported ones only if a module has no others."""
     if not isinstance(holder, ModuleType):
         return [name for name in dir(holder) if not name.startswith("__") and callable(getattr(holder, name, None))]
-    found = {name: value for name, value in vars(holder).items() if not name.startswith("__") and callable(value)}
-    own = [name for name, value in found.items() if _origin(value) in {holder.__name__, None}]
-    return own or list(found)
+    values = {name: value for name, value in vars(holder).items() if not name.startswith("__") and callable(value)}
+    own = [name for name, value in values.items() if _origin(value) in {holder.__name__, None}]
+    return own or list(values)
 
 
 def _origin(value: object) -> str | None:
     """Return the name of the module that defines a value; None for an object that has only the module of its class."""
-    found = getattr(value, "__module__", None)
-    return None if not isinstance(value, type) and found == type(value).__module__ else found
+    module = getattr(value, "__module__", None)
+    return None if not isinstance(value, type) and module == type(value).__module__ else module
 
 
 def check_no_placeholder(value: object, unit: PythonUnit, name: str) -> None:

@@ -63,7 +63,7 @@ def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> 
 
 
 def from_file(path: Path, root: Path, key: str) -> LinkInput:
-    """Return the file at `path` as a link input, named relative to `root` if it is below it.
+    """Return the file at `path` as a link input. Links are resolved; the name is relative to `root` if possible.
 
     Raises:
         ConfigError: It cannot be read, or its suffix is unknown.
@@ -78,7 +78,7 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
         message = f"{key}: {foreign.escape(path)} {error}; {remedy_for(path, root)}"
         raise ConfigError(message) from None
     absolute = path.resolve()
-    name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else path.name
+    name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else absolute.name
     return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))
 
 

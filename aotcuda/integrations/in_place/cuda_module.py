@@ -46,10 +46,10 @@ def attribute(package: str, name: str) -> object:
         AttributeError: `__version__` of a Numba that is not installed.
     """
     if (package, name) not in _objects:
-        found = Cuda(package) if name == "cuda" else _proxy(package, package, name)
-        if isinstance(found, type):  # importing Numba replaces the class
-            return found
-        _objects[package, name] = found
+        value = Cuda(package) if name == "cuda" else _proxy(package, package, name)
+        if isinstance(value, type):  # importing Numba replaces the class
+            return value
+        _objects[package, name] = value
     return _objects[package, name]
 
 
@@ -142,14 +142,14 @@ class Cuda(Proxy):
             from aotcuda.integrations.in_place import argument_annotations  # noqa: PLC0415 (few sources name them)
 
             return getattr(argument_annotations, name)
-        found = _proxy(self._package, f"{self._package}.cuda", name)
+        proxy = _proxy(self._package, f"{self._package}.cuda", name)
         if name == "cudadrv":
-            found = _DriverModule(
-                self._package, f"{self._package}.cuda.cudadrv", found.numba_object, self._driver_names()
+            proxy = _DriverModule(
+                self._package, f"{self._package}.cuda.cudadrv", proxy.numba_object, self._driver_names()
             )
-        if not isinstance(found, type):
-            self.__dict__[name] = found
-        return found
+        if not isinstance(proxy, type):
+            self.__dict__[name] = proxy
+        return proxy
 
     def _driver_names(self) -> dict[str, Any]:
         """Return the names of `cuda.cudadrv` that need only the driver; programs use them to find a GPU."""

@@ -134,8 +134,8 @@ class Kernel(Function):
             DependencyError: The kernel is not packaged, and Numba is not installed.
         """
         is_exact = type(configuration) is tuple and are_exact(configuration)
-        found = self._launchers.get(configuration) if is_exact else None
-        return self._launchable()[configuration] if found is None else found
+        launcher = self._launchers.get(configuration) if is_exact else None
+        return self._launchable()[configuration] if launcher is None else launcher
 
     def forall(self, ntasks: int, tpb: int = 0, stream: object = 0, sharedmem: int = 0) -> Any:
         """Return a launcher with at least `ntasks` threads; the kernel must ignore further threads.

@@ -235,14 +235,14 @@ def current_context(package: str, index: int | None) -> Context:
 
 def missing_gpu_class(package: str) -> type[Exception]:
     """Return the class of the error for a missing GPU; Numba's class if Numba is imported."""
-    found = _numba_class(package, "error", "CudaSupportError")
-    return RuntimeUnavailableError if found is None else found
+    numba_class = _numba_class(package, "error", "CudaSupportError")
+    return RuntimeUnavailableError if numba_class is None else numba_class
 
 
 def driver_error_class(package: str) -> type[Exception]:
     """Return the class of the error for a failed driver call; Numba's class if Numba is imported."""
-    found = _numba_class(package, "driver", "CudaAPIError")
-    return CudaError if found is None else found
+    numba_class = _numba_class(package, "driver", "CudaAPIError")
+    return CudaError if numba_class is None else numba_class
 
 
 def add_numba_class(error: RuntimeUnavailableError) -> RuntimeUnavailableError:

@@ -159,5 +159,5 @@ def _category() -> type[Warning]:
 def _unpickle(module: str, name: str) -> object:
     """Return the packaged kernel of a name in a module."""
     __import__(module)
-    found: Any = sys.modules[module]
-    return found.__aotcuda__.kernels[name]
+    source: Any = sys.modules[module]
+    return source.__aotcuda__.kernels[name]

@@ -26,9 +26,9 @@ _problems: dict[Source, str | None] = {}
 
 def find_numba_kernel(kernel: Proxy, function: FunctionType) -> PackagedKernel | None:
     """Return the packaged kernel of a function with a decorator of Numba, or None; errors as for `find_kernel`."""
-    found = find_kernel(kernel, function, lambda value: value if isinstance(value, Proxy) else None)
-    assert found is None or isinstance(found, PackagedKernel)  # noqa: S101 (only for mypy)
-    return found
+    packaged = find_kernel(kernel, function, lambda value: value if isinstance(value, Proxy) else None)
+    assert packaged is None or isinstance(packaged, PackagedKernel)  # noqa: S101 (only for mypy)
+    return packaged
 
 
 def find_kernel(kernel: object, function: FunctionType, resolve: Callable[[Any], object]) -> Kernel | None:
@@ -66,10 +66,10 @@ def _packaged_name(
     wrapped = None
     for record in module.manifest["kernels"]:
         is_same = record.get("defined") == defined
-        found = resolve(_current_object(record["origin"], source))
-        if found is kernel:
+        current = resolve(_current_object(record["origin"], source))
+        if current is kernel:
             return record["name"] if is_same or source.editable else None
-        if is_same and found is None:
+        if is_same and current is None:
             wrapped = record["name"]
     return wrapped
 

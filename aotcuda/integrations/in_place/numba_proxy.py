@@ -35,8 +35,8 @@ class Proxy:
     @property
     def _numba_type_(self) -> object:
         """Return the type of the object for the calling compiler."""
-        found = self.numba_object()
-        type_of_object = getattr(found, "_numba_type_", None)
+        value = self.numba_object()
+        type_of_object = getattr(value, "_numba_type_", None)
         if type_of_object is not None:
             return type_of_object
         # The caller is a compiler's function `typeof`, or a function in the module of `typeof`.
@@ -44,7 +44,7 @@ class Proxy:
         if "typeof" not in compiler:
             message = f"{self!r} has no type here"
             raise AttributeError(message, name="_numba_type_", obj=self)
-        return compiler["types"].Module(found) if isinstance(found, type(sys)) else compiler["typeof"](found)
+        return compiler["types"].Module(value) if isinstance(value, type(sys)) else compiler["typeof"](value)
 
 
 class NumbaProxy(Proxy):
@@ -250,8 +250,8 @@ def requirement(package: str) -> str:
     from aotcuda import registry  # noqa: PLC0415 (only errors name it)
     from aotcuda.runtime import driver  # noqa: PLC0415 (as above)
 
-    found = next(item for item in registry.BUILT_IN.values() if item.imports == package)
-    return found.requirement(jit=True, cuda=(driver.installed_version() or (registry.CUDA, 0))[0])
+    front_end = next(item for item in registry.BUILT_IN.values() if item.imports == package)
+    return front_end.requirement(jit=True, cuda=(driver.installed_version() or (registry.CUDA, 0))[0])
 
 
 def attribute(owner: Any, name: str) -> Any:
@@ -276,10 +276,10 @@ def package_attribute(package: Any, name: str) -> Any:
         return attribute(package, name)
     except AttributeError:
         types = getattr(package, "types", None) or attribute(package, "types")
-        found = getattr(types, name, None)
-        if found is None:
+        value = getattr(types, name, None)
+        if value is None:
             raise
-        return found
+        return value
 
 
 def _text_of(value: object) -> str:

@@ -120,10 +120,10 @@ def find_source(namespace: dict[str, Any]) -> Source | None:
         return None
     folder, base = os.path.split(os.path.splitext(os.path.abspath(file))[0])
     path = _mark(folder if base == "__init__" else os.path.join(folder, base))
-    found = _sources.get(path)
-    if found is None or found.namespace is not namespace:  # a module may run again, or as __main__, too
-        found = _sources[path] = Source(name, namespace, path) if os.path.isfile(path) else None
-    return found
+    source = _sources.get(path)
+    if source is None or source.namespace is not namespace:  # a module may run again, or as __main__, too
+        source = _sources[path] = Source(name, namespace, path) if os.path.isfile(path) else None
+    return source
 
 
 def is_switched_off() -> bool:
@@ -149,11 +149,11 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
 
 
 def _is_packaged(namespace: dict[str, Any]) -> bool:
-    found = find_source(namespace)
-    if found is not None:
-        own = found.own()
-        if own is not None:
-            namespace.setdefault(MODULE, own)
+    source = find_source(namespace)
+    if source is not None:
+        module = source.own()
+        if module is not None:
+            namespace.setdefault(MODULE, module)
         return True
     folder = os.path.dirname(os.path.abspath(str(namespace.get("__file__", ""))))
     name = _name(namespace)

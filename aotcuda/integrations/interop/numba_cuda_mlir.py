@@ -48,12 +48,12 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
         signature = typing.signature(result, *args)
         functions[args] = ExternFunction(record["name"], signature, link=links, abi="c")
     template = typing.make_concrete_template(name, key, [function.sig for function in functions.values()])
-    made = types.Function(template)
+    numba_function = types.Function(template)
 
     def lower(builder: Any, target: Any, args: Any, keywords: Any) -> None:
         # The types of the arguments may differ from all signatures; typing selects the overload.
-        given = tuple(builder.get_numba_type(arg.name) for arg in args)
-        selected = made.get_call_type(mlir_target.typing_context, given, {})
+        arg_types = tuple(builder.get_numba_type(arg.name) for arg in args)
+        selected = numba_function.get_call_type(mlir_target.typing_context, arg_types, {})
         function = functions[tuple(selected.args)]
         _add_links(builder, function.link)
         if any(isinstance(ty, types.BaseTuple) for ty in (*selected.args, selected.return_type)):
@@ -63,7 +63,7 @@ def numba_type(module: Linkable, name: str, records: Sequence[Function]) -> Any:
 
     mlir_target.target_context.insert_func_defn([(lower, key, (types.VarArg(types.Any),))])
     mlir_target.typing_context.insert_user_function(key, template)
-    return made
+    return numba_function
 
 
 def _call_with_tuples(builder: Any, target: Any, function: ExternFunction, args: Any) -> None:

@@ -30,7 +30,8 @@ class LinkCallbacks(NamedTuple):
     teardown: Callable[[Any], None] | None
 
 
-_items: dict[tuple[str, str], list[Any]] = {}
+_link_items: dict[tuple[str, str], list[Any]] = {}
+"""The results of `link_items`, by path of the module and name of the compiler's module."""
 
 
 def link_items(module: Linkable, classes: Any) -> list[Any]:
@@ -46,9 +47,9 @@ def link_items(module: Linkable, classes: Any) -> list[Any]:
         ManifestError: A packaged file is missing or altered.
     """
     key = (module.path, classes.__name__)
-    if key not in _items:
+    if key not in _link_items:
         folder, manifest = os.path.dirname(module.path), module.manifest
-        functions, *needed = linkable.files_to_link(manifest, _linker())
+        functions, *dependencies = linkable.files_to_link(manifest, _linker())
         packaged = manifests.read_file(folder, functions)
         callbacks = link_callbacks(manifest["callbacks"])
         first = classes.Fatbin(
@@ -56,11 +57,11 @@ def link_items(module: Linkable, classes: Any) -> list[Any]:
         )
         # A build with this link item packages the names of the callbacks.
         first.aotcuda_callbacks = manifest["callbacks"]
-        _items[key] = [first]
-        for file in needed:
-            made = getattr(classes, linkable.CLASS_NAMES[os.path.splitext(file["path"])[1]])
-            _items[key].append(made(manifests.read_file(folder, file), name=f"{module.name} {file['path']}"))
-    return _items[key]
+        _link_items[key] = [first]
+        for file in dependencies:
+            item_class = getattr(classes, linkable.CLASS_NAMES[os.path.splitext(file["path"])[1]])
+            _link_items[key].append(item_class(manifests.read_file(folder, file), name=f"{module.name} {file['path']}"))
+    return _link_items[key]
 
 
 def _linker() -> int:
@@ -71,30 +72,30 @@ def _linker() -> int:
     return major
 
 
-def link_callbacks(found: Sequence[Callbacks]) -> LinkCallbacks:
-    """Return functions that run the callbacks once for each loaded image.
+def link_callbacks(callbacks: Sequence[Callbacks]) -> LinkCallbacks:
+    """Return functions that run callbacks once for each loaded image.
 
     Numba calls a link item's callbacks once for each function through which a kernel reaches the item.
     """
-    if not found:
+    if not callbacks:
         return LinkCallbacks(None, None)
-    ready: set[int] = set()
+    handles: set[int] = set()
 
-    def call(which: str, code: Any) -> None:
+    def call(kind: str, code: Any) -> None:
         from aotcuda.runtime.images.callbacks import find  # noqa: PLC0415 (ctypes is not needed before)
 
-        for item in found:
-            if name := item[which]:  # type: ignore[literal-required]
+        for item in callbacks:
+            if name := item[kind]:  # type: ignore[literal-required]
                 find(name)(code)
 
     def setup(code: Any) -> None:
-        if int(code.handle) not in ready:
-            ready.add(int(code.handle))
+        if int(code.handle) not in handles:
+            handles.add(int(code.handle))
             call("setup", code)
 
     def teardown(code: Any) -> None:
-        if int(code.handle) in ready:
-            ready.remove(int(code.handle))
+        if int(code.handle) in handles:
+            handles.remove(int(code.handle))
             call("teardown", code)
 
     return LinkCallbacks(setup, teardown)
@@ -104,27 +105,28 @@ def callable_from(module: Linkable, records: Sequence[Function], compiler: str) 
     """Return the records of functions with the calling convention of `compiler`.
 
     Raises:
-        TypeError: There are none: the module was built with another compiler, which passes complex numbers, arrays or
-            tuples differently.
+        TypeError: No function has it: the module was built with another compiler, which passes complex numbers,
+            arrays or tuples differently.
     """
     built_with = module.manifest["frontend"]
     if built_with == compiler:
         return list(records)
-    found = [record for record in records if not _differs(record["signature"])]
-    if not found:
+    alike = [record for record in records if not _differs(record["signature"])]
+    if not alike:
         names = " and ".join(f"{module.name}.{record['name']}" for record in records)
         signatures = " and ".join(record["signature"] for record in records)
         message = (
             f"{names} cannot be called from a kernel of {compiler}: the module was built with {built_with}, which "
-            f"passes the arguments or the result of {signatures} in another way; use numbers and pointers"
+            f"passes the arguments or the result of {signatures} differently; use numbers and pointers"
         )
         raise TypeError(message)
-    return found
+    return alike
 
 
 def _differs(signature: str) -> bool:
+    """Return True if compilers pass an argument or the result of a signature differently."""
     signature = re.sub(r"(datetime|timedelta)64\[\w+\]", "int64", signature)
-    # The arguments are in the last pair of brackets that is not inside another; tuples begin with such a pair as well.
+    # The arguments are in the last outer pair of brackets. A result that is a tuple has an outer pair, too.
     depth, begin = 0, 0
     for index, character in enumerate(signature):
         depth += (character == "(") - (character == ")")

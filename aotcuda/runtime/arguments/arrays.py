@@ -285,7 +285,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
     if current is not None:
         wait(current(tensor.get_device()), pending, stream, mutual=False)
     # PyTorch's own exports refuse a lazy conjugate. They ignore lazy negation, and so does this reader.
-    if tensor.is_conj():
+    if typestr[1:2] == "c" and tensor.is_conj():
         typestr += " (a lazy conjugate; call resolve_conj())"
     strides = None
     if not tensor.is_contiguous():

@@ -12,6 +12,7 @@ import sys
 
 from aotcuda.errors import ConfigError, HostArrayWarning
 from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.streams import LEGACY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ class _Copy:
 
     def __init__(self, array: Any, driver: Driver, where: str) -> None:
         numpy = sys.modules["numpy"]
-        self._array = array
+        self._array = numpy.asarray(array)  # of a record a view without dimensions
+        self._is_masked = _is_masked(array)
         self._driver = driver
         self._where = where
-        self._packed = array if array.flags.forc else numpy.ascontiguousarray(array)
+        self._packed = self._array if self._array.flags.forc else numpy.ascontiguousarray(self._array)
         self._address = ctypes.c_uint64()
         self._free = driver.call["cuMemFree_v2"]
 
@@ -47,7 +49,7 @@ class _Copy:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, object]:
-        return _interface(self._array, self._address.value)
+        return _interface(self._array, self._address.value, is_masked=self._is_masked)
 
     def copy_back(self) -> None:
         """Copy the array back, unless it is read-only."""
@@ -73,14 +75,23 @@ class _Description:
 
     __slots__ = ("__cuda_array_interface__",)
 
-    def __init__(self, array: Any, address: int) -> None:
-        self.__cuda_array_interface__ = _interface(array, address)
+    def __init__(self, array: Any, address: int, *, is_masked: bool) -> None:
+        self.__cuda_array_interface__ = _interface(array, address, is_masked=is_masked)
 
 
-def _interface(array: Any, address: int) -> dict[str, object]:
-    """Return the interface of a copy: in F order if the array has that order, else in C order."""
+def _interface(array: Any, address: int, *, is_masked: bool) -> dict[str, object]:
+    """Return the interface of a copy: in F order if the array has that order, else in C order.
+
+    Its stream is the stream of the copy: the driver may return before the GPU has all data of pageable memory.
+    """
     data, strides = (address, not array.flags.writeable), array.strides if array.flags.fnc else None
-    return {**array.__array_interface__, "data": data, "strides": strides, "version": 3, "stream": None}
+    copied = {"data": data, "strides": strides, "version": 3, "stream": LEGACY, "mask": is_masked or None}
+    return {**array.__array_interface__, **copied}
+
+
+def _is_masked(array: object) -> bool:
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(array, masked.MaskedArray)
 
 
 def describe_copies(args: tuple[object, ...], overloads: Sequence[Any]) -> tuple[object, ...]:
@@ -96,7 +107,7 @@ def describe_copies(args: tuple[object, ...], overloads: Sequence[Any]) -> tuple
             described[number - 1] = described[at]
             continue
         array = sys.modules["numpy"].asarray(args[at])
-        described[at] = _Description(array, address)
+        described[at] = _Description(array, address, is_masked=_is_masked(args[at]))
         address += (array.nbytes // _ALIGNMENT + 1) * _ALIGNMENT
     return tuple(described)
 
@@ -150,7 +161,6 @@ class Copies:
 
         A CUDA context must then be current.
         """
-        numpy = sys.modules["numpy"]
         self._numbers = numbers
         self._driver = driver
         self._where = where
@@ -160,7 +170,7 @@ class Copies:
             array = args[number - 1]
             copy = next((copy for other, copy in self._copies if other is array), None)  # it may be passed twice
             if copy is None:
-                copy = _Copy(numpy.asarray(array), driver, where)  # of a record a view without dimensions
+                copy = _Copy(array, driver, where)
                 self._copies.append((array, copy))
             replaced[number - 1] = copy
         self.args = tuple(replaced)

@@ -150,10 +150,12 @@ class Array(Kind):
                 if layout != "F" or ndim < 2:
                     return append(address, shape, values)
                 strides = array_view.contiguous_strides(shape, itemsize, "C")
-            if layout != "A":
-                if not array_view.is_contiguous(shape, strides, itemsize, layout):
+            elif layout == "C":
+                return False  # the strides of a C-contiguous array are None
+            if layout == "F":
+                if not array_view.is_contiguous(shape, strides, itemsize, "F"):
                     return False
-                strides = array_view.contiguous_strides(shape, itemsize, layout)
+                strides = array_view.contiguous_strides(shape, itemsize, "F")
             elif counts_elements and any(stride % itemsize for stride in strides):
                 return False
             items = 1

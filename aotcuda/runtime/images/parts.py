@@ -6,7 +6,7 @@ images, in a data folder and in a provider package, `parts.json` lists its image
     mypkg/kernels.aotcuda/parts.json
     mypkg_kernels_sm90/mypkg.kernels/parts.json
 
-An image that is not here gets the key `absent` in the manifest in memory: where it is, and the remedy.
+In memory, the manifest gets the key `absent` for each image that is not installed, with its place and the remedy.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LARGEST = 1 << 20
 
 
 class Parts:
-    """The images of one module, and where they are.
+    """The images of one module, and their folders.
 
     Attributes:
         kernels: The fatbin in the module's own data folder.

@@ -1,7 +1,7 @@
 """Cache the results of JIT builds on disk, or in memory if the disk cannot be used.
 
 `aotcuda.cache` has the format. An entry has the record of its request, a manifest like a wheel's, and one cubin.
-Reading checks an entry, and a damaged one counts as missing. A folder that belongs to another user, or that others can
+Reading checks an entry; a damaged entry counts as missing. A folder that belongs to another user, or that others can
 write, is not used.
 """
 

@@ -52,7 +52,7 @@ def acquire(path: str, is_obsolete: Callable[[], bool], patience: float) -> Lock
 
     Args:
         path: The file; its folder exists.
-        is_obsolete: Returns True if the holder's result exists, so that nobody needs the lock any more.
+        is_obsolete: Returns True if the holder's result exists, so the lock is not needed any more.
         patience: Seconds to wait.
 
     Returns:
@@ -110,7 +110,7 @@ def _create(path: str, content: bytes) -> Lock:
 
 
 def _renew(path: str, stop: Event) -> None:
-    from threading import Thread  # noqa: PLC0415 (as above)
+    from threading import Thread  # noqa: PLC0415 (few launches compile)
 
     def renew() -> None:
         while not stop.wait(RENEWED_EVERY):

@@ -46,8 +46,8 @@ def is_available() -> bool:
 def array(obj: Any, dtype: Any = None, copy: bool = True, order: str = "K", **options: Any) -> ndarray:
     value = share(obj)
     options = {"subok": False, "ndmin": options.get("ndmin", 0)}
-    found: ndarray = wrap(np.array)(value, dtype, copy=copy or None, order=_order(value, order), **options)
-    return found
+    result: ndarray = wrap(np.array)(value, dtype, copy=copy or None, order=_order(value, order), **options)
+    return result
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, **_: Any) -> ndarray:
@@ -55,8 +55,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, **_: Any) -> ndarray:
         return a
     if isinstance(a, np.ndarray):  # host memory is copied
         return array(a, dtype, order=order)
-    found: ndarray = wrap(np.asarray)(share(a), dtype, order)
-    return found
+    converted: ndarray = wrap(np.asarray)(share(a), dtype, order)
+    return converted
 
 
 def _order(value: Any, order: Any) -> Any:
@@ -143,5 +143,5 @@ RawKernel, RawModule, ElementwiseKernel, ReductionKernel = (
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    found = getattr(np, name)
-    return found if isinstance(found, type) or not callable(found) else wrap(found)
+    value = getattr(np, name)
+    return value if isinstance(value, type) or not callable(value) else wrap(value)

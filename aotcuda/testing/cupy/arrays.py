@@ -75,8 +75,8 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         wrap(np.add.at)(self, slices, value)
 
     def astype(self, *args: Any, **options: Any) -> ndarray:
-        found: ndarray = wrap(self._array.astype, self)(*args, **options)
-        return self if found._array is self._array else found
+        converted: ndarray = wrap(self._array.astype, self)(*args, **options)
+        return self if converted._array is self._array else converted
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -122,8 +122,8 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getattr__(self, name: str) -> Any:
         if name == "_array" or name in ("__array_interface__", "__array_struct__", "_numba_type_"):
             raise AttributeError(name)
-        found = getattr(self._array, name)
-        return wrap(found, self) if callable(found) else from_numpy(found)
+        value = getattr(self._array, name)
+        return wrap(value, self) if callable(value) else from_numpy(value)
 
     def __getitem__(self, index: Any) -> Any:
         return wrap(self._array.__getitem__, self)(index)
@@ -283,8 +283,8 @@ class Generator:
             return function
 
         def call(*args: Any, dtype: Any = None, **options: Any) -> Any:
-            found = function(*args, **options)
-            return found if dtype is None else ndarray(np.asarray(to_numpy(found), dtype))
+            value = function(*args, **options)
+            return value if dtype is None else ndarray(np.asarray(to_numpy(value), dtype))
 
         return call
 
@@ -292,11 +292,11 @@ class Generator:
 class WrappedModule(ModuleType):
     """A module with the functions of a module of NumPy or SciPy, which the first use imports."""
 
-    def __init__(self, name: str, source: str, **own: Any) -> None:
+    def __init__(self, name: str, source: str, **names: Any) -> None:
         super().__init__(name, f"{source} under CuPy's name.")
         self._source = source
         self.__path__: list[str] = []
-        self.__dict__.update(own)
+        self.__dict__.update(names)
         sys.modules[name] = self
 
     def __getattr__(self, name: str) -> Any:
@@ -305,5 +305,5 @@ class WrappedModule(ModuleType):
         source = importlib.import_module(self._source)
         if self._source == "numpy.random":
             return getattr(Generator(source), name)
-        found = getattr(source, name)
-        return wrap(found) if callable(found) and not isinstance(found, type) else found
+        value = getattr(source, name)
+        return wrap(value) if callable(value) and not isinstance(value, type) else value

@@ -56,9 +56,11 @@ class VariantModule:
     kernels: dict[str, RecordedKernel] = field(default_factory=dict)
 
     @property
-    def count(self) -> int:
-        """Return the number of variants that the file lacks."""
-        return sum(len({json.dumps(variant(record)) for record in records}) for records in self.missing.values())
+    def count(self) -> str:
+        """Return the numbers of variants that the file lacks and of their kernels: `3 variants of 2 kernels`."""
+        variants = sum(len({json.dumps(variant(record)) for record in records}) for records in self.missing.values())
+        kernels = len(self.missing)
+        return f"{variants} variant{'s' * (variants != 1)} of {kernels} kernel{'s' * (kernels != 1)}"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -109,16 +111,6 @@ def plan(kernels: Iterable[RecordedKernel], project: Project) -> list[VariantMod
         if missing:
             module.missing[key] = missing
     return list(modules.values())
-
-
-def split(kernels: Iterable[RecordedKernel], project: Project) -> tuple[list[RecordedKernel], list[RecordedKernel]]:
-    """Return the kernels of pyproject.toml, and the kernels of variants files."""
-    in_toml: list[RecordedKernel] = []
-    in_files: list[RecordedKernel] = []
-    for kernel in kernels:
-        is_in_file = kernel.has_variants and not tables.has_table_of_variants(kernel.source, project)
-        (in_files if is_in_file else in_toml).append(kernel)
-    return in_toml, in_files
 
 
 def variant(record: Record) -> dict[str, Any]:
@@ -252,7 +244,7 @@ def merge(path: Path, kind: str, project: Project) -> Path:
     other = read(path, kind)
     assert other is not None  # noqa: S101 (`kind_of` has read it)
     for module in project.modules.values():
-        if isinstance(module.get("variants"), str) and module.get("source") == other["source"]:
+        if isinstance(module.get("variants"), str) and other["source"] in sources_of(module):
             variants = project.root / module["variants"]
             file = variants if kind == VARIANTS else _tuning_file(variants)
             before = read(file, kind)

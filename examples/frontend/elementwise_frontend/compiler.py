@@ -73,7 +73,8 @@ def compile_kernel(unit, loaded, target):
         parameters.append(parameter | ({"readonly": True} if is_array and parameters else {}))
     offset = -(-end // 8) * 8  # of n: launches fill it with the number of the result's elements
     parameters[0]["sizes"] = [{"name": "n", "type": "int64", "word": "items", "format": "q", "offset": offset}]
-    elements = re.sub(rf"\b({'|'.join(name[:-2] for name in names[1:] if name.endswith('[]'))})\b", r"\1[i]", formula)
+    arrays = {name.removesuffix("[]") for name in names[1:] if name.endswith("[]")}
+    elements = re.sub(r"[A-Za-z_]\w*", lambda word: f"{word[0]}[i]" if word[0] in arrays else word[0], formula)
     text = KERNEL.format(
         symbol=unit.symbol,
         parameters=", ".join(_declared(c_type, name, at) for at, name in enumerate(names)),

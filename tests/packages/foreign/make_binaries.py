@@ -1,4 +1,4 @@
-"""Makes csrc/generated: one function for each kind of linkable file, compiled by NVIDIA's own tools.
+"""Make csrc/generated: a function for each kind of linkable file, compiled by NVIDIA's tools.
 
 Run in the project's folder with the path of nvcc: `python make_binaries.py nvcc`.
 """

@@ -1,4 +1,4 @@
-"""Test what pyproject.toml has no word for: an extension module, and a build that lists its steps itself."""
+"""Build an extension module, by a build command that lists its steps: pyproject.toml cannot express this."""
 
 from setuptools import Extension, setup
 from setuptools.command.build import build

@@ -4,7 +4,7 @@ libNVVM reads the dialect of a recent LLVM for these GPUs, which llvmlite compil
 become variables, and libdevice's functions those of the C library.
 
 `python -m support.conformance.host` reads the output of `lowering.py texts`. It prints the name of each case before the
-case runs, since a fault may end the process, and at last a JSON list of the wrong cases.
+case runs, since a fault may end the process, and then a JSON list of the wrong cases.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _NAN = "define i32 @isnand(double %x) {\n  %n = fcmp uno double %x, %x\n  %i = z
 def main() -> None:
     kernels = json.load(sys.stdin)
     wrong = []
-    for case in [one for one in CASES.values() if one.kernel in kernels]:
+    for case in [case for case in CASES.values() if case.kernel in kernels]:
         print(case.name, flush=True)
         try:
-            found = arrays(case, kernels[case.kernel])
+            arrays = run_case(case, kernels[case.kernel])
         except outcome.FaultError:
             wrong.append(case.name)
         else:
-            if outcome.differences(case, found, outcome.expected(case)):
+            if outcome.differences(case, arrays, outcome.expected(case)):
                 wrong.append(case.name)
     print(json.dumps(wrong))
 
 
-def arrays(case: Case, kernel: Mapping[str, Any]) -> outcome.Arrays:
-    """Return the arrays of a case, which has no `gpu`, after a run on the CPU.
+def run_case(case: Case, kernel: Mapping[str, Any]) -> outcome.Arrays:
+    """Run a case without `gpu` on the CPU, and return its arrays.
 
     Args:
         case: The case.
-        kernel: What `lowering.py texts` prints of it.
+        kernel: The output of `lowering.py texts` for its kernel.
 
     Raises:
         outcome.FaultError: The kernel writes into the memory around its arrays.
@@ -63,8 +63,8 @@ def arrays(case: Case, kernel: Mapping[str, Any]) -> outcome.Arrays:
     placed = []
     for parameter, (name, value) in zip(kernel["parameters"], case.arguments.items(), strict=True):
         if isinstance(value, np.ndarray):
-            content, start = outcome.flat(value)
-            guarded = outcome.guarded(content)
+            content, start = outcome.flatten(value)
+            guarded = outcome.add_guards(content)
             placed.append((name, guarded, start, value))
             outcome.place_array(block, parameter, value, guarded.ctypes.data + outcome.GUARD + start)
         else:
@@ -72,11 +72,11 @@ def arrays(case: Case, kernel: Mapping[str, Any]) -> outcome.Arrays:
             block[parameter["offset"] : parameter["offset"] + len(data)] = data
     blocks, size = case.launch
     _run(kernel, bytes(block), threads=range(case.first, blocks * size), size=size)
-    return {name: outcome.inside(name, guarded, start, value) for name, guarded, start, value in placed}
+    return {name: outcome.remove_guards(name, guarded, start, value) for name, guarded, start, value in placed}
 
 
 def _run(kernel: Mapping[str, Any], block: bytes, *, threads: Iterable[int], size: int) -> None:
-    """Run a kernel by the threads of these numbers, of blocks of `size` threads, with a parameter block."""
+    """Run the threads with these numbers, in blocks of `size` threads, with a parameter block."""
     text = _TARGET.sub("", kernel["text"])
     registers = _REGISTER.findall(text)
     text = _REGISTER.sub(lambda found: _READ.format(found[1]), text)
@@ -104,8 +104,8 @@ def _launcher(kernel: Mapping[str, Any], types: list[str]) -> str:
     for number, (ty, (offset, _)) in enumerate(zip(types, kernel["fields"], strict=True)):
         lines.append(f"  %p{number} = getelementptr i8, ptr %block, i64 {offset}")
         lines.append(f"  %v{number} = load {ty}, ptr %p{number}")
-    given = ", ".join(f"{ty} %v{number}" for number, ty in enumerate(types))
-    return "\n".join([*lines, f"  call void @{kernel['symbol']}({given})", "  ret void", "}"])
+    arguments = ", ".join(f"{ty} %v{number}" for number, ty in enumerate(types))
+    return "\n".join([*lines, f"  call void @{kernel['symbol']}({arguments})", "  ret void", "}"])
 
 
 if __name__ == "__main__":

@@ -30,25 +30,25 @@ PAIRS = (*((one, one) for one in INTEGERS), *MIXED)
 
 
 def edges(name: str) -> list[int]:
-    """Integers around zero and around the ends of a type."""
+    """Return integers around zero and at the ends of a type."""
     low, high = int(np.iinfo(name).min), int(np.iinfo(name).max)
     return [0, 1, 3, 100, high, high // 2, high // 2 + 1] if low == 0 else [0, 1, 3, -1, -7, high, low]
 
 
 def combined(a: str, b: str) -> str:
-    """Return the type of an integer operation on two types: unsigned where both are."""
+    """Return the result type of an integer operation on two types: unsigned if both types are."""
     return "uint64" if a in UNSIGNED and b in UNSIGNED else "int64"
 
 
-def each(name: str, expression: str, out: str, *columns: np.ndarray, **more: Any) -> Case:
-    """Return a case whose threads compute an expression of one element each."""
+def elementwise(name: str, expression: str, out: str, *columns: np.ndarray, **fields: Any) -> Case:
+    """Return a case in which each thread computes an expression of one element."""
     arguments = dict(zip("abc", columns, strict=False))
     arguments["out"] = np.zeros(columns[0].size, out)
     body = f"i = cuda.grid(1)\nif i < out.size:\n    out[i] = {expression}"
-    return Case(name=name, body=body, arguments=arguments, threads=columns[0].size, **more)
+    return Case(name=name, body=body, arguments=arguments, threads=columns[0].size, **fields)
 
 
-def _both(a: str, b: str, fits: Callable[[int, int], bool]) -> tuple[np.ndarray, np.ndarray]:
+def _edge_pairs(a: str, b: str, fits: Callable[[int, int], bool]) -> tuple[np.ndarray, np.ndarray]:
     pairs = [(x, y) for x, y in product(edges(a), edges(b)) if fits(x, y)]
     return np.array([x for x, _ in pairs], a), np.array([y for _, y in pairs], b)
 
@@ -77,27 +77,32 @@ _OPERATIONS: dict[str, tuple[str, Callable[[int, int], bool]]] = {
 
 def _binary() -> Iterator[Case]:
     for (name, (expression, fits)), (a, b) in product(_OPERATIONS.items(), PAIRS):
-        yield each(f"{name}/{a}-{b}", expression, combined(a, b), *_both(a, b, fits))
+        yield elementwise(f"{name}/{a}-{b}", expression, combined(a, b), *_edge_pairs(a, b, fits))
     for name, expression in (("add", "a[i] + b[i]"), ("subtract", "a[i] - b[i]"), ("multiply", "a[i] * b[i]")):
         for a, b in (("int32", "uint64"), ("uint64", "int64")):
-            yield each(
-                f"{name}/{a}-{b}", expression, "float64", *_both(a, b, _always), oracle="numba-cuda", why=_AS_SIGNED
+            yield elementwise(
+                f"{name}/{a}-{b}",
+                expression,
+                "float64",
+                *_edge_pairs(a, b, _always),
+                oracle="numba-cuda",
+                why=_AS_SIGNED,
             )
     for a, b in PAIRS:
-        columns = _both(a, b, lambda _, y: y != 0)
+        columns = _edge_pairs(a, b, lambda _, y: y != 0)
         reference = "i = cuda.grid(1)\nout[i] = float(a[i]) / float(b[i])"
-        yield each(f"true-divide/{a}-{b}", "a[i] / b[i]", "float64", *columns, reference=reference)
+        yield elementwise(f"true-divide/{a}-{b}", "a[i] / b[i]", "float64", *columns, reference=reference)
     for a, b in (*PAIRS, ("int64", "uint64"), ("uint64", "int32")):
-        second = {} if (a, b) in PAIRS else {"oracle": "numba-cuda", "why": _AS_SIGNED}
+        oracle = {} if (a, b) in PAIRS else {"oracle": "numba-cuda", "why": _AS_SIGNED}
         lines = [f"    if a[i] {sign} b[i]:\n        bits += {1 << n}" for n, sign in enumerate(_SIGNS)]
         body = "\n".join(["i = cuda.grid(1)", "if i < out.size:", "    bits = 0", *lines, "    out[i] = bits"])
-        x, y = _both(a, b, _always)
+        x, y = _edge_pairs(a, b, _always)
         arguments = {"a": x, "b": y, "out": np.zeros(x.size, "int64")}
-        yield Case(name=f"compare/{a}-{b}", body=body, arguments=arguments, threads=x.size, **second)
+        yield Case(name=f"compare/{a}-{b}", body=body, arguments=arguments, threads=x.size, **oracle)
 
 
 _AS_SIGNED = "uint64 with a signed integer: float64 in NumPy and Numba, and numba-cuda computes them as int64"
-KEPT = "a negated, inverted or absolute integer: int64 in Numba, and numba-cuda keeps the type"
+KEEPS_TYPE = "a negated, inverted or absolute integer: int64 in Numba, and numba-cuda keeps the type"
 _SIGNS = ("<", "<=", ">", ">=", "==", "!=")
 
 
@@ -110,8 +115,8 @@ def _shifts() -> Iterator[Case]:
         for name, sign in (("shift-left", "<<"), ("shift-right", ">>")):
             for b in ("int64", "uint8"):
                 amount = columns[1].astype(b)
-                yield each(f"{name}/{a}-{b}", f"a[i] {sign} b[i]", combined(a, b), value, amount)
-            yield each(f"{name}-by-constant/{a}", f"a[i] {sign} 3", combined(a, "int64"), np.array(edges(a), a))
+                yield elementwise(f"{name}/{a}-{b}", f"a[i] {sign} b[i]", combined(a, b), value, amount)
+            yield elementwise(f"{name}-by-constant/{a}", f"a[i] {sign} 3", combined(a, "int64"), np.array(edges(a), a))
 
 
 _UNARY = {
@@ -139,15 +144,15 @@ def _unary() -> Iterator[Case]:
         column = np.array(edges(a), a)
         if name in _EXPONENTS:
             column = np.array([x for x in _bases(a) if abs(x) ** _EXPONENTS[name] < _EXACT], a)
-        kept = name in ("negate", "invert", "absolute") and a not in ("int64", "uint64")
-        second = {"oracle": "numba-cuda", "why": KEPT} if kept else {}
-        yield each(f"{name}/{a}", expression, out.replace("boolean", "bool"), column, **second)
+        keeps_type = name in ("negate", "invert", "absolute") and a not in ("int64", "uint64")
+        oracle = {"oracle": "numba-cuda", "why": KEEPS_TYPE} if keeps_type else {}
+        yield elementwise(f"{name}/{a}", expression, out.replace("boolean", "bool"), column, **oracle)
 
 
 _NARROW_POWER = "float32 to a power of int32 or int64: float64 in NumPy, and numba-cuda computes it in float32"
 _EXPONENTS = {"square": 2, "cube": 3, "fourth-power": 4}
 _EXACT = 2**53
-"""Powers from here on are inexact where a compiler computes them in float64, as numba-cuda does."""
+"""The smallest number from which powers are inexact in float64, in which numba-cuda computes them."""
 
 
 def _bases(a: str) -> list[int]:
@@ -159,42 +164,42 @@ def _powers() -> Iterator[Case]:
     for a, b in PAIRS:
         pairs = [(x, y) for x in _bases(a) for y in (0, 1, 2, 3, 5, 8) if abs(x) ** y < _EXACT]
         x, y = np.array([x for x, _ in pairs], a), np.array([y for _, y in pairs], b)
-        yield each(f"power/{a}-{b}", "a[i] ** b[i]", combined(a, b), x, y)
+        yield elementwise(f"power/{a}-{b}", "a[i] ** b[i]", combined(a, b), x, y)
     for a in FLOATS:
         values = np.array([0.0, 1.0, -1.5, 2.5, -3.0, 1e3, 0.1], a)
         for exponent in (2, 3, 4, -1, -2):
             rows = values[1:] if exponent < 0 else values
-            yield each(f"float-power/{a}-{exponent}", f"a[i] ** {exponent}", a, rows, ulps=2)
+            yield elementwise(f"float-power/{a}-{exponent}", f"a[i] ** {exponent}", a, rows, ulps=2)
         for b in ("int32", "uint8", "int64"):
             pairs = [(float(x), y) for x in values[1:] for y in (0, 1, 2, 5)]
             columns = (np.array([x for x, _ in pairs], a), np.array([y for _, y in pairs], b))
             out = "float64" if a == "float64" or b != "uint8" else a
             narrow = a == "float32" and b != "uint8"
-            second = {"oracle": "numba-cuda", "why": _NARROW_POWER} if narrow else {}
+            oracle = {"oracle": "numba-cuda", "why": _NARROW_POWER} if narrow else {}
             ulps = 4 if out == "float64" else 8
-            yield each(f"float-power/{a}-{b}", "a[i] ** b[i]", out, *columns, ulps=ulps, **second)
+            yield elementwise(f"float-power/{a}-{b}", "a[i] ** b[i]", out, *columns, ulps=ulps, **oracle)
     for a in ("int32", "uint32", "int64"):
         values = np.array([1, 2, 3, 10], a)
-        yield each(f"power-of-float/{a}", "a[i] ** 0.5", "float64", values, ulps=4)
+        yield elementwise(f"power-of-float/{a}", "a[i] ** 0.5", "float64", values, ulps=4)
 
 
 def _casts() -> Iterator[Case]:
     for source, target in product(INTEGERS, INTEGERS):
-        yield each(f"cast/{source}-{target}", f"cuda.{target}(a[i])", target, np.array(edges(source), source))
+        yield elementwise(f"cast/{source}-{target}", f"cuda.{target}(a[i])", target, np.array(edges(source), source))
         if source != target:
-            yield each(f"store/{source}-{target}", "a[i]", target, np.array(edges(source), source))
+            yield elementwise(f"store/{source}-{target}", "a[i]", target, np.array(edges(source), source))
     for source, target in product(INTEGERS, FLOATS):
-        yield each(f"cast/{source}-{target}", f"cuda.{target}(a[i])", target, np.array(edges(source), source))
-        yield each(f"store/{source}-{target}", "a[i]", target, np.array(edges(source), source))
+        yield elementwise(f"cast/{source}-{target}", f"cuda.{target}(a[i])", target, np.array(edges(source), source))
+        yield elementwise(f"store/{source}-{target}", "a[i]", target, np.array(edges(source), source))
     for source, target in product(FLOATS, INTEGERS):
         values = [0.0, 0.5, 1.5, 100.75, 127.0, *([] if target in UNSIGNED else [-0.5, -1.5, -100.75, -128.0])]
         high = float(2 ** (min(np.iinfo(target).bits, 60) - 1))
         column = np.array([*values, *([high] if target in UNSIGNED else [])], source)
-        yield each(f"cast/{source}-{target}", f"cuda.{target}(a[i])", target, column)
-        yield each(f"store/{source}-{target}", "a[i]", target, column)
+        yield elementwise(f"cast/{source}-{target}", f"cuda.{target}(a[i])", target, column)
+        yield elementwise(f"store/{source}-{target}", "a[i]", target, column)
         outside = np.array([np.nan, np.inf, -np.inf, 1e30, -1e30, -1.0, 2.0**40], source)
         why = "Python and NumPy do not define the conversion of floats that are out of range"
-        yield each(
+        yield elementwise(
             f"cast-out-of-range/{source}-{target}",
             f"cuda.{target}(a[i])",
             target,
@@ -205,13 +210,15 @@ def _casts() -> Iterator[Case]:
     for source in FLOATS:
         column = np.array([0.0, -0.0, 0.5, 1e10, np.inf, np.nan, 1.0000000001, 3e38], source)
         for target in FLOATS:
-            yield each(f"cast/{source}-{target}", f"cuda.{target}(a[i])", target, column)
-        yield each(f"cast/{source}-int", "int(a[i])", "int64", np.array([0.5, -0.5, 2.5, -2.5, 1e15, -7.9], source))
-        yield each(f"truth/{source}", "bool(a[i])", "bool", column)
-        yield each(f"not/{source}", "not a[i]", "bool", column)
+            yield elementwise(f"cast/{source}-{target}", f"cuda.{target}(a[i])", target, column)
+        yield elementwise(
+            f"cast/{source}-int", "int(a[i])", "int64", np.array([0.5, -0.5, 2.5, -2.5, 1e15, -7.9], source)
+        )
+        yield elementwise(f"truth/{source}", "bool(a[i])", "bool", column)
+        yield elementwise(f"not/{source}", "not a[i]", "bool", column)
     for target in (*INTEGERS, *FLOATS):
-        yield each(f"cast/bool-{target}", f"cuda.{target}(a[i])", target, np.array([True, False]))
-        yield each(f"store/bool-{target}", "a[i]", target, np.array([True, False]))
+        yield elementwise(f"cast/bool-{target}", f"cuda.{target}(a[i])", target, np.array([True, False]))
+        yield elementwise(f"store/bool-{target}", "a[i]", target, np.array([True, False]))
 
 
 def _bools() -> Iterator[Case]:
@@ -230,10 +237,10 @@ def _bools() -> Iterator[Case]:
         ("of-comparison", "(a[i] == b[i]) + 1", "int64"),
         ("sum-of-comparisons", "(a[i] > b[i]) + (a[i] >= b[i])", "int64"),
     ):
-        yield each(f"bool/{name}", expression, out, a, b)
+        yield elementwise(f"bool/{name}", expression, out, a, b)
     for c in ("int8", "uint8", "int32", "float32"):
         x = np.array([1, 2, 3, 100], c)
-        yield each(f"bool/add-{c}", "a[i] + b[i]", "float32" if c == "float32" else combined(c, c), a, x)
+        yield elementwise(f"bool/add-{c}", "a[i] + b[i]", "float32" if c == "float32" else combined(c, c), a, x)
 
 
 _TIES = [0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49, 2.51, -2.49, 7.0, 1e9 + 0.5, 0.0]
@@ -246,12 +253,12 @@ def _rounding() -> Iterator[Case]:
             *(("round", "round(a[i])"), ("floor", "math.floor(a[i])"), ("ceil", "math.ceil(a[i])")),
             *(("trunc", "math.trunc(a[i])"), ("int", "int(a[i])")),
         ):
-            yield each(f"round/{name}-{a}", expression, "int64", column)
+            yield elementwise(f"round/{name}-{a}", expression, "int64", column)
         for digits in (0, 1, 2):
             values = np.array([0.5, 1.5, 2.5, -2.5, 1.25, -0.125, 3.14159, 1e5], a)
             reference = f"i = cuda.grid(1)\nout[i] = round(float(a[i]), {digits})"
             expression = f"round(a[i], {digits})"
-            yield each(f"round/to-{digits}-{a}", expression, a, values, reference=reference, ulps=1)
+            yield elementwise(f"round/to-{digits}-{a}", expression, a, values, reference=reference, ulps=1)
     for a, b in product(FLOATS, FLOATS):
         pairs = [(x, y) for x in (5.5, -5.5, 1e10, 0.25, -7.0) for y in (2.0, -2.0, 0.5, -3.0)]
         columns = (np.array([x for x, _ in pairs], a), np.array([y for _, y in pairs], b))
@@ -260,7 +267,7 @@ def _rounding() -> Iterator[Case]:
             *(("floor-divide", "a[i] // b[i]"), ("modulo", "a[i] % b[i]"), ("divide", "a[i] / b[i]")),
             *(("add", "a[i] + b[i]"), ("subtract", "a[i] - b[i]"), ("multiply", "a[i] * b[i]")),
         ):
-            yield each(f"float-arithmetic/{name}-{a}-{b}", expression, out, *columns, ulps=1)
+            yield elementwise(f"float-arithmetic/{name}-{a}-{b}", expression, out, *columns, ulps=1)
     for a, b in (
         ("int32", "float32"),
         ("int8", "float32"),
@@ -274,10 +281,10 @@ def _rounding() -> Iterator[Case]:
         for name, sign in (("add", "+"), ("multiply", "*"), ("divide", "/"), ("floor-divide", "//")):
             expression = f"a[i] {sign} b[i]"
             reference = f"i = cuda.grid(1)\nout[i] = np.{out}(a[i]) {sign} np.{out}(b[i])"
-            yield each(f"float-arithmetic/{name}-{a}-{b}", expression, out, x, y, reference=reference, ulps=1)
+            yield elementwise(f"float-arithmetic/{name}-{a}-{b}", expression, out, x, y, reference=reference, ulps=1)
     for literal in ("1", "-3"):
         name, column = f"float-arithmetic/uint64-plus-{literal}", np.array(edges("uint64"), "uint64")
-        yield each(name, f"a[i] + {literal}", "float64", column, oracle="numba-cuda", why=_AS_SIGNED)
+        yield elementwise(name, f"a[i] + {literal}", "float64", column, oracle="numba-cuda", why=_AS_SIGNED)
 
 
 def _extremes() -> Iterator[Case]:
@@ -285,11 +292,11 @@ def _extremes() -> Iterator[Case]:
     for a in FLOATS:
         values = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf]
         x, y = (np.array(column, a) for column in zip(*product(values[2:], values), strict=True))
-        yield each(f"min/{a}", "min(a[i], b[i])", a, x, y)
-        yield each(f"max/{a}", "max(a[i], b[i])", a, x, y)
+        yield elementwise(f"min/{a}", "min(a[i], b[i])", a, x, y)
+        yield elementwise(f"max/{a}", "max(a[i], b[i])", a, x, y)
         odd = np.array([np.nan, 1.0, np.nan], a), np.array([1.0, np.nan, np.nan], a)
-        yield each(f"min/nan-{a}", "min(a[i], b[i])", a, *odd, oracle="numba-cuda", why=why)
-        yield each(f"max/nan-{a}", "max(a[i], b[i])", a, *odd, oracle="numba-cuda", why=why)
+        yield elementwise(f"min/nan-{a}", "min(a[i], b[i])", a, *odd, oracle="numba-cuda", why=why)
+        yield elementwise(f"max/nan-{a}", "max(a[i], b[i])", a, *odd, oracle="numba-cuda", why=why)
         x, y = (np.array(column, a) for column in zip(*product([*values, np.nan], [*values, np.nan]), strict=True))
         lines = [f"    if a[i] {sign} b[i]:\n        bits += {1 << n}" for n, sign in enumerate(_SIGNS)]
         body = "\n".join(["i = cuda.grid(1)", "if i < out.size:", "    bits = 0", *lines, "    out[i] = bits"])
@@ -297,12 +304,12 @@ def _extremes() -> Iterator[Case]:
             name=f"compare/{a}", body=body, arguments={"a": x, "b": y, "out": np.zeros(x.size, "int64")}, threads=x.size
         )
     x, y = np.array([3, -3, 2**31 - 1, 5], "int32"), np.array([2.5, -3.5, 1.0, 5.0], "float64")
-    yield each("min/int32-float64", "min(a[i], b[i])", "float64", x, y)
-    yield each("max/int32-float64", "max(a[i], b[i])", "float64", x, y)
-    yield each("min/three", "min(a[i], b[i], 1)", "int64", x, np.array([7, -9, 0, 1], "int64"))
+    yield elementwise("min/int32-float64", "min(a[i], b[i])", "float64", x, y)
+    yield elementwise("max/int32-float64", "max(a[i], b[i])", "float64", x, y)
+    yield elementwise("min/three", "min(a[i], b[i], 1)", "int64", x, np.array([7, -9, 0, 1], "int64"))
     for a, b in (("int64", "float64"), ("uint32", "float32"), ("uint64", "float64")):
         x, y = np.array(edges(a), a), np.array([0.5, -1.0, 3.0, 1e3, 2e19, -7.0, 4e9], b)
-        yield each(f"compare/{a}-{b}", "a[i] < b[i]", "bool", x, y)
+        yield elementwise(f"compare/{a}-{b}", "a[i] < b[i]", "bool", x, y)
 
 
 _FUNCTIONS: dict[str, tuple[str, Sequence[float], int]] = {
@@ -345,35 +352,35 @@ def _functions() -> Iterator[Case]:
     for (name, (expression, values, ulps)), a in product(_FUNCTIONS.items(), FLOATS):
         column = np.array(values, a)
         out = "bool" if name in truth else a
-        yield each(f"math/{name}-{a}", expression, out, column, ulps=ulps)
+        yield elementwise(f"math/{name}-{a}", expression, out, column, ulps=ulps)
     for (name, (expression, rows, ulps)), a in product(_FUNCTIONS_OF_TWO.items(), FLOATS):
         columns = [np.array(column, a) for column in zip(*rows, strict=True)]
-        yield each(f"math/{name}-{a}", expression, a, *columns, ulps=ulps)
+        yield elementwise(f"math/{name}-{a}", expression, a, *columns, ulps=ulps)
     for name, a in product(("sqrt", "exp", "log", "sin", "floor", "ceil", "fabs"), INTEGERS):
         out = "int64" if name in ("floor", "ceil") else "float64"
         column = np.array([1, 2, 3, 100], a)
         if name == "sqrt":
             column = np.array([2, 3, np.iinfo(a).max, 99], a)
-        yield each(f"math/{name}-{a}", f"math.{name}(a[i])", out, column, ulps=2)
+        yield elementwise(f"math/{name}-{a}", f"math.{name}(a[i])", out, column, ulps=2)
     for a in FLOATS:
         x = np.array([1.1, -2.0, 1e8, 3.0], a)
         y = np.array([1.1, 0.5, 1e8, 1 / 3], a)
         z = np.array([-1.21, 1.0, -1e16, -1.0], a)
         if a == "float32":  # exact in float64, rounded once
-            yield each(f"math/fma-{a}", "cuda.fma(a[i], b[i], c[i])", a, x, y, z)
-        yield each(f"math/product-and-sum-{a}", "a[i] * b[i] - a[i]", a, x, y, ulps=4)
+            yield elementwise(f"math/fma-{a}", "cuda.fma(a[i], b[i], c[i])", a, x, y, z)
+        yield elementwise(f"math/product-and-sum-{a}", "a[i] * b[i] - a[i]", a, x, y, ulps=4)
     for a in ("int32", "uint32", "int64", "uint64"):
         column = np.array(edges(a), a)
         mask = (1 << np.iinfo(a).bits) - 1
         reference = f"i = cuda.grid(1)\nout[i] = cuda.popc(a[i] & {mask})"
-        yield each(f"bits/popc-{a}", "cuda.popc(a[i])", "int64", column, reference=reference)
+        yield elementwise(f"bits/popc-{a}", "cuda.popc(a[i])", "int64", column, reference=reference)
         leading = f"i = cuda.grid(1)\nout[i] = {np.iinfo(a).bits} - (a[i] & {mask}).bit_length()"
-        yield each(f"bits/clz-{a}", "cuda.clz(a[i])", "int64", column, reference=leading)
+        yield elementwise(f"bits/clz-{a}", "cuda.clz(a[i])", "int64", column, reference=leading)
     for a in (*INTEGERS, *FLOATS):
         x, y = np.array([1, 2, 3, 4], a), np.array([5, 6, 7, 100], a)
         choice = np.array([True, False, True, False])
-        yield each(f"select/{a}", "cuda.selp(c[i], a[i], b[i])", a, x, y, choice)
-        yield each(f"conditional/{a}", "a[i] if c[i] else b[i]", a, x, y, choice)
+        yield elementwise(f"select/{a}", "cuda.selp(c[i], a[i], b[i])", a, x, y, choice)
+        yield elementwise(f"conditional/{a}", "a[i] if c[i] else b[i]", a, x, y, choice)
 
 
 def _complex() -> Iterator[Case]:
@@ -389,11 +396,11 @@ def _complex() -> Iterator[Case]:
                 ("conjugate", "a[i].conjugate()"),
             ),
         ):
-            yield each(f"complex/{name}-{a}", expression, a, x, y, ulps=4)
+            yield elementwise(f"complex/{name}-{a}", expression, a, x, y, ulps=4)
         for name, expression in (("real", "a[i].real"), ("imag", "a[i].imag"), ("abs", "abs(a[i])")):
-            yield each(f"complex/{name}-{a}", expression, real, x, y, ulps=4)
-        yield each(f"complex/equal-{a}", "a[i] == b[i]", "bool", x, np.array([*x[:2], *y[:2]], a))
-        yield each(f"complex/of-parts-{a}", "complex(a[i], b[i])", a, x.real.copy(), y.imag.copy())
+            yield elementwise(f"complex/{name}-{a}", expression, real, x, y, ulps=4)
+        yield elementwise(f"complex/equal-{a}", "a[i] == b[i]", "bool", x, np.array([*x[:2], *y[:2]], a))
+        yield elementwise(f"complex/of-parts-{a}", "complex(a[i], b[i])", a, x.real.copy(), y.imag.copy())
 
 
 def cases() -> Iterator[Case]:

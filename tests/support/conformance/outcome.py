@@ -24,43 +24,43 @@ class FaultError(Exception):
     """A kernel writes outside of its arrays."""
 
 
-def differences(case: Case, found: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]) -> list[str]:
+def differences(case: Case, arrays: Mapping[str, np.ndarray], correct: Mapping[str, np.ndarray]) -> list[str]:
     """Return a text for each wrong array, with the first different element and the number of them."""
-    return [text for name in wanted if (text := _difference(name, found[name], wanted[name], case.ulps))]
+    return [text for name in correct if (text := _difference(name, arrays[name], correct[name], case.ulps))]
 
 
-def _difference(name: str, found: np.ndarray, wanted: np.ndarray, ulps: int) -> str:
-    wrong = [place for place in np.ndindex(wanted.shape) if not _equal(found[place], wanted[place], ulps)]
+def _difference(name: str, found: np.ndarray, correct: np.ndarray, ulps: int) -> str:
+    wrong = [place for place in np.ndindex(correct.shape) if not _equal(found[place], correct[place], ulps)]
     if not wrong:
         return ""
     place = wrong[0]
     where = ", ".join(map(str, place))
-    return f"{name}[{where}] is {found[place]}, not {wanted[place]}" + (
-        f" ({len(wrong)} of {wanted.size} differ)" if len(wrong) > 1 else ""
+    return f"{name}[{where}] is {found[place]}, not {correct[place]}" + (
+        f" ({len(wrong)} of {correct.size} differ)" if len(wrong) > 1 else ""
     )
 
 
-def _equal(found: Any, wanted: Any, ulps: int) -> bool:
-    if isinstance(wanted, np.void):
-        return all(_equal(found[name], wanted[name], ulps) for name in wanted.dtype.names)
-    if isinstance(wanted, np.complexfloating):
-        size = max(abs(wanted.real), abs(wanted.imag))
-        return bool(abs(found - wanted) <= ulps * np.spacing(type(wanted.real)(size))) or bool(found == wanted)
-    if isinstance(wanted, np.floating):
-        if np.isnan(wanted) or np.isnan(found):
-            return bool(np.isnan(wanted) and np.isnan(found))
-        return bool(found == wanted or abs(found - wanted) <= ulps * np.spacing(abs(wanted)))
-    return bool(found == wanted)
+def _equal(found: Any, correct: Any, ulps: int) -> bool:
+    if isinstance(correct, np.void):
+        return all(_equal(found[name], correct[name], ulps) for name in correct.dtype.names)
+    if isinstance(correct, np.complexfloating):
+        size = max(abs(correct.real), abs(correct.imag))
+        return bool(abs(found - correct) <= ulps * np.spacing(type(correct.real)(size))) or bool(found == correct)
+    if isinstance(correct, np.floating):
+        if np.isnan(correct) or np.isnan(found):
+            return bool(np.isnan(correct) and np.isnan(found))
+        return bool(found == correct or abs(found - correct) <= ulps * np.spacing(abs(correct)))
+    return bool(found == correct)
 
 
-def guarded(content: bytes | bytearray) -> np.ndarray:
+def add_guards(content: bytes | bytearray) -> np.ndarray:
     """Return the bytes of an array between two guards."""
     block = np.full(GUARD * 2 + len(content), 0xA5, np.uint8)
     block[GUARD : GUARD + len(content)] = np.frombuffer(bytes(content), np.uint8)
     return block
 
 
-def inside(name: str, block: np.ndarray, start: int, value: np.ndarray) -> np.ndarray:
+def remove_guards(name: str, block: np.ndarray, start: int, value: np.ndarray) -> np.ndarray:
     """Return the array between two guards, whose first element is `start` bytes behind the first guard.
 
     Raises:
@@ -77,8 +77,8 @@ def inside(name: str, block: np.ndarray, start: int, value: np.ndarray) -> np.nd
     return np.ndarray(value.shape, value.dtype, content, start, value.strides).copy()
 
 
-def flat(array: np.ndarray) -> tuple[bytearray, int]:
-    """Return the bytes that an array spans, and the place of its first element in them."""
+def flatten(array: np.ndarray) -> tuple[bytearray, int]:
+    """Return the bytes that an array spans, and the position of its first element in them."""
     steps = [stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True)]
     low = sum(step for step in steps if step < 0)
     size = sum(map(abs, steps)) + array.itemsize
@@ -88,7 +88,7 @@ def flat(array: np.ndarray) -> tuple[bytearray, int]:
 
 
 def place_array(block: bytearray, parameter: Mapping[str, Any], array: np.ndarray, address: int) -> None:
-    """Write the words of an array at this address into a parameter block, as the manifest's `parameter` says."""
+    """Write the words of an array at this address into a parameter block, as the manifest describes it."""
     for number, word in enumerate(parameter["words"]):
         axis = int(word[-1]) if word[-1].isdigit() else 0
         values = {"zero": 0, "items": array.size, "itemsize": array.itemsize, "data": address}
@@ -103,7 +103,7 @@ def place_array(block: bytearray, parameter: Mapping[str, Any], array: np.ndarra
         struct.pack_into("<q", block, parameter["offset"] + 8 * number, value)
 
 
-def by_gpu(case: Case, kernel: Any, cupy: Any) -> Arrays:
+def run_on_gpu(case: Case, kernel: Any, cupy: Any) -> Arrays:
     """Run a case on the GPU, and return its arrays.
 
     Raises:
@@ -111,26 +111,26 @@ def by_gpu(case: Case, kernel: Any, cupy: Any) -> Arrays:
         Exception: The launch fails.
     """
     if case.gpu:
-        return _far(case, kernel, cupy)
-    placed, given = [], []
+        return _run_far(case, kernel, cupy)
+    placed, arguments = [], []
     for name, value in case.arguments.items():
         if not isinstance(value, np.ndarray):
-            given.append(value.item())
+            arguments.append(value.item())
             continue
-        content, start = flat(value)
-        device = cupy.asarray(guarded(content))
+        content, start = flatten(value)
+        device = cupy.asarray(add_guards(content))
         placed.append((name, device, start, value))
-        given.append(_DeviceArray(device, GUARD + start, value))
-    kernel[case.launch](*given)
+        arguments.append(_DeviceArray(device, GUARD + start, value))
+    kernel[case.launch](*arguments)
     cupy.cuda.runtime.deviceSynchronize()
-    return {name: inside(name, device.get(), start, value) for name, device, start, value in placed}
+    return {name: remove_guards(name, device.get(), start, value) for name, device, start, value in placed}
 
 
 class _DeviceArray:
     """Memory on the GPU with the layout of a NumPy array."""
 
     def __init__(self, device: Any, start: int, array: np.ndarray) -> None:
-        self._kept = device
+        self._device = device
         self.__cuda_array_interface__ = {
             "shape": array.shape,
             "strides": None if array.flags.c_contiguous else array.strides,
@@ -141,20 +141,20 @@ class _DeviceArray:
         }
 
 
-def _far(case: Case, kernel: Any, cupy: Any) -> Arrays:
-    """Return a case whose `x` is large: the elements that `p` names, as the array `x` of the result."""
+def _run_far(case: Case, kernel: Any, cupy: Any) -> Arrays:
+    """Run a case with a large array `x`; return its elements at the indices `p` as the array `x`."""
     places = case.arguments["p"]
     x = cupy.zeros(case.arguments["x"].shape, case.arguments["x"].dtype)
     kernel[case.launch](x, cupy.asarray(places))
     cupy.cuda.runtime.deviceSynchronize()
-    found = x[cupy.asarray(places.astype("int64"))].get()
+    elements = x[cupy.asarray(places.astype("int64"))].get()
     del x
     cupy.get_default_memory_pool().free_all_blocks()
-    return {"x": found}
+    return {"x": elements}
 
 
 def expected(case: Case) -> Arrays:
-    """Return the arrays after a right launch, of a case whose oracle is Python."""
+    """Return the correct arrays of a case whose oracle is Python."""
     if case.gpu:
         return {"x": np.arange(1, case.threads + 1, dtype="int8")}
     return reference.results(case)

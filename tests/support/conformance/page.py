@@ -1,4 +1,4 @@
-"""The table of docs/frontends.md that counts the suite's results, made from the JSON files of docs/results."""
+"""Make the table of docs/frontends.md that counts the suite's results, from the JSON files of docs/results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = """\
 
 
 def with_table(text: str, results: Path) -> str:
-    """Return the page's text with its table made anew from the results in a folder.
+    """Return the text of the page with a new table made from the results in a folder.
 
     Raises:
         ValueError: The text has no such table.

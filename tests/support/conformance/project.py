@@ -39,13 +39,13 @@ def write(
     targets: Sequence[str] = TARGETS,
     without: Container[str] = (),
 ) -> Path:
-    """Write a project whose wheel has the kernels of the cases, without those of some names."""
+    """Write a project whose wheel has the kernels of the cases, except those named in `without`."""
     package = folder / PACKAGE
     package.mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").write_text("")
     tables = []
     for name, every in modules(cases).items():
-        members = [case for case in every if case.name not in without]  # the other modules stay what they are
+        members = [case for case in every if case.name not in without]  # the other modules do not change
         (package / f"_{name}.py").write_text(_source(front_end, members))
         lines = [f'{case.kernel} = "{case.signature}"' for case in members]
         key = f'tool.aotcuda.modules."{PACKAGE}.{name}"'
@@ -75,13 +75,13 @@ load = "first-use"
 
 
 def _source(front_end: str, cases: Iterable[Case]) -> str:
-    records = [f"{name} = np.dtype({_spelt(dtype)})" for name, dtype in RECORDS.items()]
+    records = [f"{name} = np.dtype({_dtype_arguments(dtype)})" for name, dtype in RECORDS.items()]
     head = ["import math", "", "import numpy as np", _IMPORTS[front_end], "", *records, "", ""]
     return "\n".join([*head, "\n\n".join(case.source for case in cases)])
 
 
-def _spelt(dtype: np.dtype[Any]) -> dict[str, object]:
-    """Return what makes a record type again."""
+def _dtype_arguments(dtype: np.dtype[Any]) -> dict[str, object]:
+    """Return the argument of `np.dtype` that makes a record type."""
     fields = dtype.fields or {}
     return {
         "names": [*fields],
@@ -98,7 +98,7 @@ def build(
     environment: Mapping[str, str],
     targets: Sequence[str] = TARGETS,
 ) -> tuple[Path, dict[str, str]]:
-    """Build a wheel; returns its path, and by the names of refused cases what the build says of each."""
+    """Build a wheel; return its path, and the error of each refused case by the name of the case."""
     refused: dict[str, str] = {}
     while True:
         shutil.rmtree(folder, ignore_errors=True)
@@ -108,11 +108,11 @@ def build(
         if done.returncode == 0:
             (wheel,) = (folder / "dist").glob("*.whl")
             return wheel, refused
-        said = _refusals(done.stderr, cases)
-        if not said:
+        errors = _refusals(done.stderr, cases)
+        if not errors:
             message = f"the build of {front_end} failed: {done.stderr[-3000:]}"
             raise RuntimeError(message)
-        refused |= said
+        refused |= errors
 
 
 def _refusals(text: str, cases: Iterable[Case]) -> dict[str, str]:

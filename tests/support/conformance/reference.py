@@ -20,10 +20,12 @@ def results(case: Case) -> dict[str, Any]:
     """Return the arrays of a case after its launch, by the names of the parameters.
 
     Raises:
-        ValueError: Two threads change one byte without atomic operations, so a GPU may leave either's.
+        ValueError: Two threads change one byte without atomic operations, so the result depends on their order.
     """
-    arrays = {name: _copy(value) for name, value in case.arguments.items() if isinstance(value, np.ndarray)}
-    given = {name: Array(arrays[name]) if name in arrays else loaded(value) for name, value in case.arguments.items()}
+    arrays = {name: copy_array(value) for name, value in case.arguments.items() if isinstance(value, np.ndarray)}
+    values = {
+        name: Array(arrays[name]) if name in arrays else to_python(value) for name, value in case.arguments.items()
+    }
     cuda = _Cuda(case)
     text = case.source
     if case.reference:
@@ -36,7 +38,7 @@ def results(case: Case) -> dict[str, Any]:
         for thread in range(case.first, case.threads):
             cuda.enter(thread)
             before = _bytes(arrays)
-            names[case.kernel](**given)
+            names[case.kernel](**values)
             changes = {place for place, (old, new) in enumerate(zip(before, _bytes(arrays), strict=True)) if old != new}
             if changed & changes and "cuda.atomic" not in case.body:
                 message = f"{case.name}: thread {thread} changes an element that an earlier thread has changed"
@@ -49,16 +51,8 @@ def _bytes(arrays: dict[str, np.ndarray]) -> bytes:
     return b"".join(array.tobytes() for array in arrays.values())
 
 
-def _copy(array: np.ndarray) -> np.ndarray:
-    """Return a copy with the same strides."""
-    if array.flags.c_contiguous:
-        return array.copy()
-    copied = array.copy(order="K")
-    return copied if copied.strides == array.strides else like(array)
-
-
-def like(array: np.ndarray) -> np.ndarray:
-    """Return a copy of an array with any strides, of either sign."""
+def copy_array(array: np.ndarray) -> np.ndarray:
+    """Return a copy of an array with the same strides, which may be negative."""
     low = sum(stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True) if stride < 0)
     high = sum(stride * (size - 1) for stride, size in zip(array.strides, array.shape, strict=True) if stride > 0)
     block = np.zeros(high - low + array.itemsize, np.uint8)
@@ -67,15 +61,15 @@ def like(array: np.ndarray) -> np.ndarray:
     return view
 
 
-def loaded(value: Any) -> Any:
-    """Return a NumPy scalar as kernels compute with it."""
+def to_python(value: Any) -> Any:
+    """Return the Python value of a NumPy scalar, as kernels compute with it."""
     if isinstance(value, np.integer):
         return int(value)
     return bool(value) if isinstance(value, np.bool_) else value
 
 
-def stored(value: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a value as an array of this type takes it."""
+def to_element(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a value in the form in which an array of this type stores it."""
     if dtype.kind in "iu":
         bits = 8 * dtype.itemsize
         wrapped = int(value) & (1 << bits) - 1
@@ -90,10 +84,10 @@ class Array:
         self.array = array
 
     def __getitem__(self, index: Any) -> Any:
-        found = self.array[index]
-        if isinstance(found, np.void):
+        value = self.array[index]
+        if isinstance(value, np.void):
             return Record(self.array, index)
-        return Array(found) if isinstance(found, np.ndarray) else loaded(found)
+        return Array(value) if isinstance(value, np.ndarray) else to_python(value)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(value, Array):
@@ -101,13 +95,13 @@ class Array:
         elif isinstance(value, Record):
             self.array[index] = value.value
         else:
-            self.array[index] = stored(value, self.array.dtype)
+            self.array[index] = to_element(value, self.array.dtype)
 
     def __getattr__(self, name: str) -> Any:
         if self.array.dtype.names and name in self.array.dtype.names:
             return Array(self.array[name])
-        found = getattr(self.array, name)
-        return Array(found) if isinstance(found, np.ndarray) else found
+        value = getattr(self.array, name)
+        return Array(value) if isinstance(value, np.ndarray) else value
 
     def __len__(self) -> int:
         return len(self.array)
@@ -129,18 +123,18 @@ class Record:
         return array[index]
 
     def __getattr__(self, name: str) -> Any:
-        return loaded(self.value[name])
+        return to_python(self.value[name])
 
     def __setattr__(self, name: str, value: Any) -> None:
         array, index = self._place
-        array[name][index] = stored(value, array.dtype[name])
+        array[name][index] = to_element(value, array.dtype[name])
 
     __getitem__ = __getattr__
     __setitem__ = __setattr__
 
 
 class _Type:
-    """A type of Numba's, called to convert."""
+    """A type of Numba, which converts values."""
 
     def __init__(self, name: str) -> None:
         self.dtype = np.dtype(name)
@@ -148,11 +142,11 @@ class _Type:
     def __call__(self, value: Any) -> Any:
         if self.dtype.kind == "b":
             return bool(value)
-        return loaded(self.dtype.type(stored(value, self.dtype)))
+        return to_python(self.dtype.type(to_element(value, self.dtype)))
 
 
 _Math = SimpleNamespace(**{**vars(math), "trunc": int})
-"""Python's `math`, whose `trunc` takes NumPy's floats too."""
+"""Python's `math` with a `trunc` for NumPy's floats."""
 
 
 class _Atomic:
@@ -189,12 +183,12 @@ class _Atomic:
         return self._put(array, index, lambda old, x: x if old == 0 or old > x else old - 1, value)
 
     def cas(self, array: Array, index: Any, expected: Any, value: Any) -> Any:
-        wanted = loaded(array.array.dtype.type(stored(expected, array.array.dtype)))
-        return self._put(array, index, lambda old, x: x if old == wanted else old, value)
+        old_value = to_python(array.array.dtype.type(to_element(expected, array.array.dtype)))
+        return self._put(array, index, lambda old, x: x if old == old_value else old, value)
 
     def _put(self, array: Array, index: Any, operation: Any, value: Any) -> Any:
         old = array[index]
-        array[index] = operation(old, loaded(array.array.dtype.type(stored(value, array.array.dtype))))
+        array[index] = operation(old, to_python(array.array.dtype.type(to_element(value, array.array.dtype))))
         return old
 
 
@@ -205,16 +199,16 @@ class _Cuda:
 
     def __init__(self, case: Case) -> None:
         blocks, size = case.launch
-        self.blockDim, self.gridDim = _three(size, 1), _three(blocks, 1)
+        self.blockDim, self.gridDim = _dimensions(size, 1), _dimensions(blocks, 1)
         for name in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"):
             setattr(self, name, _Type(name))
         self.boolean = _Type("bool")
         self.local = SimpleNamespace(array=lambda shape, dtype: Array(np.zeros(shape, dtype.dtype)))
 
     def enter(self, thread: int) -> None:
-        """Become this thread."""
-        self.threadIdx = _three(thread % self.blockDim.x, 0)
-        self.blockIdx = _three(thread // self.blockDim.x, 0)
+        """Set the indices of a thread."""
+        self.threadIdx = _dimensions(thread % self.blockDim.x, 0)
+        self.blockIdx = _dimensions(thread // self.blockDim.x, 0)
 
     def grid(self, _: int) -> int:
         return int(self.blockIdx.x * self.blockDim.x + self.threadIdx.x)
@@ -235,5 +229,5 @@ class _Cuda:
         return np.cbrt(x)
 
 
-def _three(x: int, others: int) -> SimpleNamespace:
+def _dimensions(x: int, others: int) -> SimpleNamespace:
     return SimpleNamespace(x=x, y=others, z=others)

@@ -394,8 +394,8 @@ def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
 def _template(text: bytes, name: str) -> str:
     """Return the head of a kernel's template, `template <class T, int N> `, if the text shows it."""
     pattern = rb"template\s*(<[^{};]*>)\s*(?=[^{};<>]*__global__[^{};]*\b%b\s*\()" % name.encode()
-    found = re.search(pattern, text)
-    return f"template {' '.join(found[1].decode(errors='replace').split())} " if found else "the template "
+    match = re.search(pattern, text)
+    return f"template {' '.join(match[1].decode(errors='replace').split())} " if match else "the template "
 
 
 def _is_static(text: bytes, name: str) -> bool:

@@ -56,21 +56,21 @@ class Stated:
 def parse_stated(text: str) -> Stated:
     """Read the table's entry for a parameter."""
     text = text.strip()
-    if found := _SIZE.fullmatch(text):
-        return Stated(text=text, array=found[1], word=_WORDS[found[2] or found[3]] + (found[4] or ""))
+    if match := _SIZE.fullmatch(text):
+        return Stated(text=text, array=match[1], word=_WORDS[match[2] or match[3]] + (match[4] or ""))
     if text == "pointer" or text in DTYPES:
         return Stated(text=text, dtype=DTYPES.get(text, text))
-    if found := _ARRAY.fullmatch(text):
-        axes = [axis.strip() for axis in found[2].split(",")]
-        if found[1] not in DTYPES:
-            _refuse(text, f"has no type {found[1]}; use one of {', '.join(DTYPES)}")
+    if match := _ARRAY.fullmatch(text):
+        axes = [axis.strip() for axis in match[2].split(",")]
+        if match[1] not in DTYPES:
+            _refuse(text, f"has no type {match[1]}; use one of {', '.join(DTYPES)}")
         if axes == ["..."]:
-            return Stated(text=text, dtype=DTYPES[found[1]], ndim=-1)
+            return Stated(text=text, dtype=DTYPES[match[1]], ndim=-1)
         units = [at for at, axis in enumerate(axes) if axis == "::1"]
         if any(axis not in (":", "::1") for axis in axes) or units not in ([], [0], [len(axes) - 1]):
             _refuse(text, "is not an array; write one colon for each dimension, and ::1 for the contiguous one")
         layout = "A" if not units else "C" if units == [len(axes) - 1] else "F"
-        return Stated(text=text, dtype=DTYPES[found[1]], ndim=len(axes), layout=layout)
+        return Stated(text=text, dtype=DTYPES[match[1]], ndim=len(axes), layout=layout)
     return _refuse(text, f"is neither {_FORMS}")
 
 
@@ -228,7 +228,7 @@ def units(module: Module) -> list[CppUnit]:
         "sources": sources,
         "expressions": expressions,
     }
-    found = [
+    kernel_units = [
         CppUnit(
             key=kernel.key,
             kind="kernel",
@@ -246,7 +246,7 @@ def units(module: Module) -> list[CppUnit]:
         for kernel in kernels
         for number, (expression, key) in enumerate(_expressions(kernel))
     ]
-    return found + [
+    return kernel_units + [
         CppUnit(
             key=function.key,
             kind="function",

@@ -143,8 +143,8 @@ def _bounds(directives: str) -> tuple[int, ...]:
     """Return `Declaration.launch_bounds` from a kernel's directives."""
 
     def numbers(name: str) -> list[int]:
-        found = re.search(rf"\.{name}\s+([\d, ]+)", directives)
-        return [int(number) for number in found[1].split(",")] if found else []
+        match = re.search(rf"\.{name}\s+([\d, ]+)", directives)
+        return [int(number) for number in match[1].split(",")] if match else []
 
     threads = 1
     for number in numbers("(?:maxntid|reqntid)"):
@@ -201,13 +201,13 @@ def _section(text: str, name: str) -> bytes:
 
 
 def _text(die: Any, name: str) -> str:
-    found = die.attributes.get(name)
-    return found.value.decode(errors="replace") if found is not None else ""
+    attribute = die.attributes.get(name)
+    return attribute.value.decode(errors="replace") if attribute is not None else ""
 
 
 def _number(die: Any, name: str) -> int:
-    found = die.attributes.get(name)
-    return int(found.value) if found is not None and isinstance(found.value, int) else 0
+    attribute = die.attributes.get(name)
+    return int(attribute.value) if attribute is not None and isinstance(attribute.value, int) else 0
 
 
 _WRAPPERS = frozenset(f"DW_TAG_{kind}_type" for kind in ("volatile", "restrict", "atomic", "packed")) | {
@@ -308,8 +308,8 @@ class _Types:
         if name in _SMALL:
             form = "e" if name == "__half" else ""
             return CppType(text=text, size=size, form=form, dtype=_SMALL[name], leaves=(_SMALL[name],))
-        if found := _COMPLEX.fullmatch(name):
-            part = "f" if found[1] == "float" else "d"
+        if match := _COMPLEX.fullmatch(name):
+            part = "f" if match[1] == "float" else "d"
             width = struct.calcsize(part)
             return CppType(
                 text=text, size=2 * width, form=part, dtype=f"<c{2 * width}", is_complex=True, leaves=(f"<f{width}",)

@@ -59,17 +59,17 @@ def make_arguments(declaration: Declaration, stated: Mapping[str, Stated], key: 
             message = f"{where}.{name}: the kernel is declared with no parameter of that name; {hint}"
             raise CompileError(message)
     sizes: dict[str, list[Size]] = {}
-    found: dict[str, Parameter] = {}
+    arguments: dict[str, Parameter] = {}
     for item in declaration.parameters:
         entry = stated.get(item.name)
         if entry is not None and entry.array:
             sizes.setdefault(entry.array, []).append(_size(item, entry, names, f"{where}.{item.name}"))
         else:
-            found[item.name] = _parameter(item, entry, f"{where}.{item.name}")
+            arguments[item.name] = _parameter(item, entry, f"{where}.{item.name}")
     for array, of_array in sizes.items():
-        _add_sizes(array, found.get(array), of_array, stated, where)
-    signature = ", ".join(_parameter_text(parameter, stated.get(name)) for name, parameter in found.items())
-    return Arguments(tuple(found.values()), f"void({signature})")
+        _add_sizes(array, arguments.get(array), of_array, stated, where)
+    signature = ", ".join(_parameter_text(parameter, stated.get(name)) for name, parameter in arguments.items())
+    return Arguments(tuple(arguments.values()), f"void({signature})")
 
 
 def _parameter_text(parameter: Parameter, entry: Stated | None) -> str:

@@ -332,15 +332,15 @@ def _check(unit: CutileUnit, loaded: Any) -> None:
 def _check_constants(unit: CutileUnit, parameters: Sequence[inspect.Parameter], arguments: Sequence[str]) -> None:
     """Check that the table has values for the `ct.Constant` parameters without default, and for no others."""
     constants = [parameter.name for parameter in parameters]
-    given = dict(unit.constants)
+    values = dict(unit.constants)
     for parameter in parameters:
-        if parameter.name not in given and not _has_value(parameter):
+        if parameter.name not in values and not _has_value(parameter):
             message = (
                 f"{unit.key}.constants: {parameter.name} is missing, a ct.Constant of {unit.python}; "
                 f"write for example constants = {{ {parameter.name} = 128 }}"
             )
             raise CompileError(message)
-    for name in given:
+    for name in values:
         if name not in constants:
             hint = f"its constants are {', '.join(constants)}" if constants else "it has none"
             fact = "an argument" if name in arguments else "no parameter"

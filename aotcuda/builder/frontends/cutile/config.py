@@ -91,13 +91,13 @@ def parse_signature(text: str) -> tuple[Type, ...]:
 
 
 def _type(text: str) -> Type:
-    found = _TYPE.fullmatch(text)
-    name = found[1] if found else ""
-    axes = [axis.strip() for axis in found[2].split(",")] if found and found[2] is not None else []
+    match = _TYPE.fullmatch(text)
+    name = match[1] if match else ""
+    axes = [axis.strip() for axis in match[2].split(",")] if match and match[2] is not None else []
     names = ELEMENTS if axes else SCALARS
     if name == "bool":
         name = "bool_"
-    if found is None or name not in names:
+    if match is None or name not in names:
         message = (
             f"{keys.string(text)} is not a type; write {', '.join(SCALARS)}, or an array of these or of bfloat16, "
             "float32[:, ::1] or float32[::1], and, where its address, its strides (and its extents) are always "
@@ -111,7 +111,7 @@ def _type(text: str) -> Type:
         )
         raise ValueError(message)
     layout = "A" if axes and not units else "C" if units == [len(axes) - 1] or not axes else "F"
-    hint = found[3] or ""
+    hint = match[3] or ""
     result = Type(
         scalar=name,
         ndim=len(axes),

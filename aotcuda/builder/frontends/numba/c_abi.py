@@ -86,35 +86,35 @@ class _Abi:
         """Return the C type in which the function returns `ty`."""
         if ty in (self._types.none, self._types.void):
             return "void"
-        if (kind := self._returned(ty)) is not None:
+        if (kind := self._result_scalar(ty)) is not None:
             return kind
         if isinstance(ty, self._types.BaseTuple) and len(ty):
             return self.structs.result(self._items(ty, ty))
-        raise self._refused_result(ty)
+        raise self._result_error(ty)
 
-    def _items(self, ty: Any, whole: Any, prefix: str = "item") -> list[str]:
-        """Return the declarations of a tuple's items as members of a struct."""
-        found = []
+    def _items(self, ty: Any, result: Any, prefix: str = "item") -> list[str]:
+        """Return the declarations of a tuple's items as members of a struct; the tuple is part of the type `result`."""
+        members = []
         for index, item in enumerate(ty):
             name = f"{prefix}{index}"
-            if (kind := self._returned(item)) is not None:
-                found.append(c_types.declare(kind, name))
+            if (kind := self._result_scalar(item)) is not None:
+                members.append(c_types.declare(kind, name))
             elif isinstance(item, self._types.BaseTuple) and len(item):
                 if self._convention.nests_results:
-                    found.append(c_types.tuple_member(self._items(item, whole), name))
+                    members.append(c_types.tuple_member(self._items(item, result), name))
                 else:
-                    found += self._items(item, whole, f"{name}_")
+                    members += self._items(item, result, f"{name}_")
             else:
-                raise self._refused_result(whole)
-        return found
+                raise self._result_error(result)
+        return members
 
-    def _refused_result(self, ty: Any) -> CompileError:
+    def _result_error(self, ty: Any) -> CompileError:
         return CompileError(
             f"{self._where}: it returns {self._notation.spell(ty)}, which has no type in the C ABI; return a number, "
             "bool, complex, datetime, pointer or a tuple of these, or write through a pointer argument"
         )
 
-    def _returned(self, ty: Any) -> str | None:
+    def _result_scalar(self, ty: Any) -> str | None:
         return self._notation.c_scalar(ty) if self._notation.is_complex(ty) else self._value(ty)
 
     def _value(self, ty: Any) -> str | None:
@@ -131,7 +131,7 @@ class _Abi:
         if isinstance(pointee, self._types.Record):
             target = self._record(pointee)
         elif pointee is not None:
-            target = self._returned(pointee)
+            target = self._result_scalar(pointee)
         return c_types.declare(target or "void", "*")
 
     def _record(self, ty: Any) -> str | None:
@@ -144,9 +144,9 @@ class _Abi:
 
 def _named_records(unit: NumbaUnit, python: FunctionType, convention: CallingConvention) -> dict[str, Any]:
     """Return the structured dtypes that a signature may name."""
-    found = {}
+    records = {}
     for name, value in units.namespace(unit, python).items():
         dtype = convention.notation.dtype(value) if isinstance(value, convention.notation.types.Record) else value
         if isinstance(dtype, np.dtype) and dtype.names is not None:
-            found[name] = dtype
-    return found
+            records[name] = dtype
+    return records

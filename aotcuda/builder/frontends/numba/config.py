@@ -104,7 +104,7 @@ class NumbaUnit(PythonUnit):
     """A Python function for one signature.
 
     Attributes:
-        sources: The modules that may define the function; `source` is the one that does, after `found_in`.
+        sources: The modules that may define the function; `in_module` sets `source` to the module that does.
         types: The names of `tool.aotcuda.types`, each with its type.
         declared: The number of the signature in the function's `@cuda.jit(...)`; -1 for a signature of the table.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
@@ -121,12 +121,12 @@ class NumbaUnit(PythonUnit):
     def loading(self) -> str:
         return f"importing {', '.join(self.sources)}"
 
-    def found_in(self, source: str) -> NumbaUnit:
+    def in_module(self, source: str) -> NumbaUnit:
         """Return the unit with the module that defines its function."""
         return replace(self, source=source, origin=f"{source}:{self.python}")
 
-    def declaring(self, number: int, signature: str, symbol: str) -> NumbaUnit:
-        """Return the unit for one of the signatures that `@cuda.jit(...)` has."""
+    def with_declared_signature(self, number: int, signature: str, symbol: str) -> NumbaUnit:
+        """Return the unit for one of the signatures of `@cuda.jit(...)`."""
         return replace(self, declared=number, signature=signature, signature_key=self.key, symbol=symbol)
 
 
@@ -159,14 +159,14 @@ def bounds_problem(bounds: Sequence[object]) -> str | None:
     if not 1 <= len(bounds) <= 3 or not all(type(item) is int and item > 0 for item in bounds):
         return "expected one to three positive integers: threads a block, blocks a multiprocessor, blocks a cluster"
     threads, blocks, cluster = (*cast("Sequence[int]", bounds), 1, 1)[:3]
-    for what, value, most in (
+    for name, value, most in (
         ("threads of a block", threads, 1024),
         ("blocks of a multiprocessor", blocks, 32),
         ("threads of a multiprocessor", threads * blocks, 2048),
         ("blocks of a cluster", cluster, 16),
     ):
         if value > most:
-            return f"{value} {what} are more than any GPU has ({most}); write fewer"
+            return f"{value} {name} are more than any GPU has ({most}); write fewer"
     return None
 
 
@@ -177,7 +177,7 @@ def modules(module: Module) -> Sequence[str]:
 def units(module: Module) -> list[NumbaUnit]:
     return [
         *(unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _kernel_units(module, kernel)),
-        *(_of_function(module, function) for function in cast("tuple[Function, ...]", module.functions)),
+        *(_function_unit(module, function) for function in cast("tuple[Function, ...]", module.functions)),
     ]
 
 
@@ -190,8 +190,8 @@ def symbol(kernel: str, number: int, count: int) -> str:
     return f"{kernel}__{number}" if count > 1 else kernel
 
 
-def _where(module: Module, entry: Kernel | Function) -> dict[str, Any]:
-    """Return the keys of a unit that name its function, from the table."""
+def _function_fields(module: Module, entry: Kernel | Function) -> dict[str, Any]:
+    """Return the fields of a unit that name its function."""
     holder, colon, path = entry.python.rpartition(":")
     sources = (holder,) if colon else module.source
     return {
@@ -203,14 +203,14 @@ def _where(module: Module, entry: Kernel | Function) -> dict[str, Any]:
     }
 
 
-def _of_function(module: Module, function: Function) -> NumbaUnit:
+def _function_unit(module: Module, function: Function) -> NumbaUnit:
     path = function.python.rpartition(":")[2]
     return NumbaUnit(
         key=function.key,
         signature_key=function.short_key,
         kind="function",
         module=module.name,
-        **_where(module, function),
+        **_function_fields(module, function),
         name=function.name,
         symbol=function.name,
         shared_name="" if "." in path else path,
@@ -227,7 +227,7 @@ def _kernel_units(module: Module, kernel: Kernel) -> list[NumbaUnit]:
             signature_key=f"{kernel.short_key}[{number}]" if several else kernel.short_key,
             kind="kernel",
             module=module.name,
-            **_where(module, kernel),
+            **_function_fields(module, kernel),
             name=kernel.name,
             symbol=symbol(kernel.name, number, len(kernel.signatures)),
             signature=signature,

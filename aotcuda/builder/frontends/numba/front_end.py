@@ -1,7 +1,7 @@
 """Compile one function for one signature, by the steps that both of Numba's compilers have.
 
-Numba-CUDA-MLIR began as a copy of Numba-CUDA. This module has the steps that both compilers
-share. Subclasses of `NumbaFrontEnd` have the other steps.
+Numba-CUDA-MLIR began as a copy of Numba-CUDA. This module has the steps that both compilers share. Subclasses of
+`NumbaFrontEnd` have the other steps.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.config import NumbaUnit
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
-    from aotcuda.builder.frontends.numba.resolve import Found
+    from aotcuda.builder.frontends.numba.resolve import LoadedFunction
     from aotcuda.builder.frontends.protocol import Fault, GpuQuery
 
 MERGED = "functions"
 """The name of the merged code of a module's device functions, which wheels contain unchanged."""
 
-Raise = tuple[int, str, str, str, str, int]
-"""An error code of a debug build, and its meaning; see `CompiledKernel.exceptions`."""
+ErrorCode = tuple[int, str, str, str, str, int]
+"""An error code of a debug build with its exception; see `CompiledKernel.exceptions`."""
 
 
 def small_kernel(cuda: Any, types: Any) -> FunctionType:
-    """Return a kernel whose compilation fills the compiler's tables once, and not in template child."""
+    """Return a kernel whose compilation fills the compiler's tables once, and not in each child."""
 
     def warm(a: Any, x: Any, y: Any) -> None:  # pragma: no cover (compiled for a GPU, never run here)
         i = cuda.grid(1)
@@ -102,7 +102,7 @@ class NumbaFrontEnd(ABC):
         """Type and lower a function with the compiler's own steps."""
 
     @abstractmethod
-    def returned(self, compiled: Any) -> Any:
+    def result_type(self, compiled: Any) -> Any:
         """Return the type that a function with the C ABI returns."""
 
     @abstractmethod
@@ -129,7 +129,7 @@ class NumbaFrontEnd(ABC):
         """Return True if a kernel synchronises the whole grid."""
 
     @abstractmethod
-    def raises(self, compiled: Any) -> list[Raise]:
+    def exceptions(self, compiled: Any) -> list[ErrorCode]:
         """Return the exceptions of a debug kernel by their error codes, with absolute paths."""
 
     @abstractmethod
@@ -157,16 +157,16 @@ class NumbaFrontEnd(ABC):
     def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
         return gpu.importing(target.capability, self.root, self.packages)
 
-    def load(self, unit: NumbaUnit, root: str) -> Found:
+    def load(self, unit: NumbaUnit, root: str) -> LoadedFunction:
         return resolve.find(unit, self.dispatchers, self.convention.notation, root)
 
-    def complete(self, unit: NumbaUnit, loaded: Found) -> list[NumbaUnit]:
+    def complete(self, unit: NumbaUnit, loaded: LoadedFunction) -> list[NumbaUnit]:
         return units.complete(unit, loaded, self.convention.notation, self.root)
 
-    def resolve(self, unit: NumbaUnit, loaded: Found) -> str:
+    def resolve(self, unit: NumbaUnit, loaded: LoadedFunction) -> str:
         return units.resolve(unit, loaded, self.convention.notation, self.root)
 
-    def compile_kernel(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledKernel:
+    def compile_kernel(self, unit: NumbaUnit, loaded: LoadedFunction, target: Target) -> CompiledKernel:
         """Implement FrontEnd.compile_kernel: to LLVM IR.
 
         Raises:
@@ -174,8 +174,8 @@ class NumbaFrontEnd(ABC):
         """
         return self._kernels(unit, loaded, [target])[target]
 
-    def compile_function(self, unit: NumbaUnit, loaded: Found, target: Target) -> CompiledFunction:
-        """Implement FrontEnd.compile_function: down to LLVM IR.
+    def compile_function(self, unit: NumbaUnit, loaded: LoadedFunction, target: Target) -> CompiledFunction:
+        """Implement FrontEnd.compile_function: to LLVM IR.
 
         Raises:
             CompileError: The compiler refuses the function, the function raises, or a type has no counterpart in C.
@@ -183,11 +183,13 @@ class NumbaFrontEnd(ABC):
         return self._functions(unit, loaded, [target])[target]
 
     def compile_alike(
-        self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]
+        self, unit: NumbaUnit, loaded: LoadedFunction, targets: Sequence[Target]
     ) -> Mapping[Target, CompiledKernel] | Mapping[Target, CompiledFunction]:
         return (self._kernels if unit.kind == "kernel" else self._functions)(unit, loaded, targets)
 
-    def _kernels(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledKernel]:
+    def _kernels(
+        self, unit: NumbaUnit, loaded: LoadedFunction, targets: Sequence[Target]
+    ) -> dict[Target, CompiledKernel]:
         python, notation = loaded.python, self.convention.notation
         jit = jit_options.read(unit, self.jit_options(loaded.value))
         args, _ = units.signature(unit, loaded, notation)
@@ -200,7 +202,7 @@ class NumbaFrontEnd(ABC):
         ):
             compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
             code = self._code(compiled, unit, jit, _served_targets(watch, targets))
-            raised = self.raises(compiled) if jit.options.debug else []
+            exceptions = self._relative(self.exceptions(compiled)) if jit.options.debug else None
         template = CompiledKernel(
             code=(),
             needed=(),
@@ -211,26 +213,32 @@ class NumbaFrontEnd(ABC):
             cooperative=unit.cooperative or self.is_cooperative(compiled),
             launch_bounds=jit.launch_bounds,
             carveout=jit.carveout,
-            exceptions=self._relative(raised) if jit.options.debug else None,
+            exceptions=exceptions,
             doc=inspect.getdoc(python) or "",
             defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
             lazy=bool(getattr(loaded.value, "_can_compile", True)),  # Numba clears it for eager signatures
             faults=tuple(faults),
         )
-        found: dict[Target, CompiledKernel] = {}
+        kernels: dict[Target, CompiledKernel] = {}
         for group, texts, needed in code:
             # Debug builds are linked as PTX, in which two kernels must not have equal names.
             merged, constants = (texts, ()) if jit.options.debug else constant_arrays.merge(texts)
-            is_alone = not (jit.options.debug or needed.inputs or needed.externals)
-            ir = LinkInput(kind="ir", name=unit.symbol, data=_encoded_ir(merged, jit.options))
-            contained = is_alone and llvm_text.is_self_contained(merged)
-            kernel = replace(
-                template, code=(ir,), self_contained=contained, constants=constants, **self._links(needed, python)
+            kernels |= dict.fromkeys(
+                group,
+                replace(
+                    template,
+                    code=(LinkInput(kind="ir", name=unit.symbol, data=_encode_ir(merged, jit.options)),),
+                    self_contained=not (jit.options.debug or needed.inputs or needed.externals)
+                    and llvm_text.is_self_contained(merged),
+                    constants=constants,
+                    **self._links(needed, python),
+                ),
             )
-            found |= dict.fromkeys(group, kernel)
-        return found
+        return kernels
 
-    def _functions(self, unit: NumbaUnit, loaded: Found, targets: Sequence[Target]) -> dict[Target, CompiledFunction]:
+    def _functions(
+        self, unit: NumbaUnit, loaded: LoadedFunction, targets: Sequence[Target]
+    ) -> dict[Target, CompiledFunction]:
         python, notation = _copy(loaded.python), self.convention.notation
         jit = jit_options.read(unit, self.jit_options(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
@@ -243,7 +251,7 @@ class NumbaFrontEnd(ABC):
             self.compiling(unit, targets[0], jit, python, c_abi=True) as unreported,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
-            declared = c_abi.prototype(self.convention, unit, python, args, self.returned(compiled))
+            declared = c_abi.prototype(self.convention, unit, python, args, self.result_type(compiled))
             code = self._code(compiled, unit, jit, _served_targets(watch, targets))
         template = replace(
             declared,
@@ -255,26 +263,28 @@ class NumbaFrontEnd(ABC):
             ),
             faults=tuple(faults),
         )
-        found: dict[Target, CompiledFunction] = {}
+        functions: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:
-            found |= dict.fromkeys(group, replace(template, ir=tuple(texts), **self._links(needed, python)))
-        return found
+            functions |= dict.fromkeys(group, replace(template, ir=tuple(texts), **self._links(needed, python)))
+        return functions
 
     def _code(
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str], Needs]]:
         """Return LLVM IR and its link inputs, each with the targets that it serves."""
-        found = []
-        for group, plain in self.texts(compiled, unit, jit, targets):
-            texts = [llvm_text.apply_options(text, jit.options) for text in plain]
-            found.append((group, texts, self.needs(compiled, texts, jit)))
-        return found
+        code = []
+        for group, original in self.texts(compiled, unit, jit, targets):
+            texts = [llvm_text.apply_options(text, jit.options) for text in original]
+            code.append((group, texts, self.needs(compiled, texts, jit)))
+        return code
 
     def _links(self, needed: Needs, python: FunctionType) -> dict[str, Any]:
         externals = add_places(needed.externals, python, self.root)
         return {"needed": needed.inputs, "callbacks": needed.callbacks, "externals": externals}
 
-    def generated(self, unit: NumbaUnit, loaded: Found, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
+    def generated(
+        self, unit: NumbaUnit, loaded: LoadedFunction, item: LinkInput, target: Target
+    ) -> tuple[LinkInput, ...]:
         """Implement FrontEnd.generated: by libNVVM."""
         fastmath, opt_level, debug, *texts = json.loads(item.data)
         options = replace(unit.options, fastmath=fastmath, opt_level=opt_level, debug=debug)
@@ -297,14 +307,14 @@ class NumbaFrontEnd(ABC):
         texts = [text for function in functions for text in function.ir]
         return self.generate(MERGED, texts, replace(options, fastmath=fastmath, debug=False), target, form)[0].data
 
-    def _relative(self, raised: list[Raise]) -> tuple[Raise, ...]:
+    def _relative(self, exceptions: list[ErrorCode]) -> tuple[ErrorCode, ...]:
         return tuple(
             (code, kind, arguments, function, relative(path, self.root), line)
-            for code, kind, arguments, function, path, line in raised
+            for code, kind, arguments, function, path, line in exceptions
         )
 
 
-def _encoded_ir(texts: Sequence[str], options: Options) -> bytes:
+def _encode_ir(texts: Sequence[str], options: Options) -> bytes:
     """Return a kernel's LLVM IR, with its options of libNVVM."""
     return json.dumps([options.fastmath, options.opt_level, options.debug, *texts]).encode()
 

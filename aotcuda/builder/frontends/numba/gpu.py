@@ -56,27 +56,27 @@ class _Import:
     queries: dict[GpuQuery, None] = field(default_factory=dict)
 
 
-_now = _Import()
+_import = _Import()
 
 
 @contextmanager
 def importing(capability: tuple[int, int], root: str, compilers: Iterable[str]) -> Iterator[dict[GpuQuery, None]]:
     """Answer as a GPU of `capability` would, and yield the queries of all code outside the packages `compilers`."""
     folders = [folder for name in compilers for folder in getattr(sys.modules.get(name), "__path__", ())]
-    _now.capability, _now.root = capability, root
-    _now.compilers = tuple(f"{folder}/" for folder in folders)
-    _now.queries = {}
+    _import.capability, _import.root = capability, root
+    _import.compilers = tuple(f"{folder}/" for folder in folders)
+    _import.queries = {}
     try:
-        yield _now.queries
+        yield _import.queries
     finally:
-        _now.capability = None
+        _import.capability = None
 
 
 def _record(query: str, answer: object, **properties: bool) -> None:
     """Record a query of the imported code, with fields of `GpuQuery` as `properties`."""
     place = _querying_line()
-    if place is not None and _now.capability is not None:
-        _now.queries.setdefault(GpuQuery(place=place, query=query, answer=str(answer), **properties))
+    if place is not None and _import.capability is not None:
+        _import.queries.setdefault(GpuQuery(place=place, query=query, answer=str(answer), **properties))
 
 
 def _querying_line() -> str | None:
@@ -84,10 +84,10 @@ def _querying_line() -> str | None:
     frame = sys._getframe()  # noqa: SLF001 (its documented use)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_now.compilers):
+        if file.startswith(_import.compilers):
             pass
         elif file != __file__ and not file.startswith("<frozen ") and not file.endswith("/contextlib.py"):
-            inside = os.path.relpath(file, _now.root) if file.startswith(f"{_now.root}/") else file
+            inside = os.path.relpath(file, _import.root) if file.startswith(f"{_import.root}/") else file
             return f"{inside}:{frame.f_lineno}"
         if frame.f_back is None:
             return None
@@ -126,14 +126,14 @@ class Gpu:
 
     def _answer(self, name: str) -> Any:
         compiling = target_dependence.current_watch()
-        capability = compiling.capability if compiling is not None else _now.capability
+        capability = compiling.capability if compiling is not None else _import.capability
         if capability is None:
             raise self._error(MISSING)
         try:
             value = compiling.run(partial(_fact, name)) if compiling is not None else _fact(name, capability)
         except KeyError:
             number = ".".join(map(str, capability))
-            reason = f"it is not known of a GPU by its compute capability, {number}, and a build knows no more of it"
+            reason = f"the compute capability of the target, {number}, does not determine it"
             raise _query_error(self._error, name, reason) from None
         _record(name, value, depends_on_target=True)
         return value
@@ -215,7 +215,7 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
         return True
 
     def get_version(_: Any) -> NoReturn:
-        raise _query_error(error, "the driver's version", "it is that of the machine that launches")
+        raise _query_error(error, "the driver's version", "it depends on the machine that launches")
 
     def get_device_count(_: Any) -> int:
         _record("how many GPUs there are", 1)
@@ -263,7 +263,7 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
 
 
 def refuse_launches(*calls: tuple[type, str, str]) -> None:
-    """Replace methods that launch kernels with functions that raise RuntimeError.
+    """Replace methods that launch kernels by functions that raise RuntimeError.
 
     Args:
         calls: For each method its class, its name and the attribute that holds the kernel; "" for the object itself.

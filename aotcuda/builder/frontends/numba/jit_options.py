@@ -44,7 +44,8 @@ _REFUSED = {
 
 _HIGHEST = 3
 
-_PLAIN: tuple[object, ...] = (None, False, "", (), [], {}, "numba")
+_OFF: tuple[object, ...] = (None, False, "", (), [], {}, "numba")
+"""Values that switch an option off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,53 +62,53 @@ class JitOptions:
     ast_transforms: bool
 
 
-def read(unit: NumbaUnit, given: Mapping[str, Any]) -> JitOptions:
-    """Return the options of a decorator, as the compiler stores them, joined with those of the unit.
+def read(unit: NumbaUnit, decorator: Mapping[str, Any]) -> JitOptions:
+    """Return the options of a decorator, in the compiler's form, joined with the options of the unit.
 
     Raises:
         CompileError: A build cannot honour one of them.
     """
-    _check(unit, given)
-    bounds = unit.launch_bounds or _bounds(unit, given.get("launch_bounds"))
+    _check(unit, decorator)
+    bounds = unit.launch_bounds or _bounds(unit, decorator.get("launch_bounds"))
     options = replace(
         unit.options,
-        fastmath=unit.options.fastmath or bool(given.get("fastmath")),
-        debug=unit.options.debug or bool(given.get("debug")),
-        lineinfo=unit.options.lineinfo or bool(given.get("lineinfo")),
+        fastmath=unit.options.fastmath or bool(decorator.get("fastmath")),
+        debug=unit.options.debug or bool(decorator.get("debug")),
+        lineinfo=unit.options.lineinfo or bool(decorator.get("lineinfo")),
     )
     options = replace(options, opt_level=0 if options.debug else options.opt_level)
-    _check_level(unit, given, options)
-    carveout = given.get("shared_memory_carveout")
+    _check_level(unit, decorator, options)
+    carveout = decorator.get("shared_memory_carveout")
     if isinstance(carveout, str):
         carveout = {"default": -1, "maxl1": 0, "maxshared": 100}[carveout.lower()]
     return JitOptions(
         options=options,
         launch_bounds=bounds,
-        max_registers=int(given.get("max_registers") or 0),
+        max_registers=int(decorator.get("max_registers") or 0),
         carveout=carveout,
-        link=tuple(given.get("link") or ()),
-        inline=given.get("inline") or "never",
-        forceinline=bool(given.get("forceinline")),
-        ast_transforms=bool(given.get("experimental_ast_transforms")),
+        link=tuple(decorator.get("link") or ()),
+        inline=decorator.get("inline") or "never",
+        forceinline=bool(decorator.get("forceinline")),
+        ast_transforms=bool(decorator.get("experimental_ast_transforms")),
     )
 
 
-def _bounds(unit: NumbaUnit, given: object) -> tuple[int, ...]:
+def _bounds(unit: NumbaUnit, value: object) -> tuple[int, ...]:
     """Return the launch bounds of a decorator, in the form of the key `launch-bounds`."""
-    if given is None:
+    if value is None:
         return ()
-    found = given if isinstance(given, tuple | list) else (given,)
-    problem = config.bounds_problem(found)
+    bounds = value if isinstance(value, tuple | list) else (value,)
+    problem = config.bounds_problem(bounds)
     if problem is not None:
-        message = f"{unit.key}: @cuda.jit(launch_bounds={given!r}) of {unit.python}: {problem}"
+        message = f"{unit.key}: @cuda.jit(launch_bounds={value!r}) of {unit.python}: {problem}"
         raise CompileError(message)
-    return tuple(found)
+    return tuple(bounds)
 
 
-def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
-    known = (*_HONOURED, *_WITHOUT_EFFECT, *_REFUSED)
-    for name, value in given.items():
-        if name not in known and not name.startswith("_"):
+def _check(unit: NumbaUnit, decorator: Mapping[str, Any]) -> None:
+    names = (*_HONOURED, *_WITHOUT_EFFECT, *_REFUSED)
+    for name, value in decorator.items():
+        if name not in names and not name.startswith("_"):
             remedy = keys.suggestion(name, _HONOURED, "remove it")
             if name in ("fma", "fmad"):
                 remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
@@ -115,17 +116,19 @@ def _check(unit: NumbaUnit, given: Mapping[str, Any]) -> None:
             raise CompileError(message)
         # Both compilers set `lto` themselves: Numba-CUDA to false in debug builds, Numba-CUDA-MLIR with a record of the
         # option that set it.
-        is_unlinked = name == "lto" and not value and not given.get("debug") and given.get("_lto_explicit", True)
-        if is_unlinked or (name in _REFUSED and name != "lto" and value not in _PLAIN):
+        is_unlinked = (
+            name == "lto" and not value and not decorator.get("debug") and decorator.get("_lto_explicit", True)
+        )
+        if is_unlinked or (name in _REFUSED and name != "lto" and value not in _OFF):
             message = f"{unit.key}: @cuda.jit({name}={value!r}) of {unit.python} cannot be honoured; {_REFUSED[name]}"
             raise CompileError(message)
 
 
-def _check_level(unit: NumbaUnit, given: Mapping[str, Any], options: Options) -> None:
+def _check_level(unit: NumbaUnit, decorator: Mapping[str, Any], options: Options) -> None:
     """Check that a kernel has the optimization level of its module, because the linker uses one level for a module."""
-    level = 0 if given.get("opt") is False else given.get("opt_level", _HIGHEST)
+    level = 0 if decorator.get("opt") is False else decorator.get("opt_level", _HIGHEST)
     if level not in (_HIGHEST, options.opt_level):
-        written = "opt=False" if given.get("opt") is False else f"opt_level={level}"
+        written = "opt=False" if decorator.get("opt") is False else f"opt_level={level}"
         message = (
             f"{unit.key}: @cuda.jit({written}) of {unit.python} cannot be honoured for one kernel; write "
             f"opt-level = {level} in the options of {unit.module}"

@@ -74,14 +74,13 @@ def callbacks(item: Any) -> tuple[Callbacks, ...]:
     """
     if isinstance(item, str):
         return ()
-    packaged = getattr(
-        item, "aotcuda_callbacks", None
-    )  # of another packaged module; see aotcuda.integrations.interop.packaged
+    # The code of a packaged module has this attribute; see aotcuda.integrations.interop.packaged.
+    packaged = getattr(item, "aotcuda_callbacks", None)
     if packaged is not None:
-        return tuple(Callbacks(**found) for found in packaged)
+        return tuple(Callbacks(**names) for names in packaged)
     names = {
-        which: link_inputs.importable_name(function, which) if function is not None else None
-        for which, function in (("setup", item.setup_callback), ("teardown", item.teardown_callback))
+        kind: link_inputs.importable_name(function, kind) if function is not None else None
+        for kind, function in (("setup", item.setup_callback), ("teardown", item.teardown_callback))
     }
     if not any(names.values()):
         return ()

@@ -1,7 +1,8 @@
 """Read and change the text of LLVM IR, in either dialect of NVVM.
 
 The linker generates code for a whole image, and LTOIR does not contain NVVM's options. Instructions and attributes of a
-function remain in LTOIR, also when another project links it. So `apply_options` writes options into instructions.
+function remain in LTOIR, also when another project links it. Therefore `apply_options` writes options into
+instructions.
 """
 
 from __future__ import annotations
@@ -116,9 +117,9 @@ def _is_used(name: str, texts: Sequence[str]) -> bool:
 
 
 # CUDA 12's verifier refuses floating-point atomic addition from compute capability 10.0 on: "atomicrmw does not support
-# operation: 'fadd'" (12.9.86). The compiler itself makes the right instruction, as CUDA 13 does. For these GPUs, the
+# operation: 'fadd'" (12.9.86). The compiler generates the correct instruction, as CUDA 13 does. For these GPUs, the
 # verifier therefore gets another text or another target than the compiler.
-OLDER = "compute_90"
+VERIFIER_TARGET = "compute_90"
 """A target that the verifier handles correctly, in the dialect of front ends that use one dialect for all GPUs."""
 
 _ADDITION = re.compile(r"\batomicrmw (volatile )?fadd\b")

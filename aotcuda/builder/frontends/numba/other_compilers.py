@@ -60,11 +60,11 @@ def front_end_of_module(module: str) -> str | None:
     return None if found is None else found.name
 
 
-def other_compiler_error(unit: NumbaUnit, what: str, other: str | None, own: str | None) -> SourceError:
+def other_compiler_error(unit: NumbaUnit, name: str, other: str | None, own: str | None) -> SourceError:
     """Return the error for an object that the front end `other` made in a module of the front end `own`."""
     registered = registry.find(own) if own else None
     imports = registered.imports if registered is not None else "its own compiler"
     return SourceError(
-        f"{unit.key}: {what} is made by {other}, and the front end of {unit.module} is {own}; "
+        f"{unit.key}: {name} is made by {other}, and the front end of {unit.module} is {own}; "
         f'set frontend = "{other}" for the module, or import it from {imports}'
     )

@@ -92,5 +92,5 @@ def find_toolkit(cuda_paths: Any) -> None:
         "static_cudalib_dir": folder,
         "include_dir": toolkit.include_dirs[0],
     }
-    answer = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}  # noqa: SLF001 (both compilers have it)
-    cuda_paths.get_cuda_paths._cached_result = answer  # noqa: SLF001 (both compilers have it)
+    tuples = {name: cuda_paths._env_path_tuple("aotcuda", path) for name, path in paths.items()}  # noqa: SLF001 (both compilers have it)
+    cuda_paths.get_cuda_paths._cached_result = tuples  # noqa: SLF001 (both compilers have it)

@@ -40,21 +40,21 @@ def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, 
         ToolchainError: The release was not tested, and `AOTCUDA_UNTESTED` is not set; or a function has changed.
     """
     installed = version(distribution)
-    wanted = f"pip install {distribution}=={tested[-1]}"
+    remedy = f"pip install {distribution}=={tested[-1]}"
     if installed not in tested and os.environ.get(UNTESTED) != "1":
-        were = f"{tested[0]} to {tested[-1]} were" if len(tested) > 1 else f"{tested[0]} was"
+        releases = f"{tested[0]} to {tested[-1]} were" if len(tested) > 1 else f"{tested[0]} was"
         message = (
-            f"{distribution} {installed} was not tested with this aotcuda, {were}: {wanted}, "
+            f"{distribution} {installed} was not tested with this aotcuda, {releases}: {remedy}, "
             f"or set {UNTESTED}=1 to go on"
         )
         raise ToolchainError(message)
     for name, parameters in parts.items():
         found = _parameters(name)
         if found != parameters:
-            has = f"has {found}" if found is not None else "is not there"
+            change = f"has {found}" if found is not None else "does not exist"
             message = (
-                f"{distribution} {installed} cannot be used: {name}, which aotcuda replaces, {has} "
-                f"where {tested[-1]} had {parameters}; {wanted}"
+                f"{distribution} {installed} cannot be used: {name}, which aotcuda replaces, {change} "
+                f"where {tested[-1]} had {parameters}; {remedy}"
             )
             raise ToolchainError(message)
 

@@ -25,8 +25,14 @@ _BY_NAME = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """The function of a unit: `value` is a dispatcher or a plain function, `python` the plain function."""
+class LoadedFunction:
+    """The function of a unit.
+
+    Attributes:
+        module: The name of the source module that has it.
+        value: A dispatcher, or the plain function.
+        python: The plain function.
+    """
 
     module: str
     value: Any
@@ -43,21 +49,21 @@ def declare(dispatcher: Any, args: tuple[Any, ...], result: Any) -> None:
     dispatcher.__dict__.setdefault(_DECLARED, []).append((args, result))
 
 
-def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Found:
+def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> LoadedFunction:
     """Find the function of `unit`; `dispatcher` is the class of the objects that the compiler's `@cuda.jit` returns.
 
     Raises:
         SourceError: A source cannot be imported, or no function has that name.
     """
     modules = [python_source.import_source(name, unit, root) for name in unit.sources]
-    holding = [(module, value) for module in modules for value in python_source.attributes(module, unit.python)]
-    if not holding:
+    values = [(module, value) for module in modules for value in python_source.attributes(module, unit.python)]
+    if not values:
         raise python_source.missing_error(unit, modules)
-    module, value = holding[0]
-    if any(other is not value for _, other in holding):
-        own = [(module, value) for module, value in holding if getattr(value, "__module__", "") == module.__name__]
+    module, value = values[0]
+    if any(other is not value for _, other in values):
+        own = [(module, value) for module, value in values if getattr(value, "__module__", "") == module.__name__]
         if len(own) != 1:
-            names = " and ".join(module.__name__ for module, _ in holding)
+            names = " and ".join(module.__name__ for module, _ in values)
             message = (
                 f"{unit.key}: {names} each have {unit.python}; choose one with python = "
                 f'"{module.__name__}:{unit.python}"'
@@ -66,8 +72,8 @@ def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Fou
         module, value = own[0]
     name = f"{module.__name__}.{unit.python}"
     python_source.check_no_placeholder(value, unit, name)
-    value = _unwrapped(unit, value, name, dispatcher, notation, root)
-    return Found(module.__name__, value, _python_function(unit, value, name, dispatcher))
+    value = _unwrap(unit, value, name, dispatcher, notation, root)
+    return LoadedFunction(module.__name__, value, _python_function(unit, value, name, dispatcher))
 
 
 def _python_function(unit: NumbaUnit, value: object, name: str, dispatcher: Any) -> FunctionType:
@@ -76,13 +82,13 @@ def _python_function(unit: NumbaUnit, value: object, name: str, dispatcher: Any)
     if not isinstance(python, FunctionType):
         message = (
             f"{unit.key}: {name} is of type {type(value).__name__}, and no function; name a Python function, plain or "
-            "decorated with @cuda.jit, or what holds one"
+            "decorated with @cuda.jit, or an object that holds one"
         )
         raise SourceError(message)
     return python
 
 
-def _unwrapped(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, notation: Notation, root: str) -> Any:
+def _unwrap(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, notation: Notation, root: str) -> Any:
     """Return the dispatcher or the plain function inside `value`, or the innermost other object."""
     for _ in range(_DEEPEST):
         if isinstance(value, dispatcher):
@@ -99,17 +105,17 @@ def _unwrapped(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, notation
 
 def _inner_object(unit: NumbaUnit, value: Any, name: str, dispatcher: Any, root: str) -> Any:
     """Return the kernel that a function or an object holds, or the object that it wraps."""
-    wrapped = next((inner for inner in (_attribute(value, which) for which in _INNER) if inner is not None), None)
-    kernels = [
-        (which, item) for which, item in _contents(value) if isinstance(item, dispatcher) and not _is_device(item)
-    ]
+    wrapped = next(
+        (inner for inner in (_attribute(value, attribute) for attribute in _INNER) if inner is not None), None
+    )
+    kernels = [(key, item) for key, item in _contents(value) if isinstance(item, dispatcher) and not _is_device(item)]
     # Prefer kernels of @cuda.jit to functions of @njit.
-    kernels = [(which, item) for which, item in kernels if "device" in item.targetoptions] or kernels
+    kernels = [(key, item) for key, item in kernels if "device" in item.targetoptions] or kernels
     if any(item is not kernels[0][1] for _, item in kernels):
         plain = getattr(wrapped, "py_func", wrapped)
-        kernels = [(which, item) for which, item in kernels if item is wrapped or item.py_func is plain] or kernels
+        kernels = [(key, item) for key, item in kernels if item is wrapped or item.py_func is plain] or kernels
     if any(item is not kernels[0][1] for _, item in kernels):
-        items = ", ".join(f"{which} ({function_place(item.py_func, root)})" for which, item in kernels)
+        items = ", ".join(f"{key} ({function_place(item.py_func, root)})" for key, item in kernels)
         message = (
             f"{unit.key}: {name} holds several kernels: {items}; name one of them, by the path that leads to it: "
             f'python = "module:object.attribute"'

@@ -28,13 +28,13 @@ class Watch:
         capability: The compute capability of the target.
         name: The name of the target. Several targets may have one capability (`sm_90`, `sm_90a`).
         answers: The queries with their answers.
-        named: True if code has read the name.
+        name_is_read: True if code has read the name of the target.
     """
 
     capability: tuple[int, int]
     name: str = ""
     answers: list[tuple[Query, object]] = field(default_factory=list)
-    named: bool = False
+    name_is_read: bool = False
 
     def run(self, query: Query) -> Any:
         """Run a query for this capability; record and return its answer."""
@@ -43,7 +43,7 @@ class Watch:
 
     def serves(self, capability: tuple[int, int], name: str = "") -> bool:
         """Return True if a target of `capability` gives all recorded answers."""
-        if self.named and name != self.name:
+        if self.name_is_read and name != self.name:
             return False
         return capability == self.capability or all(
             _outcome(query, capability) == outcome for query, outcome in self.answers
@@ -57,23 +57,23 @@ def _outcome(query: Query, capability: tuple[int, int]) -> tuple[str, object]:
         return ("raised", type(error))
 
 
-_now: Watch | None = None
+_watch: Watch | None = None
 
 
 @contextmanager
 def watching(capability: tuple[int, int], name: str = "") -> Iterator[Watch]:
     """Answer for a target of `capability` in the block, and yield the record of the queries."""
-    global _now  # noqa: PLW0603 (a process compiles one unit at a time)
-    before, _now = _now, Watch(capability, name)
+    global _watch  # noqa: PLW0603 (a process compiles one unit at a time)
+    before, _watch = _watch, Watch(capability, name)
     try:
-        yield _now
+        yield _watch
     finally:
-        _now = before
+        _watch = before
 
 
 def current_watch() -> Watch | None:
-    """Return the current compilation; None if there is none."""
-    return _now
+    """Return the record of the current compilation; None if there is none."""
+    return _watch
 
 
 def whole_capability(capability: tuple[int, int]) -> tuple[int, int]:
@@ -84,9 +84,9 @@ def whole_capability(capability: tuple[int, int]) -> tuple[int, int]:
 class Capability(tuple[int, int]):
     """A compute capability for a compiler, which records comparisons with it.
 
-    C code such as `"sm_%d%d" % capability` reads a tuple's items without calling these methods, so this class is for
-    code that does not do so. A comparison of two objects of this class is not recorded: both have the target's value,
-    or one was made outside of compilations.
+    C code such as `"sm_%d%d" % capability` reads a tuple's items without calling these methods, so only code that does
+    not format capabilities may get this class. A comparison of two objects of this class is not recorded, because both
+    have the target's value, or one was made outside of compilations.
     """
 
     __slots__ = ()
@@ -100,7 +100,7 @@ class Capability(tuple[int, int]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Capability):
             return self.plain == other.plain
-        return bool(self._compared(operator.eq, other))
+        return bool(self._record_comparison(operator.eq, other))
 
     def __hash__(self) -> int:
         return hash(_run(self, whole_capability))
@@ -111,30 +111,30 @@ class Capability(tuple[int, int]):
     def __reduce_ex__(self, _: Any) -> Any:
         return (tuple, (_run(self, whole_capability),))
 
-    def _compared(self, how: Callable[[Any, Any], Any], other: Any) -> Any:
-        return _run(self, partial(_backwards, how, other))
+    def _record_comparison(self, comparison: Callable[[Any, Any], Any], other: Any) -> Any:
+        return _run(self, partial(_compare, comparison, other))
 
 
-def _backwards(how: Callable[[Any, Any], Any], other: Any, capability: tuple[int, int]) -> Any:
-    return how(capability, other)
+def _compare(comparison: Callable[[Any, Any], Any], other: Any, capability: tuple[int, int]) -> Any:
+    return comparison(capability, other)
 
 
 def _run(capability: Capability, query: Query) -> Any:
     # A capability that was made outside of compilations, while a compiler's modules were imported, uses its own value.
-    if _now is None or capability.plain != _now.capability:
+    if _watch is None or capability.plain != _watch.capability:
         return query(capability.plain)
-    return _now.run(query)
+    return _watch.run(query)
 
 
-def _ordered(how: Callable[[Any, Any], Any]) -> Any:
-    return lambda self, other: bool(self._compared(how, other))
+def _comparison_method(comparison: Callable[[Any, Any], Any]) -> Any:
+    return lambda self, other: bool(self._record_comparison(comparison, other))
 
 
-for _how in (operator.lt, operator.le, operator.gt, operator.ge):
-    setattr(Capability, f"__{_how.__name__}__", _ordered(_how))
+for _operator in (operator.lt, operator.le, operator.gt, operator.ge):
+    setattr(Capability, f"__{_operator.__name__}__", _comparison_method(_operator))
 
 
-def _recorded(name: str) -> Any:
+def _recording_method(name: str) -> Any:
     def method(self: Capability, *args: Any) -> Any:
         return getattr(_run(self, whole_capability), name)(*args)
 
@@ -145,4 +145,4 @@ for _name in (
     *("__getitem__", "__iter__", "__contains__", "__repr__", "__str__", "__format__"),
     *("__add__", "__mul__", "__rmul__", "__getnewargs__", "count", "index"),
 ):
-    setattr(Capability, _name, _recorded(_name))
+    setattr(Capability, _name, _recording_method(_name))

@@ -40,13 +40,13 @@ def _reason(error: Exception, text: str) -> str:
     """Return the problem with `text`, whose evaluation raised `error`."""
     if found := _SIZED.search(text):
         name = found[0].partition("[")[0]
-        return f"{found[0]} is not a type, since arrays have no sizes here; write {name}[::1], or {name}[:, ::1] in 2D"
+        return f"{found[0]} is not a type, since array types have no sizes; write {name}[::1], or {name}[:, ::1] in 2D"
     reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
     return reason or "it must be made of Numba types, as void(float32[::1], int32)"
 
 
-def _unknown_layout(text: str) -> str | None:
-    """Return the problem with brackets that are not a layout; Numba reads some of them as another layout."""
+def _layout_problem(text: str) -> str | None:
+    """Return the problem with brackets that are not a layout, or None; Numba reads some of them as another layout."""
     for found in _DIMENSIONS.finditer(text):
         parts = ["".join(part.split()) for part in found[1].split(",")]
         layout = [part == "::1" for part in parts]
@@ -61,15 +61,15 @@ def _unknown_layout(text: str) -> str | None:
 class Notation:
     """The types of one compiler.
 
-    `named` has types that are not in `types`: by name the module of the type, and its name there.
-
     Attributes:
+        types: The compiler's module of types.
         formats: The `struct` character of each scalar type.
     """
 
     def __init__(
         self, types: Any, sigutils: Any, numpy_support: Any, named: Mapping[str, tuple[str, str]] = MappingProxyType({})
     ) -> None:
+        """Wrap the compiler's modules; `named` has the module and the name of each type that is not in `types`."""
         self.types = types
         self._named = named
         names = {form: "boolean" if name == "bool" else name for name, form, *_ in NUMBERS}
@@ -116,11 +116,11 @@ class Notation:
 
     def _in_order(self, text: str, names: Mapping[str, str]) -> list[str]:
         """Return the members of `names` that a text needs, each after the names that its own text needs."""
-        found: list[str] = []
+        ordered: list[str] = []
         for name in rules.names_in_type(text):
-            if name in names and name not in found:
-                found += [item for item in (*self._in_order(names[name], names), name) if item not in found]
-        return found
+            if name in names and name not in ordered:
+                ordered += [item for item in (*self._in_order(names[name], names), name) if item not in ordered]
+        return ordered
 
     def _named_type(
         self, name: str, names: Mapping[str, str], namespace: Mapping[str, object], known: Mapping[str, object]
@@ -145,7 +145,7 @@ class Notation:
         return value
 
     def _type(self, value: Any, name: str) -> Any:
-        """Return Numba's type for a dtype, and other values as they are."""
+        """Return Numba's type for a dtype, and other values unchanged."""
         if not isinstance(value, np.dtype):
             return value
         try:
@@ -158,21 +158,21 @@ class Notation:
         self, text: str, namespace: Mapping[str, object], known: Mapping[str, object], names: Iterable[str]
     ) -> Any:
         """Evaluate a text that may name types alone: `known`, `names` and the compiler's types."""
-        if (foreign := self._foreign(text, namespace) or _unknown_layout(text)) is not None:
-            raise ValueError(foreign)
+        if (problem := self._type_problem(text, namespace) or _layout_problem(text)) is not None:
+            raise ValueError(problem)
         for pattern, replacement in _PRINTED:
             text = pattern.sub(replacement, text)
-        there = {**known, **vars(self.types)}
+        allowed = {**known, **vars(self.types)}
         try:
-            return eval(text, {}, there)  # noqa: S307 (as Numba does; the text is the project's)
+            return eval(text, {}, allowed)  # noqa: S307 (as Numba does; the text is the project's)
         except NameError as error:
-            types = [name for name, value in there.items() if isinstance(value, self.types.Type | type)]
+            types = [name for name, value in allowed.items() if isinstance(value, self.types.Type | type)]
             near = difflib.get_close_matches(error.name or "", [*names, *types], n=1)
             message = f"{error.name!r} is not a Numba type" + (f"; did you mean {near[0]}?" if near else "")
             raise ValueError(message) from error
 
-    def _foreign(self, text: str, namespace: Mapping[str, object]) -> str | None:
-        """Return the remedy for a name in a signature that is NumPy's or Python's name of a type."""
+    def _type_problem(self, text: str, namespace: Mapping[str, object]) -> str | None:
+        """Return the problem with NumPy's or Python's name of a type in a signature, or None."""
         for name in rules.names_in_type(text):
             first, *rest = name.split(".")
             if isinstance(getattr(self.types, first, None), self.types.Type | type):
@@ -225,14 +225,14 @@ class Notation:
         return f"{self.spell(ty.dtype)}[{', '.join(dims)}]"
 
     def _spell_record(self, ty: Any) -> str:
-        """Return a record's fields, with the offsets of fields behind gaps, and the size if bytes follow the fields."""
+        """Return a record's fields, with the offsets of fields after gaps, and the size if bytes follow the fields."""
         fields = []
         end = 0
         for name, field in ty.fields.items():
             at = "" if field.offset == end else f"@{field.offset}"
             fields.append(f"{name}: {self.spell(field.type)}{at}")
             end = field.offset
-            with suppress(Exception):  # NumPy lacks some types
+            with suppress(Exception):  # NumPy does not have all types
                 end += self._numpy.as_dtype(field.type).itemsize
         return f"Record({', '.join(fields)}{'' if ty.size == end else f'; {ty.size} bytes'})"
 
@@ -266,8 +266,8 @@ class Notation:
 
     def dtype(self, ty: Any) -> np.dtype[Any]:
         """Return NumPy's type for a record."""
-        found: np.dtype[Any] = self._numpy.as_dtype(ty)
-        return found
+        dtype: np.dtype[Any] = self._numpy.as_dtype(ty)
+        return dtype
 
     def c_scalar(self, ty: Any) -> str:
         """Return the C type of a scalar, a complex number or a pointer."""
@@ -276,6 +276,6 @@ class Notation:
         if self.is_complex(ty):
             return f"aotcuda_{ty}"
         pointee = getattr(ty, "dtype", None)
-        known = pointee in self.formats or self.is_complex(pointee) or isinstance(pointee, self.types.CPointer)
-        target = self.c_scalar(pointee) if known else "void"
+        is_in_c = pointee in self.formats or self.is_complex(pointee) or isinstance(pointee, self.types.CPointer)
+        target = self.c_scalar(pointee) if is_in_c else "void"
         return f"{target}*" if target.endswith("*") else f"{target} *"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from aotcuda.builder.frontends.numba.config import NumbaUnit
-    from aotcuda.builder.frontends.numba.resolve import Found
+    from aotcuda.builder.frontends.numba.resolve import LoadedFunction
     from aotcuda.builder.frontends.numba.type_notation import Notation
 
 
@@ -26,28 +26,28 @@ def namespace(unit: NumbaUnit, python: FunctionType) -> Mapping[str, object]:
     return {**python.__globals__, **vars(sys.modules[unit.source])}
 
 
-def signature(unit: NumbaUnit, found: Found, notation: Notation) -> tuple[tuple[Any, ...], Any]:
+def signature(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation) -> tuple[tuple[Any, ...], Any]:
     """Return argument types and return type (None if absent) of the unit's signature."""
     if unit.declared >= 0:
-        return found.declared[unit.declared]
+        return loaded.declared[unit.declared]
     try:
-        return notation.parse(unit.signature, namespace(unit, found.python), dict(unit.types))
+        return notation.parse(unit.signature, namespace(unit, loaded.python), dict(unit.types))
     except ValueError as error:
         message = f"{unit.signature_key}: {unit.signature!r} is not a signature in Numba's notation: {error}"
         raise CompileError(message) from None
 
 
-def complete(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> list[NumbaUnit]:
+def complete(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation, root: str) -> list[NumbaUnit]:
     """Return the unit with the module of its function; without a signature, a unit for each signature of `@cuda.jit`.
 
     Raises:
         SourceError: There is no signature, or a device function has several.
     """
-    unit = unit.found_in(found.module)
+    unit = unit.in_module(loaded.module)
     if unit.signature:
         return [unit]
-    where = f"{unit.python} ({function_place(found.python, root)})"
-    texts = [notation.spell_signature(result or notation.types.none, args) for args, result in found.declared]
+    where = f"{unit.python} ({function_place(loaded.python, root)})"
+    texts = [notation.spell_signature(result or notation.types.none, args) for args, result in loaded.declared]
     if not texts:
         name = "signatures" if unit.kind == "kernel" else "signature"
         message = (
@@ -64,20 +64,20 @@ def complete(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> li
         )
         raise SourceError(message)
     return [
-        unit.declaring(number, texts[number], symbol(unit.name, index, len(different)))
+        unit.with_declared_signature(number, texts[number], symbol(unit.name, index, len(different)))
         for index, number in enumerate(different)
     ]
 
 
-def resolve(unit: NumbaUnit, found: Found, notation: Notation, root: str) -> str:
+def resolve(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation, root: str) -> str:
     """Check that a function can be compiled for the unit's signature, and return the resolved signature.
 
     Raises:
         SourceError: The function cannot be compiled.
         CompileError: The signature is invalid, or has the wrong number of arguments.
     """
-    python = found.python
-    args, result = signature(unit, found, notation)
+    python = loaded.python
+    args, result = signature(unit, loaded, notation)
     _check_kind(unit, python, root)
     _check_globals(unit, python, other_compilers.front_end_of_module(notation.types.__name__), root)
     expected = len(inspect.signature(python).parameters)

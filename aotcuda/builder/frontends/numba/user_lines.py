@@ -67,8 +67,8 @@ def _message(head: str, error: Exception, python: FunctionType, root: str) -> st
 def _place(text: str, error: Exception, python: FunctionType, root: str) -> str:
     """Return the place of the code that the compiler refuses: the first line of the user in the message.
 
-    Some messages have no line, or only lines of the compiler's library. Objects of the compiler in the traceback, such
-    as statements, then have the user's line.
+    Some messages have no line, or only lines of the compiler's library. For these, the compiler's objects in the
+    traceback, such as statements, have the user's line.
     """
     if line := _line_in_text(text, root):
         return line
@@ -123,12 +123,12 @@ def _user_path(path: object, root: str) -> str | None:
     """Return the path of a user's file relative to `root`; None for files of compilers or installed packages."""
     if not isinstance(path, str) or not path or path.startswith("<"):
         return None
-    whole = Path(os.path.normpath(Path(root, path)))
-    if not whole.is_relative_to(root):
+    absolute = Path(os.path.normpath(Path(root, path)))
+    if not absolute.is_relative_to(root):
         return None
-    parts = whole.relative_to(root).parts
+    parts = absolute.relative_to(root).parts
     installed = parts[0] in _COMPILERS or "site-packages" in parts or "dist-packages" in parts
-    return None if installed else whole.relative_to(root).as_posix()
+    return None if installed else absolute.relative_to(root).as_posix()
 
 
 def _first_lines(python: FunctionType, root: str) -> set[str]:

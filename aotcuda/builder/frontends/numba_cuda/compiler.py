@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.config import NumbaUnit
-    from aotcuda.builder.frontends.numba.front_end import Raise
+    from aotcuda.builder.frontends.numba.front_end import ErrorCode
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
 
@@ -94,7 +94,7 @@ class NumbaCuda(NumbaFrontEnd):
     def is_fresh(self) -> bool:
         return patches.is_fresh()
 
-    def returned(self, compiled: Any) -> Any:
+    def result_type(self, compiled: Any) -> Any:
         return compiled.signature.return_type
 
     def kernel_texts(self, compiled: Any, unit: NumbaUnit, jit: JitOptions) -> list[str]:
@@ -116,7 +116,7 @@ class NumbaCuda(NumbaFrontEnd):
     def is_cooperative(self, compiled: Any) -> bool:
         return bool(compiled.library.use_cooperative)
 
-    def raises(self, compiled: Any) -> list[Raise]:
+    def exceptions(self, compiled: Any) -> list[ErrorCode]:
         found = []
         for code, (kind, arguments, place_of) in sorted(compiled.call_helper.exceptions.items()):
             function, path, line = place_of or ("", "", 0)
@@ -138,16 +138,16 @@ FRONT_END = NumbaCuda()
 
 
 def _nvvm_options(options: Options) -> dict[str, Any]:
-    # libNVVM has the levels 0 and 3; the linker has levels 1 and 2 too.
-    found: dict[str, Any] = {
+    # libNVVM has only the levels 0 and 3. The linker also has the levels 1 and 2.
+    settings: dict[str, Any] = {
         "fastmath": options.fastmath,
         "opt": 3 if options.opt_level > 0 and not options.debug else 0,
     }
     if options.fma is not None:
-        found["fma"] = options.fma
+        settings["fma"] = options.fma
     if options.debug:
-        found["g"] = None
-    return found
+        settings["g"] = None
+    return settings
 
 
 def _generate(
@@ -155,7 +155,7 @@ def _generate(
 ) -> tuple[LinkInput, ...]:
     settings = {**_nvvm_options(options), "arch": f"compute_{target.number}"}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NVVM's log is about its own internals; errors are raised as exceptions
+        warnings.simplefilter("ignore")  # NVVM's log does not concern users; errors are exceptions
         if options.debug:
             # Modules with debug information cannot be merged by NVVM: each module becomes one PTX.
             texts = [_compile([text], settings, target) for text in irs]
@@ -171,10 +171,10 @@ def _generate(
 
 
 def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_shipped: bool = False) -> bytes:
-    """Compile as `nvvm.compile_ir` does, with the common work of several targets done once.
+    """Compile as `nvvm.compile_ir` does, and do the common work of several targets once.
 
-    With `is_shipped`, the result equals the result of `nvvm.compile_ir`, because wheels contain it. Otherwise the
-    result may differ, but the linker makes equal code from it.
+    With `is_shipped`, the result equals that of `nvvm.compile_ir`, because wheels contain it. Otherwise the result may
+    differ, but the linker generates equal code from it.
     """
     options = {name: value for name, value in settings.items() if name != "fastmath"}
     if settings["fastmath"]:
@@ -186,7 +186,9 @@ def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_s
     rest = tuple((name, value) for name, value in options.items() if name != "arch")
     form = (tuple(converted), rest, target.capability >= _NEW_DIALECT)
     if target.suffix or _verified.get(form, target.capability) >= target.capability:
-        with patches.verifying_for(llvm_text.OLDER) if llvm_text.verifier_misjudges(target) else nullcontext():
+        with (
+            patches.verifying_for(llvm_text.VERIFIER_TARGET) if llvm_text.verifier_misjudges(target) else nullcontext()
+        ):
             unit.verify()
         if not target.suffix:
             _verified[form] = target.capability
@@ -199,9 +201,9 @@ def _compile(texts: list[str], settings: dict[str, Any], target: Target, *, is_s
 
 
 _verified: dict[object, tuple[int, int]] = {}
-"""By text, settings and dialect the lowest compute capability that was verified in this process.
+"""The lowest compute capability for which a text was verified in this process, by text, settings and dialect.
 
-Code that is valid for it is valid for later ones, except for targets of one architecture or family.
+Code that is valid for a capability is valid for later ones, except for targets of one architecture or family.
 """
 
 _NEW_DIALECT = (10, 0)
@@ -227,7 +229,7 @@ def _annotate(entry: Any, name: str, value: int) -> None:
 
 
 _NO_TARGET = (0, 0)
-"""A compute capability that no target has, so that no target uses what the compiler caches of the warm-up."""
+"""A compute capability that no target has, so that no target gets code that the compiler cached in the warm-up."""
 
 
 def _warm_up() -> None:

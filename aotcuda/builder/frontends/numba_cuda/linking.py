@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.frontends.protocol import CType
 
-# Numba's own functions in CUDA C++, which it links when they are used (numba.cuda.dispatcher._Kernel.__init__).
+# Numba's own functions in CUDA C++, which it links if code calls them (numba.cuda.dispatcher._Kernel.__init__).
 _RESHAPE = re.compile(r'declare [^\n]*@"?(nocopy_empty_reshape|numba_attempt_nocopy_reshape)"?')
 _NRT = re.compile(r'declare [^\n]*@"?NRT_\w+"?')
 
@@ -39,21 +39,21 @@ def needs(library: Any, irs: list[str], items: Iterable[Any], root: str) -> Need
         CompileError: An item cannot be linked, or the code allocates memory on the device.
         SourceError: A callback cannot be imported by its name.
     """
-    linked = list(dict.fromkeys([*library._linking_files, *items]))
+    link_list = list(dict.fromkeys([*library._linking_files, *items]))
     if any(_RESHAPE.search(text) for text in irs):
-        linked.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
+        link_list.append(str(Path(cuda_compiler.__file__).with_name("reshape_funcs.cu")))
     if any(_NRT.search(text) for text in irs):
         message = "it allocates memory on the device (Numba's NRT), which a packaged kernel cannot do"
         raise CompileError(message)
-    inputs = [_input(item, Path(root)) for item in linked]
+    inputs = [_input(item, Path(root)) for item in link_list]
     if library.use_cooperative:
         inputs.append(link_items.GRID_GROUP)
-    callbacks = [named for item in linked if not patches.find_shim(item) for named in link_items.callbacks(item)]
+    callbacks = [names for item in link_list if not patches.find_shim(item) for names in link_items.callbacks(item)]
     return Needs(inputs=tuple(inputs), callbacks=tuple(callbacks), externals=_externals(library))
 
 
 def include_dirs() -> list[str]:
-    """Return folders with headers in addition to the toolkit's: the folders of Numba, and those in its settings."""
+    """Return folders with headers in addition to the toolkit's: the folders of Numba, and of its settings."""
     package = Path(cuda_compiler.__file__).parent
     extra = config.CUDA_NVRTC_EXTRA_SEARCH_PATHS
     toolkit = get_cuda_paths()["include_dir"].info
@@ -70,29 +70,26 @@ def _input(item: Any, root: Path) -> LinkInput:
         name, heading, pieces = shim
         parts = tuple((key, text.encode()) for key, text in pieces.items())
         return LinkInput(kind="cu", name=name, data=heading.encode() + b"\n", pieces=parts, internal=True)
-    ready = link_items.link_input(item, root)
-    if isinstance(item, str) and Path(item).parent == Path(cuda_compiler.__file__).parent:
-        return replace(ready, internal=True)
-    return ready
+    is_internal = isinstance(item, str) and Path(item).parent == Path(cuda_compiler.__file__).parent
+    return replace(link_items.link_input(item, root), internal=is_internal)
 
 
 def _externals(library: Any) -> tuple[External, ...]:
     functions = [function for module in library.modules for function in module.functions]
     defined = {function.name for function in functions if not function.is_declaration}
-    wanted: dict[str, External] = {}
+    externals: dict[str, External] = {}
     for function in functions:
         if function.name in defined or _PROVIDED.match(function.name) or isinstance(function, llvm.InlineAsm):
             continue
-        kind = function.ftype
-        wanted.setdefault(
+        externals.setdefault(
             function.name,
             External(
                 name=function.name,
-                result=_c_type(kind.return_type),
-                parameters=tuple(_c_type(argument) for argument in kind.args),
+                result=_c_type(function.ftype.return_type),
+                parameters=tuple(map(_c_type, function.ftype.args)),
             ),
         )
-    return tuple(wanted.values())
+    return tuple(externals.values())
 
 
 def _c_type(ty: Any) -> CType:

@@ -1,8 +1,8 @@
 """Patch Numba-CUDA to compile ahead of time: a target instead of a device, stable names, a stable order.
 
-Numba-CUDA compiles for the machine that it runs on. The patches are in this file, or in `frontends/numba` if both of
-Numba's compilers need them, each with its reason. They are made once, in the worker process of the build.
-`aotcuda/registry.py` lists the tested releases.
+Numba-CUDA compiles for the machine that it runs on. Each patch has its reason. Patches that both of Numba's compilers
+need are in `frontends/numba`. The worker process of the build applies all patches once. `aotcuda/registry.py` lists the
+tested releases.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def install() -> None:
     _supply_target()
     _watch_the_target()
     _compare_flags_quickly()
-    _refresh_when_there_is_something_new()
+    _refresh_only_new_entries()
     _find_live_variables_once()
     _order_links()
     _name_shared_memory()
@@ -250,8 +250,8 @@ def install() -> None:
     patches.accept_plain_helpers(target.CUDATypingContext, cuda.jit, _helper_options)
     _catch_raises()
     _return_nothing_to_c()
-    _keep_shims_apart()
-    _know_assertions()
+    _separate_shims()
+    _accept_assertions()
 
 
 class _TargetDevice:
@@ -278,11 +278,11 @@ def _supply_target() -> None:
 def _watch_the_target() -> None:
     # Numba stores the target in a flag while it types and lowers. Numba's own code compares the flag with constants.
     # Code of toolkits may use it in any way.
-    kept: Any = CUDAFlags.compute_capability
+    original: Any = CUDAFlags.compute_capability
     folders = tuple(f"{folder}/" for package in (numba, numba.cuda) for folder in package.__path__)
 
     def read(self: Any) -> Any:
-        value = kept.fget(self)
+        value = original.fget(self)
         watch = target_dependence.current_watch()
         if watch is None or value is None:
             return value
@@ -291,9 +291,9 @@ def _watch_the_target() -> None:
         return watch.run(target_dependence.whole_capability) if value == watch.capability else value
 
     def write(self: Any, value: Any) -> None:
-        kept.fset(self, value.plain if isinstance(value, target_dependence.Capability) else value)
+        original.fset(self, value.plain if isinstance(value, target_dependence.Capability) else value)
 
-    CUDAFlags.compute_capability = property(read, write, kept.fdel, kept.__doc__)
+    CUDAFlags.compute_capability = property(read, write, original.fdel, original.__doc__)
 
     # Names of helpers contain all flags that are set. This flag is equal for all units of a link.
     mangled = CUDAFlags.get_mangle_string
@@ -307,8 +307,8 @@ def _watch_the_target() -> None:
 
 
 def _compare_flags_quickly() -> None:
-    # Each look-up of an overload compares its flags with those of all overloads for the same types, which have one
-    # hash. To read each flag took a tenth of the time of typing and lowering.
+    # Each look-up of an overload compares its flags with the flags of all overloads for the same types, which have one
+    # hash. Reading each flag took a tenth of the time of typing and lowering.
     original = TargetConfig.__eq__
 
     def compare(self: Any, other: Any) -> Any:
@@ -326,37 +326,37 @@ def _compare_flags_quickly() -> None:
     TargetConfig.__hash__ = hash_of_type
 
 
-def _refresh_when_there_is_something_new() -> None:
+def _refresh_only_new_entries() -> None:
     # Before each look-up of an implementation, Numba searches all registries for new entries, which takes a twentieth
     # of the time of typing and lowering. Registries only grow, so their sizes show whether there are new entries.
     for context in (target.CUDATargetContext, target.CUDATypingContext):
         original, install = context.refresh, context.install_registry
 
-        def install_registry(self: Any, registry: Any, *given: Any, _original: Any = install, **named: Any) -> None:
+        def install_registry(self: Any, registry: Any, *args: Any, _original: Any = install, **kwargs: Any) -> None:
             installed = self.__dict__.setdefault("_aotcuda_installed", WeakKeyDictionary())
             loader = self._registries.get(registry)
-            found = None if loader is None else _size(registry, loader)
-            if found is None or found != installed.get(registry):
-                _original(self, registry, *given, **named)
-                installed[registry] = found
+            size = None if loader is None else _size(registry, loader)
+            if size is None or size != installed.get(registry):
+                _original(self, registry, *args, **kwargs)
+                installed[registry] = size
 
         context.install_registry = install_registry
 
         def refresh(self: Any, *, _original: Any = original) -> None:
-            found = _registered(self)  # counted first, since templates may register more during the refresh
-            if found == self.__dict__.get("_aotcuda_registered"):
+            count = _registered(self)  # counted first, since templates may register more during the refresh
+            if count == self.__dict__.get("_aotcuda_registered"):
                 if typing_context := getattr(self, "typing_context", None):
                     typing_context.refresh()
                 return
             _original(self)
-            self._aotcuda_registered = found
+            self._aotcuda_registered = count
 
         context.refresh = refresh
 
 
 def _find_live_variables_once() -> None:
-    # Numba computes the live variables of each block after each of nine passes, and reads them only when it inserts
-    # deletions or compiles a generator. This took an eighth of the time of typing and lowering.
+    # Numba computes the live variables of each block after each of nine passes, but needs them only to insert deletions
+    # or to compile a generator. The computation took an eighth of the time of typing and lowering.
     original = postproc.PostProcessor.run
 
     def run(self: Any, emit_dels: bool = False, extend_lifetimes: bool = False) -> None:
@@ -473,7 +473,7 @@ def _helper_options() -> dict[str, Any] | None:
 
 
 def _catch_raises() -> None:
-    # The C ABI has no status. Numba ends a function that raises in a block without a terminator, which NVVM refuses.
+    # The C ABI has no status. A function that raises gets a block without a terminator, which NVVM refuses.
     def return_user_exc(
         self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
     ) -> None:
@@ -486,7 +486,7 @@ def _catch_raises() -> None:
             builder.call(trap, ())
             builder.unreachable()
             return
-        message = f"raise, and this one {_raised(exc, loc)}; return a value instead"
+        message = f"raise, and this one {_raise_text(exc, loc)}; return a value instead"
         raise RaisesError(message)
 
     def return_optional_none(self: Any, builder: Any) -> None:
@@ -498,18 +498,18 @@ def _catch_raises() -> None:
 
     original = callconv.MinimalCallConv.return_user_exc
 
-    def note_user_exc(
+    def record_user_exc(
         self: Any, builder: Any, exc: Any, exc_args: Any = None, loc: Any = None, func_name: Any = None
     ) -> None:
-        _current.unreported.append(_raised(exc, loc))
+        _current.unreported.append(_raise_text(exc, loc))
         original(self, builder, exc, exc_args=exc_args, loc=loc, func_name=func_name)
 
-    callconv.MinimalCallConv.return_user_exc = note_user_exc
+    callconv.MinimalCallConv.return_user_exc = record_user_exc
 
 
 def _return_nothing_to_c() -> None:
-    # Numba returns a null pointer for None. In C and C++ such a function is `void`. This concerns exported functions,
-    # and functions of `declare_device`.
+    # A function of Numba that returns None returns a null pointer. In C and C++, the function is `void`. The patch is
+    # for exported functions and functions of `declare_device`.
     convention = callconv.CUDACABICallConv
     original_type = convention.get_return_type
     original_return = convention.return_value
@@ -534,12 +534,12 @@ def _return_nothing_to_c() -> None:
     convention.call_function = call_function
 
 
-def _raised(exc: Any, loc: Any) -> str:
+def _raise_text(exc: Any, loc: Any) -> str:
     name = getattr(exc, "__name__", str(exc))
     return f"raises {name} ({loc.filename}:{loc.line})" if loc is not None else f"raises {name}"
 
 
-def _keep_shims_apart() -> None:
+def _separate_shims() -> None:
     # Operations of float16, bfloat16 and float8 are CUDA C++ functions, whose text Numba collects in one stream. Units
     # of one link need many equal functions, so the stream's pieces are stored by name.
     for module in _SHIM_MODULES:
@@ -552,7 +552,7 @@ def _keep_shims_apart() -> None:
         stream.write_with_key = write_with_key
 
 
-def _know_assertions() -> None:
+def _accept_assertions() -> None:
     # From Python 3.14 on, a separate instruction loads AssertionError. Numba-CUDA takes the class for an instance, and
     # refuses every assert, also in its own implementations. Numba itself does not.
     trace = getattr(byteflow.TraceRunner, "op_LOAD_COMMON_CONSTANT", None)
@@ -560,7 +560,7 @@ def _know_assertions() -> None:
     if trace is None or interpret is None:  # an older Python
         return
 
-    def traced(self: Any, state: Any, inst: Any) -> None:
+    def trace_assertion(self: Any, state: Any, inst: Any) -> None:
         if dis._common_constants[inst.arg] is not AssertionError:  # type: ignore[attr-defined, unused-ignore]
             trace(self, state, inst)
             return
@@ -568,14 +568,14 @@ def _know_assertions() -> None:
         state.append(inst, res=result, idx=inst.arg)
         state.push(result)
 
-    def interpreted(self: Any, inst: Any, res: Any, idx: int) -> None:
+    def interpret_assertion(self: Any, inst: Any, res: Any, idx: int) -> None:
         if dis._common_constants[idx] is not AssertionError:  # type: ignore[attr-defined, unused-ignore]
             interpret(self, inst, res, idx)
             return
         self.store(value=ir.Global("AssertionError", AssertionError, loc=self.loc), name=res)
 
-    byteflow.TraceRunner.op_LOAD_COMMON_CONSTANT = traced
-    interpreter.Interpreter.op_LOAD_COMMON_CONSTANT = interpreted
+    byteflow.TraceRunner.op_LOAD_COMMON_CONSTANT = trace_assertion
+    interpreter.Interpreter.op_LOAD_COMMON_CONSTANT = interpret_assertion
 
 
 @contextmanager
@@ -584,12 +584,12 @@ def verifying_for(arch: str) -> Iterator[None]:
     original = nvvm.CompilationUnit.verify
 
     def verify(self: Any) -> None:
-        given = self._options_str
-        self._options_str = [f"-arch={arch}" if option.startswith("-arch=") else option for option in given]
+        options = self._options_str
+        self._options_str = [f"-arch={arch}" if option.startswith("-arch=") else option for option in options]
         try:
             original(self)
         finally:
-            self._options_str = given
+            self._options_str = options
 
     nvvm.CompilationUnit.verify = verify
     try:

@@ -69,7 +69,7 @@ def install(fails: Fails) -> None:
     _reshape()
     _view_fields()
     _return_nothing()
-    _heed_status(fails)
+    _check_status(fails)
     _refuse_recursion()
 
 
@@ -79,50 +79,52 @@ def _add_builders(fails: Fails) -> None:
     def find(self: Any, fn: Any, signature: Any) -> Any:
         called = self._extract_callable_from_var(fn) if isinstance(fn, numba_ir.Var) else fn
         if called in (operator.getitem, operator.setitem, "static_getitem") and signature.args:
-            own = _of_records(called, signature.args)
-            if own is not None:
-                return own
+            builder = _record_builder(called, signature.args)
+            if builder is not None:
+                return builder
         found = original(self, fn, signature)
         if found is not None and called in _DIVIDING and isinstance(signature.args[1], types.Integer | types.Float):
-            return _checking_divisor(found, fails)
+            return _with_divisor_check(found, fails)
         if found is not None:
             return found
         if called is operator.setitem and isinstance(signature.args[-1], types.IntEnumMember):
             number = signature.replace(args=(*signature.args[:-1], signature.args[-1].dtype))
-            return _converting(original(self, fn, number), {-1: signature.args[-1].dtype})
+            return _with_conversions(original(self, fn, number), {-1: signature.args[-1].dtype})
         if getattr(called, "__module__", "") == fp16.__name__:
             halves = signature.replace(args=(types.float16,) * len(signature.args))
-            return _converting(original(self, fn, halves), dict.fromkeys(range(len(signature.args)), types.float16))
+            return _with_conversions(
+                original(self, fn, halves), dict.fromkeys(range(len(signature.args)), types.float16)
+            )
         return None
 
     MLIRLower._get_registered_builder = find
 
 
-def _converting(builder: Builder | None, wanted: dict[int, Any]) -> Builder | None:
+def _with_conversions(builder: Builder | None, wanted: dict[int, Any]) -> Builder | None:
     """Return a builder that converts arguments first; `wanted` has the types by the arguments' places."""
     if builder is None:
         return None
 
     def convert(lower: Any, target: Any, args: Sequence[Any], kws: Any) -> None:
-        given = list(args)
+        arguments = list(args)
         for place, ty in wanted.items():
-            given[place] = _converted(lower, given[place], ty)
-        builder(lower, target, given, kws)
+            arguments[place] = _convert(lower, arguments[place], ty)
+        builder(lower, target, arguments, kws)
 
     return convert
 
 
-def _converted(lower: Any, var: Any, ty: Any) -> Any:
-    made = numba_ir.Var(scope=var.scope, name=f"$as_{ty}_of_{var.name}", loc=var.loc)
-    lower.fndesc.typemap[made.name] = ty
+def _convert(lower: Any, var: Any, ty: Any) -> Any:
+    result = numba_ir.Var(scope=var.scope, name=f"$as_{ty}_of_{var.name}", loc=var.loc)
+    lower.fndesc.typemap[result.name] = ty
     source = lower.get_numba_type(var.name)
     signed = source.signed if isinstance(source, types.Integer) else not isinstance(source, types.Boolean)
     value = lowering_utilities.convert(lower.load_var(var), lower.get_value_type(ty), signed=signed)
-    lower.store_var(made, value)
-    return made
+    lower.store_var(result, value)
+    return result
 
 
-def _checking_divisor(builder: Builder, fails: Fails) -> Builder:
+def _with_divisor_check(builder: Builder, fails: Fails) -> Builder:
     def divide(lower: Any, target: Any, args: Sequence[Any], kws: Any) -> None:
         if code := fails("ZeroDivisionError", "division by zero", args[1].loc, lower):
             divisor = lower.load_var(args[1])
@@ -157,7 +159,7 @@ def _exit() -> None:
 # Arrays of records are memrefs of bytes, whose sizes, strides and offset count records.
 
 
-def _of_records(called: Any, args: Sequence[Any]) -> Builder | None:
+def _record_builder(called: Any, args: Sequence[Any]) -> Builder | None:
     array, index = args[0], args[1] if len(args) > 1 else None
     if not isinstance(array, types.Array) or isinstance(array, types.NestedArray):
         return None
@@ -189,36 +191,36 @@ def _place_of_record(lower: Any, array_var: Any, index_var: Any) -> Any:
     index_types = list(index_type) if isinstance(index_type, types.BaseTuple) else [index_type]
     _, offset, *rest = memref.extract_strided_metadata(array)
     sizes, strides = rest[: array_type.ndim], rest[array_type.ndim :]
-    record = _long(offset)
+    record = _to_int64(offset)
     for one, ty, size, stride in zip(indices, index_types, sizes, strides, strict=True):
-        record = arith.addi(record, arith.muli(_wrapped(one, ty, _long(size)), _long(stride)))
-    bytes_ = arith.muli(record, arith.constant(T.i64(), array_type.dtype.size))
-    return _advanced(_data(array, _long(offset)), bytes_)
+        record = arith.addi(record, arith.muli(_nonnegative_index(one, ty, _to_int64(size)), _to_int64(stride)))
+    offset_in_bytes = arith.muli(record, arith.constant(T.i64(), array_type.dtype.size))
+    return _advance(_data(array, _to_int64(offset)), offset_in_bytes)
 
 
 def _data(array: Any, offset: Any) -> Any:
     """Return the address of an array's data, without its offset."""
     of_memref = getattr(lowering_utilities, "memref_data_pointer", None)
     if of_memref is None:  # releases before 0.5.4
-        return llvm.inttoptr(llvm.PointerType.get(), _long(memref.extract_aligned_pointer_as_index(array)))
+        return llvm.inttoptr(llvm.PointerType.get(), _to_int64(memref.extract_aligned_pointer_as_index(array)))
     # The result includes the offset in bytes. Other ways to the address lose its address space.
-    return _advanced(of_memref(array), arith.subi(arith.constant(T.i64(), 0), offset))
+    return _advance(of_memref(array), arith.subi(arith.constant(T.i64(), 0), offset))
 
 
-def _advanced(pointer: Any, bytes_: Any) -> Any:
-    return llvm.getelementptr(pointer.type, pointer, [bytes_], [_DYNAMIC_INDEX], T.i8(), None)
+def _advance(pointer: Any, offset_in_bytes: Any) -> Any:
+    return llvm.getelementptr(pointer.type, pointer, [offset_in_bytes], [_DYNAMIC_INDEX], T.i8(), None)
 
 
-def _long(value: Any, *, signed: bool = True) -> Any:
+def _to_int64(value: Any, *, signed: bool = True) -> Any:
     return lowering_utilities.convert(value, T.i64(), signed=signed)
 
 
-def _wrapped(index: Any, ty: Any, size: Any) -> Any:
+def _nonnegative_index(index: Any, ty: Any, size: Any) -> Any:
     """Return an index, counted from the end if it is negative."""
     if isinstance(index, int):
         index = arith.constant(T.i64(), index)
     signed = ty.signed
-    index = _long(index, signed=signed)
+    index = _to_int64(index, signed=signed)
     if not signed:
         return index
     negative = arith.cmpi(arith.CmpIPredicate.slt, index, arith.constant(T.i64(), 0))
@@ -255,12 +257,12 @@ def _reshape() -> None:
         return signature(array.copy(ndim=len(sizes)), *args, recvr=array)
 
     def lower_reshape(builder: Any, target: Any, args: Sequence[Any], _: Any) -> None:
-        array, *given = (builder.load_var(arg) for arg in args)
-        flat = given[0] if len(given) == 1 and isinstance(given[0], tuple) else given
-        wanted = [_long(one) for one in flat]
+        array, *values = (builder.load_var(arg) for arg in args)
+        flat = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
+        wanted = [_to_int64(size) for size in flat]
         rank = builder.get_numba_type(args[0].name).ndim
         _, offset, *rest = memref.extract_strided_metadata(array)
-        total = reduce(arith.muli, map(_long, rest[:rank]), arith.constant(T.i64(), 1))
+        total = reduce(arith.muli, map(_to_int64, rest[:rank]), arith.constant(T.i64(), 1))
         sizes = _with_computed_size(wanted, total)
         strides = [arith.constant(T.i64(), 1)]
         for size in reversed(sizes[1:]):
@@ -284,14 +286,14 @@ def _reshape() -> None:
 
 def _with_computed_size(wanted: Sequence[Any], total: Any) -> list[Any]:
     """Return sizes with the computed size in place of -1."""
-    one, open_ = arith.constant(T.i64(), 1), arith.constant(T.i64(), -1)
-    is_open = [arith.cmpi(arith.CmpIPredicate.eq, size, open_) for size in wanted]
-    others = [arith.select(mark, one, size) for mark, size in zip(is_open, wanted, strict=True)]
+    one, minus_one = arith.constant(T.i64(), 1), arith.constant(T.i64(), -1)
+    is_computed = [arith.cmpi(arith.CmpIPredicate.eq, size, minus_one) for size in wanted]
+    others = [arith.select(mark, one, size) for mark, size in zip(is_computed, wanted, strict=True)]
     rest = arith.divsi(total, reduce(arith.muli, others))
-    return [arith.select(mark, rest, size) for mark, size in zip(is_open, wanted, strict=True)]
+    return [arith.select(mark, rest, size) for mark, size in zip(is_computed, wanted, strict=True)]
 
 
-class _Recording:
+class _CallRecorder:
     """A wrapper of MLIR's dialect of functions that stores the result of the last call."""
 
     def __init__(self, dialect: Any) -> None:
@@ -317,13 +319,13 @@ def _return_nothing() -> None:
     MLIRLower.lower_call_external_function = lower_call
 
 
-def _heed_status(fails: Fails) -> None:
+def _check_status(fails: Fails) -> None:
     # Numba-CUDA returns a status that is not 0 through all helpers, and then from the kernel.
     original = MLIRLower._lower_call_external_numba_abi
 
     def lower_call(self: Any, target: Any, fn_value: Any, args: Any) -> None:
         dialect = mlir_lowering.func
-        recording = _Recording(dialect)
+        recording = _CallRecorder(dialect)
         mlir_lowering.func = recording
         try:
             original(self, target, fn_value, args)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.config import NumbaUnit
-    from aotcuda.builder.frontends.numba.front_end import Raise
+    from aotcuda.builder.frontends.numba.front_end import ErrorCode
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.protocol import Fault
 
@@ -94,7 +94,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
             raise CompileError(message)
         return compiled
 
-    def returned(self, compiled: Any) -> Any:
+    def result_type(self, compiled: Any) -> Any:
         returned = compiled.signature.return_type
         if isinstance(returned, types.Optional):
             message = "return None in some cases and a value in others; return a value in every case"
@@ -141,7 +141,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def is_cooperative(self, compiled: Any) -> bool:
         return bool(compiled.metadata["linker"].cooperative)
 
-    def raises(self, compiled: Any) -> list[Raise]:
+    def exceptions(self, compiled: Any) -> list[ErrorCode]:
         return patches.error_codes()
 
     def generate(

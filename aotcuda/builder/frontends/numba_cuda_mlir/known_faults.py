@@ -31,7 +31,7 @@ _RELEASE = version("numba-cuda-mlir")
 _NAME = f"numba-cuda-mlir {_RELEASE}"
 
 _found: list[tuple[str, str, str]] = []
-"""The name, the detail and the place of each fault in the current unit."""
+"""The name, the detail and the place of each fault in the current unit, in order."""
 
 _ATOMIC = {getattr(stubs.atomic, name): name for name in vars(stubs.atomic) if not name.startswith("_")}
 _EXACT = frozenset(["ceil", "copysign", "fabs", "floor", "isfinite", "isinf", "isnan", "ldexp", "pow", "trunc"])
@@ -58,7 +58,7 @@ def install() -> None:
 
 @contextmanager
 def record(root: str) -> Iterator[list[Fault]]:
-    """Record known faults of code that is compiled in the context; paths are relative to `root`."""
+    """Record known faults of code that the compiler compiles in the context; paths are relative to `root`."""
     faults: list[Fault] = []
     _found.clear()
     yield faults
@@ -142,25 +142,22 @@ class _Code:
                 yield from self._slice(one)
 
     def _members(self, var: Any) -> list[Any]:
-        made = self._definition(var)
-        return list(made.items) if isinstance(made, ir.Expr) and made.op == "build_tuple" else []
+        definition = self._definition(var)
+        is_tuple = isinstance(definition, ir.Expr) and definition.op == "build_tuple"
+        return list(definition.items) if is_tuple else []
 
     def _slice(self, var: Any) -> Faults:
-        made = self._definition(var)
-        if isinstance(made, ir.Expr) and made.op == "call":
-            bounds = [self._bound(one) for one in made.args]
+        definition = self._definition(var)
+        if isinstance(definition, ir.Expr) and definition.op == "call":
+            bounds = [self._bound(argument) for argument in definition.args]
             yield from _bounds(*(bounds if len(bounds) == 3 else [*bounds, None]))
 
     def _bound(self, var: Any) -> Any:
         """Return a bound of a slice: a constant, None for an absent bound, or the type of a value at run time."""
-        kind = self._type(var)
-        return (
-            None
-            if isinstance(kind, types.NoneType)
-            else constant
-            if (constant := self._constant(var)) is not None
-            else kind
-        )
+        kind, constant = self._type(var), self._constant(var)
+        if isinstance(kind, types.NoneType):
+            return None
+        return kind if constant is None else constant
 
     def _definition(self, var: Any) -> Any:
         try:

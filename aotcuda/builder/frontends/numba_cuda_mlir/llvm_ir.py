@@ -38,9 +38,9 @@ def normalize(text: str, root: str) -> str:
     # libNVVM's verifier requires the alignment of 128-bit integers, which the older dialect's layout lacks.
     if "-i128:128:128" not in text:
         text = text.replace("-i64:64:64-", "-i64:64:64-i128:128:128-", 1)
-    # Shared memory is not initialised. The compiler corrects it in bitcode, but not in text.
+    # Shared memory has no initial value. The compiler removes the value from bitcode, but not from text.
     text = re.sub(r"(addrspace\(3\) global .*?) zeroinitializer", r"\1 undef", text)
-    # Dynamic shared memory begins behind all other shared memory, which is true for external arrays alone.
+    # Dynamic shared memory follows all other shared memory only if its array is external.
     text = re.sub(rf"(@{_DYNAMIC}\w* = )internal (.*?) undef", r"\1external \2", text)
     # The older dialect's printer omits the kind of debug information if it is line numbers alone. Debug information
     # without a version is ignored.
@@ -49,11 +49,11 @@ def normalize(text: str, root: str) -> str:
         number = _next_metadata(text)
         text += f"\n!llvm.module.flags = !{{!{number}}}\n!{number} = !{{i32 1, {_DEBUG_VERSION}, i32 3}}\n"
     text = _with_one_argument_each(text)
-    prefix = re.escape(_escaped(root.rstrip("/")))
+    prefix = re.escape(_escape(root.rstrip("/")))
     return re.sub(rf'(!DIFile\(.*?directory: )"{prefix}/?', r'\1"', text)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Return `text` in the form of quoted text in LLVM IR."""
     return "".join(chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:02X}" for byte in text.encode())
 
@@ -83,8 +83,8 @@ def with_constants(text: str, symbol: str, constants: Mapping[int, int]) -> str:
     defined = re.search(rf'^define\b[^\n]*@"?{re.escape(symbol)}"?\((.*)\)[^\n]*\{{\n', text, re.MULTILINE)
     if defined is None:
         return text
-    given = re.sub(r"\{.*?\}", "{}", defined[1]).split(", ")  # a complex number is a struct of two
-    if not all(number < len(given) and re.fullmatch(rf"i64(?: %{number})?", given[number]) for number in constants):
+    types = re.sub(r"\{.*?\}", "{}", defined[1]).split(", ")  # a complex number is a struct of two
+    if not all(number < len(types) and re.fullmatch(rf"i64(?: %{number})?", types[number]) for number in constants):
         return text
     end = text.index("\n}", defined.end())
     body = re.sub(
@@ -139,7 +139,7 @@ def with_reports(text: str, symbol: str) -> str:
     """Return LLVM IR of a debug kernel that stores error codes in variables that the run time reads.
 
     The compiler has one error code for all kernels of an image, and does not record the thread. The run time reads
-    variables that are named after the kernel: the code, and the position of the first thread that stored a code.
+    variables that are named after the kernel: the code, and the place of the first thread that stored a code.
     """
     count = 0
 
@@ -169,14 +169,14 @@ def with_reports(text: str, symbol: str) -> str:
 def externals(text: str) -> tuple[External, ...]:
     """Return the functions that a module in LLVM IR calls and that a link input has to define."""
     defined = {name.strip('"') for name in _DEFINITION.findall(text)}
-    found: dict[str, External] = {}
+    externals: dict[str, External] = {}
     for match in _DECLARATION.finditer(text):
         name = match["name"].strip('"')
         if name in defined or _PROVIDED.match(name):
             continue
         parameters = tuple(_c_type(part) for part in _split(match["parameters"]))
-        found.setdefault(name, External(name=name, result=_c_type(match["head"]), parameters=parameters))
-    return tuple(found.values())
+        externals.setdefault(name, External(name=name, result=_c_type(match["head"]), parameters=parameters))
+    return tuple(externals.values())
 
 
 def _split(text: str) -> Iterator[str]:

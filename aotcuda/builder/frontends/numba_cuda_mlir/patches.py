@@ -1,8 +1,8 @@
 """Patch Numba-CUDA-MLIR to compile ahead of time: for a target instead of a device, with stable names, to IR.
 
-Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, down to a linked cubin for each function. The
-patches are in this file, or in `frontends/numba` if both of Numba's compilers need them, each with its reason. They are
-made once, in the worker process of the build. `aotcuda/registry.py` lists the tested releases.
+Numba-CUDA-MLIR compiles for the GPU of the machine that it runs on, to a linked cubin for each function. Each patch has
+its reason. Patches that both of Numba's compilers need are in `frontends/numba`. The worker process of the build
+applies all patches once. `aotcuda/registry.py` lists the tested releases.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.numba.front_end import Raise
+    from aotcuda.builder.frontends.numba.front_end import ErrorCode
 
 _IMPORT_CAPABILITY = (7, 5)
 """The compute capability while modules are imported; no code is generated then."""
@@ -69,7 +69,7 @@ class _Current:
     debug: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     unreported: list[str] = field(default_factory=list)
-    raised: list[Raise] = field(default_factory=list)
+    raised: list[ErrorCode] = field(default_factory=list)
 
 
 _current = _Current()
@@ -156,23 +156,23 @@ def install() -> None:
     patches.find_toolkit(cuda_paths)
     descriptor.mlir_target.ensure_initialized()  # otherwise only dispatchers do so
     patches.pin_settings(config)
-    _work_in_one_thread()
+    _use_one_thread()
     _supply_target()
     _watch_the_target()
     _number_helpers()
     _link_later()
     _stop_at_llvm_ir()
-    _keep_results()
+    _pass_return_types()
     _defer_eager_signatures()
     _accept_plain_helpers()
-    _bring_arrays_of_helpers()
+    _copy_arrays_of_helpers()
     _catch_raises()
-    _show_errors()
+    _raise_errors()
     _refuse_device_arrays()
     additions.install(_fails)
 
 
-def _work_in_one_thread() -> None:
+def _use_one_thread() -> None:
     # Forked children compile the units. A fork has no threads, and MLIR would wait for them forever.
     context.get_context().enable_multithreading(False)
 
@@ -202,49 +202,49 @@ def _supply_target() -> None:
 
 
 class _Options(dict[str, Any]):
-    """The options of a compilation, which record that other code than the compiler's reads the target."""
+    """The options of a compilation, which record reads of the target by code outside the compiler."""
 
     def __getitem__(self, name: str) -> Any:
-        return self._told(name, super().__getitem__(name))
+        return self._record_read(name, super().__getitem__(name))
 
     def get(self, name: str, default: Any = None) -> Any:
-        return self._told(name, super().get(name, default))
+        return self._record_read(name, super().get(name, default))
 
     def pop(self, name: str, *default: Any) -> Any:
-        return self._told(name, super().pop(name, *default))
+        return self._record_read(name, super().pop(name, *default))
 
     def __iter__(self) -> Iterator[str]:  # with it, copies call `keys` and `__getitem__`
         return super().__iter__()
 
     def items(self) -> Any:
-        self._told("chip", None)
+        self._record_read("chip", None)
         return super().items()
 
     def values(self) -> Any:
-        self._told("chip", None)
+        self._record_read("chip", None)
         return super().values()
 
     def copy(self) -> _Options:
         return _Options(super().items())
 
-    def _told(self, name: str, value: Any) -> Any:
+    def _record_read(self, name: str, value: Any) -> Any:
         watch = target_dependence.current_watch()
-        # The caller is two frames up.
-        if watch is not None and name in ("chip", "cc") and not _is_compilers(sys._getframe(2)):
-            watch.named = True
+        # The code that reads is two frames up.
+        if watch is not None and name in ("chip", "cc") and not _belongs_to_compiler(sys._getframe(2)):
+            watch.name_is_read = True
         return value
 
 
-def _is_compilers(frame: python_types.FrameType) -> bool:
+def _belongs_to_compiler(frame: python_types.FrameType) -> bool:
     return frame.f_code.co_filename.startswith(tuple(f"{folder}/" for folder in numba_cuda_mlir.__path__))
 
 
 def _watch_the_target() -> None:
     # The compiler writes the target into its MLIR for the steps after lowering. Its own reads before lowering are for
-    # separate code of helpers, which is dropped. Toolkits may read the target by these functions, from the options, and
-    # by `consteval(current_target_options())`.
+    # separate code of helpers, which the build drops. Toolkits may read the target by these functions, from the
+    # options, and by `consteval(current_target_options())`.
     def get_gpu_compute_capability(as_type: type = str) -> Any:
-        watch = None if _is_compilers(sys._getframe(1)) else target_dependence.current_watch()
+        watch = None if _belongs_to_compiler(sys._getframe(1)) else target_dependence.current_watch()
         capability = watch.run(target_dependence.whole_capability) if watch is not None else tools._cached_cc
         return capability if as_type is tuple else f"sm_{capability[0]}{capability[1]}"
 
@@ -360,13 +360,13 @@ class _Arguments(tuple[Any, ...]):  # noqa: SLOT001 (subclasses of tuple cannot 
     result: Any = None
 
 
-def _keep_results() -> None:
+def _pass_return_types() -> None:
     # `@cuda.jit("float32(float32)")` passes the argument types, and drops the return type.
     def normalize_signature(sig: Any) -> tuple[_Arguments, Any]:
         args, result = sigutils.normalize_signature(sig)
-        kept = _Arguments(args)
-        kept.result = result
-        return kept, result
+        arguments = _Arguments(args)
+        arguments.result = result
+        return arguments, result
 
     decorators.sigutils = python_types.SimpleNamespace(**{**vars(sigutils), "normalize_signature": normalize_signature})
 
@@ -381,7 +381,7 @@ def _defer_eager_signatures() -> None:
 
     def deferred_public(self: Any, sig: Any, abi_info: Any = None, output: Any = None) -> Any:
         if _current.target is None:
-            if output is not None:  # cuda.compile, which wants the code
+            if output is not None:  # cuda.compile, which returns the code
                 raise RuntimeError(gpu.MISSING)
             resolve.declare(self, tuple(sig), getattr(sig, "result", None))
             return None
@@ -433,24 +433,24 @@ def _accept_plain_helpers() -> None:
     mlir_lowering.MLIRLower.store_var = store_wrapped
 
 
-def _bring_arrays_of_helpers() -> None:
+def _copy_arrays_of_helpers() -> None:
     # If a helper is called and not inlined, the compiler copies its functions, but not the shared and constant arrays
     # that they use.
     call = mlir_lowering.MLIRLower.build_user_defined_function_call
     text_of = mlir_lowering.get_mlir_module_str
-    copied = [""]
+    last_text = [""]
 
     def get_mlir_module_str(metadata: Any) -> str:
-        copied[0] = text_of(metadata)
-        return copied[0]
+        last_text[0] = text_of(metadata)
+        return last_text[0]
 
     def build_user_defined_function_call(self: Any, *args: Any, **more: Any) -> Any:
         result = call(self, *args, **more)
         block = self.mlir_gpu_module.regions[0].blocks[0]
-        known = {op.sym_name.value for op in block if isinstance(op, memref.GlobalOp)}
-        module = ir.Module.parse(copied[0])
+        present = {op.sym_name.value for op in block if isinstance(op, memref.GlobalOp)}
+        module = ir.Module.parse(last_text[0])
         for op in next(iter(module.body)).regions[0].blocks[0]:
-            if isinstance(op, memref.GlobalOp) and op.sym_name.value not in known:
+            if isinstance(op, memref.GlobalOp) and op.sym_name.value not in present:
                 with ir.InsertionPoint(block):
                     block.append(op.clone())
         return result
@@ -467,7 +467,7 @@ def _catch_raises() -> None:
     def lower_static_raise(self: Any, inst: Any) -> None:
         if _current.c_abi:
             reason = f"raises {_class_name(inst)} ({inst.loc.filename}:{inst.loc.line})"
-            if _is_own(inst.loc):
+            if _is_in_unit(inst.loc):
                 message = f"raise, and this one {reason}; return a value instead"
                 raise RaisesError(message)
             _current.unreported.append(reason)
@@ -476,7 +476,7 @@ def _catch_raises() -> None:
         if _current.debug:
             code = _code_of_raise(self, inst)
             mlir_lowering.KERNEL_ERROR_CODES = python_types.SimpleNamespace(get=lambda *_: code)
-        if not _current.c_abi and not _is_own(inst.loc):
+        if not _current.c_abi and not _is_in_unit(inst.loc):
             self.set_error_code = lambda code: additions.report_and_exit(type(self), self, code)
         try:
             original(self, inst)
@@ -516,17 +516,17 @@ def _class_name(inst: Any) -> str:
     return str(kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}")
 
 
-def error_codes() -> list[Raise]:
-    """Return the exceptions of the current unit with their error codes: those of the compiler's checks come first."""
-    own = [
+def error_codes() -> list[ErrorCode]:
+    """Return the exceptions of the current unit with their error codes, the compiler's own checks first."""
+    checks = [
         (code, kind.__name__, "", "the kernel", "", 0)
         for kind, code in mlir_lowering.KERNEL_ERROR_CODES.items()
         if code
     ]
-    return [*sorted(own), *_current.raised]
+    return [*sorted(checks), *_current.raised]
 
 
-def _is_own(loc: Any) -> bool:
+def _is_in_unit(loc: Any) -> bool:
     """Return True if `loc` is in the function of the unit; helpers are inlined before their code is lowered."""
     code = _current.code
     if code is None or loc.filename != code.co_filename:
@@ -535,8 +535,8 @@ def _is_own(loc: Any) -> bool:
     return min(lines) <= int(loc.line) <= max(lines)
 
 
-def _show_errors() -> None:
-    # The compiler reports code that it cannot lower as a fault of the compiler, and writes the reason into a log file.
+def _raise_errors() -> None:
+    # The compiler reports code that it cannot lower as its own fault, and writes the reason into a log file.
     def handle_lowering_error(lower: Any, func_ir: Any) -> None:
         raise  # noqa: PLE0704 (it is called where an exception is being handled)
 
@@ -558,8 +558,8 @@ def _refuse_device_arrays() -> None:
     def lower_captured_array_to_memref(self: Any, target: Any, pyval: Any) -> None:
         where = f"{self.func_ir.loc.filename}:{self.func_ir.loc.line}"
         message = (
-            f"it uses an array on the GPU that is a global or belongs to a closure ({where}); its address is no other "
-            "process's, so pass it as an argument"
+            f"it uses an array on the GPU that is a global or belongs to a closure ({where}); other processes do not "
+            "have its address, so pass it as an argument"
         )
         raise CompileError(message)
 

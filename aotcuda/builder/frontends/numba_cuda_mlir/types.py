@@ -38,7 +38,7 @@ class _Memrefs(CallingConvention):
         return layout.place(2 * size, size)
 
     def place_type(self, layout: Layout, ty: Any) -> dict[str, object]:
-        # The parameter is a number of the type. The kernel does not read it.
+        # The parameter is a number of the type, which the kernel does not read.
         if self.notation.is_complex(ty.dtype):
             return {"offset": self.place_complex(layout, 4 if ty.dtype == types.complex64 else 8)}
         code = self.notation.formats.get(ty.dtype, "q")  # `check` refuses types that are not numbers

@@ -106,9 +106,9 @@ def compile_variant(
             module = super().make_ir(target, options, *more)
             if cache is not None and cache_key:
                 name = hashing.digest(cache_key, str(module), str(target), options.hash())
-                found = cache.find_here(name, CODE)
-                if found is not None:
-                    text, values = found
+                entry = cache.find_here(name, CODE)
+                if entry is not None:
+                    text, values = entry
                     raise _CacheHit(Code(text, SimpleNamespace(**values), Generated(name=name)))
                 if cache.must_fetch(name):
                     raise _CacheHit(Wanted(name=name, shape=CODE))

@@ -341,7 +341,7 @@ def recorded(module: Module, root: str) -> Recorded:
     path = Path(os.path.normpath(Path(root, module.variants or "")))
     tuning_file = path.with_name(variants_file.tuning_name(path.name))
     where = f"{module.key}.variants: {module.variants}"
-    found: list[TritonUnit] = []
+    recorded_units: list[TritonUnit] = []
     warnings: list[str] = []
     tuning = b""
     files = [str(path), str(tuning_file)]
@@ -358,12 +358,12 @@ def recorded(module: Module, root: str) -> Recorded:
     for kernel in kernels:
         if kernel.name in in_table:
             continue
-        found += [_recorded_unit(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
+        recorded_units += [_recorded_unit(module, kernel, number, item) for number, item in enumerate(kernel.variants)]
         warnings += [
             f"{where}: {kernel.name}: {count} of its variants cannot be packaged, since {reason}; they are left out"
             for reason, count in kernel.left_out.items()
         ]
-    return Recorded(units=found, tuning=tuning, warnings=warnings, files=files)
+    return Recorded(units=recorded_units, tuning=tuning, warnings=warnings, files=files)
 
 
 def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:
@@ -453,7 +453,7 @@ def _kernel_units(module: Module, kernel: Kernel) -> list[TritonUnit]:
         for types, constants in itertools.product(kernel.signatures, sets)
         if not constants.config.signatures or types in constants.config.signatures
     ]
-    found = []
+    kernel_units = []
     for number, (types, constants) in enumerate(combinations):
         config = constants.config
         unit = TritonUnit(
@@ -477,8 +477,8 @@ def _kernel_units(module: Module, kernel: Kernel) -> list[TritonUnit]:
             configs=kernel.configs,
             signatures=config.signatures or kernel.signatures,
         )
-        found.append(replace(unit, signature=_signature_text(types, unit)))
-    return found
+        kernel_units.append(replace(unit, signature=_signature_text(types, unit)))
+    return kernel_units
 
 
 def _first(config: T | None, kernel: T) -> T:
@@ -488,7 +488,7 @@ def _first(config: T | None, kernel: T) -> T:
 
 def _sets(kernel: Kernel) -> list[_Constants]:
     """Return a kernel's sets of constants in the table's order, with sorted names, as in the JIT fallback."""
-    found = []
+    sets = []
     for config in kernel.configs or (Settings(),):
         constexprs = tuple((name, values[0]) for name, values in sorted(config.constexprs))
         warps = kernel.num_warps if config.num_warps is None else (config.num_warps,)
@@ -498,10 +498,10 @@ def _sets(kernel: Kernel) -> list[_Constants]:
             constants = tuple(
                 (name, None if value == type_notation.NONE else value) for name, value in (*values, *constexprs)
             )
-            found += [
+            sets += [
                 _Constants(constants, warp, stage, ctas, config) for warp, stage in itertools.product(warps, stages)
             ]
-    return found
+    return sets
 
 
 def conditions(when: Sequence[tuple[str, int, int]]) -> str:
@@ -530,19 +530,19 @@ def undecided_constants(configs: Sequence[Settings], tuned: AbstractSet[str]) ->
         tuned: The constexprs that the autotuner chooses.
     """
     undecided = set()
-    for one, other in itertools.combinations(configs, 2):
-        first, second = dict(one.constexprs), dict(other.constexprs)
+    for config, other in itertools.combinations(configs, 2):
+        first, second = dict(config.constexprs), dict(other.constexprs)
         differing = {name for name in {*first, *second} if not _is_same(first.get(name), second.get(name))}
         distinguishing = differing - tuned
         undecided |= distinguishing
-        if not distinguishing and one.may_be_for(other):
+        if not distinguishing and config.may_be_for(other):
             undecided |= differing
     return frozenset(undecided)
 
 
-def _is_same(one: object, other: object) -> bool:
+def _is_same(value: object, other: object) -> bool:
     """Return True if two values are the same constexpr; 1, 1.0 and True are three different constexprs."""
-    return repr(one) == repr(other)
+    return repr(value) == repr(other)
 
 
 def may_be_launched(unit: TritonUnit, names: Sequence[str]) -> bool:

@@ -22,13 +22,13 @@ def layers(value: Any) -> tuple[list[Any], Any]:
     """
     from triton.runtime import JITFunction  # noqa: PLC0415 (imported at the first use)
 
-    found: list[Any] = []
+    objects: list[Any] = []
     while not isinstance(value, JITFunction) and hasattr(value, "fn") and hasattr(value, "run"):
-        if len(found) == _DEEPEST:
+        if len(objects) == _DEEPEST:
             break
-        found.append(value)
+        objects.append(value)
         value = value.fn
-    return found, value
+    return objects, value
 
 
 def tuners(decorators: Sequence[Any]) -> list[Any]:

@@ -99,16 +99,22 @@ def parameters(unit: TritonUnit, function: Any, metadata: Any, fields: Sequence[
 
 def _constant(name: str, value: Value, *, optional: bool) -> Parameter:
     in_json = list(value) if isinstance(value, tuple) else value
-    found: Parameter = {"name": name, "type": f"{name}={value!r}", "kind": "constant", "offset": 0, "value": in_json}
+    parameter: Parameter = {
+        "name": name,
+        "type": f"{name}={value!r}",
+        "kind": "constant",
+        "offset": 0,
+        "value": in_json,
+    }
     if optional:
-        found["optional"] = True
-    return found
+        parameter["optional"] = True
+    return parameter
 
 
 def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | None) -> Parameter:
-    found: Parameter
+    parameter: Parameter
     if kind.pointer:
-        found = {
+        parameter = {
             "name": name,
             "type": str(kind),
             "kind": "elements",
@@ -116,9 +122,9 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
             "dtype": type_notation.ELEMENTS[kind.scalar],
         }
         if kind.const:
-            found["readonly"] = True
+            parameter["readonly"] = True
     else:
-        found = {
+        parameter = {
             "name": name,
             "type": str(kind),
             "kind": "number",
@@ -126,10 +132,10 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
             "format": type_notation.SCALARS[kind.scalar],
         }
     if kind.hint == source_function.DIVISOR:
-        found["divisor"] = source_function.DIVISOR
+        parameter["divisor"] = source_function.DIVISOR
     if bounds is not None:
-        found["least"], found["most"] = bounds
-    return found
+        parameter["least"], parameter["most"] = bounds
+    return parameter
 
 
 _TENSOR_MAP_TYPES = {8: 10, 9: 8, 10: 9}
@@ -150,7 +156,7 @@ def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], te
             flags += rest
             rest = list(itertools.islice(places, 1))
         used += [*flags, *rest, *itertools.islice(places, 2 * rank - 1)]
-    found: Parameter = {
+    parameter: Parameter = {
         "name": name,
         "type": str(kind),
         "kind": "descriptor",
@@ -161,14 +167,14 @@ def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], te
     }
     if tensor_map is not None:
         element = tensor_map["elem_type"]
-        found["tensor_map"] = {
+        parameter["tensor_map"] = {
             "element": _TENSOR_MAP_TYPES.get(element, element),
             "bytes": tensor_map["elem_size"],
             "swizzle": tensor_map["swizzle"],
             "box": list(tensor_map["block_size"]),
             "padded": bool(tensor_map["fp4_padded"]),
         }
-    return found
+    return parameter
 
 
 def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
@@ -179,7 +185,7 @@ def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
     """
     values = dict(unit.constexprs)
     overruled = frozenset(loaded.computed) | (loaded.tuned or frozenset())
-    given = {parameter.name for parameter in loaded.function.params} - overruled
+    launch_names = {parameter.name for parameter in loaded.function.params} - overruled
     for parameter in loaded.function.params:
         name = parameter.name
         argument: Argument = {"name": name}
@@ -187,7 +193,7 @@ def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
             argument["default"] = source_function.default_value(parameter)
         elif name in unit.alone:
             argument["default"] = cast("Constant | None", values[name])
-        if (condition := loaded.computed.get(name)) is not None and condition[0] in given:
+        if (condition := loaded.computed.get(name)) is not None and condition[0] in launch_names:
             argument["is_none" if condition[1] else "is_not_none"] = condition[0]
         if unit.is_exact and not parameter.is_constexpr:
             _add_hints(argument, parameter)

@@ -37,13 +37,13 @@ def fields(text: str) -> list[Field]:
     Raises:
         CompileError: The text does not have exactly one kernel, or a parameter is of an unknown kind.
     """
-    found = _ENTRY.findall(text)
-    if len(found) != 1:
-        message = f"Triton's PTX has {len(found)} kernels in place of one"
+    entries = _ENTRY.findall(text)
+    if len(entries) != 1:
+        message = f"Triton's PTX has {len(entries)} kernels in place of one"
         raise CompileError(message)
     result: list[Field] = []
     end = 0
-    for line in filter(str.strip, found[0][1].split(",\n")):
+    for line in filter(str.strip, entries[0][1].split(",\n")):
         match = _PARAMETER.search(line)
         if match is None or (match[3] and not match[1]):
             message = f"Triton's PTX has a parameter that is not a number, address or tensor map: {line.strip()}"

@@ -122,12 +122,12 @@ def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: 
 
 def disabled_hints(parameter: Any, *, exact: bool) -> frozenset[int]:
     """Return the hints that the source switches off for an argument; with `exact`, also by an annotation."""
-    found = {1, DIVISOR} if parameter.do_not_specialize else set()
+    hints = {1, DIVISOR} if parameter.do_not_specialize else set()
     if parameter.do_not_specialize_on_alignment:
-        found.add(DIVISOR)
+        hints.add(DIVISOR)
     if exact and parameter.annotation_type:
-        found.add(1)  # the argument keeps its type
-    return frozenset(found)
+        hints.add(1)  # the argument keeps its type
+    return frozenset(hints)
 
 
 def definition(function: Any) -> str:
@@ -151,27 +151,27 @@ def check(unit: TritonUnit, function: Any) -> None:
         raise CompileError(message)
     plain = [parameter.name for parameter in function.params if not parameter.is_constexpr]
     constexprs = [parameter.name for parameter in function.params if parameter.is_constexpr]
-    given = dict(unit.constexprs)
+    values = dict(unit.constexprs)
     if len(plain) != len(unit.types):
         message = (
             f"{unit.key}.signature: {', '.join(map(str, unit.types)) or 'nothing'!r} has {len(unit.types)} types, and "
             f"{unit.python} takes {len(plain)} arguments that are not constexprs: {', '.join(plain) or 'none'}"
         )
-        without = [name for name in constexprs if name not in given]
+        without = [name for name in constexprs if name not in values]
         if without and any(kind.scalar == type_notation.NOTHING for kind in unit.types):
             message += f'; None for a constexpr is constexprs = {{ {without[0]} = "{type_notation.NONE}" }}'
         raise CompileError(message)
     _check_annotations(unit, function)
-    for name in given:
+    for name in values:
         if name not in constexprs:
-            near = difflib.get_close_matches(name, [item for item in constexprs if item not in given], n=1)
+            near = difflib.get_close_matches(name, [item for item in constexprs if item not in values], n=1)
             hint = f"its constexprs are {', '.join(constexprs)}" if constexprs else "it has none"
             hint = f"did you mean {near[0]}?" if near and name not in plain else hint
             fact = "an argument" if name in plain else "no parameter"
             message = f"{unit.key}.constexprs.{name}: {name} is {fact} of {unit.python}, and no tl.constexpr; {hint}"
             raise CompileError(message)
     for parameter in function.params:
-        if parameter.is_constexpr and parameter.name not in given and not is_constant(parameter):
+        if parameter.is_constexpr and parameter.name not in values and not is_constant(parameter):
             message = (
                 f"{unit.key}.constexprs: {parameter.name} is missing, a tl.constexpr of {unit.python}; "
                 f"write for example constexprs = {{ {parameter.name} = 128 }}"
@@ -218,8 +218,8 @@ def default_value(parameter: Any) -> Any:
 
 def constants(unit: TritonUnit, function: Any) -> dict[str, Value]:
     """Return the value of each constexpr: the value in the table, or the default in the source."""
-    given: dict[str, Value] = dict(unit.constexprs)
+    values: dict[str, Value] = dict(unit.constexprs)
     for parameter in function.params:
-        if parameter.is_constexpr and parameter.name not in given:
-            given[parameter.name] = default_value(parameter)
-    return given
+        if parameter.is_constexpr and parameter.name not in values:
+            values[parameter.name] = default_value(parameter)
+    return values

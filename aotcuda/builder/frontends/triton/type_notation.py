@@ -135,16 +135,16 @@ def split(text: str) -> list[str]:
 def _type(text: str) -> Type:
     if text == NOTHING:
         return Type(scalar=NOTHING, open=False)
-    found = _TYPE.fullmatch(text)
-    name = found[2] if found else re.split(r"[<\[]", text.lstrip("*"))[0]
+    match = _TYPE.fullmatch(text)
+    name = match[2] if match else re.split(r"[<\[]", text.lstrip("*"))[0]
     if name == "tensordesc":
         return _descriptor(text)
-    pointer = bool(found and found[1])
+    pointer = bool(match and match[1])
     if name in _UNSUPPORTED and not (pointer and name in ELEMENTS):
         message = f"{keys.string(text)} is {_UNSUPPORTED[name]}"
         raise ValueError(message)
     names = ELEMENTS if pointer else SCALARS
-    if found is None or name not in names:
+    if match is None or name not in names:
         prefix = "*" if pointer else ""
         message = (
             f"{keys.string(text)} is not a type; write {', '.join(prefix + item for item in names)}"
@@ -152,8 +152,8 @@ def _type(text: str) -> Type:
             "divisible by 16 or equal to 1, :16 or :1 after it"
         )
         raise ValueError(message)
-    hint = int(found[3] or 0)
-    result = Type(scalar=name, pointer=pointer, const=found[1] == "*k", hint=hint, open=not found[3])
+    hint = int(match[3] or 0)
+    result = Type(scalar=name, pointer=pointer, const=match[1] == "*k", hint=hint, open=not match[3])
     if hint and (not result.takes_hints or (pointer and hint == 1)):
         message = f"{keys.string(text)} has a hint, which {result.plain} cannot have; leave :{hint} out"
         raise ValueError(message)
@@ -161,11 +161,11 @@ def _type(text: str) -> Type:
 
 
 def _descriptor(text: str) -> Type:
-    found = _DESCRIPTOR.fullmatch(text)
-    block = tuple(map(int, found[2].split(","))) if found else ()
+    match = _DESCRIPTOR.fullmatch(text)
+    block = tuple(map(int, match[2].split(","))) if match else ()
     if (
-        found is None
-        or found[1] not in _DESCRIPTOR_ELEMENTS
+        match is None
+        or match[1] not in _DESCRIPTOR_ELEMENTS
         or not all(each > 0 and each & (each - 1) == 0 for each in block)
     ):
         message = (
@@ -173,7 +173,7 @@ def _descriptor(text: str) -> Type:
             "five powers of two: tensordesc<fp16[64, 64]>"
         )
         raise ValueError(message)
-    return Type(scalar=found[1], open=False, block=block)
+    return Type(scalar=match[1], open=False, block=block)
 
 
 CONSTANT = (
@@ -189,11 +189,11 @@ def check_constant(value: object) -> None:
     Raises:
         ValueError: A table cannot have this value; the text has the fact and the remedy.
     """
-    found = _DTYPE_PATH.fullmatch(value) if isinstance(value, str) else None
-    if found and (found[1] != "tl" or found[2] not in DTYPES):
-        near = difflib.get_close_matches(found[2], DTYPES, n=1)
+    match = _DTYPE_PATH.fullmatch(value) if isinstance(value, str) else None
+    if match and (match[1] != "tl" or match[2] not in DTYPES):
+        near = difflib.get_close_matches(match[2], DTYPES, n=1)
         hint = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
-        message = f"{keys.string(found[0])} is not a type that a constexpr can be; {hint}"
+        message = f"{keys.string(match[0])} is not a type that a constexpr can be; {hint}"
         raise ValueError(message)
     if not isinstance(value, int | float) and not (isinstance(value, str) and PLAIN.fullmatch(value)):
         message = f"{value!r} is not {CONSTANT}"
@@ -226,5 +226,5 @@ def code_target(text: str) -> arch.Target:
     Raises:
         ValueError: The text is not a target, or Triton has no code for it.
     """
-    found = target(arch.parse(text))
-    return arch.Target("sass", found.major, found.minor, found.suffix)
+    image = target(arch.parse(text))
+    return arch.Target("sass", image.major, image.minor, image.suffix)

@@ -20,11 +20,11 @@ def module() -> ModuleType:
     The module is a plain ModuleType, because Triton's compiler refuses names of other objects in kernels.
     """
     functions.adopt_wrappers()
-    made = ModuleType("triton", bases.triton.__doc__)
-    names = vars(made)
+    replacement = ModuleType("triton", bases.triton.__doc__)
+    names = vars(replacement)
     names.update({name: value for name, value in vars(bases.triton).items() if name in names}, jit=jit)
     names.update(__getattr__=_attribute, __dir__=lambda: sorted({*dir(bases.triton), *names}))
-    return made
+    return replacement
 
 
 def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:

@@ -29,13 +29,13 @@ def find(function: Any) -> InPlaceKernel | None:
     source = sources.find_source(python.__globals__)
     modules = source.modules() if source is not None else []
     try:
-        found = lookup.find_kernel(function, python, _jit_function)
+        kernel = lookup.find_kernel(function, python, _jit_function)
     except StaleBuildError as error:
         allow_compilation(what, str(error), modules[0].manifest["fallback"], error)
         return None
-    if isinstance(found, InPlaceKernel):
-        found.function = function
-        return found
+    if isinstance(kernel, InPlaceKernel):
+        kernel.function = function
+        return kernel
     line = python.__code__.co_firstlineno
     problem = f"{what} (line {line}) is in no image that was packaged"
     allow_compilation(what, problem, modules[0].manifest["fallback"] if modules else "jit", NoImageError(problem))

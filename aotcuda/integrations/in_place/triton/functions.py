@@ -73,12 +73,12 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no typ
 
         The packaged kernel computes these constants itself, so a launch with other values goes to Triton.
         """
-        given = {**dict(zip(self.arg_names, args, strict=False)), **named}
-        if len(given) == len(args) + len(named) and all(
-            name in given and argument in given and given[name] is ((given[argument] is None) is answer)
+        arguments = {**dict(zip(self.arg_names, args, strict=False)), **named}
+        if len(arguments) == len(args) + len(named) and all(
+            name in arguments and argument in arguments and arguments[name] is ((arguments[argument] is None) is answer)
             for name, (argument, answer) in self._literals.items()
         ):
-            return launcher(**given)
+            return launcher(**arguments)
         problem = f"{kernel} was not given {' and '.join(self._literals)} as its heuristics compute them"
         kernel.allow_miss(MissingVariantError(problem))
         return self.run_by_triton(grid, args, named)
@@ -339,14 +339,14 @@ def _adopt_wrapper(wrapper: Any, kind: type) -> None:
             wrapper.cache = Choices(wrapper.cache)
 
 
-def _subclass(own: type, kind: type) -> type:
+def _subclass(original: type, kind: type) -> type:
     """Return our class for an object of Triton's class, or a subclass of both for a class of a package."""
-    if own in kind.__mro__:
+    if original in kind.__mro__:
         return kind
-    if own not in _combined:
-        names = {"__module__": own.__module__, "__qualname__": own.__qualname__, "__doc__": own.__doc__}
-        _combined[own] = type(own.__name__, (own, kind), names)
-    return _combined[own]
+    if original not in _combined:
+        names = {"__module__": original.__module__, "__qualname__": original.__qualname__, "__doc__": original.__doc__}
+        _combined[original] = type(original.__name__, (original, kind), names)
+    return _combined[original]
 
 
 def _innermost(item: Any) -> JITFunction | None:

@@ -82,9 +82,9 @@ class InPlaceKernel(GridKernel):
     def launch_by_triton(self, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
         """Launch the kernel that Triton compiles."""
         function = self.function
-        given = {**dict(zip(function.arg_names, args, strict=False)), **named}
+        arguments = {**dict(zip(function.arg_names, args, strict=False)), **named}
         for name, (argument, answer) in self.literals().items():
-            named = {**named, name: (given[argument] is None) is answer}  # a KeyError is the heuristic's, too
+            named = {**named, name: (arguments[argument] is None) is answer}  # a KeyError is the heuristic's, too
         return function.run_by_triton(grid, args, named)
 
     def allow_miss(self, error: AotcudaError) -> None:

@@ -54,7 +54,7 @@ _used: set[str] = set()
 
 def read(name: str) -> list[Packed]:
     """Return the kernels of an imported pack; none, with a warning, if its index is damaged."""
-    found: list[Packed] = []
+    kernels: list[Packed] = []
     for folder in getattr(sys.modules[name], "__path__", ()):
         path = os.path.join(folder, f"__init__{data_folder.FOLDER_SUFFIX}", data_folder.PACK)
         if path in _used or not os.path.isfile(path):
@@ -62,26 +62,26 @@ def read(name: str) -> list[Packed]:
         _used.add(path)
         try:
             with open(path, encoding="utf-8") as file:
-                found += _index(name, folder, json.load(file))
+                kernels += _index(name, folder, json.load(file))
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
             _warn(f"{path} was altered, so Triton compiles its kernels; install the pack again")
-    return found
+    return kernels
 
 
 def _index(name: str, folder: str, index: Any) -> list[Packed]:
     """Return the kernels of an index; a damaged index raises errors of several classes."""
     if index["format"] != "aotcuda pack" or index["version"] != 1:
         raise ValueError
-    found = []
+    kernels = []
     for module in index["modules"]:
         last = module["module"].rpartition(".")[2]
         versions = [module[key] for key in ("distribution", "version", "triton")]
         for kernel, (path, digest) in module["kernels"].items():
             data = os.path.join(folder, last + data_folder.FOLDER_SUFFIX)
-            found.append(Packed(name, data, module["module"], kernel, module["source"], path, digest, *versions))
-    if not all(isinstance(value, str) for packed in found for value in packed):
+            kernels.append(Packed(name, data, module["module"], kernel, module["source"], path, digest, *versions))
+    if not all(isinstance(value, str) for packed in kernels for value in packed):
         raise TypeError
-    return found
+    return kernels
 
 
 def _warn(text: str) -> None:

@@ -69,8 +69,8 @@ def difference(layers: Sequence[Any], packed: Packed) -> str | None:
 
 def problem(layers: Sequence[Any], packed: Packed) -> str | None:
     """Return the reason for which a kernel does not launch a pack's code: a difference, or damage; else None."""
-    found = difference(layers, packed)
-    return "the pack is damaged" if found is None and _module(packed) is None else found
+    reason = difference(layers, packed)
+    return "the pack is damaged" if reason is None and _module(packed) is None else reason
 
 
 def installed_version(packed: Packed) -> str | None:

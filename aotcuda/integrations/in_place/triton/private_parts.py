@@ -85,12 +85,12 @@ def are_known() -> bool:
 def _missing() -> str | None:
     """Return the first name that the installed Triton lacks, or None."""
     for module, path, parameters, _ in NAMES:
-        found: Any = import_module(module)
+        value: Any = import_module(module)
         for part in path.split("."):
-            found = getattr(found, part, _ABSENT)  # the value may be None or False
-            if found is _ABSENT:
+            value = getattr(value, part, _ABSENT)  # the value may be None or False
+            if value is _ABSENT:
                 return f"it has no {module}.{path}"
-        if parameters and not set(parameters) <= inspect.signature(found).parameters.keys():
+        if parameters and not set(parameters) <= inspect.signature(value).parameters.keys():
             return f"{module}.{path} has other parameters"
     return None
 

@@ -50,8 +50,8 @@ class Gpu:
 
         The distance is that of the logarithms: 4096 is as near to 2048 as to 8192.
         """
-        found = [(_distance(key, other), number) for other, number in self.choices.items()]
-        return [number for distance, number in sorted(found, key=lambda item: item[0]) if distance >= 0]
+        distances = [(_distance(key, other), number) for other, number in self.choices.items()]
+        return [number for distance, number in sorted(distances, key=lambda item: item[0]) if distance >= 0]
 
 
 class Table:
@@ -92,8 +92,8 @@ class Table:
 
     def _first(self, configs: dict[object, Any], numbers: Iterable[int]) -> Any:
         """Return the first config that the autotuner has; the source may have changed since the record."""
-        found = (configs.get(self._configs[number]) for number in numbers)
-        return next((config for config in found if config is not None), None)
+        candidates = (configs.get(self._configs[number]) for number in numbers)
+        return next((config for config in candidates if config is not None), None)
 
 
 def table(kernel: InPlaceKernel) -> Table | None:

@@ -167,10 +167,10 @@ class Autotuner(Wrapper):
         """Return the configs that pass the pruning for the current launch."""
         return self.configs if self._prune is None else list(self._prune(self.configs, self.nargs, **named))
 
-    def _choice(self, given: dict[str, Any]) -> Any:
-        given = {name: value for name, value in given.items() if name in self.arg_names}
-        key = [given[name] for name in self.keys if name in given]
-        cache_key = (*key, *[str(value.dtype) for value in given.values() if hasattr(value, "dtype")])
+    def _choice(self, arguments: dict[str, Any]) -> Any:
+        arguments = {name: value for name, value in arguments.items() if name in self.arg_names}
+        key = [arguments[name] for name in self.keys if name in arguments]
+        cache_key = (*key, *[str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")])
         if cache_key not in self.cache:
             message = f"no config is packaged for {key}, and timing them needs Triton: pip install 'aotcuda[triton]'"
             raise DependencyError(message)

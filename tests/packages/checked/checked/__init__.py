@@ -1,1 +1,1 @@
-"""A debug build: what its kernels raise is raised on the host."""
+"""A debug build: exceptions of its kernels are raised on the host."""

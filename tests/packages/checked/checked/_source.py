@@ -4,7 +4,7 @@ from numba import cuda
 
 
 class OddError(Exception):
-    """An exception of the package's own."""
+    """An exception of the package."""
 
 
 @cuda.jit

@@ -1,4 +1,4 @@
-"""Kernels of Numba's beside those in CUDA C++: one synchronizes the grid in a linked function, one is not fused."""
+"""Kernels of Numba: one synchronizes the grid in a linked function, one has no fused multiply-add."""
 
 from numba import cuda
 

@@ -3,7 +3,7 @@
 __constant__ float table[4] = {1, 2, 3, 4};
 __device__ int calls;
 
-// Each block writes its number, and after all of them have, reads the next block's.
+// Each block writes its number, waits for all blocks, and reads the number of the next block.
 extern "C" __global__ void synced(int *numbers, int *next) {
     numbers[blockIdx.x] = blockIdx.x;
     cooperative_groups::this_grid().sync();

@@ -2,7 +2,7 @@ typedef struct CUtensorMap_st {
     alignas(64) unsigned long long opaque[16];
 } CUtensorMap;
 
-extern "C" __device__ float damped(float a, float x); // of the other file
+extern "C" __device__ float damped(float a, float x); // defined in raw.cu
 
 extern "C" __global__ void transpose(const float *from, float *to, long pitch, unsigned rows)
 {
@@ -20,7 +20,7 @@ extern "C" __global__ void tensor(int n, const __grid_constant__ CUtensorMap map
     out[n] = map.opaque[0];
 }
 
-// One row of 64 floats of what a tensor map describes, by the part of the GPU that such maps are for.
+// Copy a row of 64 floats by a tensor map.
 extern "C" __global__ void row(int number, const __grid_constant__ CUtensorMap map, float *out)
 {
 #if __CUDA_ARCH__ >= 900
@@ -33,7 +33,7 @@ extern "C" __global__ void row(int number, const __grid_constant__ CUtensorMap m
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
                  ::"r"(place), "l"(&map), "r"(0), "r"(number), "r"(gate)
                  : "memory");
-    for (int i = 0; i < 1000000 && !there; i++) // a wrong map may bring nothing
+    for (int i = 0; i < 1000000 && !there; i++) // with a wrong map nothing may arrive
         asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
                      : "=r"(there)
                      : "r"(gate)

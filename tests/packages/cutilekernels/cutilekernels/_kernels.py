@@ -10,14 +10,14 @@ def add(x, y, out, TILE: ct.Constant[int]):
 
 @ct.kernel
 def scale(x, factor, ROWS: ct.Constant[int], COLUMNS: ct.Constant[int]):
-    """In place, for any strides."""
+    """Scale an array with any strides, in place."""
     at = ct.bid(0), ct.bid(1)
     ct.store(x, index=at, tile=factor * ct.load(x, index=at, shape=(ROWS, COLUMNS)))
 
 
 @ct.kernel
 def softmax(out, x, COLUMNS: ct.Constant[int]):
-    """One row for each block; it has to fit into a tile."""
+    """Compute a row in each block; a row fits into a tile."""
     row = ct.bid(0)
     numbers = ct.load(x, index=(row, 0), shape=(1, COLUMNS), padding_mode=ct.PaddingMode.NEG_INF)
     raised = ct.exp(numbers - ct.max(numbers, axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-// Launches a packaged kernel from C++: the argument is the path of kernels.fatbin. No CUDA compiler, no Python.
+// Launch a packaged kernel from C++, without a CUDA compiler and Python; the argument is the path of kernels.fatbin.
 #include <cuda.h>
 
 #include <cstdio>

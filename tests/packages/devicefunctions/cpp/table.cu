@@ -1,4 +1,4 @@
-// Python functions behind function pointers, and one with state of the caller's.
+// Call Python functions through function pointers, and one with a pointer to the caller's state.
 #include <cstdio>
 
 #include "devicefunctions_plain.h"

@@ -1,4 +1,4 @@
-"""Device functions of every kind that the C ABI has, and kernels whose parameter blocks hold every kind of argument."""
+"""Device functions of every kind of the C ABI, and kernels with every kind of argument."""
 
 import numpy as np
 from numba import cuda
@@ -57,7 +57,7 @@ def looked_up(i):
     return entry(i)
 
 
-def register(x, int):  # C has other plans for both names
+def register(x, int):  # both names are keywords of C
     return x - int
 
 

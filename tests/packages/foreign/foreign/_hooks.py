@@ -1,4 +1,4 @@
-"""The callbacks; they note what happened."""
+"""Callbacks, which record their calls."""
 
 import array
 

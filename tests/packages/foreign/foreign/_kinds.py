@@ -9,7 +9,7 @@ F = "float32(float32)"
 GENERATED = Path("csrc/generated")  # builds run in the project's folder
 
 plain_c = cuda.declare_device("plain_c", F, abi="c")
-plain_numba = cuda.declare_device("plain_numba", F, link="csrc/plain.cu")  # the configuration links it as well
+plain_numba = cuda.declare_device("plain_numba", F, link="csrc/plain.cu")  # the configuration links the file, too
 headers_c = cuda.declare_device("headers_c", F, link=("csrc/plain.cu",), abi="c")
 sum_reduce = cuda.declare_device("sum_reduce", "float32(CPointer(float32), int32)")
 from_ptx, from_cubin, from_fatbin, from_ltoir, from_o, from_a = (
@@ -21,7 +21,7 @@ def read(name):
     return (GENERATED / name).read_bytes()
 
 
-# The same code from memory: the same bytes are linked once, however they are reached.
+# The same code from memory. Equal bytes are linked once, whether from a file or from memory.
 ptx_object = cuda.PTXSource(read("from_ptx.ptx"), name="memory.ptx")
 objects = {
     cuda.Cubin(read("from_cubin.cubin"), name="memory.cubin"),

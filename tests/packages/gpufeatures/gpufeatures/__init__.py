@@ -1,5 +1,5 @@
-"""Kernels that between them use what packaged kernels may use."""
+"""Kernels that together use every feature of packaged kernels."""
 
-from gpufeatures.kernels import square, twice  # the module that the wheel gains
+from gpufeatures.kernels import square, twice  # the generated module
 
 __all__ = ["square", "twice"]

@@ -10,7 +10,7 @@ from numba.cuda.random import xoroshiro128p_type, xoroshiro128p_uniform_float32
 
 particle = np.dtype([("x", "f4"), ("id", "i8")], align=True)  # named in a signature
 
-__all__ = ["xoroshiro128p_type"]  # likewise
+__all__ = ["xoroshiro128p_type"]  # named in a signature, too
 
 
 class Colour(enum.IntEnum):
@@ -177,7 +177,7 @@ def limited(x, out):
 
 @cuda.jit
 def rounded(t, x, out):
-    """Numbers rounded as type `t` has them, on their way through shared memory of that type."""
+    """Round numbers to type `t`, and copy them through shared memory of that type."""
     tile = cuda.shared.array(64, t)
     i = cuda.grid(1)
     if i < x.size:

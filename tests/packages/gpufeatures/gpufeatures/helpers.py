@@ -1,4 +1,4 @@
-"""Helpers of every sort that a kernel may call."""
+"""Helpers of every kind that a kernel may call."""
 
 import math
 

@@ -1,10 +1,10 @@
-"""A Fourier transform of each row by cuFFTDx, through nvmath-python's device functions, which no user needs."""
+"""A Fourier transform of each row by cuFFTDx. Only the build needs nvmath-python."""
 
 import numpy as np
 from numba import cuda
 from nvmath.device import FFT, CodeType, ComputeCapability, cufftdx_numba
 
-# It would compile for the GPU of the machine that builds; LTOIR for the lowest of `arch` serves the others too.
+# It would compile for the build machine's GPU. LTOIR for the lowest target of `arch` serves all targets.
 cufftdx_numba.get_default_code_type = lambda: CodeType("lto", ComputeCapability(8, 0))
 
 SIZE, EACH = 128, 2

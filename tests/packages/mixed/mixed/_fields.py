@@ -1,4 +1,4 @@
-"""Kernels by numba-cuda; they call functions of the other front end."""
+"""Kernels that numba-cuda compiles. They call functions of the other front end."""
 
 from numba import cuda, float32
 
@@ -22,7 +22,7 @@ def damp(a, x):
 
 @cuda.jit
 def differences(x):
-    """Each number less the one at the other end of its block of 64; two shared arrays, one of each front end."""
+    """Subtract the number at the other end of a block of 64; each front end has a shared array."""
     tile = cuda.shared.array(64, float32)
     i = cuda.grid(1)
     tile[cuda.threadIdx.x] = x[i]

@@ -1,4 +1,4 @@
-"""Functions by numba-cuda, which kernels of the other front end call."""
+"""Functions that numba-cuda compiles, for kernels of the other front end."""
 
 from numba import cuda
 

@@ -1,4 +1,4 @@
-"""Kernels and functions by numba-cuda-mlir; the kernels call functions of the other front end."""
+"""Kernels and functions that numba-cuda-mlir compiles. The kernels call functions of the other front end."""
 
 from numba_cuda_mlir import cuda
 from numba_cuda_mlir.types import float32

@@ -12,7 +12,7 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
 
 @triton.jit
 def softmax(out, x, out_stride, stride, columns, BLOCK: tl.constexpr):
-    """One row for each program; it has to fit into a block."""
+    """Compute a row in each program; a row fits into a block."""
     row = tl.program_id(0)
     places = tl.arange(0, BLOCK)
     inside = places < columns

@@ -1,4 +1,4 @@
-"""An autotuner of the package's own, as fla's `ops/utils/cache.py` has one; no import of it was changed."""
+"""A package's autotuner, as fla's `ops/utils/cache.py` has one; the module imports Triton itself."""
 
 from triton.runtime.autotuner import Autotuner
 

@@ -1,4 +1,4 @@
-"""Kernels that read and write tiles by tensor descriptors: given ones, and ones that they make."""
+"""Kernels that read and write tiles by tensor descriptors, from arguments or made in the kernel."""
 
 from aotcuda.triton import tl, triton
 

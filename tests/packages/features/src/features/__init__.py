@@ -1,4 +1,4 @@
-"""A package whose `__init__` imports the module that its own wheel gains."""
+"""A package whose `__init__` imports its generated module."""
 
 from features.kernels import helpers, reverse
 

@@ -1,4 +1,4 @@
-"""Helpers of every kind that a kernel may call; none of them is named in pyproject.toml."""
+"""Helpers of every kind that a kernel may call; pyproject.toml names none of them."""
 
 import enum
 import math

@@ -1,4 +1,4 @@
-"""Kernels and device functions that use what the front end is to support."""
+"""Kernels and device functions that use the features of the front end."""
 
 import math
 

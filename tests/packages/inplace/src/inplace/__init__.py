@@ -1,1 +1,1 @@
-"""A package like those that exist."""
+"""A package with kernels in place."""

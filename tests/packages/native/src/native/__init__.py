@@ -1,4 +1,4 @@
-"""A package that cannot be imported before its extension module is compiled."""
+"""A package that needs its compiled extension module."""
 
 from native._factor import factor
 

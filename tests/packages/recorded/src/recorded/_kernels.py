@@ -1,4 +1,4 @@
-"""Kernels of every kind that a record has to tell apart."""
+"""Kernels of every kind that a record distinguishes."""
 
 from collections import namedtuple
 

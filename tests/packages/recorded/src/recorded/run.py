@@ -1,4 +1,4 @@
-"""Launches the kernels: `python -m recorded.run WAY`."""
+"""Launch the kernels: `python -m recorded.run FUNCTION...`."""
 
 import multiprocessing
 import os
@@ -14,7 +14,7 @@ from recorded import _kernels as k
 
 
 def some(values=None):
-    """Three launches of two kernels."""
+    """Launch two kernels, three times in all."""
     values = np.zeros(4, np.float32) if values is None else values
     k.scale[1, 4](np.float32(2), values)
     k.scale.forall(4, 4)(np.float32(2), values)
@@ -22,7 +22,7 @@ def some(values=None):
 
 
 def types():
-    """Types of many kinds; `n` launches of kernels that can be packaged."""
+    """Launch kernels with types of many kinds."""
     single, double = np.zeros(4, np.float32), np.zeros(4)
     matrix = np.zeros((3, 4))
     k.add[1, 4](double, double, double)
@@ -40,15 +40,15 @@ def types():
     k.Solver.step[1, 1](single)
 
 
-def asks_the_gpu():
-    """Return a launch whose block depends on the GPU."""
+def query_the_gpu():
+    """Launch a kernel whose block depends on the GPU."""
     device = cuda.get_current_device()
     assert device.MAX_BLOCK_DIM_X == 1024 and device.WARP_SIZE == 32
     k.scale[1, device.MAX_THREADS_PER_BLOCK // 256](np.float32(2), np.zeros(4, np.float32))
 
 
 def left_out():
-    """Launches that no table can name."""
+    """Launch kernels that no table can name."""
     single = np.zeros(4, np.float32)
     k.make(3)[1, 1](single)
     k.build()[1, 1](single)
@@ -72,7 +72,7 @@ def leave():
 
 
 def processes():
-    """Children of every kind: 6 times 3 launches, and 3 of its own."""
+    """Make 3 launches in each of 6 children of different kinds, and 3 in this process."""
     for method in ("fork", "spawn", "forkserver"):
         context = multiprocessing.get_context(method)
         for target in (some, leave)[: 2 if method == "fork" else 1]:
@@ -87,7 +87,7 @@ def processes():
 
 
 def threads():
-    """4 threads with 100 launches each."""
+    """Make 100 launches in each of 4 threads."""
     values = cuda.to_device(np.zeros(4, np.float32))
 
     def go():
@@ -102,7 +102,7 @@ def threads():
 
 
 def after_a_failure():
-    """Return a launch that its arguments end before, and one after it."""
+    """Make a launch whose arguments are refused, and launches after it."""
     try:
         k.add[1, 4](np.zeros((4, 4), np.float32)[:, 1], 1, 2)
     except Exception:
@@ -116,5 +116,5 @@ def fail():
 
 
 if __name__ == "__main__":
-    for way in sys.argv[1:]:
-        globals()[way]()
+    for name in sys.argv[1:]:
+        globals()[name]()
