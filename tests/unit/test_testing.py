@@ -143,14 +143,14 @@ class Results(list):
     def __init__(self):
         self.reads = []
 
-    def launched(self, start, size, owner):
+    def mark_written(self, start, size, owner):
         self.append((start, start + size, owner))
 
-    def written(self, start, size):
+    def is_written(self, start, size):
         return any(begin < start + size and start < end for begin, end, _ in self)
 
-    def read(self, start, size, call):
-        self.reads += [call] * self.written(start, size)
+    def report_read(self, start, size, call):
+        self.reads += [call] * self.is_written(start, size)
 
 
 DERIVED = {
@@ -175,7 +175,7 @@ DERIVED = {
 def test_reads_of_values_from_a_skipped_launch_are_noticed(cupy, name):
     results = cupy._Hooks.results = Results()
     x = cupy.ones(4, "<f4")
-    results.launched(x.data.ptr, x.nbytes, x)
+    results.mark_written(x.data.ptr, x.nbytes, x)
     found = DERIVED[name](cupy, x)
     results.reads.clear()
     found.get()
