@@ -19,7 +19,7 @@ GRID, BLOCK = N // 256, 256
 
 @pytest.fixture(params=[CuPy, Torch], ids=lambda kind: kind.name)
 def library(request):
-    """Return a library with current streams of its own."""
+    """Return a library that has current streams."""
     return request.param
 
 

@@ -69,7 +69,7 @@ class StandIn:
         monkeypatch.syspath_prepend(str(self.packages))
 
     def set(self, **settings: object) -> None:
-        """Set what the stand-in shows: `set(devices="9.0,7.5", version=12080, fail="cuInit=999")`."""
+        """Set variables of the stand-in: `set(devices="9.0,7.5", version=12080, fail="cuInit=999")`."""
         for name, value in settings.items():
             text = str(value) or (" " if sys.platform == "win32" else "")  # a variable of Windows cannot be empty
             self._monkeypatch.setenv(f"FAKE_CUDA_{name.upper()}", text)
@@ -87,7 +87,7 @@ class StandIn:
         importlib.invalidate_caches()
 
     def calls(self, *names: str) -> list[dict[str, Any]]:
-        """Return the calls that were logged so far, of all functions or of those named."""
+        """Return the calls that were logged so far, of all functions or of the named ones."""
         if self._log.exists():
             with self._log.open("rb") as file:
                 file.seek(self._read)
@@ -131,7 +131,7 @@ class StandIn:
         return int(self._fake.fake_allocate(ctypes.c_uint64(size), device))
 
     def load(self, images: bytes) -> int:
-        """Load images as another library would, such as `cuda.core`; return the driver's handle."""
+        """Load images as another library does; return the driver's handle."""
         handle = ctypes.c_void_p()
         load = driver.get().call["cuLibraryLoadData"]
         assert load(ctypes.byref(handle), images, None, None, 0, None, None, 0) == 0
@@ -151,7 +151,7 @@ class StandIn:
         return done.stdout
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of such an interpreter."""
+        """Return the environment of the interpreters of `run`."""
         path = os.pathsep.join([str(self.packages), str(ROOT)])
         return {**os.environ, "LD_LIBRARY_PATH": str(self.library.parent), "PYTHONPATH": path}
 

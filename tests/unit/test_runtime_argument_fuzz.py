@@ -42,7 +42,7 @@ def test_the_paths_agree(fuzz):
 
     run()
     assert fuzz.tuples > 1000
-    assert fuzz.taken["extension"]["extension"] > 50
+    assert fuzz.launches["extension"]["extension"] > 50
     assert fuzz.errors > 50
 
 

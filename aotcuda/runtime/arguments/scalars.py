@@ -176,7 +176,7 @@ def rank(parameter: Parameter, value: object) -> int | None:
 
 
 def _numba_type(value: object, kind: str) -> tuple[str, str]:
-    """Return kind and `struct` character of the type that Numba gives a number."""
+    """Return kind and `struct` character of a number's type in Numba."""
     character = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
     if type(value) is Large:
         return kind, "Q"
