@@ -143,6 +143,11 @@ assert x[1, 2] == 6 and x[1:, ::2].shape == (2, 2) and x.T.copy_to_host()[2, 1] 
 out = cuda.device_array_like(x)
 out[1:, ::2] = 7
 assert out.copy_to_host().sum() == 28
+class Slotted:
+    __slots__ = ("__cuda_array_interface__",)
+slotted = Slotted()
+slotted.__cuda_array_interface__ = out.__cuda_array_interface__
+k.take[1, 4](1, slotted)
 k.take[1, 4](1, cuda.to_device(np.asfortranarray(x.copy_to_host())))
 k.take[1, 4](1, cuda.device_array((2, 3), np.int32)[:, ::2])
 k.take[1, 4, stream](1, x)

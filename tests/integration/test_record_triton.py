@@ -212,13 +212,6 @@ def test_launches_become_variants_and_configs(project: Path) -> None:
         ("scale", {"compute capability 9.0": 1}),  # timed launches do not count
     ]
     assert record(project, "--check").status == 0
-    before = (project / "pyproject.toml").read_text()
-    done = record(project, "--check", run=("more",))
-    assert done.status == 1
-    assert "add: void(*fp32:16, *fp32, *fp32:16, i32:1; BLOCK=1024, num_warps=4" in done.err
-    done = record(project, "--write", run=("more",))
-    assert (project / "pyproject.toml").read_text() == before
-    assert 'add was launched with more than tool.aotcuda.modules."mypkg.tri".kernels.add has' in done.err
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
     from aotcuda.tools.record.collect import Launches
     from aotcuda.tools.record.cuda_cpp import CudaCppAddition
-    from aotcuda.tools.record.records import Recorded
+    from aotcuda.tools.record.missing import Missing
+    from aotcuda.tools.record.records import Record, Recorded
     from aotcuda.tools.record.tables import LeftOut
 
 
@@ -104,9 +106,11 @@ def run(
     is_complete = not check or _check(launches, cuda_additions, project)
     if write:
         project = replace(Project.read(project.root), packages=project.packages)  # the command may have changed it
-        _write(total, project, launches.installed, cuda_cpp.plan(launches.cuda_cpp, project)[0])
+        cuda_additions, _ = cuda_cpp.plan(launches.cuda_cpp, project)
+        _write(total, launches, project, cuda_additions, launches.installed)
     elif not check:
-        _print(total, cuda_additions, project)
+        lacking = missing.find(total.records, cuda_additions, project.without_kernels(), launches.records)
+        _print(lacking, [record for record in total.records if record.kind == "device"])
     has_problems = _print_problems(launches, check=check)
     if mode.dry and status:
         is_recorded = bool(launches.cuda_cpp) or any(record.launches for record in launches.records)
@@ -134,9 +138,10 @@ def merge(files: Sequence[Path], *, out: Path | None = None, packages: Sequence[
     for file in files:
         kind = variant_files.kind_of(file)
         if kind is None:
-            total = _add(path, records.load_given(file), project, out)
+            newest = records.load_given(file)
+            total = _add(path, newest, project, out)
             report.say(f"{file}: merged into {path}")
-            _write(total, replace(Project.read(project.root), packages=project.packages), {}, [])
+            _write(total, newest, replace(Project.read(project.root), packages=project.packages))
         else:
             report.say(f"{file}: merged into {variant_files.merge(file, kind, project)}")
 
@@ -172,7 +177,7 @@ def _check(launches: Launches, cuda_additions: Sequence[CudaCppAddition], projec
     if not launched and not launches.cuda_cpp:
         report.say("no kernel was launched, so nothing was recorded; run a command that launches the kernels")
         return True
-    lacking = missing.find(launched, cuda_additions, project)
+    lacking = missing.find(launched, cuda_additions, project, launched)
     lines = [
         *report.missing_signatures(lacking.additions),
         *(f"missing: {line}" for line in cuda_cpp.describe(cuda_additions)),
@@ -187,14 +192,26 @@ def _check(launches: Launches, cuda_additions: Sequence[CudaCppAddition], projec
 
 
 def _write(
-    total: Recorded, project: Project, installed: Mapping[str, str], cuda_additions: Sequence[CudaCppAddition]
+    total: Recorded,
+    newest: Launches | Recorded,
+    project: Project,
+    cuda_additions: Sequence[CudaCppAddition] = (),
+    installed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write what the tables and the variants files lack, and print it."""
-    lacking = missing.find(total.records, cuda_additions, project)
+    """Write the entries that the tables and the variants files lack, and print them.
+
+    Args:
+        total: The records and choices of all runs.
+        newest: The records and choices of the last run.
+        project: The project.
+        cuda_additions: The missing entries of kernels in CUDA C++.
+        installed: The distribution of each package that the command imported.
+    """
+    lacking = missing.find(total.records, cuda_additions, project, newest.records)
     if not lacking.kernels and not cuda_additions:
         report.say(_nothing_to_write(lacking.left_out, project))
         return
-    files = variant_files.contents(lacking.modules, total.choices)
+    files = variant_files.contents(lacking.modules, total.choices, newest.choices)
     editor = pyproject.Editor(project.text or "")
     if lacking.has_tables:
         pyproject.add_targets(editor)
@@ -241,13 +258,11 @@ def _missing_requirements(project: Project, sources: set[str], installed: Mappin
     return [item for name, item in requirements.items() if name not in listed]
 
 
-def _print(total: Recorded, cuda_additions: Sequence[CudaCppAddition], project: Project) -> None:
-    """Print the tables for all records, by the existing modules."""
+def _print(lacking: Missing, devices: Sequence[Record]) -> None:
+    """Print tables, and the device functions that their kernels call."""
     editor = pyproject.Editor("")
-    lacking = missing.find(total.records, cuda_additions, project.without_kernels())
     lacking.add_tables(editor, registry.DEFAULT, with_comments=True)
     lines = editor.text().splitlines()
-    devices = [record for record in total.records if record.kind == "device"]
     if devices and lacking.additions:
         lines += ["", "# Device functions come along with the kernels that call them:"]
         lines += dict.fromkeys(

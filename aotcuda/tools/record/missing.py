@@ -54,22 +54,37 @@ class Missing:
         cuda_cpp.add_kernels(editor, self.cuda_cpp)
 
 
-def find(records: Iterable[Record], cuda_additions: Sequence[CudaCppAddition], project: Project) -> Missing:
-    """Return the entries that a project lacks for records and for kernels in CUDA C++.
+def find(
+    records: Iterable[Record],
+    cuda_additions: Sequence[CudaCppAddition],
+    project: Project,
+    newest: Iterable[Record],
+) -> Missing:
+    """Return the entries that a project lacks.
+
+    Args:
+        records: The records of all runs.
+        cuda_additions: The missing entries of kernels in CUDA C++.
+        project: The project.
+        newest: The records of the last run. Earlier ones may be of a version of a kernel with other parameters.
 
     Raises:
         ConfigError: A variants file is damaged.
     """
+    keys = {record.key for record in newest}
     kernels, left_out, _ = tables.divide(records, project)
     in_tables: list[RecordedKernel] = []
     in_files: list[RecordedKernel] = []
     for kernel in kernels:
         is_in_file = kernel.has_variants and not tables.has_table_of_variants(kernel.source, project)
         (in_files if is_in_file else in_tables).append(kernel)
+    in_tables = [
+        variant_files.select_version(kernel, keys, {}) if kernel.has_variants else kernel for kernel in in_tables
+    ]
     return Missing(
         kernels=kernels,
         left_out=left_out,
         additions=tables.additions(in_tables, project),
-        modules=variant_files.plan(in_files, project),
+        modules=variant_files.plan(in_files, project, keys),
         cuda_cpp=cuda_additions,
     )

@@ -95,7 +95,7 @@ class _Numbers:
 def launch(stream: Any, config: Any, kernel: Any, *args: Any) -> None:
     """Record a launch without executing it."""
     del stream, config
-    dry.launched_arrays(args)
+    dry.mark_arrays_written(args)
     if getattr(kernel, "text", None) is None:
         return  # code of another compiler or language
     digest = hashlib.sha256("\n".join(kernel.text.splitlines()).encode()).hexdigest()

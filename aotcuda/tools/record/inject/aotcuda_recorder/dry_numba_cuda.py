@@ -74,7 +74,7 @@ class _Kernel:
     def launch(self, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> None:
         """Store the arrays that the kernel could have written; launch nothing."""
         self.module.__dict__["launch"](stream, (griddim, blockdim, sharedmem), self)
-        dry.launched_arrays(args)
+        dry.mark_arrays_written(args)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("inspect_"):

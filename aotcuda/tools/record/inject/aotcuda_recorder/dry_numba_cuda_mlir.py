@@ -34,7 +34,7 @@ def _wrap_call(call: Callable[..., Any]) -> Callable[..., Any]:
             return None
         with dry.ignore_reads():  # arrays of the host are copied back
             result = call(self, *args)
-        dry.launched_arrays(args)
+        dry.mark_arrays_written(args)
         return result
 
     return wrapper

@@ -55,7 +55,7 @@ def _wrap_run(run: Callable[..., Any]) -> Callable[..., Any]:
             try:
                 gpu = kernel.metadata.target.arch if dry.target() is None else dry.LABEL
                 _count(self, *_compiled(self, kernel), _options(named), gpu)
-                dry.launched_arrays((*args, *named.values()))
+                dry.mark_arrays_written((*args, *named.values()))
             except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
                 log.report_failure("a launch cannot be recorded")
         return kernel
