@@ -128,5 +128,5 @@ def _bytes(described: dict[str, Any]) -> int:
         return 0
     if not strides:
         return size * int(math.prod(shape))
-    steps: int = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))  # noqa: B905 (as many)
+    steps: int = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))  # noqa: B905 (equal lengths; strict= came with Python 3.10)
     return size + steps

@@ -6,6 +6,7 @@ ends by `os._exit` loses no count.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -17,7 +18,7 @@ import aotcuda_recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Facts = dict[str, object]
 
@@ -133,7 +134,15 @@ class _State:
                 self._firsts.add(kind)
                 self.slot(facts)
 
-    def report_failure(self, fact: str) -> None:
+    @contextlib.contextmanager
+    def guard(self, fact: str) -> Iterator[None]:
+        """Report an error in the block as `fact`. A failure to record must not stop the command."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001 (a kernel of any form)
+            self._report(fact)
+
+    def _report(self, fact: str) -> None:
         """Report that something could not be recorded, with the current exception."""
         with self.lock:
             if fact in self._firsts:
@@ -149,4 +158,4 @@ class _State:
 _state = _State()
 os.register_at_fork(after_in_child=_state.reset_after_fork)
 entry, write_once, write_first = _state.entry, _state.write_once, _state.write_first
-report_failure = _state.report_failure
+guard = _state.guard
