@@ -86,6 +86,7 @@ class _State:
     """The entries of this process, and its current file."""
 
     def __init__(self) -> None:
+        self._folder = os.environ.get(aotcuda_recorder.FOLDER, "")  # the program may change the environment later
         self.reset()
         self._entries: dict[str, Entry] = {}
         self._written: set[str] = set()
@@ -103,7 +104,7 @@ class _State:
     def slot(self, facts: Facts) -> tuple[memoryview, int]:
         """Write facts, and return their counter."""
         if self._file is None or self._file.used == SLOTS:
-            self._file = _File(os.environ[aotcuda_recorder.FOLDER])
+            self._file = _File(self._folder)
         file = self._file
         index = file.used
         file.used += 1  # first, because a finalizer may launch while the line is written
