@@ -42,6 +42,6 @@ def test_kernels_that_launch_kernels_beside_one_with_an_fma_of_its_own_are_refus
     target = arch.parse("sm_90")
     item = replace(code(target), unfused=("parent",))
     with pytest.raises(
-        LinkError, match=r"^pkg.k: a kernel launches kernels, so one kernel cannot have an fma of its own"
+        LinkError, match=r"^pkg.k: a kernel launches kernels, so one kernel cannot have another fma"
     ):
         nvjitlink.link("pkg.k", [item], target, Options(), [])
