@@ -44,11 +44,12 @@ def main() -> None:
 
 
 def _difference(expected: dict[str, Any], distributions: list[str]) -> str:
-    """Return the differences between the tools of the build and of this machine; empty if there are none."""
+    """Return the first difference between the tools of the build and of this machine; empty if there is none."""
     tools = json.loads(json.dumps(settings.tools(distributions, toolkits.installed())))
     for name in sorted({*expected, *tools}):
         if expected.get(name) != tools.get(name):
-            return f"has {name} {tools.get(name, 'not')}, and the build has {expected.get(name, 'not')}"
+            tool = f"{name} {tools[name]}" if name in tools else f"no {name}"
+            return f"has {tool}, and the build has {expected.get(name, 'none')}"
     return ""
 
 
