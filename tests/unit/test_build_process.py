@@ -85,6 +85,14 @@ def test_worker_on_another_machine_names_its_other_tools(
     assert remote_build._difference({"Python": "3.12", "numba-cuda": "0.30"}, []) == difference
 
 
+def test_worker_on_another_machine_has_the_variables_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("AOTCUDA_ARCH", "PYTHONOPTIMIZE", "NUMBA_CUDA_INCLUDE_PATH", "MYPKG_FAST", "PATH")
+    monkeypatch.setattr(os, "environ", dict.fromkeys(names, "worker's"))
+    request = {"table": {"watch-env": ["MYPKG_*"]}, "variables": {"MYPKG_SIZE": "2"}}
+    remote_build._adopt_variables(request)
+    assert os.environ == {"PATH": "worker's", "MYPKG_SIZE": "2"}
+
+
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
