@@ -129,7 +129,7 @@ def test_manifest_records_exact_types(built: Path) -> None:
     assert by_name["add"]["defined"].startswith("inplace.solver:add:")
 
 
-def test_without_numba_and_numpy_it_launches_what_was_packaged(cuda: StandIn, installed: Path) -> None:
+def test_packaged_kernels_launch_without_numba_and_numpy(cuda: StandIn, installed: Path) -> None:
     code = """
 s.launch_all(Array(), Array(), Array())
 s.fill[1, 64](Array("<i4"), 7)
@@ -252,7 +252,7 @@ def test_editable_build_removes_marks_of_unlisted_sources(tmp_path: Path) -> Non
     assert sorted(path.name for path in project.rglob("*.aotcuda")) == ["__init__.aotcuda", "solver.aotcuda"]
 
 
-def test_the_second_front_end_is_in_place_too(cuda: StandIn, tmp_path: Path) -> None:
+def test_numba_cuda_mlir_is_packaged_in_place(cuda: StandIn, tmp_path: Path) -> None:
     if not front_ends.is_mlir_installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
     project = tmp_path / "project"

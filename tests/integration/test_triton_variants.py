@@ -39,7 +39,7 @@ def kernels(files: dict[str, bytes]) -> dict[str, Any]:
     return {item["name"]: item for item in manifest_of(files, "tritoninplace.norm")["kernels"]}
 
 
-def test_the_module_gains_data_alone(files: dict[str, bytes]) -> None:
+def test_wheel_gains_only_data(files: dict[str, bytes]) -> None:
     added = {name for name in files if "aotcuda/" in name and not name.startswith("tritoninplace-1.0")}
     data = ("in-place", "kernels.fatbin", "manifest.json", "tritoninplace_norm.h", "tuning.json")
     assert added == {

@@ -80,10 +80,10 @@ KERNELS = {
 
 
 NUMBA_ALONE = (
-    "test_kernels_of_other_modules_take_its_device_functions",
+    "test_kernels_of_other_modules_can_call_device_functions",
     "test_cpu_functions_are_compiled_at_their_first_call",
-    "test_numba_gets_functions_with_its_own_names",
-    "test_names_of_numba_are_numbas_own",
+    "test_numba_compiles_functions_with_resolved_names",
+    "test_proxies_resolve_to_objects_of_numba",
     "test_a_missing_gpu_raises_numbas_own_error",
 )
 
@@ -114,7 +114,7 @@ def test_an_import_needs_neither_numba_nor_driver(cuda):
     assert cuda.calls() == []
 
 
-def test_kernels_launch_what_was_packaged(cuda):
+def test_launch_uses_the_packaged_code(cuda):
     s = solver(cuda)
     s.launch(cuda.array(), cuda.array(), cuda.array())
     (launch,) = cuda.launches()
@@ -392,7 +392,7 @@ def test_numbas_driver_modules_report_a_missing_gpu(cuda, has_gpu):
     assert output == [*([] if has_gpu else ["NoDriverError"]), "True"]
 
 
-def test_names_of_numba_are_numbas_own(cuda):
+def test_proxies_resolve_to_objects_of_numba(cuda):
     s = solver(cuda, SOURCE + "\nfrom aotcuda.numba import config, errors\n")
     numba, devicearray = (importlib.import_module(name) for name in ("numba", "numba.cuda.cudadrv.devicearray"))
     real = importlib.import_module("numba.cuda")
@@ -438,7 +438,7 @@ def total(n):
     assert len(s.inner.signatures) == 1
 
 
-def test_numba_gets_functions_with_its_own_names(cuda):
+def test_numba_compiles_functions_with_resolved_names(cuda):
     s = solver(cuda)
     real = s.add.numba_object()
     numba = importlib.import_module("numba")
@@ -451,7 +451,7 @@ def test_numba_gets_functions_with_its_own_names(cuda):
     assert s.twice.numba_object().targetoptions["device"] is True
 
 
-def test_kernels_of_other_modules_take_its_device_functions(cuda):
+def test_kernels_of_other_modules_can_call_device_functions(cuda):
     s = solver(cuda)
     typeof = importlib.import_module("numba.cuda.typing.typeof").typeof
     assert typeof(s.twice) == typeof(s.twice.numba_object())

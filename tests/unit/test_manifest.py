@@ -110,7 +110,7 @@ def test_too_large_manifest_is_not_decoded(data, monkeypatch):
 
 def alter(change):
     """Return the file of a manifest with one change."""
-    content = json.loads(json.dumps(damage.whole()))
+    content = json.loads(json.dumps(damage.full_manifest()))
     change(content)
     return json.dumps(content).encode()
 
@@ -176,7 +176,7 @@ REQUIRED = [key for key, hint in KEYS.items() if typing.get_origin(hint) is not 
 
 @pytest.mark.parametrize("key", REQUIRED)
 def test_key_without_not_required_is_required(key):
-    content = json.loads(json.dumps(damage.whole()))
+    content = json.loads(json.dumps(damage.full_manifest()))
     del content[key]
     assert schema.problem(content) == f"{key} is missing"
 
@@ -186,7 +186,7 @@ def test_key_without_not_required_is_required(key):
     [(None, None), ("x", None), (True, "is not a string"), ([], "is not a string"), ({}, "is not a string")],
 )
 def test_union_accepts_each_of_its_types_alone(answer, problem):
-    content = json.loads(json.dumps(damage.whole()))
+    content = json.loads(json.dumps(damage.full_manifest()))
     content["reads"] = [{"ask": "content", "path": "a", "answer": answer}]
     assert schema.problem(content) == (problem and f"reads[0].answer {problem}")
 

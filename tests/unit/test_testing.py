@@ -29,7 +29,7 @@ def skip_reason(mark):
     return mark.kwargs["reason"] if condition else None
 
 
-def test_a_gpu_skips_nothing(cuda):
+def test_marks_skip_nothing_with_a_gpu(cuda):
     packaged_solver(cuda)
     assert testing.has_gpu()
     marks = [testing.needs_gpu, testing.needs_gpu_or_simulator, testing.needs_packaged("mypkg.solver")]
@@ -176,9 +176,9 @@ def test_reads_of_values_from_a_skipped_launch_are_noticed(cupy, name):
     results = cupy._Hooks.results = Results()
     x = cupy.ones(4, "<f4")
     results.mark_written(x.data.ptr, x.nbytes, x)
-    found = DERIVED[name](cupy, x)
+    derived = DERIVED[name](cupy, x)
     results.reads.clear()
-    found.get()
+    derived.get()
     assert results.reads == ["get of an array of CuPy's"]
     cupy.zeros(4).get()
     assert len(results.reads) == 1
