@@ -82,7 +82,7 @@ def _run(arguments: Any, folder: Path) -> int:
             seeds.append(arguments.seed + len(seeds))
             seed(seeds[-1])(limits(given(argument_fuzz.cases())(run)))()
             print(f"seed {seeds[-1]}: {fuzz.tuples:,} tuples, {len(differences)} differences", flush=True)
-    launches = {path: fuzz.taken[path] for path in argument_fuzz.PATHS}
+    launches = {path: fuzz.launches[path] for path in argument_fuzz.PATHS}
     print(f"refused {fuzz.errors:,}; launches by kernel, and by the path that took them: {launches}")
     machine.write(
         arguments.out,

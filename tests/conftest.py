@@ -35,7 +35,7 @@ with suppress(ImportError):  # a machine with a GPU needs none
     settings.load_profile("aotcuda")
 
 _PREFIXES = ("AOTCUDA_", "NUMBA_", "HATCH_")
-_NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH")
+_NAMES = ("SOURCE_DATE_EPOCH", "PYTHONHASHSEED", "PYTHONPATH", "TRITON_INTERPRET")
 _SETTINGS_OF_TESTS = ("AOTCUDA_EXTENSION", "AOTCUDA_UNTESTED")
 """Variables that select the launch path, and allow releases of compilers that are not tested yet."""
 

@@ -17,7 +17,7 @@ def folder() -> str | None:
     if setting.strip():
         return expand(setting)
     base = os.environ.get("XDG_CACHE_HOME", "")
-    if not base.strip():
+    if not os.path.isabs(base):  # the XDG specification ignores relative paths
         base = os.path.expanduser(os.path.join("~", ".cache"))
     return os.path.join(base, "aotcuda") if os.path.isabs(base) else None
 

@@ -178,6 +178,7 @@ class GridKernel(Kernel):
         return self._loader.ready().check(self.__name__, args, 0).parameters
 
     def _launcher_for(self, grid: object, stream: Any) -> GridLauncher:
+        """Return the launcher for a grid and a stream; make it if it is not cached."""
         if callable(grid):
             return self._with_function(grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid
@@ -296,10 +297,8 @@ class GridLauncher(ProcessLocal):
 
     def launch_on(self, grid: object, full: tuple[object, ...]) -> None:
         """Launch with arguments in order; `grid` is the result of `compute_grid`."""
-        if self._launcher is not None:
-            self._launcher(*full)
-        elif self._function is None:
-            self._kernel.check(full)
+        if self._function is None:
+            self.run(full)
         elif self._stream is None:
             self._kernel.run(grid, full)
         else:

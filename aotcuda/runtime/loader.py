@@ -99,10 +99,6 @@ class Loader:
 
         return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
-    def is_read(self) -> bool:
-        """Return True if the manifest has been read."""
-        return self.source.is_read
-
     def ready(self) -> KernelTable:
         """Return the table of the current images; load or replace them if needed.
 

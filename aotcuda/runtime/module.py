@@ -233,7 +233,7 @@ class Module:
         return load, (self.name,)
 
     def __repr__(self) -> str:
-        if self._made is None or not self._made.is_read():
+        if self._made is None or not self._made.source.is_read:
             return f"<aotcuda.Module {self.name}, not read yet>"
         from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 

@@ -42,8 +42,8 @@ def install(torch: Any, facts: dict[str, Any], results: Any) -> None:
     Args:
         torch: The module.
         facts: `name`, `capability` and `attributes` (by CUDA's names) of the GPU.
-        results: An object that records memory which launches could have written: `written(start, size)`,
-            `launched(start, size, owner)`, and `read(start, size, call)` for reads of the host.
+        results: An object that records memory which launches could have written: `is_written(start, size)`,
+            `mark_written(start, size, owner)`, and `report_read(start, size, call)` for reads of the host.
     """
     tensors = _Tensors(torch, results)
     mode = _dispatch_mode(torch, tensors)
@@ -91,17 +91,17 @@ class _Tensors:
     def record_read(self, tensor: Any, call: str) -> None:
         """Record that the host reads a tensor."""
         if self.has(tensor):
-            self._results.read(*self._memory(tensor), f"{call} of a tensor")
+            self._results.report_read(*self._memory(tensor), f"{call} of a tensor")
 
     def has_result(self, tensors: Any) -> bool:
         """Return True if launches could have written one of the tensors."""
-        return any(self.has(item) and self._results.written(*self._memory(item)) for item in tensors)
+        return any(self.has(item) and self._results.is_written(*self._memory(item)) for item in tensors)
 
     def add_result(self, value: Any) -> None:
         """Record that the tensors in a value were computed from memory that launches could have written."""
         for item in self._torch.utils._pytree.tree_leaves(value):
             if isinstance(item, self._torch.Tensor) and self.has(item):
-                self._results.launched(*self._memory(item), item)
+                self._results.mark_written(*self._memory(item), item)
 
     def _memory(self, tensor: Any) -> tuple[int, int]:
         storage = tensor.untyped_storage()

@@ -69,7 +69,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], list[str]]] = {
 
 
 def build(folder: Path, without: str = "") -> None:
-    """Build the wheels whose compilers are installed, each into a folder of its own below `folder`."""
+    """Build the wheels whose compilers are installed, each into its own folder below `folder`."""
     for group, (packages, names) in GROUPS.items():
         if group not in ("nvmath", "cutile") and all(find_spec(package) for package in packages):
             build_wheels([name for name in names if name.removesuffix("-mlir") != without], folder)

@@ -39,8 +39,8 @@ else:
         buffers.check(buffers.cuda.cuFuncGetAttribute(ctypes.byref(value), attribute, function))
         versions.append(value.value)
 found = doctor.examine()
-(taken,) = [module["takes"][0]["image"] for module in found["modules"] if module["name"] == "quickstart.kernels"]
-print(json.dumps([chosen, versions, out.read(), cell.image, bool(cell.packaged), taken, found["driver"]]))
+(image,) = [module["takes"][0]["image"] for module in found["modules"] if module["name"] == "quickstart.kernels"]
+print(json.dumps([chosen, versions, out.read(), cell.image, bool(cell.packaged), image, found["driver"]]))
 """
 
 
@@ -54,9 +54,9 @@ print(json.dumps([chosen, versions, out.read(), cell.image, bool(cell.packaged),
     ],
 )
 def test_launch_takes_predicted_image(run_clean, wheel, arch, versions):
-    chosen, seen, out, predicted, packaged, taken, driver = run_clean(LAUNCH, wheel, AOTCUDA_FALLBACK="error")
+    chosen, seen, out, predicted, packaged, image, driver = run_clean(LAUNCH, wheel, AOTCUDA_FALLBACK="error")
     assert (chosen, seen) == (arch, versions)
-    assert predicted == taken == chosen
+    assert predicted == image == chosen
     assert packaged == (chosen is not None)
     assert out == ([12.0, 24.0, 36.0] if packaged else [0.0, 0.0, 0.0])
     assert driver["problem"] is None

@@ -34,26 +34,26 @@ def jit():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_template_instances_equal_those_of_cupy(package, jit, dtype):
     name = {"float32": "ns::scale<float>", "float64": "ns::scale<double>"}[dtype]
-    given = cupy.random.default_rng(1).standard_normal((50, 20)).astype(dtype)
-    ours, theirs = given.copy(), given.copy()
+    x = cupy.random.default_rng(1).standard_normal((50, 20)).astype(dtype)
+    ours, theirs = x.copy(), x.copy()
     package("raw").scale[8, 128](2.5, ours, ours.size)
     jit.get_function(name)((8,), (128,), (np.dtype(dtype).type(2.5), theirs, np.int32(theirs.size)))
     cupy.testing.assert_array_equal(ours, theirs)
-    np.testing.assert_array_equal(ours.get(), given.get() * np.dtype(dtype).type(2.5))
+    np.testing.assert_array_equal(ours.get(), x.get() * np.dtype(dtype).type(2.5))
 
 
 def test_length_parameter_equals_length_of_array(package):
-    given, taken = cupy.arange(1000, dtype="float64"), cupy.zeros(1100)
-    package("raw").copy[8, 128](given, taken)
-    assert taken[:1000].tolist() == given.tolist()
-    assert not taken[1000:].any()
+    x, out = cupy.arange(1000, dtype="float64"), cupy.zeros(1100)
+    package("raw").copy[8, 128](x, out)
+    assert out[:1000].tolist() == x.tolist()
+    assert not out[1000:].any()
 
 
 def test_stride_parameters_equal_strides_of_arrays(package):
-    given = cupy.arange(48, dtype="float32").reshape(6, 8)[::2, :4]
-    taken = cupy.zeros((4, 3), "float32")
-    package("raw").transpose[1, (4, 3)](given, taken)
-    np.testing.assert_array_equal(taken.get(), given.get().T)
+    x = cupy.arange(48, dtype="float32").reshape(6, 8)[::2, :4]
+    out = cupy.zeros((4, 3), "float32")
+    package("raw").transpose[1, (4, 3)](x, out)
+    np.testing.assert_array_equal(out.get(), x.get().T)
 
 
 def test_structs_have_layout_of_numpys_records(package):
@@ -101,10 +101,10 @@ def tensor_map(array):
 def test_gpu_reads_through_tensor_map(package):
     if cupy.cuda.Device().compute_capability < "90":
         pytest.skip("GPUs read tensor maps from compute capability 9.0 on")
-    given, taken = cupy.arange(256, dtype="float32").reshape(4, 64), cupy.zeros(64, "float32")
+    x, out = cupy.arange(256, dtype="float32").reshape(4, 64), cupy.zeros(64, "float32")
     for number in (2, 0, 3):
-        package("raw").row[1, 1](number, tensor_map(given), taken)
-        assert taken.tolist() == given[number].tolist()
+        package("raw").row[1, 1](number, tensor_map(x), out)
+        assert out.tolist() == x[number].tolist()
 
 
 def test_numba_calls_cpp_and_cpp_calls_numba(package):

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # PyTorch gives warnings of its own
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # PyTorch gives warnings
 
 torch = pytest.importorskip("torch")
 

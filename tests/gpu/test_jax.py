@@ -11,7 +11,7 @@ from aotcuda.errors import ArgumentError
 from aotcuda.runtime import fast as extension
 from support.threads import at_once
 
-pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # JAX gives warnings of its own
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # JAX gives warnings
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests need the memory
 jax = pytest.importorskip("jax")
 jnp = pytest.importorskip("jax.numpy")

@@ -175,10 +175,10 @@ PARTICLE = np.dtype([("x", "f4"), ("id", "i8")], align=True)
 def test_records_of_two_dimensions_and_any_strides(real):
     values, described, _ = records_on_the_gpu(PARTICLE, (6, 10))
     into, described_into, result = records_on_the_gpu(PARTICLE, (4, 3))
-    taken = values[1::2, 1:9:2]
-    real.records_turned[(1, 1), (4, 4)](described(taken), described_into(into))
-    np.testing.assert_array_equal(result()["id"], taken["id"].T)
-    np.testing.assert_array_equal(result()["x"], taken["x"][::-1].T)
+    part = values[1::2, 1:9:2]
+    real.records_turned[(1, 1), (4, 4)](described(part), described_into(into))
+    np.testing.assert_array_equal(result()["id"], part["id"].T)
+    np.testing.assert_array_equal(result()["x"], part["x"][::-1].T)
     values, described, _ = records_on_the_gpu(PARTICLE, (12,))
     out = cupy.zeros(3, "float32")
     real.records_from_the_end[1, 32](described(values[::3]), out)

@@ -6,8 +6,6 @@ import importlib
 import json
 import re
 import struct
-import sys
-import zipfile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +19,7 @@ from support.images import cuobjdump
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 RAW, MORE = "csrc/raw.cu", "csrc/more.cu"
 
 VECTOR = np.dtype([("x", "<f8"), ("y", "<f8"), ("z", "<f8")], align=True)
@@ -39,25 +38,15 @@ def files(wheel: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def installed(cuda, wheel):
-    """Install the package."""
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(cuda.packages)
-    importlib.invalidate_caches()
-    yield
-    for name in [name for name in sys.modules if name.partition(".")[0] == "cudacpp"]:
-        del sys.modules[name]
-
-
-@pytest.fixture
-def raw(installed):
-    """Return the packaged module."""
+def raw(cuda, wheel):
+    """Install the package, and return its module."""
+    cuda.install(wheel)
     return importlib.import_module("cudacpp.raw")
 
 
 def overloads(files: dict[str, bytes], name: str) -> list[dict]:
-    (found,) = [kernel for kernel in manifest_of(files, "cudacpp.raw")["kernels"] if kernel["name"] == name]
-    return found["overloads"]
+    (kernel,) = [kernel for kernel in manifest_of(files, "cudacpp.raw")["kernels"] if kernel["name"] == name]
+    return kernel["overloads"]
 
 
 class TestTheWheel:
@@ -101,19 +90,21 @@ class TestTheWheel:
         assert (step["dtype"], step["bytes"]) == (structured(STEP.str, STEP.descr), STEP.itemsize)
 
     def test_parameter_offsets_match_the_machine_code(self, files: dict[str, bytes]) -> None:
-        found = {}  # by NVIDIA's own reader of cubins
+        parameters = {}  # by NVIDIA's reader of cubins
         for entry in fatbin.read(files["cudacpp/raw.aotcuda/kernels.fatbin"], "kernels.fatbin"):
             text = cuobjdump(entry.content, "-elf") if entry.kind == "sass" else ""
             for part in re.split(r"^\.nv\.info\.", text, flags=re.MULTILINE)[1:]:
                 numbers = re.findall(r"Ordinal\s*:\s*0x(\w+)\s+Offset\s*:\s*0x(\w+)\s+Size\s*:\s*0x(\w+)", part)
-                found[entry.arch, part.split()[0]] = sorted(tuple(int(text, 16) for text in each) for each in numbers)
+                parameters[entry.arch, part.split()[0]] = sorted(
+                    tuple(int(text, 16) for text in each) for each in numbers
+                )
         checked = 0
         for kernel in manifest_of(files, "cudacpp.raw")["kernels"]:
             for item in kernel["overloads"]:
                 parts = [part for each in item["parameters"] for part in (each, *each.get("sizes", ()))]
                 offsets = sorted(part["offset"] for part in parts)
                 for arch in ("sm_80", "sm_90"):
-                    places = [offset for _, offset, _ in found[arch, item["symbol"]]]
+                    places = [offset for _, offset, _ in parameters[arch, item["symbol"]]]
                     assert item.get("one_by_one", False) is (places != offsets) is (kernel["name"] in ("tensor", "row"))
                     checked += 1
         assert checked == 16
@@ -141,17 +132,17 @@ class TestLaunches:
             assert cuda.launches()[-1]["kernel"] == symbol
             assert cuda.parameters() == number + struct.pack("<Qi", array.address, 8)
 
-    def test_a_length_is_the_arrays_own(self, cuda, raw) -> None:
-        given, taken = cuda.array(np.zeros((3, 5), "<f8")), cuda.array(np.zeros(15, "<f8"))
-        given.interface["data"] = (given.address, True)
-        raw.copy[1, 15](given, taken)
-        assert cuda.parameters() == struct.pack("<2Qq", given.address, taken.address, 15)
+    def test_a_number_is_the_length_of_its_array(self, cuda, raw) -> None:
+        source, target = cuda.array(np.zeros((3, 5), "<f8")), cuda.array(np.zeros(15, "<f8"))
+        source.interface["data"] = (source.address, True)
+        raw.copy[1, 15](source, target)
+        assert cuda.parameters() == struct.pack("<2Qq", source.address, target.address, 15)
 
     def test_strides_are_arguments_where_the_table_says_so(self, cuda, raw) -> None:
-        given, taken = cuda.array(np.zeros((4, 6), "<f4")[::2, ::3]), cuda.array(np.zeros((2, 2), "<f4"))
-        given.interface["strides"] = (48, 12)
-        raw.transpose[1, (2, 2)](given, taken)
-        assert cuda.parameters() == struct.pack("<2QqI", given.address, taken.address, 48, 2)
+        source, target = cuda.array(np.zeros((4, 6), "<f4")[::2, ::3]), cuda.array(np.zeros((2, 2), "<f4"))
+        source.interface["strides"] = (48, 12)
+        raw.transpose[1, (2, 2)](source, target)
+        assert cuda.parameters() == struct.pack("<2QqI", source.address, target.address, 48, 2)
 
     def test_structs_and_halves_are_passed_by_value(self, cuda, raw) -> None:
         at, flags = cuda.array(np.zeros(4, VECTOR), descr=VECTOR.descr), cuda.array(np.zeros(4, "|u1"))
@@ -176,9 +167,10 @@ class TestLaunches:
         assert "packaged: void(double, double *, int)" in str(caught.value)
         assert not [item for item in recwarn if issubclass(item.category, FallbackWarning)]
 
-    def test_fallback_compiles_packaged_sources_for_another_gpu(self, cuda, installed, tmp_path, monkeypatch) -> None:
+    def test_fallback_compiles_packaged_sources_for_another_gpu(self, cuda, wheel, tmp_path, monkeypatch) -> None:
         monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
         cuda.set(devices="7.5")
+        cuda.install(wheel)
         raw = importlib.import_module("cudacpp.raw")
         array = cuda.array(np.zeros(8, "<f4"))
         with pytest.warns(FallbackWarning, match=r"cudacpp\.raw, all of it"):

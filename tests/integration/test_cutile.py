@@ -1,7 +1,7 @@
 """cuTile's kernels: built without a GPU, compared with the export of cuda-tile, and launched without cuda-tile.
 
-They run where aotcuda[cutile] is installed, which has an environment of its own: its compiler is of another version of
-CUDA than the others'.
+The tests run where aotcuda[cutile] is installed. It has a separate environment, since its compiler needs another
+version of CUDA than the other front ends.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import importlib
 import os
 import subprocess
 import sys
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from integration import projects
 from integration.projects import build_wheel, content, manifest_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
     from types import ModuleType
 
@@ -62,12 +60,12 @@ class TestTheWheel:
             for hint in (":16:16", ":16", "")
         ]
         assert [item["name"] for item in kernels["add"]["arguments"]] == ["x", "y", "out", "TILE"]
-        assert kernels["scale"]["doc"] == "In place, for any strides."
+        assert kernels["scale"]["doc"] == "Scale an array with any strides, in place."
 
     def test_machine_code_is_what_cuda_tile_itself_exports(self, files: dict[str, bytes], tmp_path: Path) -> None:
         """A build assembles the kernels of a module together, cuda-tile one by one."""
         entries = fatbin.read(files["cutilekernels/kernels.aotcuda/kernels.fatbin"], "kernels")
-        found = {entry.arch: entry.content for entry in entries}
+        packaged_images = {entry.arch: entry.content for entry in entries}
         done = subprocess.run(
             [sys.executable, "-c", REFERENCE, str(projects.PACKAGES / "cutilekernels"), str(tmp_path)],
             capture_output=True,
@@ -80,12 +78,12 @@ class TestTheWheel:
         assert len(names) == 6
         for name in names:
             symbol, arch = name.split("-")
-            own = (tmp_path / name).read_bytes()
-            images = (Elf(data, machine=190, budget=Budget(len(data))) for data in (found[arch], own))
-            packaged_code, own_code = (image.content(f".text.{symbol}") for image in images)
-            assert packaged_code == own_code != b"", name
-            (wanted,) = cubin.read(own, name).kernels
-            (packaged,) = [item for item in cubin.read(found[arch], arch).kernels if item.name == symbol]
+            exported = (tmp_path / name).read_bytes()
+            images = (Elf(data, machine=190, budget=Budget(len(data))) for data in (packaged_images[arch], exported))
+            packaged_code, exported_code = (image.content(f".text.{symbol}") for image in images)
+            assert packaged_code == exported_code != b"", name
+            (wanted,) = cubin.read(exported, name).kernels
+            (packaged,) = [item for item in cubin.read(packaged_images[arch], arch).kernels if item.name == symbol]
             assert packaged == wanted
 
 
@@ -123,22 +121,18 @@ export("softmax__0_1", _kernels.softmax, [array(ct.float32, 2, 16, 1, several=Fa
 
 
 @pytest.fixture(params=["9.0"])
-def k(cuda, wheel: Path, request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+def k(cuda, wheel: Path, request: pytest.FixtureRequest) -> ModuleType:
     """Return the packaged kernels, on a stand-in driver that knows the sizes of the parameters of `add`."""
     cuda.set(devices=request.param)
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(cuda.packages)
-    importlib.invalidate_caches()
+    cuda.install(wheel)
     cuda.set(sizes=",".join(["8,4,4"] * 3))
-    yield importlib.import_module("cutilekernels.kernels")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "cutilekernels"]:
-        del sys.modules[name]
+    return importlib.import_module("cutilekernels.kernels")
 
 
 def arrays_and_block(cuda) -> tuple[list[Any], bytes]:
     """Return arguments of `add`, and the parameters that the driver gets for them."""
-    found = [cuda.array(np.zeros(64, "<f4")) for _ in range(3)]
-    return found, b"".join(np.uint64(x.address).tobytes() + np.array([64, 1], "<i4").tobytes() for x in found)
+    arrays = [cuda.array(np.zeros(64, "<f4")) for _ in range(3)]
+    return arrays, b"".join(np.uint64(x.address).tobytes() + np.array([64, 1], "<i4").tobytes() for x in arrays)
 
 
 def test_the_driver_chooses_the_blocks(cuda, k) -> None:

@@ -73,16 +73,16 @@ def kernel_code(text: str, name: str) -> str:
 def test_every_linked_item_is_listed_with_the_functions_it_defines(foreign):
     linked = projects.manifest_of(foreign, "foreign.kinds")["linked"]
     assert len(linked) == 9  # objects in memory with the content of a file are that file
-    found = {item["name"]: item["symbols"] for item in linked}
-    assert found["csrc/plain.cu"] == ["plain_c", "plain_numba", "headers_c", "sum_reduce"]
-    assert found["csrc/generated/from_ptx.ptx"] == ["from_ptx"]
-    assert found["csrc/generated/from_cubin.cubin"] == ["from_cubin"]
-    assert found["csrc/generated/from_fatbin.fatbin"] == ["from_fatbin"]
-    assert found["csrc/generated/from_ltoir.ltoir"] == []  # LTOIR does not tell
-    assert found["csrc/generated/from_o.o"] == ["from_o"]
-    assert found["csrc/generated/libfrom_a.a"] == ["from_a"]
-    assert found["memory.cu"] == ["from_source"]
-    assert found["late.cu"] == ["late"]
+    symbols = {item["name"]: item["symbols"] for item in linked}
+    assert symbols["csrc/plain.cu"] == ["plain_c", "plain_numba", "headers_c", "sum_reduce"]
+    assert symbols["csrc/generated/from_ptx.ptx"] == ["from_ptx"]
+    assert symbols["csrc/generated/from_cubin.cubin"] == ["from_cubin"]
+    assert symbols["csrc/generated/from_fatbin.fatbin"] == ["from_fatbin"]
+    assert symbols["csrc/generated/from_ltoir.ltoir"] == []  # LTOIR has no readable symbols
+    assert symbols["csrc/generated/from_o.o"] == ["from_o"]
+    assert symbols["csrc/generated/libfrom_a.a"] == ["from_a"]
+    assert symbols["memory.cu"] == ["from_source"]
+    assert symbols["late.cu"] == ["late"]
 
 
 def test_functions_in_cuda_cpp_are_inlined_and_machine_code_is_called(foreign):
@@ -170,7 +170,7 @@ IN_NUMBA = SOURCE.replace(', abi="c"', "")
 Case = tuple[str, "dict[str, bytes | str]", str, str]
 """A source, files beside the package, keys of the module's table, and the error."""
 
-OF_THE_FRONT_END: dict[str, Case] = {
+DECLARATIONS: dict[str, Case] = {
     "the other ABI": (
         IN_NUMBA,
         {"f.cu": "\n// not in the first line\n" + CU},
@@ -221,7 +221,7 @@ OF_THE_FRONT_END: dict[str, Case] = {
 }
 """Cases that depend on how a front end names and declares functions, or finds their link items."""
 
-OF_THE_LINK: dict[str, Case] = {
+LINK_ITEMS: dict[str, Case] = {
     "a definition of the kernel's own name": (
         SOURCE,
         {"f.cu": CU + 'extern "C" __global__ void k(float *x) { *x = 1; }'},
@@ -243,10 +243,10 @@ OF_THE_LINK: dict[str, Case] = {
         'link = ["f.ltoir"]',
         "pkg.k: linking for sm_80 failed: ERROR 1: bad input: does not match type NVJITLINK_INPUT_LTOIR",
     ),
-    "a header that is not there": (
+    "a header that is not there, of a source outside the project": (
         SOURCE,
-        {"f.cu": NO_INCLUDE + CU},
-        'link = ["f.cu"]',
+        {"../f.cu": NO_INCLUDE + CU},
+        'link = ["../f.cu"]',
         f'{MODULE}.link[0]: f.cu does not compile for sm_80: cannot open source file "gone.h"',
     ),
     "a source that later GPUs compile": (
@@ -260,8 +260,8 @@ OF_THE_LINK: dict[str, Case] = {
         ),
     ),
     **{
-        f"an object that {name}": (SOURCE, {"f.o": data}, 'link = ["f.o"]', f"{MODULE}.link[0]: f.o {said}")
-        for name, data, said in [
+        f"an object that {name}": (SOURCE, {"f.o": data}, 'link = ["f.o"]', f"{MODULE}.link[0]: f.o {problem}")
+        for name, data, problem in [
             ("is text", b"hello", "is no object file: it begins with b'hell', not with an ELF header; "),
             ("is cut behind it", elf(sections=3), "is cut short: it has 64 bytes of 256; make it anew by nvcc -dc"),
             ("is for another machine", elf(machine=243), "is for a machine (243) that CUDA does not support; "),
@@ -295,11 +295,11 @@ OF_THE_LINK: dict[str, Case] = {
 }
 
 
-TABLES = {"declared": OF_THE_FRONT_END, "linked": OF_THE_LINK}
+TABLES = {"declared": DECLARATIONS, "linked": LINK_ITEMS}
 
 
 def numbered(text: str, number: int) -> str:
-    """Return a text with the number of its case in the names of the module and the files."""
+    """Return a text with the case's number in the names of module and files."""
     text = re.sub(r"\bpkg([./])(_?)k\b", rf"pkg\1\2k{number}", text)
     return re.sub(r"\b([fg])\.(?=(cu|o|a|cubin)\b)", rf"\g<1>{number}.", text)
 
@@ -329,17 +329,17 @@ def refusals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], d
 
     @functools.cache
     def errors(table: str, front_end: str) -> dict[str, list[str]]:
-        names, said = [*TABLES[table]], {}
-        while left := {number: TABLES[table][name] for number, name in enumerate(names) if name not in said}:
-            done = refused(project_of(tmp_path_factory.mktemp(front_end) / "project", left))
+        names, errors_by_case = [*TABLES[table]], {}
+        while cases := {number: TABLES[table][name] for number, name in enumerate(names) if name not in errors_by_case}:
+            done = refused(project_of(tmp_path_factory.mktemp(front_end) / "project", cases))
             lines = [line.removeprefix("aotcuda: ") for line in done.err.splitlines() if line and not line[0].isspace()]
-            found = {
+            errors_of_build = {
                 names[number]: [line for line in lines if re.search(rf"pkg[./]_?k{number}\b|\b[fg]{number}\.", line)]
-                for number in left
+                for number in cases
             }
-            assert any(found.values()), done.err
-            said |= {name: own for name, own in found.items() if own}
-        return said
+            assert any(errors_of_build.values()), done.err
+            errors_by_case |= {name: lines for name, lines in errors_of_build.items() if lines}
+        return errors_by_case
 
     return errors
 
@@ -351,12 +351,12 @@ def check_refusal(refusals: Callable[[str, str], dict[str, list[str]]], table: s
 
 
 @front_ends.EACH
-@pytest.mark.parametrize("case", OF_THE_FRONT_END, ids=[name.replace(" ", "_") for name in OF_THE_FRONT_END])
+@pytest.mark.parametrize("case", DECLARATIONS, ids=[name.replace(" ", "_") for name in DECLARATIONS])
 def test_wrong_declaration_is_refused_by_name(refusals, case):
     check_refusal(refusals, "declared", case)
 
 
-@pytest.mark.parametrize("case", OF_THE_LINK, ids=[name.replace(" ", "_") for name in OF_THE_LINK])
+@pytest.mark.parametrize("case", LINK_ITEMS, ids=[name.replace(" ", "_") for name in LINK_ITEMS])
 def test_invalid_link_item_is_refused_by_name(refusals, case):
     check_refusal(refusals, "linked", case)
 
@@ -379,8 +379,8 @@ def k(x):
 
 def test_callbacks_of_memory_objects_are_recorded_once(tmp_path):
     files = projects.content(projects.build_wheel(build(tmp_path, WITH_CALLBACKS)))
-    kept = {"setup": "pkg._k:up", "teardown": "pkg._k:down", "origin": "memory.cu"}
-    assert projects.manifest_of(files, "pkg.k")["callbacks"] == [kept]
+    callbacks = {"setup": "pkg._k:up", "teardown": "pkg._k:down", "origin": "memory.cu"}
+    assert projects.manifest_of(files, "pkg.k")["callbacks"] == [callbacks]
 
 
 def test_prototype_may_differ_in_sign_and_const(tmp_path):

@@ -74,17 +74,17 @@ def kernels(cuda: StandIn) -> list[str]:
     return [call["kernel"] for call in cuda.launches()]
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_source_that_imports_numba_gives_a_warning(own: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("imports_numba", [False, True])
+def test_source_that_imports_numba_gives_a_warning(imports_numba: bool, tmp_path: Path) -> None:
     project = projects.copy("inplace", tmp_path / "project")
-    for path in project.glob("src/inplace/*.py") if own else ():
+    for path in project.glob("src/inplace/*.py") if imports_numba else ():
         path.write_text(path.read_text().replace("aotcuda.numba", "numba"))
-    said = (
+    warning = (
         'tool.aotcuda.modules."inplace.solver": it is packaged in place, and neither inplace.solver nor a module that '
         "it imports has aotcuda.numba, so the compiler itself would launch its kernels; write from aotcuda.numba "
         "import cuda"
     )
-    assert (said in projects.aotcuda(project, "build").err) is own
+    assert (warning in projects.aotcuda(project, "build").err) is imports_numba
 
 
 def test_import_of_numba_submodule_gives_a_warning(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_manifest_records_exact_types(built: Path) -> None:
     assert by_name["add"]["defined"].startswith("inplace.solver:add:")
 
 
-def test_without_numba_and_numpy_it_launches_what_was_packaged(cuda: StandIn, installed: Path) -> None:
+def test_packaged_kernels_launch_without_numba_and_numpy(cuda: StandIn, installed: Path) -> None:
     code = """
 s.launch_all(Array(), Array(), Array())
 s.fill[1, 64](Array("<i4"), 7)
@@ -152,8 +152,10 @@ for _ in range(2):
         print(*[warning.category.__name__ for warning in caught], *[warning.message for warning in caught])
 print(s.scale.signatures)
 """
-    said, silent, signatures = run(cuda, installed, code, AOTCUDA_CACHE_DIR=str(tmp_path / "cache")).splitlines()
-    assert said.startswith("FallbackWarning inplace.solver.scale for void(int32, float32[::1]): it is compiled on this")
+    warning, silent, signatures = run(cuda, installed, code, AOTCUDA_CACHE_DIR=str(tmp_path / "cache")).splitlines()
+    assert warning.startswith(
+        "FallbackWarning inplace.solver.scale for void(int32, float32[::1]): it is compiled on this"
+    )
     assert silent == ""
     assert signatures == "['void(float64, float32[:])', 'void(float32, float32[:])', 'void(int64, float32[:])']"
     assert kernels(cuda) == ["scale", "scale"]
@@ -222,9 +224,9 @@ def test_editable_install_is_stale_after_an_edit(cuda: StandIn, tmp_path: Path) 
     helpers = source / "inplace/helpers.py"
     helpers.write_text(helpers.read_text().replace("x + x", "x * 2"))
     code = "try:\n    s.launch_all(*[Array()] * 3)\nexcept Exception as error:\n    print(type(error).__name__, error)"
-    said = run(cuda, source, code, "-S", AOTCUDA_FALLBACK="error")
-    assert said.startswith("StaleBuildError inplace.solver was built before ")
-    assert "helpers.py was edited; build it again: pip install -e ." in said
+    output = run(cuda, source, code, "-S", AOTCUDA_FALLBACK="error")
+    assert output.startswith("StaleBuildError inplace.solver was built before ")
+    assert "helpers.py was edited; build it again: pip install -e ." in output
     compiled = "s.add[1, 64](Array(), Array(), Array())\nprint(s.__aotcuda__.chosen[0].arch)"
     assert run(cuda, source, compiled, "-W", "ignore", AOTCUDA_CACHE_DIR=str(tmp_path / "cache")) == "sm_90\n"
 
@@ -250,7 +252,7 @@ def test_editable_build_removes_marks_of_unlisted_sources(tmp_path: Path) -> Non
     assert sorted(path.name for path in project.rglob("*.aotcuda")) == ["__init__.aotcuda", "solver.aotcuda"]
 
 
-def test_the_second_front_end_is_in_place_too(cuda: StandIn, tmp_path: Path) -> None:
+def test_numba_cuda_mlir_is_packaged_in_place(cuda: StandIn, tmp_path: Path) -> None:
     if not front_ends.is_mlir_installed():
         pytest.skip("numba-cuda-mlir is not installed (extra mlir-cu13)")
     project = tmp_path / "project"
@@ -281,7 +283,7 @@ def test_the_second_front_end_is_in_place_too(cuda: StandIn, tmp_path: Path) -> 
     )
     assert (done.stdout, done.stderr) == ("<numba_cuda_mlir.cuda, in place>\n", "")
     assert kernels(cuda) == ["scale"]
-    whole = projects.succeed(
+    from_sources = projects.succeed(
         project, sys.executable, "-c", "import pkg.solver as s; print(type(s.scale).__name__)", PYTHONPATH=str(project)
     )
-    assert whole.out == "MLIRDispatcher\n"
+    assert from_sources.out == "MLIRDispatcher\n"

@@ -107,7 +107,7 @@ def test_a_recorded_pack_serves_an_unchanged_package(
     projects.unpacked(wheel, installed)
     here = tmp_path / "elsewhere"
     here.mkdir()
-    told = aotcuda(here, "check", "my_pack").out
+    output = aotcuda(here, "check", "my_pack").out
     for text in (
         "foreign 1.0 by Triton",
         "serves 2 of 2",
@@ -115,10 +115,10 @@ def test_a_recorded_pack_serves_an_unchanged_package(
         "serves 1 of 2",
         "foreign.ops.add: its",
     ):
-        assert text in told
+        assert text in output
     command = f"{sys.executable} {project / 'show.py'}; exit 3"
-    served = aotcuda(here, "run", "--packs", "my_pack", "--", "sh", "-c", command)
-    assert served.status == 3, served.err
-    assert served.out.split() == ["aotcuda.integrations.in_place.triton.functions"] * 2
+    done = aotcuda(here, "run", "--packs", "my_pack", "--", "sh", "-c", command)
+    assert done.status == 3, done.err
+    assert done.out.split() == ["aotcuda.integrations.in_place.triton.functions"] * 2
     shutil.rmtree(site)
     assert "foreign is not installed" in aotcuda(here, "check", "my_pack").out

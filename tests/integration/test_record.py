@@ -63,7 +63,7 @@ def table(project: Path, module: str) -> dict:
     return tomllib.loads(text)["tool"]["aotcuda"]["modules"][f"recorded.{module}"]
 
 
-def test_a_run_prints_the_tables_of_what_it_launched(project: Path) -> None:
+def test_run_prints_the_tables_of_its_launches(project: Path) -> None:
     done = run(project, "some")
     assert done.status == 0, done.err
     printed = tomllib.loads(done.out)["tool"]["aotcuda"]["modules"]["recorded.kernels"]
@@ -105,24 +105,24 @@ def with_front_end(project: Path, frontend: str) -> None:
 @pytest.mark.parametrize(
     ("frontend", "ways"), [("numba-cuda", ("--dry", "--execute")), ("numba-cuda-mlir", ("--dry",))]
 )
-def test_types_without_a_gpu_are_those_that_the_dispatcher_compiles(
+def test_types_without_a_gpu_equal_the_types_on_a_gpu(
     project: Path, driver: Path, frontend: str, ways: tuple[str, ...]
 ) -> None:
     with_front_end(project, frontend)
-    found = {}
+    launched = {}
     for way in (*ways, "gpu"):
         options = ("--out", f"{way.strip('-')}.json", *([way] if way != "gpu" else []))
         environ = {"LD_LIBRARY_PATH": str(driver)} if way == "gpu" else {}
         done = run(project, "some", "types", options=options, **environ)
         assert done.status == 0, done.err
         functions = json.loads((project / f"{way.strip('-')}.json").read_text())["functions"]
-        found[way] = {
+        launched[way] = {
             (item["function"], item["signature"], sum(item["launches"].values()))
             for item in functions
             if item["kind"] == "kernel"
         }
-    assert all(found[way] == found["gpu"] for way in ways)
-    assert len(found["gpu"]) == 16
+    assert all(launched[way] == launched["gpu"] for way in ways)
+    assert len(launched["gpu"]) == 16
 
 
 DEVICE = """
@@ -143,6 +143,11 @@ assert x[1, 2] == 6 and x[1:, ::2].shape == (2, 2) and x.T.copy_to_host()[2, 1] 
 out = cuda.device_array_like(x)
 out[1:, ::2] = 7
 assert out.copy_to_host().sum() == 28
+class Slotted:
+    __slots__ = ("__cuda_array_interface__",)
+slotted = Slotted()
+slotted.__cuda_array_interface__ = out.__cuda_array_interface__
+k.take[1, 4](1, slotted)
 k.take[1, 4](1, cuda.to_device(np.asfortranarray(x.copy_to_host())))
 k.take[1, 4](1, cuda.device_array((2, 3), np.int32)[:, ::2])
 k.take[1, 4, stream](1, x)
@@ -157,7 +162,7 @@ x[0, 0]
 
 
 @pytest.mark.parametrize("frontend", ["numba-cuda", "numba-cuda-mlir"])
-def test_devices_arrays_and_streams_are_answered_without_a_gpu(project: Path, frontend: str) -> None:
+def test_devices_arrays_and_streams_work_without_a_gpu(project: Path, frontend: str) -> None:
     with_front_end(project, frontend)
     text = DEVICE.format(numba="numba" if frontend == "numba-cuda" else "numba_cuda_mlir")
     (project / "script.py").write_text(text)
@@ -222,7 +227,7 @@ for _ in range(3):
 """
 
 
-def test_a_stand_in_serves_where_cupy_is_missing(project: Path) -> None:
+def test_stand_in_replaces_a_missing_cupy(project: Path) -> None:
     (project / "script.py").write_text(CUPY)
     done = record(project, "--gpu", "H100", "--", sys.executable, "-W", "ignore", "script.py")
     assert "the command ended with" not in done.err, done.err
@@ -238,7 +243,7 @@ def test_a_stand_in_serves_where_cupy_is_missing(project: Path) -> None:
     assert f"aotcuda: script.py:{line}: get of an array of CuPy's reads the result" in done.err
 
 
-@pytest.mark.parametrize(("way", "count"), [("processes", 21), ("after_a_failure", 4), ("asks_the_gpu", 1)])
+@pytest.mark.parametrize(("way", "count"), [("processes", 21), ("after_a_failure", 4), ("query_the_gpu", 1)])
 def test_counts_are_exact_without_a_gpu(project: Path, way: str, count: int) -> None:
     done = run(project, way)
     assert done.status == 0, done.err
@@ -246,7 +251,7 @@ def test_counts_are_exact_without_a_gpu(project: Path, way: str, count: int) -> 
 
 
 @pytest.mark.parametrize("frontend", ["numba-cuda", pytest.param("numba-cuda-mlir", marks=pytest.mark.matrix)])
-def test_launches_are_as_many_as_the_driver_has_seen(project: Path, driver: Path, frontend: str) -> None:
+def test_each_launch_of_the_driver_is_counted_once(project: Path, driver: Path, frontend: str) -> None:
     ways = ["some", "types", "threads", "after_a_failure", "left_out"]
     with_front_end(project, frontend)
     if frontend == "numba-cuda-mlir":
@@ -277,19 +282,20 @@ def test_imports_of_sources_become_build_requirements(project: Path) -> None:
     assert done.status == 0, done.err
     required = tomllib.loads(config.read_text())["build-system"]["requires"]
     assert required == ["hatchling", "aotcuda[cu13]", "pytest>=8", "packaging", "PyYAML"]
-    said = "added to build-system.requires, since the sources import them: pytest>=8, packaging, PyYAML"
-    assert f"aotcuda: {said}\n" in done.err
+    assert (
+        "aotcuda: added to build-system.requires, since the sources import them: pytest>=8, packaging, PyYAML\n"
+    ) in done.err
     assert "build hook" not in done.err
     config.write_text(config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", ""))
     done = run(project, "some", options=("--write",))
     assert "does not enable the build hook: add the table [tool.hatch.build.targets.wheel.hooks.aotcuda]" in done.err
 
 
-def test_check_lists_what_the_table_lacks(project: Path) -> None:
+def test_check_lists_signatures_that_the_table_lacks(project: Path) -> None:
     done = run(project, "some", options=("--check",))
     assert done.status == 1
     lines = [line for line in done.err.splitlines() if "is not in" in line]
-    assert len(lines) == 1, "scale takes arrays of any strides; what was never launched is not asked for"
+    assert len(lines) == 1, "scale takes arrays of any strides, and a kernel without a launch is not listed"
     (launched,) = lines
     assert launched.startswith(
         "aotcuda: src/recorded/_kernels.py:29: add: void(float32[::1], float32[::1], float32[::1])"
@@ -316,7 +322,7 @@ def test_unpackageable_kernels_are_listed_with_reasons(project: Path) -> None:
     )
     done = record(project, "--write", "--", sys.executable, "-c", command)
     assert done.status == 0, done.err
-    said = [line for line in done.err.splitlines() if "left out" in line]
+    lines = [line for line in done.err.splitlines() if "left out" in line]
     for name, reason in {
         "make.<locals>.closure (2 signatures)": "it is a closure over number; pass it as an argument, or use the "
         "module's globals (2 launches)",
@@ -329,7 +335,7 @@ def test_unpackageable_kernels_are_listed_with_reasons(project: Path) -> None:
         "pairs": "argument 'pair' is of type Pair(int64, float64), which a packaged kernel cannot accept",
         "texts": "argument 'text' is of type unicode_type",
     }.items():
-        assert sum(f".{name}" in line and reason in line for line in said) == 1, (name, said)
+        assert sum(f".{name}" in line and reason in line for line in lines) == 1, (name, lines)
     assert set(table(project, "kernels")["kernels"]) == {"scale", "fill", "never_launched"}
     done = record(project, "--check", "--", sys.executable, "-c", command)
     assert "the table has every signature that was launched, but for 7 signatures of what was left out" in done.err
@@ -428,9 +434,9 @@ def test_kernels_in_cuda_cpp_get_tables_of_their_files(project: Path) -> None:
         "kernels": {"fill": {}, "scale": {"instances": ["scale<double>", "scale<float>"]}},
     }
     assert "recorded 5 launches (5 not executed): 3 kernels" in done.err
-    said = "other: its CUDA C++ is the text of no .cu file of the project; write it into one (1 launch)"
+    message = "other: its CUDA C++ is the text of no .cu file of the project; write it into one (1 launch)"
     line = next(at for at, text in enumerate(CUDA_CORE.splitlines(), 1) if "Program(text" in text)
-    assert f"aotcuda: left out: script.py:{line}: {said}\n" in done.err
+    assert f"aotcuda: left out: script.py:{line}: {message}\n" in done.err
     assert lacking() == []
     config.write_text(config.read_text().replace('"scale<double>", ', ""))
     (missing,) = lacking()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib
 import struct
-import sys
-import zipfile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,15 +21,15 @@ pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = projects.copy("tritonkernels", tmp_path_factory.mktemp("triton") / "project")
-    said = projects.back_end(project).err
-    (found,) = (project / "dist").glob("*.whl")
+    output = projects.back_end(project).err
+    (wheel,) = (project / "dist").glob("*.whl")
     # Triton's bindings would list objects at exit if a process still referred to some.
-    assert [line for line in said.splitlines() if not line.startswith("aotcuda")] == [f"dist/{found.name}"]
-    return found
+    assert [line for line in output.splitlines() if not line.startswith("aotcuda")] == [f"dist/{wheel.name}"]
+    return wheel
 
 
 def sections_of(image: bytes) -> dict[str, bytes]:
-    """Return the sections of an ELF file by name, as its specification has them."""
+    """Return the sections of an ELF file by name, without aotcuda's reader."""
     (table,) = struct.unpack_from("<Q", image, 0x28)
     size, count, names = struct.unpack_from("<HHH", image, 0x3A)
     headers = [struct.unpack_from("<IIQQQQ", image, table + size * at) for at in range(count)]
@@ -55,42 +53,35 @@ class Array:
 
 
 def test_launch_selects_a_variant_without_triton(cuda, wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(cuda.packages)
+    cuda.install(wheel)
     x, y, out = (cuda.allocate(4 * 4096) for _ in range(3))
     code = "".join(
         f"kernels.add[({-(-n // block)},)](Array({x}), Array({y}), Array({out + shift}), {n}, BLOCK={block})\n"
         for n, block, shift in [(4096, 128, 0), (4095, 1024, 0), (4096, 1024, 4)]
     )
     assert cuda.run(f"{ARRAY}{code}print({{'triton', 'torch', 'numpy'}} & {{*sys.modules}})") == "set()\n"
-    found = cuda.launches()
-    assert [(call["kernel"], call["grid"], call["block"]) for call in found] == [
+    launches = cuda.launches()
+    assert [(call["kernel"], call["grid"], call["block"]) for call in launches] == [
         ("add__0_0", [32, 1, 1], [128, 1, 1]),
         ("add__1_1", [4, 1, 1], [128, 1, 1]),
         ("add__1_2", [4, 1, 1], [128, 1, 1]),
     ]
-    assert bytes.fromhex(found[1]["parameters"]) == struct.pack("<QQQi4xQQ", x, y, out, 4095, 0, 0)
+    assert bytes.fromhex(launches[1]["parameters"]) == struct.pack("<QQQi4xQQ", x, y, out, 4095, 0, 0)
 
 
-def test_another_gpu_gets_what_triton_compiles_for_it(
+def test_triton_compiles_for_a_gpu_without_an_image(
     cuda, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(cuda.packages)
-    importlib.invalidate_caches()
+    cuda.install(wheel)
     cuda.set(devices="7.5")
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
-    try:
-        kernels = importlib.import_module("tritonkernels.kernels")
-        x = cuda.array(np.zeros(4096, "<f4"))
-        with pytest.warns(FallbackWarning, match=r"tritonkernels\.kernels, all of it"):
-            kernels.scale[lambda meta: (4096 // meta["BLOCK"],)](x, 0.5, 4096)
-        (call,) = cuda.launches()
-        assert (call["kernel"], call["grid"], call["block"]) == ("scale__0_0", [64, 1, 1], [64, 1, 1])
-        (image,) = (tmp_path / "cache").rglob("kernels.cubin")
-        assert ".text.scale__0_0" in sections_of(image.read_bytes())
-        with pytest.raises(ArgumentError, match=r"no packaged signature of .*scale accepts these arguments"):
-            kernels.scale[1](cuda.array(np.zeros(4096)), 0.5, 4096)
-    finally:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "tritonkernels"]:
-            del sys.modules[name]
+    kernels = importlib.import_module("tritonkernels.kernels")
+    x = cuda.array(np.zeros(4096, "<f4"))
+    with pytest.warns(FallbackWarning, match=r"tritonkernels\.kernels, all of it"):
+        kernels.scale[lambda meta: (4096 // meta["BLOCK"],)](x, 0.5, 4096)
+    (call,) = cuda.launches()
+    assert (call["kernel"], call["grid"], call["block"]) == ("scale__0_0", [64, 1, 1], [64, 1, 1])
+    (image,) = (tmp_path / "cache").rglob("kernels.cubin")
+    assert ".text.scale__0_0" in sections_of(image.read_bytes())
+    with pytest.raises(ArgumentError, match=r"no packaged signature of .*scale accepts these arguments"):
+        kernels.scale[1](cuda.array(np.zeros(4096)), 0.5, 4096)

@@ -54,11 +54,11 @@ def numbers(fatbin: Path, target: str, *candidates: float) -> list[float]:
 
 def test_the_target_answers_source_and_kernel(tmp_path: Path) -> None:
     project = projects.write(tmp_path / "project", SOURCE, aotcuda=TABLE, module=KERNEL)
-    said = projects.aotcuda(project, "build", ".", "--out", "out").err
+    output = projects.aotcuda(project, "build", ".", "--out", "out").err
     fatbin = project / "out" / "pkg" / "k.aotcuda" / "kernels.fatbin"
     assert numbers(fatbin, "sm_80", 80_163, 90_227, 1, 80, 90) == [80_163, 80]
     assert numbers(fatbin, "sm_90a", 80_163, 90_227, 1, 80, 90) == [90_227, 90]
-    queries = [line.partition("queried a GPU for ")[2] for line in said.splitlines() if "queried a GPU" in line]
+    queries = [line.partition("queried a GPU for ")[2] for line in output.splitlines() if "queried a GPU" in line]
     each = ", by the target; sources were imported for each"
     missing = (
         "this needs a GPU, and a build has none; do it in a function that is called later, and continued without "

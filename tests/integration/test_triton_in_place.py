@@ -25,8 +25,8 @@ triton = pytest.importorskip("triton", reason="Triton is not installed (extra tr
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     project = projects.copy("tritonops", tmp_path_factory.mktemp("triton") / "project")
     projects.back_end(project, AOTCUDA_ARCH="sm_80;sm_90")
-    (found,) = (project / "dist").glob("*.whl")
-    return found
+    (built,) = (project / "dist").glob("*.whl")
+    return built
 
 
 CASES: list[triton_differential.Case] = [
@@ -99,7 +99,9 @@ def test_launches_are_those_of_the_jit(
     command = ["gcc", "-shared", "-fPIC", "-O1", "-o", "libcuda.so.1", stand_in, "-lpthread"]
     library = once("triton-driver", lambda folder: subprocess.run(command, cwd=folder, check=True)) / "libcuda.so.1"
     monkeypatch.setenv("FAKE_CUDA_DEVICES", "8.0" if arch == "sm_80" else "9.0")
-    found = triton_differential.Differential(library, f"tritonops.{source}", projects.PACKAGES / "tritonops", tmp_path)
+    comparison = triton_differential.Differential(
+        library, f"tritonops.{source}", projects.PACKAGES / "tritonops", tmp_path
+    )
     others = [
         (name, {**case, each: value})
         for name, case in cases[::5]
@@ -107,11 +109,11 @@ def test_launches_are_those_of_the_jit(
         if each in case or "_" in each
         for value in changed[each]
     ]
-    found.compare(wheel, cases, others, arch)
-    assert found.problems == []
+    comparison.compare(wheel, cases, others, arch)
+    assert comparison.problems == []
     # The JIT compiles once for 8000 and 8008, because of do_not_specialize, and for paddings without tensor maps.
-    assert found.counts["variants"] == len(cases) - same
-    assert found.counts["neighbours"] > found.counts["neighbours that are packaged"] > 0
+    assert comparison.counts["variants"] == len(cases) - same
+    assert comparison.counts["neighbours"] > comparison.counts["neighbours that are packaged"] > 0
 
 
 def test_sources_stay_as_they_are(wheel: Path) -> None:

@@ -39,7 +39,7 @@ def kernels(files: dict[str, bytes]) -> dict[str, Any]:
     return {item["name"]: item for item in manifest_of(files, "tritoninplace.norm")["kernels"]}
 
 
-def test_the_module_gains_data_alone(files: dict[str, bytes]) -> None:
+def test_wheel_gains_only_data(files: dict[str, bytes]) -> None:
     added = {name for name in files if "aotcuda/" in name and not name.startswith("tritoninplace-1.0")}
     data = ("in-place", "kernels.fatbin", "manifest.json", "tritoninplace_norm.h", "tuning.json")
     assert added == {
@@ -80,23 +80,23 @@ def test_machine_code_is_what_triton_itself_makes(
     monkeypatch.syspath_prepend(str(projects.CHECKOUT / "bench"))
     import triton_releases
 
-    found = {}
+    sections = {}
     for entry in fatbin.read(files["tritoninplace/norm.aotcuda/kernels.fatbin"], "norm"):
         if entry.kind == "sass":
-            found |= {(name, entry.arch): code for name, code in sections_of(entry.content).items()}
+            sections |= {(name, entry.arch): code for name, code in sections_of(entry.content).items()}
     reference = triton_releases.run_reference(project, tmp_path)
     assert len(reference) == 5
     for (_, name, number, arch), code in reference.items():
-        assert found[f".text.{name}__{number}_0", arch] == code, (name, number, arch)
+        assert sections[f".text.{name}__{number}_0", arch] == code, (name, number, arch)
 
 
 def with_clusters(folder: Path, incomplete: str) -> Path:
     """Return a copy of the project with a variant that needs clusters, which 8.0 and 8.6 lack."""
     copy = projects.copy("tritoninplace", folder / "project")
-    whole = json.loads((copy / "tritoninplace/norm.variants.json").read_text())
-    whole["kernels"]["norm"]["variants"] = [SHARED, {**SHARED, "num_ctas": 2}]
-    whole["kernels"]["add"] = {"parameters": ["x"], "variants": [{"types": ["*i8"], "constexprs": {}}]}
-    (copy / "tritoninplace/norm.variants.json").write_text(json.dumps(whole))
+    variants = json.loads((copy / "tritoninplace/norm.variants.json").read_text())
+    variants["kernels"]["norm"]["variants"] = [SHARED, {**SHARED, "num_ctas": 2}]
+    variants["kernels"]["add"] = {"parameters": ["x"], "variants": [{"types": ["*i8"], "constexprs": {}}]}
+    (copy / "tritoninplace/norm.variants.json").write_text(json.dumps(variants))
     table = (copy / "pyproject.toml").read_text().replace("compute_80", "sm_86")
     table = "\n".join(line for line in table.splitlines() if not line.startswith("kernels.add"))
     (copy / "pyproject.toml").write_text(
@@ -113,11 +113,11 @@ OTHER_PARAMETERS = (
 
 def test_unsupported_variant_is_left_out_of_a_target(tmp_path: Path) -> None:
     copy = with_clusters(tmp_path, "warn")
-    said = projects.back_end(copy).err
+    output = projects.back_end(copy).err
     reason = "num_ctas > 1 requires NVIDIA SM90+"
     for target in ("sm_80", "sm_86"):
-        assert f"kernels.norm: 1 of its 2 variants is left out for {target}: " in said
-    assert f"{OTHER_PARAMETERS}; its one variant is left out\n" in said
+        assert f"kernels.norm: 1 of its 2 variants is left out for {target}: " in output
+    assert f"{OTHER_PARAMETERS}; its one variant is left out\n" in output
     (wheel,) = (copy / "dist").glob("*.whl")
     manifest = manifest_of(content(wheel), "tritoninplace.norm")
     assert [item["name"] for item in manifest["kernels"]] == ["norm"]

@@ -59,10 +59,10 @@ SHADOWS = (
 
 SIGNATURES = ("void(float32, float32[::1])", "void((float32[:], int64), bool)")
 MADE = {
-    "kinds": manifests.whole(kernels=KINDS, functions=[manifests.function("add")]),
-    "by_grid": manifests.whole(kernels=[grids.PAIR], by_grid=True),
-    "shadows": manifests.whole(kernels=[kernel("axpy", *SIGNATURES), *(kernel(name, *SIGNATURES) for name in SHADOWS)]),
-    "shadows_by_grid": manifests.whole(
+    "kinds": manifests.make(kernels=KINDS, functions=[manifests.function("add")]),
+    "by_grid": manifests.make(kernels=[grids.PAIR], by_grid=True),
+    "shadows": manifests.make(kernels=[kernel("axpy", *SIGNATURES), *(kernel(name, *SIGNATURES) for name in SHADOWS)]),
+    "shadows_by_grid": manifests.make(
         kernels=[{**grids.PAIR, "name": name} for name in ("_t", "typing", "int", "_int_kernel")], by_grid=True
     ),
 }

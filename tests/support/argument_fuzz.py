@@ -77,7 +77,7 @@ class Fuzz:
     """Runs cases.
 
     Attributes:
-        taken: Number of launches, by the kernel's path and the path that launched.
+        launches: The number of launches, by the kernel's path and the path that launched.
         tuples: Number of tuples of arguments.
         errors: Number of refused tuples.
         messages: Their error messages.
@@ -88,7 +88,7 @@ class Fuzz:
         library.fake_last.restype = ctypes.c_void_p
         self._last = _Last.from_address(library.fake_last())
         self._extension = extension
-        self.taken: dict[str, dict[str, int]] = {path: dict.fromkeys(PATHS, 0) for path in PATHS}
+        self.launches: dict[str, dict[str, int]] = {path: dict.fromkeys(PATHS, 0) for path in PATHS}
         self.errors = self.tuples = 0
         self.messages: set[str] = set()
 
@@ -133,7 +133,7 @@ class Fuzz:
         if last.launches != launches + 1:
             return ("raised", f"{last.launches - launches} launches", "")
         if count:
-            self.taken[path]["general" if _submitted[0] > submitted else "extension"] += 1
+            self.launches[path]["general" if _submitted[0] > submitted else "extension"] += 1
         return ("launched", last.name, bytes(last.parameters[: last.size]).hex(), last.stream, last.waits - waits)
 
 

@@ -1,4 +1,4 @@
-"""Real files and manifests, damaged at random, and the answers of `aotcuda inspect` and of the run time's reader.
+"""Damage real files and manifests at random, and read them with `aotcuda inspect` and the run time.
 
 A reader may return a result, or raise an error of one line. Anything else is a fault.
 """
@@ -47,32 +47,32 @@ def sources() -> dict[str, bytes]:
     return {
         ".fatbin": images.pack(code, "-compress-mode=none"),
         ".whl": hostile.wheel(members),
-        ".json": manifests.dump(whole()),
+        ".json": manifests.dump(full_manifest()),
     }
 
 
 @functools.cache
-def whole() -> manifests.Manifest:
+def full_manifest() -> manifests.Manifest:
     """Return a manifest with something under every key."""
-    found, _ = modules.contents()
+    document, _ = modules.contents()
     parameters = records.overload(_SIGNATURE, "axpy")
-    found["kernels"][1]["overloads"][0].update(  # type: ignore[typeddict-item]
+    document["kernels"][1]["overloads"][0].update(  # type: ignore[typeddict-item]
         parameters=parameters["parameters"], parameter_bytes=parameters["parameter_bytes"]
     )
-    found["kernels"][0]["overloads"][0]["raises"] = [
+    document["kernels"][0]["overloads"][0]["raises"] = [
         {"code": 1, "exception": "ValueError", "arguments": "", "function": "f", "file": "f.py", "line": 3}
     ]
-    found["kernels"][0]["overloads"][0]["resources"] = {
+    document["kernels"][0]["overloads"][0]["resources"] = {
         "sm_90": {"registers": 8, "shared": 0, "local": None, "constant": 352}
     }
-    found["callbacks"] = [{"setup": "mypkg:up", "teardown": None, "origin": "a.cu"}]
-    found["toolchain"]["cuda"] = "13.0"
-    found["handle"] = "cuda.core.ObjectCode"
-    found["linked"] = [{"name": "a.cu", "symbols": ["scale", "plain"]}]  # no mangled ones: each takes a process
-    found["function_links"] = [{"path": "link0_a.fatbin", "bytes": 3, "sha256": "0" * 64}]
-    found["sources"] = [{"path": "mypkg/_kernels.py", "sha256": "0" * 64}]
-    found["rebuild"] = {"table": {"arch": ["sm_90"]}, "names": {"mypkg.kernels": ["axpy"]}, "root": ".", "files": []}
-    return found
+    document["callbacks"] = [{"setup": "mypkg:up", "teardown": None, "origin": "a.cu"}]
+    document["toolchain"]["cuda"] = "13.0"
+    document["handle"] = "cuda.core.ObjectCode"
+    document["linked"] = [{"name": "a.cu", "symbols": ["scale", "plain"]}]  # no mangled ones: each takes a process
+    document["function_links"] = [{"path": "link0_a.fatbin", "bytes": 3, "sha256": "0" * 64}]
+    document["sources"] = [{"path": "mypkg/_kernels.py", "sha256": "0" * 64}]
+    document["rebuild"] = {"table": {"arch": ["sm_90"]}, "names": {"mypkg.kernels": ["axpy"]}, "root": ".", "files": []}
+    return document
 
 
 def outcomes(suffix: str, seeds: Iterable[int], folder: Path) -> tuple[Counter[str], list[str]]:
@@ -85,7 +85,7 @@ def outcomes(suffix: str, seeds: Iterable[int], folder: Path) -> tuple[Counter[s
             (path.parent / name).write_bytes(content)
     counts, tracebacks = Counter[str](), []
     for seed in seeds:
-        data = mutated_manifest(seed) if suffix == ".json" and seed % 4 else damaged(sources()[suffix], seed)
+        data = mutate_manifest(seed) if suffix == ".json" and seed % 4 else damage(sources()[suffix], seed)
         path.write_bytes(data)
         try:
             if suffix == ".json":
@@ -105,33 +105,33 @@ def _load(data: bytes) -> None:
     """Read a manifest, choose an image and make the overloads, as the run time does."""
     problem = ""
     try:
-        found = manifests.parse(data, "manifest.json")
-        for kernel in found["kernels"]:
-            OverloadTable(kernel, found["module"], driver.new_validity_flag())
-        choose(found, (9, 0), driver=(13, 0))
+        document = manifests.parse(data, "manifest.json")
+        for kernel in document["kernels"]:
+            OverloadTable(kernel, document["module"], driver.new_validity_flag())
+        choose(document, (9, 0), driver=(13, 0))
     except ManifestError as error:
         problem = str(error)
     assert problem.isprintable()
 
 
-def damaged(data: bytes, seed: int) -> bytes:
+def damage(data: bytes, seed: int) -> bytes:
     """Return the data with one to ten flipped bits, or truncated. Half of the flips are in the headers at its ends."""
     chance = random.Random(seed)
     if seed % 3 == 0:
         return data[: chance.randrange(len(data))]
     changed = bytearray(data)
     for _ in range(chance.choice((1, 1, 2, 10))):
-        near = min(200, len(data))
-        changed[chance.choice((chance.randrange(len(data)), chance.randrange(near) - near // 2))] ^= (
+        edge = min(200, len(data))
+        changed[chance.choice((chance.randrange(len(data)), chance.randrange(edge) - edge // 2))] ^= (
             1 << chance.randrange(8)
         )
     return bytes(changed)
 
 
-def mutated_manifest(seed: int) -> bytes:
+def mutate_manifest(seed: int) -> bytes:
     """Return a manifest with one to four changes."""
     chance = random.Random(seed)
-    value: Any = copy.deepcopy(whole())
+    value: Any = copy.deepcopy(full_manifest())
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(20_000)  # Python can write deeper JSON than it reads
     try:
@@ -153,8 +153,8 @@ def _mutate(value: Any, chance: random.Random) -> None:
     elif action == 4:
         del holder[key]
     elif action == 5:
-        other, place = chance.choice(places)
-        holder[key] = copy.deepcopy(other[place])
+        source, place = chance.choice(places)
+        holder[key] = copy.deepcopy(source[place])
     elif action == 6:
         holder[key] = chance.choice(([holder[key]], {"x": holder[key]}, [holder[key]] * 3))
     elif action == 7 and isinstance(holder, dict):

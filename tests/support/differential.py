@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class CompiledError(Exception):
-    """A worker was to be started."""
+    """The build would start a worker."""
 
 
 def _table(root: Path) -> dict[str, object]:
@@ -83,9 +83,9 @@ class Project:
     Attributes:
         base: The folder of everything.
         front_end: The project's front end.
-        made: The files that each kind of build has made last.
+        made: The files of the last build of each kind.
         environ: Environment variables that edits have changed.
-        launched: The stamp of the editable install, as a process keeps it that launches its kernels.
+        launched: The stamp of the editable install, as in a process that launches its kernels.
     """
 
     base: Path
@@ -108,8 +108,8 @@ class Project:
 
         Args:
             kind: A key of `KINDS`.
-            cache: Use the caches that the project's builds share; otherwise none, and an empty JIT cache.
-            may_compile: Raise CompiledError before a worker starts otherwise.
+            cache: True to use the caches that the project's builds share, False for an empty JIT cache and no other.
+            may_compile: True to allow a worker; False to raise CompiledError before one starts.
         """
         run = nullcontext() if may_compile else patch.object(stages, "run", side_effect=CompiledError)
         with tempfile.TemporaryDirectory(dir=self.base) as temporary, self._environment(), run:
@@ -125,14 +125,14 @@ class Project:
         self.launched = stamp.from_manifest(manifest, str(self.root))
 
     def is_current(self, kind: str) -> bool:
-        """Return True if a build takes the files that were built last, without a worker."""
+        """Return True if a build returns the files of the last build without a worker."""
         try:
             return self.build(kind, may_compile=False) == self.made[kind]
         except CompiledError:
             return False
 
     def is_launched(self) -> bool:
-        """Return True if a launch of the editable install would take its images as current."""
+        """Return True if a launch of the editable install would use its images."""
         assert self.launched is not None
         with self._environment():
             return self.launched.changed() is None
@@ -167,8 +167,8 @@ def compare(project: Project, name: str, item: Input, kinds: tuple[str, ...] = t
         built, plain = project.build(kind), project.build(kind, cache=False)
         must_change = project.front_end in item.changes and not (kind == "JIT cache" and item.row == stamp_inputs.TABLE)
         if built != plain:
-            odd = [file for file in {*built, *plain} if built.get(file) != plain.get(file)]
-            problems.append(f"{kind}: with the cache and without differ: {', '.join(sorted(odd))}")
+            differing = [file for file in {*built, *plain} if built.get(file) != plain.get(file)]
+            problems.append(f"{kind}: builds with and without the cache differ: {', '.join(sorted(differing))}")
         if must_change and plain == project.made[kind]:
             problems.append(f"{kind}: the edit changed nothing")
         project.made[kind] = built

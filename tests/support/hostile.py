@@ -1,4 +1,4 @@
-"""Inputs of at most 16 MB each that are made to break `aotcuda inspect`; no compiler makes them."""
+"""Make inputs of at most 16 MB that could break `aotcuda inspect`; no compiler makes such files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SYMBOLS, _STRINGS = 2, 3
 
 
 class Input(NamedTuple):
-    """A file: its suffix, its content for a size in bytes, and the error of `inspect`, empty if it gives a report."""
+    """A file: its suffix, its content for a size in bytes, and the error of `inspect`; empty for a report."""
 
     suffix: str
     content: Callable[[int], bytes]
@@ -40,8 +40,8 @@ def fatbin(*entries: bytes) -> bytes:
 
 
 def entry(kind: int, payload: bytes, *, flags: int = 0, size: int = 0) -> bytes:
-    """Return an entry of a fatbin; `size` is the size that it claims to have without compression."""
-    padded = payload.ljust(len(payload) + -len(payload) % 8, b"\0")
+    """Return an entry of a fatbin; `size` is its claimed size without compression."""
+    padded = payload + bytes(-len(payload) % 8)
     compressed = len(payload) if flags else 0
     return struct.pack("<HHIQII4xIIIQ8xQ", kind, 0x101, 64, len(padded), compressed, 0, 90, 0, 0, flags, size) + padded
 
@@ -76,22 +76,22 @@ def function(**changes: Any) -> dict[str, Any]:
 
 
 def text(**changes: Any) -> bytes:
-    """Return the manifest of a module with nothing in it except `changes`."""
-    return json.dumps(manifests.whole(**changes)).encode()
+    """Return the manifest of a module without kernels and functions; `changes` replace its keys."""
+    return json.dumps(manifests.make(**changes)).encode()
 
 
 def wheel(members: Iterable[tuple[str, bytes]], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     """Return a wheel of these members."""
     stream = io.BytesIO()
     with warnings.catch_warnings(), zipfile.ZipFile(stream, "w", compression) as archive:
-        warnings.simplefilter("ignore")  # a member may be there twice
+        warnings.simplefilter("ignore")  # zipfile warns of equal names
         for name, data in members:
             archive.writestr(name, data)
     return stream.getvalue()
 
 
 def raw_wheel(packed: bytes, size: int, method: int, *, flags: int = 0, crc: int = 0) -> bytes:
-    """Return a wheel of one manifest, with the given claims about it."""
+    """Return a wheel of one manifest, with a claimed size, method, flags and checksum."""
     name = MANIFEST.encode()
     fixed = struct.pack("<HHHHHIIIHH", 20, flags, method, 0, 33, crc, len(packed), min(size, 2**32 - 2), len(name), 0)
     local = b"PK\3\4" + fixed + name
@@ -114,7 +114,7 @@ def _overlapping_sections(size: int) -> bytes:
 
 
 def doubling_name(_: int) -> bytes:
-    """Return a cubin with a mangled name whose demangled form doubles with each of its parts, and an ordinary one."""
+    """Return a cubin with a mangled name whose demangled form doubles with each part, and an ordinary name."""
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     references = [f"S{digits[at % 36] if at < 36 else digits[at // 36] + digits[at % 36]}_" for at in range(60)]
     name = "_Z1f1AIiiE" + "".join(f"S_I{reference}{reference}E" for reference in references)
@@ -122,7 +122,7 @@ def doubling_name(_: int) -> bytes:
 
 
 def _zstd_bomb(total: int) -> bytes:
-    """Return an image whose frame has blocks that each repeat one byte 128 KiB times."""
+    """Return an image with a frame of blocks that each repeat one byte, to 128 KiB."""
     head = (128 << 10) << 3 | 1 << 1
     block, last = (struct.pack("<I", flags)[:3] + b"\0" for flags in (head, head | 1))
     frame = b"\x28\xb5\x2f\xfd\x00\x38" + block * (total // (128 << 10) - 1) + last
@@ -130,7 +130,7 @@ def _zstd_bomb(total: int) -> bytes:
 
 
 def large_images(_: int) -> bytes:
-    """Return a fatbin of images that are each just within the budget."""
+    """Return a fatbin of images, each of which is within the budget."""
     return fatbin(*[_zstd_bomb(200 << 20)] * 1000)
 
 
@@ -143,9 +143,8 @@ def _manifest_of_gigabytes(size: int) -> bytes:
 
 def _json_bomb(size: int) -> bytes:
     count = (size - 4000) // 3
-    return wheel(
-        [(MANIFEST, text().replace(b'"options": {}', b'"options": {"x": [' + b"{}," * count + b"{}]}"))],
-    )
+    options = b'"options": {"x": [' + b"{}," * count + b"{}]}"
+    return _with_manifest(text().replace(b'"options": {}', options))
 
 
 def _of_functions(size: int) -> bytes:
@@ -242,7 +241,7 @@ NAMES = {
     "a" * 5000: "cannot be read (File name too long)",
     "\x1b[2J.whl\nsecond line": r"importable module \x1b[2J.whl\nsecond line",
 }
-"""Targets that are not made, and the errors of `inspect`."""
+"""Targets that do not exist, and the errors of `inspect`."""
 
 ALL = (*INPUTS, *TREES, *NAMES)
 

@@ -121,12 +121,12 @@ class Project:
         original = api._run
         api._run = _would_compile  # type: ignore[assignment]
         try:
-            found = api.build(self.table, self.root)
+            build = api.build(self.table, self.root)
         except _WouldCompileError:
             return "missing"
         finally:
             api._run = original
-        written = output.write(found.files, self.out)
+        written = output.write(build.files, self.out)
         for path in written:
             name = path.relative_to(self.out).as_posix()
             if name not in self.honest:
@@ -142,25 +142,25 @@ class Project:
         del place  # it has no URL
         cache = self.base / "cache"
         shutil.rmtree(cache, ignore_errors=True)
-        whole, data = jit_builds.manifest([kernel("k", "void(int32)")])
+        manifest, data = jit_builds.manifest([kernel("k", "void(int32)")])
         record = {"module": "pkg.k", "kernel": "k", "signature": "void(int32)", "target": "sm_90"}
-        Cache(str(cache), _ignore).put(KEY, Result(whole, data), record)
+        Cache(str(cache), _ignore).put(KEY, Result(manifest, data), record)
         raw = Raw(KEY, *_entry(cache, KEY))
         spoil(raw)
         shutil.rmtree(Files(str(cache)).path(KEY))
         raw.store(cache)
 
         def read() -> str:
-            found = Cache(str(cache), _ignore).get(KEY)
+            entry = Cache(str(cache), _ignore).get(KEY)
             for command in (["cache", "list"], ["doctor"], ["inspect", str(cache)], ["cache", "clear"]):
                 _run(command)
-            return "missing" if found is None else "used"
+            return "missing" if entry is None else "used"
 
         with _environment(AOTCUDA_CACHE_DIR=str(cache), AOTCUDA_BUILD_CACHE="0"):
             return self._watched(read, [cache])
 
     def _watched(self, read: Callable[[], str], may_change: list[Path]) -> Outcome:
-        before = self._state(may_change)
+        initial = self._state(may_change)
         ran: list[str] = []
         _watching.append(ran)
         try:
@@ -171,22 +171,24 @@ class Project:
             result, faults = "traceback", [f"traceback: {traceback.format_exc()}"]
         finally:
             _watching.remove(ran)
-        faults += [f"code ran: {what}" for what in ran]
-        after = self._state(may_change)
-        faults += [f"written: {path}" for path in sorted(after.keys() | before) if after.get(path) != before.get(path)]
+        faults += [f"code ran: {event}" for event in ran]
+        final = self._state(may_change)
+        faults += [
+            f"written: {path}" for path in sorted(final.keys() | initial) if final.get(path) != initial.get(path)
+        ]
         for path in may_change:
             shutil.rmtree(path, ignore_errors=True)
         return Outcome(result, tuple(faults))
 
     def _state(self, less: list[Path]) -> dict[str, object]:
-        found: dict[str, object] = {}
+        states: dict[str, object] = {}
         for folder, folders, files in os.walk(self.base):
             folders[:] = [name for name in folders if Path(folder, name) not in less]
             for name in (*files, *folders):
                 path = os.path.join(folder, name)  # noqa: PTH118 (names that pathlib would change)
                 status = os.lstat(path)
-                found[path] = (status.st_mode, status.st_size, status.st_mtime_ns * (name in files))
-        return found
+                states[path] = (status.st_mode, status.st_size, status.st_mtime_ns * (name in files))
+        return states
 
 
 class Raw:
@@ -208,8 +210,8 @@ class Raw:
 
     def _line(self) -> bytes:
         digests = {name: manifests.digest(data) for name, data in self.contents.items()}
-        whole = {**self.record, "key": self.record.get("key", self.key), "files": digests}
-        return entry_bytes(whole)
+        complete = {**self.record, "key": self.record.get("key", self.key), "files": digests}
+        return entry_bytes(complete)
 
     def store(self, root: Path) -> None:
         """Store the entry in a cache's folder."""
@@ -328,8 +330,8 @@ def _link(raw: Raw, chance: random.Random, outside: Path) -> None:
 
 def _changed(value: Any, chance: random.Random) -> Any:
     """Return JSON with one part replaced, removed, renamed or repeated."""
-    found = copy.deepcopy(value)
-    holders = [*_holders(found)]
+    result = copy.deepcopy(value)
+    holders = [*_holders(result)]
     if not holders:
         return chance.choice(VALUES)
     holder = chance.choice(holders)
@@ -343,7 +345,7 @@ def _changed(value: Any, chance: random.Random) -> Any:
         holder.insert(0, holder[key])
     else:
         holder[key] = copy.deepcopy(chance.choice(VALUES))
-    return found
+    return result
 
 
 def _holders(value: Any) -> Iterator[Any]:
@@ -383,12 +385,12 @@ def _cache_of(cache: Path, place: str, base: Path) -> Iterator[tuple[str, Callab
 
 @contextlib.contextmanager
 def _environment(**changes: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
+    original = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in original.items():
             if value is None:
                 del os.environ[name]
             else:

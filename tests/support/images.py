@@ -54,7 +54,7 @@ __global__ void spills(float* x)
 }
 }
 """
-"""Calls that are not inlined, recursion, module-wide constants, structs as parameters, spilled registers."""
+"""Source with calls that are not inlined, recursion, constants, structs as parameters, and spilled registers."""
 
 
 KERNELS = ("axpy", "tiled", "scratch")
@@ -198,11 +198,11 @@ def cuobjdump(data: bytes, *options: str) -> str:
 
 def resource_usage(data: bytes) -> dict[str, dict[str, str]]:
     """Return `REG`, `STACK`, `SHARED`, `CONSTANT[0]` and so on for each kernel, by cuobjdump."""
-    found = re.findall(r"Function (\S+):\n\s+(.*)", cuobjdump(data, "--dump-resource-usage"))
-    return {name: dict(re.findall(r"(\S+?):(\S+)", line)) for name, line in found}
+    rows = re.findall(r"Function (\S+):\n\s+(.*)", cuobjdump(data, "--dump-resource-usage"))
+    return {name: dict(re.findall(r"(\S+?):(\S+)", line)) for name, line in rows}
 
 
 def constant_arrays(data: bytes) -> int:
     """Return the bytes of constant arrays, which all kernels share, by cuobjdump."""
-    found = re.search(r"Common:\n.*CONSTANT\[3\]:(\d+)", cuobjdump(data, "--dump-resource-usage"))
-    return int(found[1]) if found else 0
+    match = re.search(r"Common:\n.*CONSTANT\[3\]:(\d+)", cuobjdump(data, "--dump-resource-usage"))
+    return int(match[1]) if match else 0

@@ -15,23 +15,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 package = "numba"
-"""The package that sources import `cuda` from: that of Numba-CUDA, or `numba_cuda_mlir`."""
+"""The package from which sources import `cuda`: `numba` for numba-cuda, or `numba_cuda_mlir`."""
 
-NO_NUMBA = """
+
+def without(*packages: str) -> str:
+    """Return code for an interpreter in which packages are not installed."""
+    return f"""
 import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("numba", "numba_cuda", "numba_cuda_mlir", "_numba_cuda_redirector"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name.partition(".")[0] in {packages}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Absent())
 """
-"""Code for an interpreter in which no Numba is installed."""
+
+
+NO_NUMBA = without("numba", "numba_cuda", "numba_cuda_mlir", "_numba_cuda_redirector")
 
 
 def named(text: str) -> str:
-    """Return a message about numba-cuda with the names of `package`."""
+    """Return a message about `numba` with the name and the extra of `package`."""
     return re.sub(r"\bnumba\b", package, text.replace("jit-cu13", f"jit-{'mlir-' * (package != 'numba')}cu13"))
 
 
@@ -46,24 +51,20 @@ def write(
     more: Sequence[dict[str, Any]] = (),
     **changes: object,
 ) -> Path:
-    """Write a source under `root` with the files that a build adds; return the data folder.
+    """Write a source and the files of its build; return the data folder.
 
     Args:
-        root: Belongs on `sys.path`.
+        root: A folder of `sys.path`.
         text: The source.
-        kernels: The signatures of each kernel that was packaged, by the name of its function.
+        kernels: The signatures of each packaged kernel, by the name of its function.
         name: The module's name.
-        editable: It is of an editable install.
+        editable: True for an editable install.
         eager: Kernels whose decorators name signatures.
         more: Records of other kernels.
         changes: Keys of the manifest.
     """
     text = text.replace("from aotcuda.numba import", f"from aotcuda.{package} import")
-    lines = {
-        node.name: min([node.lineno, *(item.lineno for item in node.decorator_list)])
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef)
-    }
+    lines = first_lines(text)
     records = []
     for kernel, signatures in kernels.items():
         record = generated.kernel(kernel, *signatures)
@@ -81,11 +82,20 @@ def write(
     return folder
 
 
-def mark(folder: Path, found: dict[str, Path], *, editable: bool = False) -> None:
-    """Write the file that says that a source is packaged in place: the data folder beside it, and its manifests."""
+def first_lines(text: str) -> dict[str, int]:
+    """Return the first line of each function in a source, decorators included."""
+    return {
+        node.name: min([node.lineno, *(item.lineno for item in node.decorator_list)])
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef)
+    }
+
+
+def mark(folder: Path, modules: dict[str, Path], *, editable: bool = False) -> None:
+    """Write the mark of a source that is packaged in place, with the manifests of modules."""
     folder.mkdir(exist_ok=True)
     lines = [manifests.EDITABLE if editable else manifests.WHEEL]
-    lines += [f"{name} {manifests.digest(path.read_bytes())}" for name, path in found.items()]
+    lines += [f"{name} {manifests.digest(path.read_bytes())}" for name, path in modules.items()]
     (folder / manifests.IN_PLACE).write_text("".join(f"{line}\n" for line in lines))
     importlib.invalidate_caches()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import manifest as manifests
 from aotcuda.common.jit_build import CUBIN, Result
 from aotcuda.runtime.jit import compile as jit_compile
-from support.manifests import fatbin, file, image, kernel, whole
+from support.manifests import fatbin, file, image, kernel, make
 
 if TYPE_CHECKING:
     import pytest
@@ -22,8 +22,8 @@ def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: ob
     """Return the manifest of a JIT build, and its image."""
     record, entry = image(target)
     data = fatbin([entry])
-    found = whole(files={"kernels": file(CUBIN, data)}, images=[record], kernels=kernels)
-    return found | changes, data
+    complete = make(files={"kernels": file(CUBIN, data)}, images=[record], kernels=kernels)
+    return complete | changes, data
 
 
 class Builder:

@@ -246,7 +246,7 @@ _capsule.restype, _capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes
 _EXCHANGE_NAME = b"dlpack_exchange_api"  # a capsule does not copy its name
 
 
-# A class of its own, and no subclass of Tensor, since launches recognize `torch.Tensor` by its name.
+# No subclass of Tensor, since launches recognize `torch.Tensor` by its name and search base classes, too.
 ExchangeTensor = type(
     "Tensor",
     (_Stand,),

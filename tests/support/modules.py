@@ -16,64 +16,51 @@ SASS = ("sm_75", "sm_90")
 PTX = "compute_75"
 
 
-def _overload(name: str, signature: str) -> dict[str, Any]:
-    return manifests.overload(signature, name, parameters=[], parameter_bytes=0, launch_bounds=[0, 0, 0])
+def _kernel(name: str, **signatures: str) -> dict[str, Any]:
+    """Return a kernel with a signature for each symbol, without parameters."""
+    changes: dict[str, Any] = {"parameters": [], "parameter_bytes": 0, "launch_bounds": [0, 0, 0]}
+    overloads = [manifests.overload(signature, symbol, **changes) for symbol, signature in signatures.items()]
+    return manifests.kernel(name) | {"overloads": overloads}
 
 
 def contents(name: str = "mypkg.kernels") -> tuple[Any, dict[str, bytes]]:
     """Return the manifest of a module with two kernels, one for two signatures, and a function, with its fatbins."""
-    has_compilers = sys.platform != "win32"  # elsewhere the images have no code
+    has_compilers = sys.platform != "win32"  # without them the images have no code
     kernel_images = [("sass", arch, images.numba_cubin(arch) if has_compilers else b"code") for arch in SASS]
     kernel_images.append(("ptx", PTX, images.numba_ptx(PTX) if has_compilers else b"code"))
     function_images = [("ltoir", arch, images.ltoir("axpy", arch) if has_compilers else b"code") for arch in SASS]
     fatbins = {
-        key: images.pack(made, "-compress-mode=size") if has_compilers else b"code"
-        for key, made in (("kernels", kernel_images), ("functions", function_images))
+        key: images.pack(items, "-compress-mode=size") if has_compilers else b"code"
+        for key, items in (("kernels", kernel_images), ("functions", function_images))
     }
-    stems = {"kernels": "kernels.fatbin", "functions": "functions.fatbin"}
-    whole = manifests.whole(
+    content = manifests.make(
         module=name,
         toolchain={"numba-cuda": "0.30.4", "nvjitlink": "13.0"},
-        files={key: manifests.file(stems[key], data) for key, data in fatbins.items()},
+        files={key: manifests.file(f"{key}.fatbin", data) for key, data in fatbins.items()},
         images=[manifests.image_record(arch, kind, data) for kind, arch, data in kernel_images],
         ltoir=[manifests.image_record(arch, kind, data) for kind, arch, data in function_images],
         kernels=[
-            {
-                "name": "smooth",
-                "origin": "mypkg._kernels:smooth",
-                "overloads": [
-                    _overload("tiled", "void(float32[::1], float32[::1])"),
-                    _overload("scratch", "void(float64[::1], float64[::1], int32)"),
-                ],
-            },
-            {
-                "name": "axpy",
-                "origin": "mypkg._kernels:axpy",
-                "overloads": [_overload("axpy", "void(float32, float32[::1], float32[::1])")],
-            },
+            _kernel(
+                "smooth", tiled="void(float32[::1], float32[::1])", scratch="void(float64[::1], float64[::1], int32)"
+            ),
+            _kernel("axpy", axpy="void(float32, float32[::1], float32[::1])"),
         ],
         functions=[
-            {
-                "name": "add_i32",
-                "origin": "mypkg._kernels:add",
-                "signature": "int32(int32, int32)",
-                "abi": "c",
-                "prototype": "int add_i32(int x, int y);",
-            }
+            manifests.function("add_i32") | {"origin": "mypkg._kernels:add", "prototype": "int add_i32(int x, int y);"}
         ],
     )
-    return whole, {stems[key]: data for key, data in fatbins.items()}
+    return content, {f"{key}.fatbin": data for key, data in fatbins.items()}
 
 
-def write(root: Path, whole: manifest.Manifest, fatbins: dict[str, bytes]) -> Path:
+def write(root: Path, content: manifest.Manifest, fatbins: dict[str, bytes]) -> Path:
     """Write a module below `root`, the folder with its package, and return its data folder."""
-    base = root.joinpath(*whole["module"].split("."))
+    base = root.joinpath(*content["module"].split("."))
     folder = base.with_name(f"{base.name}{manifest.FOLDER_SUFFIX}")
     folder.mkdir(parents=True)
-    data = manifest.dump(whole)
+    data = manifest.dump(content)
     (folder / manifest.FILE_NAME).write_bytes(data)
-    for name, content in fatbins.items():
-        (folder / name).write_bytes(content)
+    for name, fatbin in fatbins.items():
+        (folder / name).write_bytes(fatbin)
     base.with_name(f"{base.name}.py").write_text(f"raise RuntimeError('imported')\nSHA = {manifest.digest(data)!r}\n")
     return folder
 

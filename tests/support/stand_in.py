@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ class StandIn:
         monkeypatch.syspath_prepend(str(self.packages))
 
     def set(self, **settings: object) -> None:
-        """Set what the stand-in shows: `set(devices="9.0,7.5", version=12080, fail="cuInit=999")`."""
+        """Set variables of the stand-in: `set(devices="9.0,7.5", version=12080, fail="cuInit=999")`."""
         for name, value in settings.items():
             text = str(value) or (" " if sys.platform == "win32" else "")  # a variable of Windows cannot be empty
             self._monkeypatch.setenv(f"FAKE_CUDA_{name.upper()}", text)
@@ -79,8 +80,14 @@ class StandIn:
         importlib.invalidate_caches()
         return importlib.import_module(options.get("name", "mypkg.kernels"))
 
+    def install(self, wheel: Path) -> None:
+        """Extract a wheel into the folder of packages."""
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(self.packages)
+        importlib.invalidate_caches()
+
     def calls(self, *names: str) -> list[dict[str, Any]]:
-        """Return the calls that were logged so far, of all functions or of those named."""
+        """Return the calls that were logged so far, of all functions or of the named ones."""
         if self._log.exists():
             with self._log.open("rb") as file:
                 file.seek(self._read)
@@ -124,7 +131,7 @@ class StandIn:
         return int(self._fake.fake_allocate(ctypes.c_uint64(size), device))
 
     def load(self, images: bytes) -> int:
-        """Load images as another library would, such as `cuda.core`; return the driver's handle."""
+        """Load images as another library does; return the driver's handle."""
         handle = ctypes.c_void_p()
         load = driver.get().call["cuLibraryLoadData"]
         assert load(ctypes.byref(handle), images, None, None, 0, None, None, 0) == 0
@@ -144,7 +151,7 @@ class StandIn:
         return done.stdout
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of such an interpreter."""
+        """Return the environment of the interpreters of `run`."""
         path = os.pathsep.join([str(self.packages), str(ROOT)])
         return {**os.environ, "LD_LIBRARY_PATH": str(self.library.parent), "PYTHONPATH": path}
 
@@ -165,7 +172,6 @@ def stand_in_library(once: Callable[[str, Callable[[Path], object]], Path]) -> P
 def cuda(stand_in_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
     """Make the stand-in this process's driver; it has one GPU of compute capability 9.0 by default."""
     before = set(sys.modules)
-    monkeypatch.delenv("AOTCUDA_LOAD", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(driver, "LIBRARY", str(stand_in_library))
     monkeypatch.setattr(driver, "_driver", None)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.binary import cubin, fatbin
 from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
+from aotcuda.builder.frontends.triton import config
 from aotcuda.runtime.arguments import argument_layout
 
 if TYPE_CHECKING:
@@ -41,15 +42,7 @@ _ARRAY = re.compile(r"([fiub][1248]|bfloat16|float8_\w+)(\+\d+)?")
 
 _SIZES = {"i1": 1, "u1": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "i32": 4, "u32": 4, "fp32": 4, "map": 128}
 
-OPTIONS = (
-    "num_warps",
-    "num_stages",
-    "num_ctas",
-    "maxnreg",
-    "enable_fp_fusion",
-    "launch_pdl",
-    "launch_cooperative_grid",
-)
+OPTIONS = tuple(config.ALL_OPTIONS)
 
 Case = tuple[str, dict[str, Any]]
 
@@ -100,49 +93,49 @@ _TORCH = {"f": "float", "i": "int", "u": "uint", "b": "bool"}
 
 
 class Arrays:
-    """Arrays by their description, `f4+4`: a type, and an offset of the address in bytes."""
+    """Arrays by parameter and description, `f4+4`: a type, and an offset of the address in bytes."""
 
     def __init__(self) -> None:
         self._allocate: Any = ctypes.CDLL("libcuda.so.1").fake_allocate
         self._allocate.restype = ctypes.c_uint64
-        self._made: dict[tuple[str, str], Array] = {}
+        self._arrays: dict[tuple[str, str], Array] = {}
 
-    def of(self, parameter: str, value: str | None) -> Array | None:
+    def get(self, parameter: str, value: str | None) -> Array | None:
         """Return the array of a parameter; each parameter has separate memory."""
         if value is None:
             return None
-        if (parameter, value) not in self._made:
+        if (parameter, value) not in self._arrays:
             name, _, offset = value.partition("+")
             if re.fullmatch("[fiub][1248]", name):
                 name = "bool" if name == "b1" else f"{_TORCH[name[0]]}{8 * int(name[1])}"
             begin = self._allocate(ctypes.c_uint64(4096), 0)
-            self._made[parameter, value] = Array(begin + -begin % 256 + int(offset or 0), name)
-        return self._made[parameter, value]
+            self._arrays[parameter, value] = Array(begin + -begin % 256 + int(offset or 0), name)
+        return self._arrays[parameter, value]
 
 
-def _descriptor(arrays: Arrays, parameter: str, found: re.Match[str]) -> Any:
+def _descriptor(arrays: Arrays, parameter: str, match: re.Match[str]) -> Any:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    shape, block = ([int(each) for each in text.split("x")] for text in (found[2], found[3]))
+    shape, block = ([int(each) for each in text.split("x")] for text in (match[2], match[3]))
     strides = [*itertools.accumulate([1, *shape[:0:-1]], operator.mul)][::-1]
-    padding = "nan" if "nan" in found[4].split(":") else "zero"
-    flags = {"round_f32_to_tf32": True} if "tf32" in found[4].split(":") else {}
-    return TensorDescriptor(arrays.of(parameter, found[1]), shape, strides, block, padding, **flags)
+    padding = "nan" if "nan" in match[4].split(":") else "zero"
+    flags = {"round_f32_to_tf32": True} if "tf32" in match[4].split(":") else {}
+    return TensorDescriptor(arrays.get(parameter, match[1]), shape, strides, block, padding, **flags)
 
 
-def given(arrays: Arrays, case: dict[str, Any]) -> dict[str, Any]:
+def arguments(arrays: Arrays, case: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a case by name."""
     import triton.language
 
     named = {}
     for name, value in case.items():
-        if isinstance(value, str) and (found := _DESCRIPTOR.fullmatch(value)):
-            named[name] = _descriptor(arrays, name, found)
+        if isinstance(value, str) and (match := _DESCRIPTOR.fullmatch(value)):
+            named[name] = _descriptor(arrays, name, match)
             continue
         if isinstance(value, str) and value.startswith("tl."):
             named[name] = getattr(triton.language, value.removeprefix("tl."))
         elif isinstance(value, str) and _ARRAY.fullmatch(value):
-            named[name] = arrays.of(name, value)
+            named[name] = arrays.get(name, value)
         elif value is not None or name not in OPTIONS:
             named[name] = value
     return named
@@ -166,50 +159,50 @@ def main(mode: str, source: str, cases: str, out: str) -> None:
         torch._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda _device: 0)
         torch.compiler = types.SimpleNamespace(is_compiling=lambda: False)
         sys.modules["torch"] = torch
-        _tell_sizes()
+        _announce_sizes()
     log = Path(os.environ["FAKE_CUDA_LOG"])
     module, arrays = importlib.import_module(source), Arrays()
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     def allocate(size: int, alignment: int, stream: int | None) -> Array | None:
-        asked.append([size, alignment, stream])
-        return arrays.of("scratch", "i1")
+        requests.append([size, alignment, stream])
+        return arrays.get("scratch", "i1")
 
     importlib.import_module("triton").set_allocator(allocate)
     jit = _Jit() if mode != "packaged" else None
-    found = []
-    for name, case, *config in json.loads(Path(cases).read_text()):
+    entries = []
+    for name, case, *settings in json.loads(Path(cases).read_text()):
         kernel = operator.attrgetter(name)(module)
         entry: dict[str, Any] = {"launches": []}
         for form in FORMS if mode == "packaged" else FORMS[:1]:
             log.write_text("")
-            asked.clear()
-            with jit.launching(kernel, config, entry) if jit is not None else contextlib.nullcontext():
+            requests.clear()
+            with jit.launching(kernel, settings, entry) if jit is not None else contextlib.nullcontext():
                 try:
-                    made = launch(kernel, form, given(arrays, case))
+                    made = launch(kernel, form, arguments(arrays, case))
                 except Exception as error:  # noqa: BLE001 (compared by the caller)
                     entry["launches"].append({"error": type(error).__name__, "text": str(error)[:300]})
                     continue
             calls = [json.loads(line) for line in log.read_text().splitlines() if "cuLaunchKernel" in line]
-            entry["launches"] += [{**call, "scratch": [*asked]} for call in calls[-1:]]
+            entry["launches"] += [{**call, "scratch": [*requests]} for call in calls[-1:]]
             if jit is not None and made is not None:
                 entry |= jit.compiled(made)
         tuner = kernel if hasattr(kernel, "configs") else kernel.fn
         if mode == "packaged" and getattr(tuner, "best_config", None) is not None:
             entry["config"] = tuner.configs.index(tuner.best_config)
-        found.append(entry)
-    Path(out).write_text(json.dumps(found))
+        entries.append(entry)
+    Path(out).write_text(json.dumps(entries))
 
 
-def _tell_sizes() -> None:
+def _announce_sizes() -> None:
     """Tell the stand-in driver the sizes of parameters that are passed one by one, gaps included."""
-    own = argument_layout.PackedOverload.take
+    original = argument_layout.PackedOverload.take
 
     def take(self: argument_layout.PackedOverload) -> argument_layout.Slot:
         if self.starts:
             sizes = [end - start for start, end in itertools.pairwise([*self.starts, self.size])]
             os.environ["FAKE_CUDA_SIZES"] = " ".join(map(str, sizes))
-        return own(self)
+        return original(self)
 
     argument_layout.PackedOverload.take = take  # type: ignore[method-assign]
 
@@ -236,29 +229,29 @@ class _Jit:
 
         driver.active.launcher_cls = Launcher
         self._keys: list[str] = []
-        own_key, own_compile = jit.compute_cache_key, triton.JITFunction._do_compile
+        compute_key, do_compile = jit.compute_cache_key, triton.JITFunction._do_compile
 
         def key(cache: Any, *args: Any) -> str:
             cache.clear()  # its keys do not distinguish 1, 1.0 and True
-            self._keys.append(own_key(cache, *args))
+            self._keys.append(compute_key(cache, *args))
             return self._keys[-1]
 
         def compile(function: Any, *args: Any, **named: Any) -> Any:  # noqa: A001 (Triton's name)
-            return own_compile(function, *args, **named) if self.compiles else None
+            return do_compile(function, *args, **named) if self.compiles else None
 
         jit.compute_cache_key = key
         triton.JITFunction._do_compile = compile
 
     @contextlib.contextmanager
-    def launching(self, kernel: Any, config: list[Any], entry: dict[str, Any]) -> Iterator[None]:
-        """Store the key of a launch; `config` is `[compiles, number of the autotuner's config or None]`."""
+    def launching(self, kernel: Any, settings: list[Any], entry: dict[str, Any]) -> Iterator[None]:
+        """Store the key of a launch; `settings` are `compiles` and the number of the autotuner's config or None."""
         self._keys.clear()
         tuner = kernel if hasattr(kernel, "configs") else kernel.fn
         configs = getattr(tuner, "configs", None)
-        if config:
-            self.compiles = config[0]
-            if configs is not None and config[1] is not None:
-                tuner.configs = [configs[config[1]]]
+        if settings:
+            self.compiles, number = settings
+            if configs is not None and number is not None:
+                tuner.configs = [configs[number]]
         try:
             yield
         finally:
@@ -279,19 +272,19 @@ def _kinds(source: Any, metadata: Any) -> list[str]:
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     flags = 1 + ("round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__)
-    found: list[str] = []
+    kinds: list[str] = []
     for kind in source.signature.values():
         if kind.startswith("tensordesc"):
             rank = kind.count(",") + 1
             plain = ["*", *["i64"] * 2 * rank, *["i1"] * flags]
-            found += ["map"] if getattr(metadata, "tensordesc_meta", None) else plain
-            found += ["i32"] * rank + ["i64"] * rank
+            kinds += ["map"] if getattr(metadata, "tensordesc_meta", None) else plain
+            kinds += ["i32"] * rank + ["i64"] * rank
         elif kind != "constexpr":
-            found.append(kind)
-    return found
+            kinds.append(kind)
+    return kinds
 
 
-# ------------------------------------------------------------------------------------------------------- beside them
+# ------------------------------------------------------------------------------------------------------ the comparison
 
 
 def code_of(image: bytes, symbol: str) -> str:
@@ -325,19 +318,19 @@ class Differential:
             data = f"{self._source.replace('.', '/')}.aotcuda/kernels.fatbin"
             codes = _codes(archive.read(data), arch)
         cases = [*packaged, *others]
-        ours = self._launch("packaged", cases)
-        given = [[*case, at < len(packaged), ours[at].get("config")] for at, case in enumerate(cases)]
-        theirs = self._launch("jit", given)
-        self._compare(cases, len(packaged), ours, theirs, codes)
+        by_package = self._launch("packaged", cases)
+        settings = [[at < len(packaged), entry.get("config")] for at, entry in enumerate(by_package)]
+        by_jit = self._launch("jit", [[*case, *each] for case, each in zip(cases, settings, strict=True)])
+        self._compare(cases, len(packaged), by_package, by_jit, codes)
 
     def _launch(self, mode: str, cases: list[Any], command: list[str] | None = None) -> list[dict[str, Any]]:
         listed, out = self._folder / f"{mode}.json", self._folder / f"{mode}.out.json"
         listed.write_text(json.dumps(cases))
-        place = self._folder / "packages" if mode == "packaged" else self._project
+        source = self._folder / "packages" if mode == "packaged" else self._project
         root = Path(__file__).resolve().parents[2]
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(map(str, (place, root, root / "tests"))),
+            "PYTHONPATH": os.pathsep.join(map(str, (source, root, root / "tests"))),
             "LD_LIBRARY_PATH": str(self._library.parent),
             "TRITON_LIBCUDA_PATH": str(self._library.parent),
             "TRITON_CACHE_DIR": str(self._folder / "triton"),
@@ -360,8 +353,8 @@ class Differential:
         )
         if done.returncode or not out.is_file():
             raise RuntimeError(done.stdout + done.stderr)
-        found: list[dict[str, Any]] = json.loads(out.read_text())
-        return found
+        entries: list[dict[str, Any]] = json.loads(out.read_text())
+        return entries
 
     def _compare(
         self, cases: list[Case], variants: int, packaged: list[Any], jit: list[Any], codes: dict[str, str]
@@ -404,8 +397,8 @@ class Differential:
     def _compare_launches(self, case: Case, ours: list[Any], theirs: dict[str, Any]) -> None:
         expected = _described(theirs["launches"][0], theirs["signature"], is_aligned=False)
         for launch in ours:
-            found = _described(launch, theirs["signature"], is_aligned=True)
-            for name, value in found.items():
+            described = _described(launch, theirs["signature"], is_aligned=True)
+            for name, value in described.items():
                 if value != expected[name]:
                     self._report(case, f"{name}: {value}, and by the JIT {expected[name]}")
 

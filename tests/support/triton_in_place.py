@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import json
 import os
@@ -47,38 +46,38 @@ def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]
             (`*fp32`, `i32:16` if it is divisible by 16, `tensordesc<fp32[32, 64]>`, or None).
     """
     overloads = []
-    for number, given in enumerate(variants):
+    for number, values in enumerate(variants):
         offset, parameters = 0, []
         for argument in [*arguments, *OPTIONS]:
-            found: dict[str, Any] = {"name": argument["name"], "type": argument["name"]}
-            value = given.get(argument["name"], argument.get("default"))
+            parameter: dict[str, Any] = {"name": argument["name"], "type": argument["name"]}
+            value = values.get(argument["name"], argument.get("default"))
             kind, _, hint = value.partition(":") if isinstance(value, str) else ("", "", "")
             if kind.startswith("tensordesc"):
-                found |= descriptor(kind, offset)
-                offset = found["places"][-1] + 8
+                parameter |= descriptor(kind, offset)
+                offset = parameter["places"][-1] + 8
             elif kind.removeprefix("*") in (_ELEMENTS if kind.startswith("*") else _NUMBERS):
                 form = _NUMBERS.get(kind, "Q")
                 offset += -offset % struct.calcsize(form)
-                found |= {"type": value, "offset": offset, **({"divisor": 16} if hint else {})}
-                found |= (
+                parameter |= {"type": value, "offset": offset, **({"divisor": 16} if hint else {})}
+                parameter |= (
                     {"kind": "elements", "dtype": _ELEMENTS[kind[1:]]}
                     if kind.startswith("*")
                     else {"kind": "number", "format": form}
                 )
                 offset += struct.calcsize(form)
             else:
-                found |= {"kind": "constant", "offset": 0, "value": value}
-            parameters.append(found)
+                parameter |= {"kind": "constant", "offset": 0, "value": value}
+            parameters.append(parameter)
         overload = grids.variant(f"{name}__{number}", 128)
-        overload |= {"signature": f"void({', '.join(map(str, given.values()))})", "parameters": parameters}
+        overload |= {"signature": f"void({', '.join(map(str, values.values()))})", "parameters": parameters}
         offset += -offset % 8
         overload["parameter_bytes"] = offset + 16  # and two scratch pointers
         if any(each["kind"] == "descriptor" for each in parameters):
             overload |= {"one_by_one": True, "reserved": [offset, offset + 8]}
         overloads.append(overload)
-    found = {"name": name, "origin": "", "overloads": overloads, "arguments": [*arguments, *OPTIONS], "exact": True}
+    kernel = {"name": name, "origin": "", "overloads": overloads, "arguments": [*arguments, *OPTIONS], "exact": True}
     heuristics = [item["name"] for item in arguments if "is_none" in item or "is_not_none" in item]
-    return found | ({"heuristics": heuristics} if heuristics else {})
+    return kernel | ({"heuristics": heuristics} if heuristics else {})
 
 
 def descriptor(kind: str, offset: int) -> dict[str, Any]:
@@ -113,11 +112,7 @@ def write(
         tuning: The kernels of the tuning file, or the text of the whole file.
         changes: Keys of the manifest.
     """
-    lines = {
-        node.name: min([node.lineno, *(item.lineno for item in node.decorator_list)])
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef)
-    }
+    lines = in_place.first_lines(text)
     for item in records:
         function = item.pop("function", item["name"])
         item |= {"origin": f"{name}:{item['name']}", "defined": f"{name}:{function}:{lines.get(function, 0)}"}
@@ -135,8 +130,8 @@ def write(
     }
     folder = generated.write(root, list(records), **options)
     if tuning is not None:
-        whole = {"format": "aotcuda tuning", "version": 1, "source": name, "kernels": tuning}
-        data = (tuning if isinstance(tuning, str) else json.dumps(whole)).encode()
+        content = {"format": "aotcuda tuning", "version": 1, "source": name, "kernels": tuning}
+        data = (tuning if isinstance(tuning, str) else json.dumps(content)).encode()
         (folder / "tuning.json").write_bytes(data)
         manifest = json.loads((folder / manifests.FILE_NAME).read_bytes())
         manifest["files"]["tuning"] = generated.file("tuning.json", data)
@@ -155,18 +150,18 @@ def both(installed: Path, name: str) -> Iterator[SimpleNamespace]:
     if not (installed / "tritonops").is_dir():
         pytest.skip("there is no wheel of tritonops (python tests/gpu/prepare.py FOLDER, where Triton is installed)")
     sys.path.insert(0, str(installed / "tritonops"))
-    found = []
+    modules = []
     for value in ("0", "1"):
         os.environ["AOTCUDA_IN_PLACE"] = value
-        found.append(importlib.import_module(name))
+        modules.append(importlib.import_module(name))
         for each in [each for each in sys.modules if each.partition(".")[0] == "tritonops"]:
             del sys.modules[each]
     del os.environ["AOTCUDA_IN_PLACE"]
-    own, packaged = found
+    unpackaged, packaged = modules
     sys.modules[name] = packaged
-    assert own.triton is triton is not packaged.triton
+    assert unpackaged.triton is triton is not packaged.triton
     same = packaged.__aotcuda__.manifest["toolchain"]["triton"] == triton.__version__
-    yield SimpleNamespace(torch=torch, triton=triton, packaged=packaged, own=own, same=same)
+    yield SimpleNamespace(torch=torch, triton=triton, packaged=packaged, own=unpackaged, same=same)
     sys.path.remove(str(installed / "tritonops"))
 
 
@@ -174,12 +169,12 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that gets the names of the kernels that Triton compiles."""
     import triton
 
-    found: list[str] = []
+    names: list[str] = []
     original = triton.runtime.jit.JITFunction._do_compile
 
-    def compile_and_note(self: Any, *args: Any, **named: Any) -> Any:
-        found.append(self.__name__)
+    def compile_and_record(self: Any, *args: Any, **named: Any) -> Any:
+        names.append(self.__name__)
         return original(self, *args, **named)
 
-    monkeypatch.setattr(triton.runtime.jit.JITFunction, "_do_compile", compile_and_note)
-    return found
+    monkeypatch.setattr(triton.runtime.jit.JITFunction, "_do_compile", compile_and_record)
+    return names

@@ -1,4 +1,4 @@
-"""The tests that are skipped with Python for Windows, by their names; tests/conftest.py marks them."""
+"""List the tests that are skipped with Python for Windows; tests/conftest.py marks them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SKIPPED = {
 
 
 def mark(items: list[pytest.Item]) -> None:
-    """Mark them among the collected tests."""
+    """Mark the collected tests that are skipped."""
     reasons = {name: reason for reason, names in SKIPPED.items() for name in names}
     for item in items:
-        found = reasons.get(item.name) or reasons.get(item.name.partition("[")[0])
-        if found is not None:
-            item.add_marker(pytest.mark.skip(reason=found))
+        reason = reasons.get(item.name) or reasons.get(item.name.partition("[")[0])
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))

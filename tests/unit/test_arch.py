@@ -48,13 +48,13 @@ def test_where_a_target_runs(target, runs, does_not_run):
 
 
 def test_suffixes_and_tegra_only_restrict_where_code_runs():
-    known = [row.number for row in CAPABILITIES]
-    for own, capability, suffix in itertools.product(known, known, ("", "a", "f")):
-        if arch.Target("sass", *own, suffix).runs_on(capability):
-            assert own[0] == capability[0]
-            assert own <= capability
-            assert arch.Target("sass", *own).runs_on(capability)
-            assert arch.Target("ptx", *own, suffix).runs_on(capability)
+    numbers = [row.number for row in CAPABILITIES]
+    for number, capability, suffix in itertools.product(numbers, numbers, ("", "a", "f")):
+        if arch.Target("sass", *number, suffix).runs_on(capability):
+            assert number[0] == capability[0]
+            assert number <= capability
+            assert arch.Target("sass", *number).runs_on(capability)
+            assert arch.Target("ptx", *number, suffix).runs_on(capability)
 
 
 @pytest.mark.parametrize(

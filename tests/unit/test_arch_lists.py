@@ -45,8 +45,8 @@ def refusal(*items: object) -> str:
 def test_a_list_in_each_way_of_writing(text, targets):
     assert read(text) == targets.split()
     assert read(*text.replace(",", ";").split(";")) == targets.split()
-    for written in (text, f" {text.replace(';', ' ')} "):  # PyTorch's spaces, in the variable
-        assert [str(target) for target in parser.targets(written)] == targets.split()
+    for variable in (text, f" {text.replace(';', ' ')} "):  # PyTorch's spaces, in the variable
+        assert [str(target) for target in parser.targets(variable)] == targets.split()
 
 
 @pytest.mark.parametrize(
@@ -70,17 +70,17 @@ def test_ambiguous_target_is_refused_with_its_correction(items, says):
 
 
 def test_corrections_of_targets_are_accepted():
-    """The corrections that errors name, for every near miss of every number: each is a target, and of that number."""
+    """For each misspelling of a number, the error names targets with this number."""
     forms = ("sm{}", "SM_{}", "sm-{}", "sm {}", "compute{}", "Compute_{}", "{}", "{}.", "lto_{}", "{}+ptx", "{}-Real")
     for form, number in itertools.product(forms, ("75", "90a", "100", "100f", "120")):
         text = form.format(number)
         says = refusal(text)
         if "; write for example" in says:
             continue
-        written = says.split("; ")[-1].split('"')[1::2]
-        assert written, text
-        assert {target.partition("_")[2] for target in written} == {number}
-        assert read(*written) == written
+        corrections = says.split("; ")[-1].split('"')[1::2]
+        assert corrections, text
+        assert {target.partition("_")[2] for target in corrections} == {number}
+        assert read(*corrections) == corrections
 
 
 def test_any_text_is_a_list_or_one_line():
@@ -107,8 +107,8 @@ def test_any_text_is_a_list_or_one_line():
 
 
 def test_all_has_every_target_of_the_toolchain_and_ptx():
-    known = [f"sm_{major}{minor}" for major, minor in toolchain.supported_capabilities()]
-    assert read("all") == [*known, "compute_120"]
+    targets = [f"sm_{major}{minor}" for major, minor in toolchain.supported_capabilities()]
+    assert read("all") == [*targets, "compute_120"]
     assert read("all-major") == ["sm_75", "sm_80", "sm_90", "sm_100", "sm_110", "sm_120", "compute_120"]
 
 

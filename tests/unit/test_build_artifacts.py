@@ -1,22 +1,25 @@
-"""Checks before a manifest: agreement of all imports, memory of kernels, parameters in the image, drivers."""
+"""Check the content of manifests: imports that agree, memory, parameter blocks, drivers, inputs of the fallback."""
 
 from __future__ import annotations
 
 import tomllib
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aotcuda import arch
 from aotcuda.binary import cubin
-from aotcuda.builder import code_warnings, consistency, plan, wheel_files
+from aotcuda.builder import assembly, code_warnings, consistency, plan, wheel_files
 from aotcuda.builder.config import parser
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.builder.link.images import Image
 from aotcuda.errors import CompileError, LinkError
 from support import images
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 TABLE = """
 arch = ["sm_75"]
@@ -30,11 +33,11 @@ LAYOUT = ((0, 4), *((8 + 8 * index, 8) for index in range(14)))
 
 def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int, *, one_by_one: bool = False) -> cubin.CubinKernel:
     """Compare a layout with the kernel of a real image; return the kernel."""
-    (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
+    (module_plan,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     image = cubin.read(images.numba_cubin("sm_75"), "the image")
     kernel = next(kernel for kernel in image.kernels if kernel.name == "axpy")
-    built = SimpleNamespace(layout=layout, parameter_bytes=parameter_bytes, one_by_one=one_by_one)
-    wheel_files._check_layout(made.units[0], built, kernel, arch.parse("sm_75"))
+    description = SimpleNamespace(layout=layout, parameter_bytes=parameter_bytes, one_by_one=one_by_one)
+    wheel_files._check_layout(module_plan.units[0], description, kernel, arch.parse("sm_75"))
     return kernel
 
 
@@ -43,8 +46,8 @@ def test_equal_layout_is_accepted() -> None:
 
 
 def test_offsets_do_not_matter_for_separate_arguments() -> None:
-    moved = tuple((offset + 32, size) for offset, size in LAYOUT)
-    assert check(moved, 152, one_by_one=True)
+    layout = tuple((offset + 32, size) for offset, size in LAYOUT)
+    assert check(layout, 152, one_by_one=True)
     with pytest.raises(LinkError):
         check(tuple((offset, size + 1) for offset, size in LAYOUT), 120, one_by_one=True)
 
@@ -52,48 +55,52 @@ def test_offsets_do_not_matter_for_separate_arguments() -> None:
 @pytest.mark.parametrize(
     ("layout", "parameter_bytes"),
     [
-        pytest.param(LAYOUT[:-1], 112, id="a word is missing"),
-        pytest.param((*LAYOUT, (120, 8)), 128, id="a word too many"),
+        pytest.param(LAYOUT[:-1], 112, id="missing word"),
+        pytest.param((*LAYOUT, (120, 8)), 128, id="additional word"),
         pytest.param(((0, 8), *LAYOUT[1:]), 120, id="another size"),
-        pytest.param(((4, 4), *LAYOUT[1:]), 120, id="another place"),
-        pytest.param(LAYOUT, 128, id="another whole"),
+        pytest.param(((4, 4), *LAYOUT[1:]), 120, id="another offset"),
+        pytest.param(LAYOUT, 128, id="another size of the block"),
     ],
 )
 def test_different_layout_is_refused(layout: tuple[tuple[int, int], ...], parameter_bytes: int) -> None:
     with pytest.raises(LinkError) as caught:
         check(layout, parameter_bytes)
-    said = str(caught.value)
-    assert said.startswith('tool.aotcuda.modules."pkg.k".kernels.axpy: void(float32, float32[::1], float32[::1]): ')
-    assert f"takes its parameters as {LAYOUT}, and the front end said {layout}; " in said
+    message = str(caught.value)
+    assert message.startswith('tool.aotcuda.modules."pkg.k".kernels.axpy: void(float32, float32[::1], float32[::1]): ')
+    assert f"takes its parameters as {LAYOUT}, and the front end said {layout}; " in message
 
 
 @pytest.mark.parametrize(
-    ("cuda", "whole", "each"),
+    ("cuda", "module_driver", "image_drivers"),
     [
         ("13.0", "580.65", ["580.65", "580.65", "580.65"]),
         ("12.9", "525.60", ["525.60", "570.26", "575.51"]),
         ("14.1", None, [None, None, None]),
     ],
 )
-def test_manifest_has_the_lowest_driver_of_each_image(cuda: str, whole: str | None, each: list[str | None]) -> None:
-    (made,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
+def test_manifest_has_the_lowest_driver_of_module_and_images(
+    cuda: str, module_driver: str | None, image_drivers: list[str | None]
+) -> None:
+    (module_plan,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
     empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": (), "left_out": ()}
-    lone_plan = SimpleNamespace(config=made.config, frontend=made.frontend, kernels=(), functions=(), in_place=False)
+    lone_plan = SimpleNamespace(
+        config=module_plan.config, frontend=module_plan.frontend, kernels=(), functions=(), in_place=False
+    )
     version = tuple(map(int, cuda.split(".")))
     made_images = [Image(target, b"", version, version) for target in targets]
     module = SimpleNamespace(plan=lone_plan, images=made_images, ltoir=[], pack=None, **empty)
     result = SimpleNamespace(toolchain={"cuda": cuda, "nvjitlink": cuda})
-    # There is no code behind these targets, so no machine code can tell what its kernels take.
+    # The images have no machine code with resources.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wheel_files, "_resources", lambda module, sizes: {})
         settings = parser.parse(tomllib.loads(TABLE), environ={})
-        found = wheel_files.describe(settings, module, result)
+        document = wheel_files.describe(settings, module, result)
         functions = [(target, b"") for target in targets]
         functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": functions})
-        alone = wheel_files.describe(settings, functions_alone, result)
-    assert found["min_driver"] == alone["min_driver"] == whole
-    assert [image["min_driver"] for image in found["images"]] == each
+        without_images = wheel_files.describe(settings, functions_alone, result)
+    assert document["min_driver"] == without_images["min_driver"] == module_driver
+    assert [image["min_driver"] for image in document["images"]] == image_drivers
 
 
 KERNEL, FUNCTION, OTHER = (
@@ -116,30 +123,30 @@ KERNEL, FUNCTION, OTHER = (
 )
 
 
-def built(bounds: int = 128) -> Any:
-    return SimpleNamespace(signature="void(int64)", launch_bounds=(bounds,))
+def compiled_unit(threads: int = 128) -> Any:
+    return SimpleNamespace(signature="void(int64)", launch_bounds=(threads,))
 
 
-def imported(target: str, *found: tuple[Unit, str, Any]) -> consistency.Import:
-    compiled = {(unit, arch.parse(text)): item for unit, text, item in found}
-    return consistency.Import(arch.parse(target), frozenset(unit for unit, _, _ in found), compiled)
+def import_for(target: str, *units: tuple[Unit, str, Any]) -> consistency.Import:
+    results = {(unit, arch.parse(text)): item for unit, text, item in units}
+    return consistency.Import(arch.parse(target), frozenset(unit for unit, _, _ in units), results)
 
 
 def test_units_must_agree_with_the_first_import() -> None:
     """Functions are compiled for more targets than kernels, and by toolkits that make no kernels."""
     consistency.check(
         [
-            imported("sm_75", (FUNCTION, "sm_75", built(1))),
-            imported("sm_110", (KERNEL, "sm_110", built()), (FUNCTION, "sm_110", built(1))),
-            imported("sm_90", (KERNEL, "sm_90", built()), (FUNCTION, "sm_75", built(1))),
+            import_for("sm_75", (FUNCTION, "sm_75", compiled_unit(1))),
+            import_for("sm_110", (KERNEL, "sm_110", compiled_unit()), (FUNCTION, "sm_110", compiled_unit(1))),
+            import_for("sm_90", (KERNEL, "sm_90", compiled_unit()), (FUNCTION, "sm_75", compiled_unit(1))),
         ]
     )
     with pytest.raises(CompileError) as caught:
         consistency.check(
             [
-                imported("sm_75", (FUNCTION, "sm_75", built(1))),
-                imported("sm_110", (FUNCTION, "sm_75", built(1)), (KERNEL, "sm_110", built(256))),
-                imported("sm_75", (KERNEL, "sm_75", built())),
+                import_for("sm_75", (FUNCTION, "sm_75", compiled_unit(1))),
+                import_for("sm_110", (FUNCTION, "sm_75", compiled_unit(1)), (KERNEL, "sm_110", compiled_unit(256))),
+                import_for("sm_75", (KERNEL, "sm_75", compiled_unit())),
             ]
         )
     assert str(caught.value) == (
@@ -148,14 +155,14 @@ def test_units_must_agree_with_the_first_import() -> None:
     )
 
 
-def test_units_of_one_import_alone_are_refused() -> None:
+def test_units_that_only_one_import_has_are_refused() -> None:
     with pytest.raises(
         CompileError, match=r"^kernels\.h: pkg\._k:f has other signatures .* for sm_90 than for sm_75; "
     ):
         consistency.check(
             [
-                imported("sm_75", (KERNEL, "sm_75", built())),
-                imported("sm_90", (KERNEL, "sm_90", built()), (OTHER, "sm_90", built())),
+                import_for("sm_75", (KERNEL, "sm_75", compiled_unit())),
+                import_for("sm_90", (KERNEL, "sm_90", compiled_unit()), (OTHER, "sm_90", compiled_unit())),
             ]
         )
 
@@ -165,7 +172,7 @@ MOST = 523_776
 
 def kernel(name: str, *overloads: dict[str, int | None]) -> Any:
     resources = [{target: {"local": local} for target, local in overload.items()} for overload in overloads]
-    return {"name": name, "overloads": [{"resources": found} for found in resources]}
+    return {"name": name, "overloads": [{"resources": item} for item in resources]}
 
 
 def test_too_much_local_memory_gives_one_warning_for_each_kernel() -> None:
@@ -187,13 +194,13 @@ KIB = 1024
 
 
 def unit_and_kernel(key: str, **launches: int) -> tuple[Any, Any]:
-    found = tuple((arch, {"threads": 128, "shared": shared}) for arch, shared in launches.items())
-    return SimpleNamespace(key=key), SimpleNamespace(launches=found)
+    pairs = tuple((arch, {"threads": 128, "shared": shared}) for arch, shared in launches.items())
+    return SimpleNamespace(key=key), SimpleNamespace(launches=pairs)
 
 
 def test_too_much_shared_memory_gives_one_warning_for_each_kernel() -> None:
-    given = {"sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_90a": 227, "compute_80": 163, "sm_120a": 99, "sm_199": 999}
-    fits = unit_and_kernel("k", **{name: at * KIB for name, at in given.items()})
+    largest = {"sm_75": 64, "sm_80": 163, "sm_86": 99, "sm_90a": 227, "compute_80": 163, "sm_120a": 99, "sm_199": 999}
+    fits = unit_and_kernel("k", **{name: at * KIB for name, at in largest.items()})
     assert code_warnings.shared_memory([fits]) == []
     assert code_warnings.shared_memory([unit_and_kernel("k")]) == []
     kernels = [
@@ -204,8 +211,22 @@ def test_too_much_shared_memory_gives_one_warning_for_each_kernel() -> None:
     ]
     problem = "more shared memory for a block than there is, and cannot be launched there"
     advice = "have smaller tiles or fewer stages"
-    both = "262144 bytes for sm_120a, which has 101376, 204800 bytes for sm_80, which has 166912"
+    needs = "262144 bytes for sm_120a, which has 101376, 204800 bytes for sm_80, which has 166912"
     assert code_warnings.shared_memory(kernels) == [
         f"one: it needs {problem}: 166913 bytes for sm_80, which has 166912; {advice}",
-        f"two: 2 of its 3 variants need {problem}: {both}; {advice}",
+        f"two: 2 of its 3 variants need {problem}: {needs}; {advice}",
     ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "inside"),
+    [("src", ["mypkg/data/*.csv", "/etc/tables"]), (".", ["src/mypkg/data/*.csv", "data/**/*.h5", "/etc/tables"])],
+)
+def test_watched_files_are_relative_to_the_folder_of_the_package(
+    tmp_path: Path, folder: str, inside: list[str]
+) -> None:
+    """Files outside that folder are not in the wheel."""
+    table = {"watch": ["src/mypkg/data/*.csv", "data/**/*.h5", "/etc/tables"]}
+    installed = assembly._with_relative_globs(table, tmp_path, tmp_path / folder)
+    assert installed == {"watch": inside}
+    assert assembly._with_relative_globs({}, tmp_path, tmp_path / folder) == {}

@@ -1,4 +1,4 @@
-"""An sdist needs the files that the table names and that sources link."""
+"""Find the files of an sdist: files that the table names and files that sources link."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def project(tmp_path):
     return tmp_path, write
 
 
-def test_files_and_modules_of_the_table_are_named(project):
+def test_files_and_modules_of_the_table_are_in_the_sdist(project):
     root, _ = project
     assert backend.sdist_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]
 
@@ -40,14 +40,14 @@ def test_linked_files_of_sources_are_found_by_name(source, project):
     write("src/pkg/sub/deep.py", f"{source}\n")
     for name in ("src/pkg/native/add.cu", "src/pkg/native/add.h", "build/lib/pkg/native/add.cu", ".venv/x/add.cu"):
         write(name)
-    found = backend.sdist_files(TABLE, root)
-    assert {"src/pkg/native/add.cu", "src/pkg/native/add.h"} <= {*found}
-    assert not [name for name in found if name.startswith(("build", ".venv"))]
-    assert "csrc/other.cu" not in found
+    files = backend.sdist_files(TABLE, root)
+    assert {"src/pkg/native/add.cu", "src/pkg/native/add.h"} <= {*files}
+    assert not [name for name in files if name.startswith(("build", ".venv"))]
+    assert "csrc/other.cu" not in files
 
 
 @pytest.mark.parametrize("source", ["def (", "x = 'nothing.cu'", "x = '*.cu'", "x = 'a\\0b.cu'"])
-def test_other_sources_name_no_files(source, project):
+def test_sources_without_names_of_files_add_none(source, project):
     root, write = project
     write("src/pkg/_kernels.py", f"{source}\n")
     assert backend.sdist_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]

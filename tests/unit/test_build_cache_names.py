@@ -38,8 +38,8 @@ KERNEL = CompiledKernel(
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(VALUES)
 def test_decoded_value_equals_the_original(value: object) -> None:
-    again = serialization.decode(serialization.encode(value))
-    assert repr(again) == repr(value)
+    decoded = serialization.decode(serialization.encode(value))
+    assert repr(decoded) == repr(value)
 
 
 def test_compiled_kernel_comes_back_unchanged() -> None:
@@ -89,8 +89,8 @@ DIFFERENT = [
 
 
 def test_different_values_have_different_digests() -> None:
-    found = {hashing.digest(value) for value in DIFFERENT}
-    assert len(found) == len(DIFFERENT) - 1, "a tuple equals a list"
+    digests = {hashing.digest(value) for value in DIFFERENT}
+    assert len(digests) == len(DIFFERENT) - 1, "a tuple equals a list"
 
 
 def test_value_without_canonical_form_has_no_digest() -> None:

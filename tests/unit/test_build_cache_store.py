@@ -28,16 +28,16 @@ NAME, OTHER = "ab" + "0" * 62, "cd" + "0" * 62
 VALUE = {"kernels.cubin": b"\x7fELF", "about": (1, "two", [3])}
 
 
-def where(folder: Path | None, url: str | None = None, *, writes: bool = True, sends: bool = False) -> Settings:
+def cache_in(folder: Path | None, url: str | None = None, *, writes: bool = True, sends: bool = False) -> Settings:
     base = str(folder) if folder is not None else None
     return Settings(folder=base, url=url, writes=writes, sends=sends, facts="")
 
 
-def opened(found: Settings) -> Store:
-    return Store(found, remote.fetch, remote.send)
+def open_store(cache: Settings) -> Store:
+    return Store(cache, remote.fetch, remote.send)
 
 
-def any_of(*names: str) -> dict[str, Any]:
+def types_of(*names: str) -> dict[str, Any]:
     return dict.fromkeys(names, object)
 
 
@@ -55,7 +55,7 @@ def bucket() -> Iterator[str]:
 @pytest.mark.parametrize("file", ["entry.json", "value"])
 @pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "empty"])
 def test_damaged_entry_is_missing_and_replaced(tmp_path: Path, file: str, damage: str) -> None:
-    store = opened(where(tmp_path / "cache"))
+    store = open_store(cache_in(tmp_path / "cache"))
     put(store)
     path = Path(Files(str(tmp_path / "cache")).path(NAME), file)
     data = path.read_bytes()
@@ -63,15 +63,15 @@ def test_damaged_entry_is_missing_and_replaced(tmp_path: Path, file: str, damage
         path.unlink()
     else:
         path.write_bytes({"cut": data[:-1], "flipped": data[:-1] + bytes([data[-1] ^ 1]), "empty": b""}[damage])
-    assert store.get(any_of(NAME)) == {}
+    assert store.get(types_of(NAME)) == {}
     problems = store.problems.copy()
-    assert problems == ([] if damage == "gone" else [spoilt(tmp_path / "cache")])
+    assert problems == ([] if damage == "gone" else [damage_warning(tmp_path / "cache")])
     put(store)
-    assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
+    assert store.get(types_of(NAME, OTHER)) == {NAME: VALUE}
     assert store.problems == problems
 
 
-def spoilt(place: Path | str) -> str:
+def damage_warning(place: Path | str) -> str:
     return (
         f"the build cache in {place} has entries that are damaged or of another version; their results are made again"
     )
@@ -79,68 +79,68 @@ def spoilt(place: Path | str) -> str:
 
 def test_damage_gives_one_warning_for_each_place(tmp_path: Path, bucket: str) -> None:
     for folder in (tmp_path / "one", tmp_path / "two"):
-        store = opened(where(folder, bucket, sends=True))
+        store = open_store(cache_in(folder, bucket, sends=True))
         put(store)
         put(store, OTHER)
     for name in (NAME, OTHER):
         Path(Files(str(tmp_path / "two")).path(name), "value").write_bytes(b"")
     for file in MemoryFileSystem.store.values():
         file.truncate(100)
-    store = opened(where(tmp_path / "two", bucket))
-    assert store.get(any_of(NAME, OTHER)) == store.get(any_of(NAME)) == {}
-    assert store.problems == [spoilt(tmp_path / "two"), spoilt(bucket)]
-    put(opened(where(tmp_path / "three", bucket, sends=True)))
-    store = opened(where(tmp_path / "four", bucket))
-    assert store.get(any_of(NAME)) == {NAME: VALUE}, "a build that may write replaced it"
+    store = open_store(cache_in(tmp_path / "two", bucket))
+    assert store.get(types_of(NAME, OTHER)) == store.get(types_of(NAME)) == {}
+    assert store.problems == [damage_warning(tmp_path / "two"), damage_warning(bucket)]
+    put(open_store(cache_in(tmp_path / "three", bucket, sends=True)))
+    store = open_store(cache_in(tmp_path / "four", bucket))
+    assert store.get(types_of(NAME)) == {NAME: VALUE}, "a build that may write replaced it"
     assert store.problems == []
 
 
 def test_entry_that_another_build_replaces_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = opened(where(tmp_path / "cache"))
+    store = open_store(cache_in(tmp_path / "cache"))
     put(store, value=["old"])
     original = stores.entries.read_record
 
     def read_record(files: Files, key: str) -> dict[str, Any]:
         record = original(files, key)
         monkeypatch.setattr(stores.entries, "read_record", original)
-        put(opened(where(tmp_path / "cache")), value=["new"])
+        put(open_store(cache_in(tmp_path / "cache")), value=["new"])
         return record
 
     monkeypatch.setattr(stores.entries, "read_record", read_record)
-    assert store.get(any_of(NAME)) == {NAME: ["new"]}
+    assert store.get(types_of(NAME)) == {NAME: ["new"]}
     assert store.problems == []
 
 
 def test_entry_of_another_format_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = opened(where(tmp_path / "cache"))
+    store = open_store(cache_in(tmp_path / "cache"))
     original = stores.entries.write
     monkeypatch.setattr(
         stores.entries,
         "write",
-        lambda files, key, record, *args, **named: original(files, key, {**record, "format": 1}, *args, **named),
+        lambda files, key, record, *args, **options: original(files, key, {**record, "format": 1}, *args, **options),
     )
     put(store)
-    assert store.get(any_of(NAME)) == {}
-    assert store.problems == [spoilt(tmp_path / "cache")]
+    assert store.get(types_of(NAME)) == {}
+    assert store.problems == [damage_warning(tmp_path / "cache")]
 
 
 def test_folder_that_others_can_write_is_not_used(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
-    put(opened(where(folder)))
+    put(open_store(cache_in(folder)))
     folder.chmod(0o770)
-    store = opened(where(folder))
-    assert store.get(any_of(NAME)) == {}
+    store = open_store(cache_in(folder))
+    assert store.get(types_of(NAME)) == {}
     put(store, OTHER)
     (problem,) = store.problems
     assert problem.startswith("the build continues without the build cache: ")
     assert f"chmod go-w {folder}" in problem
     folder.chmod(0o700)
-    assert opened(where(folder)).get(any_of(OTHER)) == {}
+    assert open_store(cache_in(folder)).get(types_of(OTHER)) == {}
 
 
 def test_full_folder_is_still_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(opened(where(tmp_path / "cache")))
-    store = opened(where(tmp_path / "cache"))
+    put(open_store(cache_in(tmp_path / "cache")))
+    store = open_store(cache_in(tmp_path / "cache"))
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -151,57 +151,57 @@ def test_full_folder_is_still_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     place = tmp_path / "cache"
     problem = f"the build stores nothing in its cache: {place} cannot be written (No space left on device)"
     assert store.problems == [problem]
-    assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
+    assert store.get(types_of(NAME, OTHER)) == {NAME: VALUE}
 
 
-def test_value_without_a_form_is_not_stored(tmp_path: Path) -> None:
-    store = opened(where(tmp_path / "cache"))
+def test_value_that_cannot_be_encoded_is_not_stored(tmp_path: Path) -> None:
+    store = open_store(cache_in(tmp_path / "cache"))
     store.put({NAME: object(), OTHER: 1}, "unit", {NAME: "a", OTHER: "b"})
-    assert store.get(any_of(NAME, OTHER)) == {OTHER: 1}
+    assert store.get(types_of(NAME, OTHER)) == {OTHER: 1}
     assert store.problems == []
 
 
 def test_trimming_removes_the_longest_unused_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = where(tmp_path / "cache")
-    store = opened(found)
+    cache = cache_in(tmp_path / "cache")
+    store = open_store(cache)
     names = [f"{number:064x}" for number in range(5)]
     for age, name in enumerate(reversed(names)):
         put(store, name, bytes(10_000))
         os.utime(Path(Files(str(tmp_path / "cache")).path(name), "entry.json"), (age, age))
-    store.get(any_of(names[4]))
+    store.get(types_of(names[4]))
     monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")
-    stores.trim(found)
-    assert set(store.get(any_of(*names))) == {names[0], names[4]}
+    stores.trim(cache)
+    assert set(store.get(types_of(*names))) == {names[0], names[4]}
 
 
 def test_cache_is_measured_when_it_may_be_full_or_daily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found, trims, original = where(tmp_path / "cache"), [], stores.entries.trim
+    cache, trims, original = cache_in(tmp_path / "cache"), [], stores.entries.trim
     monkeypatch.setattr(stores.entries, "trim", lambda *arguments: trims.append(1) or original(*arguments))
     monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "25K")
     now = int(stores.time.time())
     monkeypatch.setattr(stores.time, "time", lambda: now)
-    store = opened(found)
+    store = open_store(cache)
     for number in range(4):
         put(store, f"{number:064x}", bytes(10_000))
-        stores.trim(found)
+        stores.trim(cache)
     assert len(trims) == 3, "the first time, and twice because of new entries"
     monkeypatch.setattr(stores.time, "time", lambda: now + 86_401)
-    stores.trim(found)
+    stores.trim(cache)
     assert len(trims) == 4
     (tmp_path / "cache" / "v1" / "written").write_bytes(b"damaged\n")
-    stores.trim(found)
+    stores.trim(cache)
     assert len(trims) == 5
 
 
 def test_entry_at_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
-    put(opened(where(tmp_path / "one", bucket)))
+    put(open_store(cache_in(tmp_path / "one", bucket)))
     assert MemoryFileSystem.store == {}, "a URL is read only"
-    assert opened(where(None, bucket)).get(any_of(NAME)) == {}
-    put(opened(where(tmp_path / "one", bucket, sends=True)))
-    store = opened(where(tmp_path / "two", bucket))
-    assert store.get(any_of(NAME, OTHER)) == {NAME: VALUE}
+    assert open_store(cache_in(None, bucket)).get(types_of(NAME)) == {}
+    put(open_store(cache_in(tmp_path / "one", bucket, sends=True)))
+    store = open_store(cache_in(tmp_path / "two", bucket))
+    assert store.get(types_of(NAME, OTHER)) == {NAME: VALUE}
     MemoryFileSystem.store.clear()
-    assert opened(where(tmp_path / "two", bucket)).get(any_of(NAME)) == {NAME: VALUE}
+    assert open_store(cache_in(tmp_path / "two", bucket)).get(types_of(NAME)) == {NAME: VALUE}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_entry_at_a_url_fills_the_folder(tmp_path: Path, bucket: str) -> None:
     ],
 )
 def test_query_of_a_web_address_follows_the_entry(monkeypatch: pytest.MonkeyPatch, url: str, place: str) -> None:
-    """In other URLs, a question mark is a letter."""
+    """In URLs of other protocols, a question mark is part of the name."""
 
     class Empty:
         requested: ClassVar[list[str]] = []
@@ -251,20 +251,20 @@ def test_altered_entry_at_a_url_is_the_entry_or_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "text"),
     [
         ("nosuchthing://bucket", "nosuchthing"),
         ("http://127.0.0.1:1/cache", "127.0.0.1"),
     ],
 )
-def test_unusable_url_costs_one_warning(tmp_path: Path, url: str, said: str) -> None:
-    store = opened(where(tmp_path / "cache", url, sends=True))
-    store.get(any_of(OTHER))
+def test_unusable_url_costs_one_warning(tmp_path: Path, url: str, text: str) -> None:
+    store = open_store(cache_in(tmp_path / "cache", url, sends=True))
+    store.get(types_of(OTHER))
     put(store)
     put(store, OTHER)
     assert len(store.problems) == 1
-    assert said in store.problems[0]
-    assert store.get(any_of(NAME)) == {NAME: VALUE}
+    assert text in store.problems[0]
+    assert store.get(types_of(NAME)) == {NAME: VALUE}
 
 
 class Silent(MemoryFileSystem):  # type: ignore[misc]
@@ -281,9 +281,9 @@ class Silent(MemoryFileSystem):  # type: ignore[misc]
 def test_url_without_an_answer_is_used_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fsspec.register_implementation("silent", Silent, clobber=True)
     monkeypatch.setattr(remote, "TIME_LIMIT", 0.05)
-    store = opened(where(tmp_path / "cache", "silent://bucket"))
-    assert store.get(any_of(NAME)) == {}
-    assert store.get(any_of(OTHER)) == {}
+    store = open_store(cache_in(tmp_path / "cache", "silent://bucket"))
+    assert store.get(types_of(NAME)) == {}
+    assert store.get(types_of(OTHER)) == {}
     assert len(store.problems) == 1
     assert "silent://bucket does not answer within" in store.problems[0]
     Silent.answer.set()
@@ -304,11 +304,11 @@ def test_entries_that_come_too_late_are_ignored(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(remote, "_open", lambda url: (Slow(), url))
     monkeypatch.setattr(remote, "TIME_LIMIT", 0.05)
-    found, problem = remote.fetch("slow://x", [NAME, OTHER])
+    entries, problem = remote.fetch("slow://x", [NAME, OTHER])
     (thread,) = (thread for thread in threading.enumerate() if thread.name == "aotcuda-cache")
     last.set()
     thread.join()
-    assert OTHER not in found
+    assert OTHER not in entries
     assert problem == "slow://x does not answer within 0 seconds"
 
 
@@ -331,12 +331,12 @@ def test_variable_names_the_place_of_the_cache(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", "~/home")
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", value)
-    found = settings.find(["numba-cuda"], (), Path())
-    if found is None or expected is None:
-        assert found is expected
+    cache = settings.find(["numba-cuda"], (), Path())
+    if cache is None or expected is None:
+        assert cache is expected
         return
     folder = expected[0].replace("<home>", str(tmp_path / "home")).replace("<here>", str(tmp_path))
-    assert (found.folder, found.url, found.writes, found.sends) == (folder, *expected[1:])
+    assert (cache.folder, cache.url, cache.writes, cache.sends) == (folder, *expected[1:])
 
 
 @pytest.mark.parametrize(("access", "writes", "sends"), [("read", False, False), ("read-write", True, True)])
@@ -345,16 +345,16 @@ def test_access_limits_folder_and_url(
 ) -> None:
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE_ACCESS", access)
-    found = settings.find([], (), Path())
-    assert found is not None
-    put(opened(where(tmp_path / "cache")))
-    store = opened(found)
+    cache = settings.find([], (), Path())
+    assert cache is not None
+    put(open_store(cache_in(tmp_path / "cache")))
+    store = open_store(cache)
     put(store, OTHER)
-    assert store.get(any_of(NAME, OTHER)).keys() == ({NAME, OTHER} if writes else {NAME})
+    assert store.get(types_of(NAME, OTHER)).keys() == ({NAME, OTHER} if writes else {NAME})
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "s3://bucket")
-    found = settings.find([], (), Path())
-    assert found is not None
-    assert (found.writes, found.sends) == (True, sends), "the user's own folder is written"
+    cache = settings.find([], (), Path())
+    assert cache is not None
+    assert (cache.writes, cache.sends) == (True, sends), "the user's own folder is written"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Count the processes that a build may use, on systems made of files."""
+"""Count the processes that a build may use, with files in place of /proc and /sys."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from aotcuda.builder import depfile
 from aotcuda.errors import BuildError
 
 NAMES = ["plain.py", "with blank.h", "a $sign #1.cu", "ünïcode.h", "a:b", r"a\b", r"a\ b"]
-FOR_MAKE = [r"a\#b", "a*b"]  # ninja has no way to read these and builds each time
-STOPPED = ["a=b", "a:=b c", "a%b"]  # make cannot go on where such a file is gone; all else it does
+FOR_MAKE = [r"a\#b", "a*b"]  # ninja cannot read these names and builds each time
+STOPPED = ["a=b", "a:=b c", "a%b"]  # make stops if a file with one of these names is missing
 
 
 def prepare(folder: Path, name: str) -> Path:
@@ -32,19 +32,19 @@ def prepare(folder: Path, name: str) -> Path:
 
 
 def make(folder: Path) -> int:
-    """Return the status of make: 0 if all is up to date, 1 if there is work, 2 if make cannot go on."""
+    """Return the status of make: 0 if all files are up to date, 1 if make would build, 2 if make stops."""
     return subprocess.run(["make", "-q", "stamp"], cwd=folder, check=False, capture_output=True).returncode
 
 
 def ninja_builds(folder: Path) -> bool:
     command = [str(Path(sys.executable).with_name("ninja"))]
-    done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
-    return "no work to do" not in done.stdout
+    process = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    return "no work to do" not in process.stdout
 
 
 def touch_later(file: Path) -> None:
-    found = (file.parents[1] / "stamp").stat().st_mtime_ns + 10**9
-    os.utime(file, ns=(found, found))
+    time = (file.parents[1] / "stamp").stat().st_mtime_ns + 10**9
+    os.utime(file, ns=(time, time))
 
 
 @pytest.mark.parametrize("name", [*NAMES, *FOR_MAKE, *STOPPED])
@@ -78,15 +78,15 @@ def test_name_without_a_rule_builds_each_time(tmp_path: Path, name: str) -> None
     assert make(tmp_path) == 1
     assert ninja_builds(tmp_path)
     assert ninja_builds(tmp_path)
-    (said,) = depfile.warnings([Path("stamp")], [file, file])
-    shown = str(file) if name == "a;b" else ascii(str(file))
-    assert said == (
-        f"no dependency file can have the name {shown} and 1 more, so make and ninja build each time; rename it"
+    (warning,) = depfile.warnings([Path("stamp")], [file, file])
+    name_in_text = str(file) if name == "a;b" else ascii(str(file))
+    assert warning == (
+        f"no dependency file can have the name {name_in_text} and 1 more, so make and ninja build each time; rename it"
     )
     with pytest.raises(BuildError, match="has a name for which no dependency file can have a rule; write to another"):
         depfile.warnings([file], [])
 
 
 def test_target_that_make_reads_as_a_variable_is_reported() -> None:
-    (said,) = depfile.warnings([Path("out"), Path("/a=b/stamp")], [Path("/a=b/x.py")])
-    assert said.startswith("make reads the rule for /a=b/stamp for a variable, because of the =, ")
+    (warning,) = depfile.warnings([Path("out"), Path("/a=b/stamp")], [Path("/a=b/x.py")])
+    assert warning.startswith("make reads the rule for /a=b/stamp for a variable, because of the =, ")

@@ -1,4 +1,4 @@
-"""Files of a build on disk: written whole, replaced, removed again, and never over a person's own."""
+"""Write, replace and remove the files of a build, and never a file that no build wrote."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILES = {
 TABLE = {"arch": ["sm_80"], "modules": {"pkg.k": {"source": "pkg._k", "kernels": {"f": "void(int32)"}}}}
 
 
-def listed(folder: Path) -> dict[str, bytes]:
+def files_in(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -52,23 +52,23 @@ def test_second_build_into_a_folder_waits_for_the_first(tmp_path: Path, monkeypa
 
     def second() -> None:
         output.write(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"second"}, folder)
-        found.append(listed(folder))
+        contents.append(files_in(folder))
         waits_or_ends.set()
 
-    found: list[dict[str, bytes]] = []
-    other = threading.Thread(target=second)
+    contents: list[dict[str, bytes]] = []
+    thread = threading.Thread(target=second)
     monkeypatch.setattr(fcntl, "flock", lock)
     with output.write_around(FILES | {"pkg/k.aotcuda/kernels.fatbin": b"first"}, folder):
-        other.start()
+        thread.start()
         waits_or_ends.wait()
-        found.append(listed(folder))
-    other.join()
-    assert [files["pkg/k.aotcuda/kernels.fatbin"] for files in found] == [b"first", b"second"]
-    assert found[1] == listed(folder) == FILES | {"pkg/k.aotcuda/kernels.fatbin": b"second"}
+        contents.append(files_in(folder))
+    thread.join()
+    assert [files["pkg/k.aotcuda/kernels.fatbin"] for files in contents] == [b"first", b"second"]
+    assert contents[1] == files_in(folder) == FILES | {"pkg/k.aotcuda/kernels.fatbin": b"second"}
 
 
 @pytest.mark.parametrize(
-    ("change", "written"),
+    ("change", "names"),
     [
         ({}, set()),
         ({"pkg/k.pyi": b"other"}, {"k.pyi"}),
@@ -76,17 +76,15 @@ def test_second_build_into_a_folder_waits_for_the_first(tmp_path: Path, monkeypa
         ({"pkg/k.aotcuda/functions.fatbin": b"more"}, {"k.aotcuda", "kernels.fatbin", "manifest.json"}),
     ],
 )
-def test_files_with_the_same_content_are_not_written(
-    tmp_path: Path, change: dict[str, bytes], written: set[str]
-) -> None:
+def test_files_with_the_same_content_are_not_written(tmp_path: Path, change: dict[str, bytes], names: set[str]) -> None:
     def identities() -> dict[str, int]:
         return {path.name: path.stat().st_ino for path in (tmp_path / "pkg").rglob("*")}
 
     output.write(FILES, tmp_path)
-    before = identities()
+    numbers = identities()
     assert output.write(FILES | change, tmp_path) == [tmp_path / name for name in FILES | change]
-    assert listed(tmp_path) == FILES | change
-    assert {name for name, number in before.items() if identities()[name] != number} == written
+    assert files_in(tmp_path) == FILES | change
+    assert {name for name, number in numbers.items() if identities()[name] != number} == names
 
 
 NEW = {
@@ -127,12 +125,12 @@ class Step:
 
 @pytest.fixture(params=[{}, FILES], ids=["first build", "build over another"])
 def before(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, bytes]:
-    """Return the files that are there before a build writes."""
-    mine = {"pkg/__init__.py": b"", "pkg/mine.py": b"mine"}
-    for name, data in (request.param | mine).items():
+    """Return the files that exist before a build writes."""
+    sources = {"pkg/__init__.py": b"", "pkg/mine.py": b"mine"}
+    for name, data in (request.param | sources).items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    return request.param | mine
+    return request.param | sources
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -162,14 +160,14 @@ def test_write_stopped_at_any_step_changes_nothing(
         try:
             output.write(NEW, tmp_path)
         except raised as error:
-            assert listed(tmp_path) == before, number
+            assert files_in(tmp_path) == before, number
             assert {path for path in tmp_path.rglob("*") if path.is_dir()} == folders
             assert "aotcuda-tmp" not in str(error)  # noqa: PT017 (most steps raise, the last one does not)
         else:
             break
     assert step.left > 0
     assert number > len(NEW) * 2
-    assert listed(tmp_path) == {name: data for name, data in before.items() if "k.aotcuda" not in name} | NEW
+    assert files_in(tmp_path) == {name: data for name, data in before.items() if "k.aotcuda" not in name} | NEW
 
 
 MODULES = ("pkg/k.py", "pkg/k.aotcuda/"), ("pkg/sub/j.py", "pkg/sub/j.aotcuda/")
@@ -179,7 +177,7 @@ def modules(files: dict[str, bytes]) -> list[dict[str, bytes]]:
     return [{name: data for name, data in files.items() if name.startswith(stems)} for stems in MODULES]
 
 
-def test_killed_write_mixes_no_two_builds_in_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_write_leaves_no_module_of_two_builds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = Step(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGKILL), after=True)
     for number in count(1):
         root = tmp_path / str(number)
@@ -192,17 +190,17 @@ def test_killed_write_mixes_no_two_builds_in_a_module(tmp_path: Path, monkeypatc
         step.left = 0
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0:
             break
-        found = listed(root)
-        for module, old, new in zip(modules(found), modules(FILES), modules(NEW), strict=True):
+        files = files_in(root)
+        for module, old, new in zip(modules(files), modules(FILES), modules(NEW), strict=True):
             assert module in (old, new) or not any(name.endswith(".py") for name in module), number
         output.sweep(["pkg.k", "pkg.sub.j"], [root])
         assert not [path for path in root.rglob("*") if "aotcuda-tmp" in path.name]
         output.write(NEW, root)
-        assert listed(root) == NEW
+        assert files_in(root) == NEW
     assert number > len(NEW) * 2
 
 
-def test_cleaning_removes_generated_files_alone(tmp_path: Path) -> None:
+def test_cleaning_removes_only_generated_files(tmp_path: Path) -> None:
     for root in (tmp_path, tmp_path / "src"):
         output.write(FILES, root)
     (tmp_path / "src/pkg/k.py").write_bytes(b"mine")
@@ -211,7 +209,7 @@ def test_cleaning_removes_generated_files_alone(tmp_path: Path) -> None:
     for table in ({}, {"modules": 3}, {"modules": {"not.there": 1}}, TABLE):
         assert (tmp_path / "pkg/k.py").exists()
         source_tree.clean(table, tmp_path)
-    assert listed(tmp_path) == {
+    assert files_in(tmp_path) == {
         "src/pkg/k.py": b"mine",
         "src/pkg/k.aotcuda/kernels.fatbin": b"images",
         "pkg/other.py": b"mine",
@@ -270,33 +268,33 @@ def test_sbom_is_written_into_a_pipe(tmp_path: Path) -> None:
 STAMPED = {"a/k.py": b"1", "a/k.aotcuda/manifest.json": b"{}", "b/k.py": b"2"}
 
 
-def built_with_stamp(folder: Path, *names: str) -> list[str]:
-    """Build some of the files into a folder, with a stamp beside it; return the names of the folder's files."""
+def build_with_stamp(folder: Path, *names: str) -> list[str]:
+    """Build some of the files into a folder, with a stamp next to the folder; return the names of its files."""
     files = {name: STAMPED[name] for name in names}
     output.write(files, folder)
     depfile.remove_stale(folder.parent / "stamp", files, folder)
     output.replace(folder.parent / "stamp", depfile.stamp(files, folder))
-    return sorted(listed(folder))
+    return sorted(files_in(folder))
 
 
 def test_files_that_are_no_longer_built_are_removed(tmp_path: Path) -> None:
     folder = tmp_path / "out"
-    assert built_with_stamp(folder, *STAMPED) == sorted(STAMPED)
-    assert built_with_stamp(folder, "b/k.py") == ["b/k.py"]
+    assert build_with_stamp(folder, *STAMPED) == sorted(STAMPED)
+    assert build_with_stamp(folder, "b/k.py") == ["b/k.py"]
     assert not (folder / "a").exists()
-    built_with_stamp(folder, *STAMPED)
+    build_with_stamp(folder, *STAMPED)
     (folder / "a" / "k.py").write_bytes(b"of another project")
     (folder / "a" / "more.py").touch()
-    assert built_with_stamp(folder, "b/k.py") == ["a/k.py", "a/more.py", "b/k.py"]
+    assert build_with_stamp(folder, "b/k.py") == ["a/k.py", "a/more.py", "b/k.py"]
     output.write(STAMPED, tmp_path / "other")
-    assert built_with_stamp(tmp_path / "other", "b/k.py") == sorted(STAMPED), "the stamp is of another folder"
+    assert build_with_stamp(tmp_path / "other", "b/k.py") == sorted(STAMPED), "the stamp is of another folder"
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"folder": 1}', b'{"folder": "/", "files": [1]}', b"\xff"])
 def test_damaged_stamp_removes_nothing(tmp_path: Path, text: bytes) -> None:
-    built_with_stamp(tmp_path / "out", *STAMPED)
+    build_with_stamp(tmp_path / "out", *STAMPED)
     (tmp_path / "stamp").write_bytes(text)
-    assert built_with_stamp(tmp_path / "out", "b/k.py") == sorted(STAMPED)
+    assert build_with_stamp(tmp_path / "out", "b/k.py") == sorted(STAMPED)
 
 
 @pytest.mark.parametrize("old", [None, b"old"])

@@ -67,12 +67,12 @@ def test_constants_are_not_in_the_parameter_block(tmp_path: Path) -> None:
     size = '_Static_assert(sizeof(m_k_0_parameters) == m_k_0_parameter_bytes, "");'
     source = tmp_path / "blocks.c"
     source.write_text("\n".join(["#include <stdbool.h>", "#include <stddef.h>", *lines, *checks, size]) + "\n")
-    done = subprocess.run(["cc", "-fsyntax-only", "-Werror", source], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(["cc", "-fsyntax-only", "-Werror", source], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
 
 
-def structs(**named: object) -> c_types.Structs:
-    return c_types.Structs("f", "my.pkg", named)
+def structs(**dtypes: object) -> c_types.Structs:
+    return c_types.Structs("f", "my.pkg", dtypes)
 
 
 @pytest.mark.parametrize(
@@ -85,24 +85,24 @@ def structs(**named: object) -> c_types.Structs:
         ("_A", "A_"),
     ],
 )
-def test_reserved_names_of_c_are_changed(python: str, c: str) -> None:
+def test_names_that_c_reserves_are_changed(python: str, c: str) -> None:
     assert c_types.identifier(python) == c
 
 
 def test_record_with_the_layout_of_c_is_a_struct() -> None:
-    made = structs()
+    collection = structs()
     dtype = np.dtype([("a", "i1"), ("b", "f8"), ("c", "c8", (2, 3))], align=True)
-    assert made.record(dtype, "Record(...)") == "f_record0"
-    assert made.definitions["f_record0"] == (
+    assert collection.record(dtype, "Record(...)") == "f_record0"
+    assert collection.definitions["f_record0"] == (
         "typedef struct {\n    signed char a;\n    double b;\n    aotcuda_complex64 c[2][3];\n} f_record0;"
     )
 
 
 def test_record_of_another_layout_is_packed_with_gaps() -> None:
     dtype = np.dtype({"names": ["b", "a"], "formats": ["f4", "u2"], "offsets": [6, 1], "itemsize": 12})
-    made = structs(thing=dtype)
-    assert made.record(dtype, "Record(...)") == "my_pkg_thing"
-    text = made.definitions["my_pkg_thing"]
+    collection = structs(thing=dtype)
+    assert collection.record(dtype, "Record(...)") == "my_pkg_thing"
+    text = collection.definitions["my_pkg_thing"]
     assert text.startswith("#pragma pack(push, 1)\n")
     assert text.endswith("#pragma pack(pop)")
     assert [line.strip() for line in text.splitlines()[2:-2]] == [
@@ -115,11 +115,11 @@ def test_record_of_another_layout_is_packed_with_gaps() -> None:
 
 
 def test_records_of_one_name_have_different_structs() -> None:
-    made = structs()
-    one, other = (np.dtype({"names": ["x"], "formats": ["f4"], "offsets": [at]}) for at in (0, 4))
-    names = [made.record(dtype, "Record(x: float32)") for dtype in (one, other, one)]
+    collection = structs()
+    dtype_at_0, dtype_at_4 = (np.dtype({"names": ["x"], "formats": ["f4"], "offsets": [at]}) for at in (0, 4))
+    names = [collection.record(dtype, "Record(x: float32)") for dtype in (dtype_at_0, dtype_at_4, dtype_at_0)]
     assert names == ["f_record0", "f_record1", "f_record0"]
-    assert "gap" not in made.definitions["f_record0"]
+    assert "gap" not in collection.definitions["f_record0"]
 
 
 @pytest.mark.parametrize("kind", ["S4", "U2", ">f4", "O"])
@@ -137,9 +137,9 @@ def test_fields_without_a_type_in_c_are_refused(kind: str) -> None:
     ],
 )
 def test_described_record_equals_the_original(dtype: np.dtype[Any]) -> None:
-    described = json.loads(json.dumps(c_types.describe(dtype)))
+    description = json.loads(json.dumps(c_types.describe(dtype)))
     text, names = packaged.signature_names(
-        {"signature": "void(Record(x: float32), bool, datetime64[ns])", "records": {"Record(x: float32)": described}},  # type: ignore[arg-type]
+        {"signature": "void(Record(x: float32), bool, datetime64[ns])", "records": {"Record(x: float32)": description}},  # type: ignore[arg-type]
         lambda made: made,
     )
     assert text == "void(aotcuda_record0, boolean, NPDatetime('ns'))"
@@ -147,8 +147,8 @@ def test_described_record_equals_the_original(dtype: np.dtype[Any]) -> None:
     assert names["aotcuda_record0"].isalignedstruct == dtype.isalignedstruct
 
 
-def parameter(kind: str, **more: object) -> Any:
-    return {"name": "x", "type": "T", "kind": kind, "offset": 0, **more}
+def parameter(kind: str, **keys: object) -> Any:
+    return {"name": "x", "type": "T", "kind": kind, "offset": 0, **keys}
 
 
 def members(*parameters: Any) -> list[str]:
@@ -185,8 +185,8 @@ def test_array_is_a_struct_of_its_words() -> None:
 
 def test_items_of_a_tuple_are_members_of_the_block() -> None:
     item = {**parameter("scalar", format="i"), "name": "t[0]"}
-    inner = {**parameter("scalar", format="f"), "name": "t[1][0]"}
-    nested = {**parameter("tuple", members=[inner]), "name": "t[1]"}
+    nested_item = {**parameter("scalar", format="f"), "name": "t[1][0]"}
+    nested = {**parameter("tuple", members=[nested_item]), "name": "t[1]"}
     lines = members({**parameter("tuple", members=[item, nested]), "name": "t"})
     assert lines == ["    int t_0; /* T */", "    float t_1_0; /* T */"]
 
@@ -228,19 +228,19 @@ def test_compilers_accept_headers_with_any_names(compiler: str, language: str, t
         pytest.skip(f"{compiler} is not installed")
     path = tmp_path / "pkg_k.h"
     functions = ("two", "two_result", "two_result_2", "two_record0", "pkg_k_x", "pkg_k_two_parameters")
-    built = [(name, odd_function(name)) for name in functions]
-    path.write_text(header.render("pkg.k", built, [odd_kernel("two"), odd_kernel("x")]))
+    functions_of_module = [(name, odd_function(name)) for name in functions]
+    path.write_text(header.render("pkg.k", functions_of_module, [odd_kernel("two"), odd_kernel("x")]))
     command = [compiler, "-x", language, "-Wall", "-Wextra", "-Werror", "-fsyntax-only", path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 @given(st.lists(st.sampled_from(FIELDS) | st.text("a\u00e9_1*/ ", min_size=1, max_size=4), max_size=8))
 def test_names_become_different_valid_names_of_c(names: list[str]) -> None:
-    found = c_types.Scope().identifiers(names)
-    assert len({*found}) == len(names)
-    for name in found:
+    identifiers = c_types.Scope().identifiers(names)
+    assert len({*identifiers}) == len(names)
+    for name in identifiers:
         assert rules.c_name(name) == name
     for name in {*names}:
         if c_types.identifier(name) == name:
-            assert found[names.index(name)] == name
+            assert identifiers[names.index(name)] == name

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from aotcuda import arch
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import inputs, nvrtc
 from aotcuda.builder.link.included_headers import Headers
 
 
@@ -23,7 +25,7 @@ def project(tmp_path):
     return make
 
 
-def found(root, include_dirs=(), source="csrc/a.cu"):
+def headers_of(root, include_dirs=(), source="csrc/a.cu"):
     path = root / source
     item = LinkInput(kind="cu", name=source, data=path.read_bytes(), folder=str(path.parent))
     return [
@@ -37,11 +39,11 @@ FOLLOWED = {
         {"a.cu": '#include "b.h"\n  #  include <c.h>\n', "b.h": '#include "deep/d.h"', "inc/c.h": "", "deep/d.h": ""},
         "b.h deep/d.h inc/c.h",
     ),
-    "brackets, not beside the file that includes": (
+    "brackets, not in the folder of the including file": (
         {"a.cu": '#include "sub/a.h"', "inc/sub/a.h": "#include <b.h>", "inc/sub/b.h": "", "inc/b.h": ""},
         "inc/b.h inc/sub/a.h",
     ),
-    "quotes, beside the file that includes and no other": (
+    "quotes, in the folder of the including file": (
         {
             "a.cu": '#include "sub/a.h"',
             "inc/sub/a.h": '#include "d/c.h"',
@@ -54,13 +56,24 @@ FOLLOWED = {
 }
 
 
+def test_symbolic_links_are_files_of_the_project(tmp_path):
+    root, outside = (tmp_path / "project").resolve(), tmp_path / "outside"
+    for name, text in (("a.cu", '#include "a.h"\n'), ("a.h", "")):
+        for folder in (root, outside):
+            folder.mkdir(exist_ok=True)
+        (outside / f"target_{name}").write_text(text)
+        (root / name).symlink_to(outside / f"target_{name}")
+    item = inputs.from_file(root / "a.cu", root, "key")
+    assert Headers([item], root, []).project_files == {root / "a.cu", root / "a.h"}
+
+
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_includes_are_followed_like_the_compiler(tmp_path, name):
     files, headers = FOLLOWED[name]
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    assert found(tmp_path, ["inc", "inc2"], "a.cu") == ["a.cu", *headers.split()]
+    assert headers_of(tmp_path, ["inc", "inc2"], "a.cu") == ["a.cu", *headers.split()]
 
 
 WRITTEN = [
@@ -80,7 +93,7 @@ WRITTEN = [
 @pytest.mark.parametrize("line", WRITTEN, ids=ascii)
 def test_include_is_found_in_any_spelling(project, line):
     root = project(csrc__a_cu=f"int one;\n{line}\nint two;\n" if line[0] != "\ufeff" else line, csrc__b_h="")
-    assert found(root, ["csrc"]) == ["csrc/a.cu", "csrc/b.h"]
+    assert headers_of(root, ["csrc"]) == ["csrc/a.cu", "csrc/b.h"]
 
 
 @pytest.mark.parametrize(
@@ -140,8 +153,26 @@ def test_outside_headers_and_searched_places_are_listed(project, tmp_path):
     ],
     ids=ascii,
 )
-def test_code_that_may_contain_its_path_is_recognised(project, header, options, expected):
+def test_code_that_may_contain_its_path_is_found(project, header, options, expected):
     root = project(csrc__a_cu='#include "b.h"', csrc__b_h=header).resolve()
     path = root / "csrc/a.cu"
     item = LinkInput(kind="cu", name="csrc/a.cu", data=path.read_bytes(), folder=str(path.parent))
     assert Headers([item], root, [*options.include_dirs]).may_contain_folder(options) is expected
+
+
+@pytest.mark.parametrize("names_with_mark", [{"k.cu"}, {"sub/a.cuh", "sub/b.cuh", "k.cu"}])
+@pytest.mark.parametrize("include_dirs", [[], ["sub"]])
+def test_files_may_begin_with_a_byte_order_mark(names_with_mark, include_dirs, tmp_path):
+    header = "a.cuh" if include_dirs else "sub/a.cuh"
+    files = {
+        "k.cu": f'#include "{header}"\nextern "C" __global__ void k(int *x) {{ x[0] = a(); }}',
+        "sub/a.cuh": '#include "b.cuh"\n__device__ int a() { return b(); }',
+        "sub/b.cuh": "__device__ int b() { return 42; }",
+    }
+    (tmp_path / "sub").mkdir()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8-sig" if name in names_with_mark else "utf-8")
+    source = LinkInput(kind="cu", name="k.cu", data=(tmp_path / "k.cu").read_bytes(), folder=str(tmp_path))
+    folders = [str(tmp_path / path) for path in include_dirs]
+    text = nvrtc.compile_source(source, arch.parse("sm_80"), Options(), folders, lto=False)
+    assert b".entry k" in text

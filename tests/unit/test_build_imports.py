@@ -1,4 +1,4 @@
-"""Builds import the project's own modules, even if other packages have finders before Python's."""
+"""Import the project's own modules in builds, even if other packages have finders before Python's."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_own_modules_are_imported_from_the_project(editable: Editable, tmp_path:
 
 
 def test_modules_of_other_projects_are_imported_by_their_finder(editable: Editable, tmp_path: Path) -> None:
-    """A neighbour that is installed in the same way, and one that shares a namespace with the project."""
+    """One is another editable install, and one shares a namespace with the project."""
     imports.prepare_imports([str(tmp_path / HERE)], {"ownspace.part.kernels": ["k"]})
     for name in ("othpkg", "ownspace.other"):
         assert importlib.import_module(name).WHERE == THERE
@@ -94,8 +94,8 @@ def test_bytecode_of_own_modules_is_ignored(
     os.utime(path, (10**9, 10**9))
     imports.prepare_imports([str(tmp_path / HERE)], {"ownpkg.kernels": ["k"]})
     monkeypatch.syspath_prepend(str(path.parent))
-    found = importlib.import_module("ownlate").WHERE
-    assert found == (2 if is_read else 1)
+    value = importlib.import_module("ownlate").WHERE
+    assert value == (2 if is_read else 1)
 
 
 def test_files_of_modules_are_resolved_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""The marks that a build leaves beside sources which are packaged in place."""
+"""Write marks next to sources that are packaged in place."""
 
 from __future__ import annotations
 

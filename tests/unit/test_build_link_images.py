@@ -1,4 +1,4 @@
-"""Check the CUDA version of linked images, and their spilled registers."""
+"""Check linked images: their CUDA version, their spilled registers, and the fatbins into which they are packed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from cuda.pathfinder import find_nvidia_binary_utility
 from aotcuda.arch import parse
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link import images, nvjitlink
+from aotcuda.builder.link import images, nvfatbin, nvjitlink
+from aotcuda.builder.link.images import Image
+from aotcuda.errors import ToolchainError
+from support import images as real_images
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,10 +38,10 @@ PLAIN = b"""
 """
 
 
-def lowered(text: bytes, target: str) -> str:
-    found = images.lower_ptx_version(text, partial(nvjitlink._assembled, parse(target)))
-    assert re.sub(rb"(?m)^\.version .*$", b"", found) == re.sub(rb"(?m)^\.version .*$", b"", text)
-    (version,) = re.findall(rb"(?m)^\.version (.*)$", found)
+def lowest_version(text: bytes, target: str) -> str:
+    result = images.lower_ptx_version(text, partial(nvjitlink._assembled, parse(target)))
+    assert re.sub(rb"(?m)^\.version .*$", b"", result) == re.sub(rb"(?m)^\.version .*$", b"", text)
+    (version,) = re.findall(rb"(?m)^\.version (.*)$", result)
     return version.decode()
 
 
@@ -56,7 +59,7 @@ def ptx(instruction: str, target: str = "sm_75") -> bytes:
     ],
 )
 def test_ptx_has_the_lowest_version_that_assembles_equally(instruction: str, target: str, version: str) -> None:
-    assert lowered(ptx(instruction, target), f"compute_{target[3:]}") == version
+    assert lowest_version(ptx(instruction, target), f"compute_{target[3:]}") == version
 
 
 HEAVY = b"""
@@ -85,8 +88,8 @@ def test_spilled_bytes_are_those_that_ptxas_reports(tmp_path: Path) -> None:
     ptxas = find_nvidia_binary_utility("ptxas")
     assert ptxas is not None
     command = [ptxas, "-v", "-arch=sm_90", "-maxrregcount=24", "heavy.ptx", "-o", "heavy.cubin"]
-    told = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stderr
-    stores_and_loads = re.findall(r"(\d+) bytes spill (?:stores|loads)", told[told.index("properties for heavy") :])
+    report = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True).stderr
+    stores_and_loads = re.findall(r"(\d+) bytes spill (?:stores|loads)", report[report.index("properties for heavy") :])
     expected = sum(map(int, stores_and_loads[:2]))
     assert expected > 0
     item = LinkInput(kind="ptx", name="heavy", data=text)
@@ -98,9 +101,9 @@ def test_spilled_bytes_are_those_that_ptxas_reports(tmp_path: Path) -> None:
 
 def test_ptx_is_unchanged_if_its_machine_code_would_differ() -> None:
     text = ptx("mul.f32 %f2, %f1, %f1;")
-    assert images.lower_ptx_version(text, lambda given: given) == text
-    assert images.lower_ptx_version(text, lambda given: None) == text
-    assert images.lower_ptx_version(b"no PTX", lambda given: given) == b"no PTX"
+    assert images.lower_ptx_version(text, lambda code: code) == text
+    assert images.lower_ptx_version(text, lambda code: None) == text
+    assert images.lower_ptx_version(b"no PTX", lambda code: code) == b"no PTX"
 
 
 def test_image_has_the_cuda_version_of_its_ptx_or_linker() -> None:
@@ -110,3 +113,31 @@ def test_image_has_the_cuda_version_of_its_ptx_or_linker() -> None:
     text = ptx("mul.f32 %f2, %f1, %f1;")
     assert images.make_image(parse("compute_75"), text.replace(b"8.8", b"8.0"), linker).cuda == (12, 0)
     assert images.make_image(parse("compute_75"), text.replace(b"8.8", b"9.9"), linker).cuda == linker
+
+
+TEXT = b".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n"
+
+
+@pytest.mark.parametrize(
+    ("cuda", "options"), [((13, 0), nvfatbin.ZSTANDARD), ((12, 9), nvfatbin.LZ4)], ids=["newer", "older"]
+)
+@pytest.mark.parametrize("archs", [("sm_90",), real_images.ARCHS])
+def test_joined_is_what_the_packer_writes_of_all(
+    archs: tuple[str, ...], cuda: tuple[int, int], options: list[str]
+) -> None:
+    cubins = [Image(parse(arch), real_images.numba_cubin(arch), cuda, cuda) for arch in archs]
+    all_images = [*cubins, Image(parse("compute_75"), TEXT, cuda, cuda)]
+    settings = nvfatbin.options(image.cuda for image in all_images)
+    assert settings == options
+    joined = nvfatbin.join([nvfatbin.pack("test", settings, image.target, image.data) for image in all_images])
+    assert joined == real_images.pack(
+        [(item.target.kind, str(item.target), item.data) for item in all_images], *options
+    )
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x50\xed\x55\xba\1\0\x10\0" + bytes([9, *[0] * 7]) + b"x", b"another form of 24 bytes"]
+)
+def test_fatbins_of_another_form_are_not_joined(data: bytes) -> None:
+    with pytest.raises(ToolchainError, match="unknown form"):
+        nvfatbin.join([data, data])

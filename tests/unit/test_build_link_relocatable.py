@@ -27,7 +27,7 @@ KERNELS = {
 
 Linked = tuple[bytes, dict[str, int]]
 
-LOSING = {
+NOT_GROUPED = {
     "recursive": "static __device__ __noinline__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2) * n; } "
     "extern __C__ __global__ void k(int *x) { *x = f(*x); }",
     "dynamic shared memory": "extern __shared__ float d[]; extern __C__ __global__ void k(float *x) "
@@ -49,15 +49,15 @@ def in_one_step(target: str, options: Options) -> Linked:
 
 @functools.cache
 def both_ways(target: str, options: Options, size: int) -> tuple[Linked, Linked]:
-    """Return the kernels linked in one step, and in groups of a size; and what each spilled."""
+    """Return the kernels linked in one step and in groups of a size, with the bytes of their spilled registers."""
     code = [ltoir(source, target, options) for source in KERNELS.values()]
     groups = [code[start : start + size] for start in range(0, len(code), size)]
-    made = [nvjitlink.relocatable("m", group, parse(target), options, []) for group in groups]
-    assert all(data for data, _ in made)
-    linked, _ = nvjitlink.link(
-        "m", [LinkInput(kind="cubin", name="k", data=data) for data, _ in made], parse(target), options, []
+    objects = [nvjitlink.relocatable("m", group, parse(target), options, []) for group in groups]
+    assert all(data for data, _ in objects)
+    image, _ = nvjitlink.link(
+        "m", [LinkInput(kind="cubin", name="k", data=data) for data, _ in objects], parse(target), options, []
     )
-    return in_one_step(target, options), (linked, {name: size for _, spills in made for name, size in spills.items()})
+    return in_one_step(target, options), (image, {name: size for _, spills in objects for name, size in spills.items()})
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def both_ways(target: str, options: Options, size: int) -> tuple[Linked, Linked]
     ],
 )
 def test_groups_take_the_same_resources_as_one_link(target: str, options: Options, size: int) -> None:
-    (whole, spilled), (linked, spilled_in_groups) = both_ways(target, options, size)
+    (expected, spilled), (image, spilled_in_groups) = both_ways(target, options, size)
     assert spilled_in_groups == spilled
     assert spilled.keys() >= KERNELS.keys()
-    assert images.resource_usage(linked) == images.resource_usage(whole)
-    assert cubin.read(linked, "image").arch == cubin.read(whole, "image").arch == target
-    kernels = [{kernel.name: kernel for kernel in cubin.read(data, "image").kernels} for data in (whole, linked)]
+    assert images.resource_usage(image) == images.resource_usage(expected)
+    assert cubin.read(image, "image").arch == cubin.read(expected, "image").arch == target
+    kernels = [{kernel.name: kernel for kernel in cubin.read(data, "image").kernels} for data in (expected, image)]
     assert kernels[0].keys() == kernels[1].keys() == KERNELS.keys()
     for name, kernel in kernels[0].items():
         assert kernels[1][name].parameters == kernel.parameters
@@ -85,8 +85,8 @@ def test_code_without_tables_in_memory_is_the_same(target: str, size: int) -> No
     """The addresses of tables come from a constant bank when a program is whole, and from the loader otherwise."""
     listings = [instructions(data) for data, _ in both_ways(target, Options(), size)]
     assert listings[0].keys() == listings[1].keys()
-    differing = {name for name in listings[0] if listings[0][name] != listings[1][name]}
-    assert differing <= {"angles", "looked_up"}
+    differences = {name for name in listings[0] if listings[0][name] != listings[1][name]}
+    assert differences <= {"angles", "looked_up"}
 
 
 def instructions(data: bytes) -> dict[str, list[str]]:
@@ -95,17 +95,17 @@ def instructions(data: bytes) -> dict[str, list[str]]:
     return {text.split()[0]: re.findall(r"/\*[0-9a-f]{4,}\*/\s+(\S.*?;)", text) for text in functions}
 
 
-@pytest.mark.parametrize("source", LOSING.values(), ids=LOSING)
+@pytest.mark.parametrize("source", NOT_GROUPED.values(), ids=NOT_GROUPED)
 @pytest.mark.parametrize("target", ["sm_75", "sm_120"])
-def test_kernels_that_lose_by_a_second_link_are_not_grouped(target: str, source: str) -> None:
+def test_kernels_that_a_second_link_makes_worse_are_not_grouped(target: str, source: str) -> None:
     assert nvjitlink.relocatable("m", [ltoir(source, target, Options())], parse(target), Options(), [])[0] == b""
 
 
-@pytest.mark.parametrize(("target", "made"), [("sm_75", False), ("sm_120", True)])
-def test_kernels_that_call_functions_for_instructions_are_not_grouped(target: str, made: bool) -> None:
+@pytest.mark.parametrize(("target", "is_grouped"), [("sm_75", False), ("sm_120", True)])
+def test_kernels_that_call_functions_for_instructions_are_not_grouped(target: str, is_grouped: bool) -> None:
     source = "extern __C__ __global__ void k(int *x) { x[threadIdx.x] = __shfl_down_sync(x[99], *x, 1); }"
     item = ltoir(source, target, Options())
-    assert bool(nvjitlink.relocatable("m", [item], parse(target), Options(), [])[0]) == made
+    assert bool(nvjitlink.relocatable("m", [item], parse(target), Options(), [])[0]) == is_grouped
 
 
 def test_line_information_outlives_the_second_link() -> None:
@@ -117,11 +117,13 @@ def test_line_information_outlives_the_second_link() -> None:
 @pytest.mark.parametrize(("kernels", "targets", "jobs"), [(0, 1, 2), (1, 5, 2), (50, 5, 2)])
 def test_every_group_is_in_one_share(kernels: int, targets: int, jobs: int) -> None:
     archs = [parse(f"sm_{number}") for number in (75, 80, 90, 100, 120)][:targets]
-    given: list[dict[tuple[tuple[str, ...], Target], list[LinkInput]]] = [
+    modules: list[dict[tuple[tuple[str, ...], Target], list[LinkInput]]] = [
         {((f"k{number}",), target): [] for target in archs} for number in range(kernels)
     ]
-    shares = kernel_groups.divide_among(given, jobs)
-    assert sorted(f"{key}" for share in shares for key in share) == sorted(f"{key}" for one in given for key in one)
+    shares = kernel_groups.divide_among(modules, jobs)
+    assert sorted(f"{key}" for share in shares for key in share) == sorted(
+        f"{key}" for module in modules for key in module
+    )
     assert len(shares) >= min(jobs, kernels * targets)
 
 

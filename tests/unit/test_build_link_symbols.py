@@ -24,17 +24,17 @@ ELF = b"\x7fELF\x02\x01\x01".ljust(18, b"\0") + struct.pack("<HI", 62, 1) + byte
 
 def test_targets_of_an_object_are_those_of_its_device_code():
     data = ELF + b"host code" + manifests.fatbin([manifests.image("compute_75", b".visible .func f")[1]]) + b"more"
-    found = symbols._in_object(data, "f.o")
-    assert (found.functions, found.archs) == (("f",), ("compute_75",))
+    item = symbols._in_object(data, "f.o")
+    assert (item.functions, item.archs) == (("f",), ("compute_75",))
 
 
 def test_a_target_of_several_images_is_named_once():
     item = LinkInput(kind="fatbin", name="f.fatbin", data=b"")
-    found = symbols.Symbols(functions=(), archs=("sm_90", "compute_90", "compute_90"))
+    item_symbols = symbols.Symbols(functions=(), archs=("sm_90", "compute_90", "compute_90"))
     with pytest.raises(
         LinkError, match=r"f\.fatbin holds code for sm_90, compute_90, which cannot be linked for sm_80;"
     ):
-        preconditions.check("m", {}, [], {item: found}, [parse("sm_80")], {item: "key"}, {})
+        preconditions.check("m", {}, [], {item: item_symbols}, [parse("sm_80")], {item: "key"}, {})
 
 
 def test_container_of_size_zero_is_refused():
@@ -65,15 +65,15 @@ def test_library_with_a_wrong_size_is_refused(size: str, problem: str) -> None:
 
 def test_packaged_module_is_linked_from_a_folder_of_any_name(tmp_path, monkeypatch):
     """A no-break space does not print, so messages have an escape in its place."""
-    whole, fatbins = modules.contents()
+    document, fatbins = modules.contents()
     content = b"linked"
-    whole["function_links"] = [{"path": "link0_a.cubin", "bytes": len(content), "sha256": manifest.digest(content)}]
+    document["function_links"] = [{"path": "link0_a.cubin", "bytes": len(content), "sha256": manifest.digest(content)}]
     site = tmp_path / "site\u00a0packages"
-    folder = modules.write(site, whole, {**fatbins, "link0_a.cubin": content})
+    folder = modules.write(site, document, {**fatbins, "link0_a.cubin": content})
     (site / "mypkg" / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(site))
-    found = inputs.from_module("mypkg.kernels", "KEY")
-    assert [item.data for item in found.inputs] == [fatbins["functions.fatbin"], content]
+    linked = inputs.from_module("mypkg.kernels", "KEY")
+    assert [item.data for item in linked.inputs] == [fatbins["functions.fatbin"], content]
     assert linked_modules._folder("mypkg.kernels", tmp_path) == folder.resolve()
 
 
@@ -81,8 +81,8 @@ def test_packaged_module_is_linked_from_a_folder_of_any_name(tmp_path, monkeypat
 def test_containers_of_any_size_are_read_or_refused(headers):
     data = ELF + b"".join(fatbin.MAGIC + struct.pack("<HHQ", *header) for header in headers)
     try:
-        found = symbols._in_object(data, "f.o")
+        item = symbols._in_object(data, "f.o")
     except ImageError:
         assert headers
     else:
-        assert found.functions == ()
+        assert item.functions == ()

@@ -27,13 +27,13 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def why_refused(project: Path, **options: str) -> str | None:
+def option_refusal(project: Path, **options: str) -> str | None:
     """Return the error of a build with these options, which writes nothing; None if the build succeeds."""
-    named = {f"--{name}": project / path for name, path in options.items()}
+    options_with_paths = {f"--{name}": project / path for name, path in options.items()}
     read = [project / "pkg" / "__init__.py", project / "pkg" / "_k.py", project / "pkg"]
     try:
-        output_conflicts.check_options(named, project / "pyproject.toml")
-        output_conflicts.check_files(named, project / "out", FILES, read)
+        output_conflicts.check_options(options_with_paths, project / "pyproject.toml")
+        output_conflicts.check_files(options_with_paths, project / "out", FILES, read)
     except BuildError as error:
         return str(error).replace(f"{project}/", "")
     return None
@@ -46,21 +46,21 @@ def why_refused(project: Path, **options: str) -> str | None:
 def test_option_cannot_name_files_that_the_build_uses(project: Path, path: str) -> None:
     (project / "out" / "pkg").mkdir()
     for option in ("stamp", "depfile", "sbom"):
-        said = why_refused(project, **{option: path})
-        assert said is not None
-        assert said.startswith(f"--{option} {path} ")
-        assert "\n" not in said
+        error = option_refusal(project, **{option: path})
+        assert error is not None
+        assert error.startswith(f"--{option} {path} ")
+        assert "\n" not in error
 
 
 def test_two_options_cannot_name_one_file(project: Path) -> None:
-    assert why_refused(project, depfile="out/x", stamp="out/../out/x") == (
+    assert option_refusal(project, depfile="out/x", stamp="out/../out/x") == (
         "--stamp out/../out/x would overwrite the file of --depfile; name another file"
     )
 
 
 def test_stamp_replaces_only_stamps(project: Path) -> None:
     (project / "notes.txt").write_text("mine")
-    assert why_refused(project, stamp="notes.txt") == (
+    assert option_refusal(project, stamp="notes.txt") == (
         "--stamp notes.txt would overwrite a file that no such build wrote; name another one, or remove it"
     )
 
@@ -73,18 +73,18 @@ def test_files_of_an_earlier_build_may_be_replaced(project: Path) -> None:
     output_conflicts.check_options(options, project / "pyproject.toml")
     del options["--sbom"]
     output_conflicts.check_files(options, project / "out", FILES, options.values())
-    assert why_refused(project, depfile="k.d", stamp="k.s", sbom="touched") is None
+    assert option_refusal(project, depfile="k.d", stamp="k.s", sbom="touched") is None
 
 
 def test_foreign_module_in_the_output_folder_is_kept(project: Path) -> None:
     path = project / "out" / "pkg" / "k.py"
     path.parent.mkdir()
     path.write_text("mine = True\n")
-    assert why_refused(project) == (
+    assert option_refusal(project) == (
         "out/pkg/k.py is there, and aotcuda did not write it; name another folder, or remove it"
     )
     path.write_text(f"{wheel_files.MARK} 1.0\n")
-    assert why_refused(project) is None
+    assert option_refusal(project) is None
 
 
 def test_build_checks_options_first(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,7 +126,7 @@ def test_names_of_pythons_own_modules_are_refused(name: str, tmp_path: Path) -> 
     output_conflicts.check_module(f"pkg.{name}", "KEY", [tmp_path], tmp_path)
 
 
-def put(path: Path, text: str = "") -> None:
+def write(path: Path, text: str = "") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -138,21 +138,21 @@ def refusal(name: str) -> str:
 def test_names_of_existing_modules_are_refused(tmp_path: Path) -> None:
     folder = "src/pkg"
     for at, name in enumerate(TAKEN):
-        put(tmp_path / str(at) / folder / name)
+        write(tmp_path / str(at) / folder / name)
         assert module_refusal(tmp_path / str(at), "src", ".") == refusal(f"{folder}/{name}")
 
 
 def test_files_of_other_modules_are_accepted(tmp_path: Path) -> None:
     for name in FREE:
-        put(tmp_path / "pkg" / name)
+        write(tmp_path / "pkg" / name)
         assert module_refusal(tmp_path) is None, name
 
 
 def test_generated_files_of_an_earlier_build_are_accepted(tmp_path: Path) -> None:
     for name in ("k.py", "k.pyi", "k/inner.py", "k/__init__.py"):
-        put(tmp_path / "pkg" / name, GENERATED)
+        write(tmp_path / "pkg" / name, GENERATED)
     assert module_refusal(tmp_path) is None
-    put(tmp_path / "pkg" / "k.abi3.so")
+    write(tmp_path / "pkg" / "k.abi3.so")
     assert module_refusal(tmp_path) == refusal("pkg/k.abi3.so")
 
 
@@ -162,6 +162,6 @@ def test_name_of_an_extension_module_is_refused(tmp_path: Path) -> None:
 
 
 def test_packages_outside_the_project_are_searched(tmp_path: Path) -> None:
-    put(tmp_path / "lib" / "pkg" / "k.py")
+    write(tmp_path / "lib" / "pkg" / "k.py")
     (tmp_path / "project").mkdir()
     assert module_refusal(tmp_path / "project", "../lib") == refusal("../lib/pkg/k.py")

@@ -33,16 +33,16 @@ functions.five = { python = "other", signature = "int32(int32)" }
 
 
 def test_symbols_are_numbered_for_several_signatures() -> None:
-    (made,) = make(KERNELS)
-    assert [unit.symbol for unit in made.kernels] == ["one", "two__0", "two__1", "three"]
-    assert [unit.symbol for unit in made.functions] == ["four", "five"]
-    assert [unit.name for unit in made.units] == ["one", "two", "two", "three", "four", "five"]
-    assert [unit.python for unit in made.units] == ["one", "two", "two", "other", "four", "other"]
+    (module_plan,) = make(KERNELS)
+    assert [unit.symbol for unit in module_plan.kernels] == ["one", "two__0", "two__1", "three"]
+    assert [unit.symbol for unit in module_plan.functions] == ["four", "five"]
+    assert [unit.name for unit in module_plan.units] == ["one", "two", "two", "three", "four", "five"]
+    assert [unit.python for unit in module_plan.units] == ["one", "two", "two", "other", "four", "other"]
 
 
 def test_units_have_the_keys_of_the_table() -> None:
-    (made,) = make(KERNELS)
-    assert [unit.signature_key for unit in made.units] == [
+    (module_plan,) = make(KERNELS)
+    assert [unit.signature_key for unit in module_plan.units] == [
         f"{M}.kernels.one",
         f"{M}.kernels.two[0]",
         f"{M}.kernels.two[1]",
@@ -50,8 +50,8 @@ def test_units_have_the_keys_of_the_table() -> None:
         f"{M}.functions.four",
         f"{M}.functions.five.signature",
     ]
-    (listed,) = make('kernels.two = { signatures = ["void(int32)", "void(int64)"] }')
-    assert [unit.signature_key for unit in listed.units] == [
+    (list_plan,) = make('kernels.two = { signatures = ["void(int32)", "void(int64)"] }')
+    assert [unit.signature_key for unit in list_plan.units] == [
         f"{M}.kernels.two.signatures[0]",
         f"{M}.kernels.two.signatures[1]",
     ]
@@ -66,20 +66,20 @@ def test_symbol_of_two_units_is_refused() -> None:
 
 
 def test_code_is_compiled_once_for_each_capability() -> None:
-    (made,) = make(KERNELS, '["compute_90", "sm_90", "sm_90a", "compute_75", "sm_100f"]')
-    assert list(map(str, made.targets)) == ["sm_90", "sm_90a", "sm_100f", "compute_75", "compute_90"]
-    assert list(map(str, made.ltoir_targets)) == ["sm_75", "sm_90", "sm_90a", "sm_100f"]
+    (module_plan,) = make(KERNELS, '["compute_90", "sm_90", "sm_90a", "compute_75", "sm_100f"]')
+    assert list(map(str, module_plan.targets)) == ["sm_90", "sm_90a", "sm_100f", "compute_75", "compute_90"]
+    assert list(map(str, module_plan.ltoir_targets)) == ["sm_75", "sm_90", "sm_90a", "sm_100f"]
 
 
 def test_front_end_of_a_module_overrides_the_projects() -> None:
     table = tomllib.loads(
         f'arch = ["sm_80"]\nfrontend = "numba-cuda-mlir"\n[modules."pkg.k"]\nsource = "pkg._k"\n{KERNELS}'
     )
-    (made,) = plan.make(parser.parse(table, environ={}))
-    assert (made.frontend, made.frontend_key) == ("numba-cuda-mlir", "tool.aotcuda.frontend")
+    (module_plan,) = plan.make(parser.parse(table, environ={}))
+    assert (module_plan.frontend, module_plan.frontend_key) == ("numba-cuda-mlir", "tool.aotcuda.frontend")
     table["modules"]["pkg.k"]["frontend"] = "numba-cuda"
-    (made,) = plan.make(parser.parse(table, environ={}))
-    assert (made.frontend, made.frontend_key) == ("numba-cuda", f"{M}.frontend")
+    (module_plan,) = plan.make(parser.parse(table, environ={}))
+    assert (module_plan.frontend, module_plan.frontend_key) == ("numba-cuda", f"{M}.frontend")
 
 
 def test_debug_build_of_kernels_refuses_ptx() -> None:
@@ -105,27 +105,27 @@ frontend = "numba-cuda-mlir"
 source = "pkg.mlir"
 kernels.one = "void(int32)"
 """)
-    made = plan.make(parser.parse(table, environ={}))
-    assert [item.in_place for item in made] == [True, False, True]
-    assert plan.exported_names(made) == {"pkg.other": ("one",)}
+    plans = plan.make(parser.parse(table, environ={}))
+    assert [item.in_place for item in plans] == [True, False, True]
+    assert plan.exported_names(plans) == {"pkg.other": ("one",)}
 
 
 OLD, NEW = "numba-cuda", "numba-cuda-mlir"
 
 
 def project(frontend: str = OLD, **modules: tuple[str, list[str]]) -> tuple[plan.ModulePlan, ...]:
-    """The plans of modules with one function each, from their front end ("" for the project's) and what they link."""
+    """Return plans of modules with one function each, by their front end ("" for the project's) and linked modules."""
     lines = ['arch = ["sm_80"]', f'frontend = "{frontend}"']
-    for name, (own, links) in modules.items():
+    for name, (front_end, links) in modules.items():
         lines += [f"[modules.{name}]", f'source = "pkg._{name}"', f'functions.of_{name} = "int32(int32)"']
-        lines += [f'frontend = "{own}"'] if own else []
+        lines += [f'frontend = "{front_end}"'] if front_end else []
         items = ", ".join(f'{{ module = "{link}" }}' for link in links)
         lines += [f"link = [{items}]"]
     return plan.make(parser.parse(tomllib.loads("\n".join(lines)), environ={}))
 
 
 def split(*args: str, **modules: tuple[str, list[str]]) -> list[tuple[str, str]]:
-    """Front end and modules of each stage."""
+    """Return front end and modules of each stage."""
     return [
         (stage[0].frontend, " ".join(item.config.name for item in stage))
         for stage in stages.split(project(*args, **modules))
@@ -149,7 +149,7 @@ def test_linked_modules_come_in_earlier_stages(
 
 
 class Workers:
-    """Stand-in for worker processes, which builds everything but `failing`."""
+    """Stand in for worker processes, and fail for the modules `failing`."""
 
     def __init__(self, *failing: str) -> None:
         self.failing = failing
@@ -228,14 +228,14 @@ def test_folder_whose_name_is_not_utf8_is_refused(key: str, monkeypatch: pytest.
     plans = project(a=("", []))
     job = Job(root="/", import_roots=(), arch_key="", plans=plans, names={}, jobs=1)
     path = "/na\udcefve/ü"
-    given = replace(job, root=path) if key == "root" else replace(job, import_roots=("/", path))
+    changed_job = replace(job, root=path) if key == "root" else replace(job, import_roots=("/", path))
     with pytest.raises(BuildError, match=r"^/na\\xefve/ü has a name that is not UTF-8, .*; rename the folder$"):
-        stages.run(given)
+        stages.run(changed_job)
     assert stages.run(replace(job, root="/ü/\\xef"))
 
 
 def job(kernels: dict[str, int], costs: dict[str, float] | None = None) -> Job:
-    """Return the job of modules with so many kernels."""
+    """Return the job of modules with these numbers of kernels."""
     table = {
         "arch": ["sm_80", "sm_90"],
         "modules": {
@@ -250,10 +250,10 @@ def job(kernels: dict[str, int], costs: dict[str, float] | None = None) -> Job:
     return Job(root="/", import_roots=(), arch_key="", plans=plans, names={}, jobs=1, costs=costs or {})
 
 
-def divided(whole: Job, count: int, *, in_groups: bool = True) -> list[set[str]]:
-    functions = {unit: SimpleNamespace(python=divided) for item in whole.plans for unit in item.units}
+def shard_parts(build: Job, count: int, *, in_groups: bool = True) -> list[set[str]]:
+    functions = {unit: SimpleNamespace(python=shard_parts) for item in build.plans for unit in item.units}
     parts = [
-        shards.choose_units(replace(whole, shard=(index, count)), functions, in_groups=in_groups)
+        shards.choose_units(replace(build, shard=(index, count)), functions, in_groups=in_groups)
         for index in range(1, count + 1)
     ]
     return [{unit.symbol for unit in part} for part in parts]
@@ -261,22 +261,22 @@ def divided(whole: Job, count: int, *, in_groups: bool = True) -> list[set[str]]
 
 @pytest.mark.parametrize(("count", "in_groups"), [(1, True), (7, True), (64, True), (7, False)])
 def test_each_unit_is_in_one_shard_and_groups_stay_together(count: int, in_groups: bool) -> None:
-    whole = job({"a": 40, "b": 3})
-    found = divided(whole, count, in_groups=in_groups)
-    symbols = [unit.symbol for item in whole.plans for unit in item.units]
-    assert sorted(symbol for part in found for symbol in part) == sorted(symbols)
+    build = job({"a": 40, "b": 3})
+    parts = shard_parts(build, count, in_groups=in_groups)
+    symbols = [unit.symbol for item in build.plans for unit in item.units]
+    assert sorted(symbol for part in parts for symbol in part) == sorted(symbols)
     for group in kernel_groups.divide([f"a{number}" for number in range(40)]) if in_groups else ():
-        assert sum(not part.isdisjoint(group) for part in found) == 1
+        assert sum(not part.isdisjoint(group) for part in parts) == 1
 
 
 def test_small_modules_stay_whole() -> None:
-    found = divided(job({f"m{number}x": 5 for number in range(20)}), 2)
+    parts = shard_parts(job({f"m{number}x": 5 for number in range(20)}), 2)
     for number in range(20):
-        assert sum(any(symbol.startswith(f"m{number}x") for symbol in part) for part in found) == 1
+        assert sum(any(symbol.startswith(f"m{number}x") for symbol in part) for part in parts) == 1
 
 
 def test_recorded_seconds_balance_shards() -> None:
     costs = {f"pkg.a.a{number}": 100.0 if number == 39 else 1.0 for number in range(40)}
-    found = divided(job({"a": 40}, costs), 2)
-    (slow,) = (part for part in found if "a39" in part)
+    parts = shard_parts(job({"a": 40}, costs), 2)
+    (slow,) = (part for part in parts if "a39" in part)
     assert len(slow) <= kernel_groups.MOST

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import failures
 from aotcuda.builder.worker import flows, pool
 from aotcuda.builder.worker.pool import Task
-from aotcuda.errors import BuildError, CompileError, ConfigError, LinkError, SourceError
+from aotcuda.errors import BuildError, CompileError, LinkError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +61,7 @@ def test_each_task_starts_from_the_state_of_the_parent() -> None:
     assert STATE == []
 
 
-def test_first_error_is_whole_and_others_are_lines_below_it() -> None:
+def test_first_error_is_complete_and_others_have_a_line() -> None:
     tasks = [
         failing(CompileError("one\n    in detail")),
         Task("good", int),
@@ -96,7 +95,7 @@ def raise_error() -> None:
         (raise_error, "tool.aotcuda.k: a task: ZeroDivisionError: by zero (AOTCUDA_DEBUG=1 shows where)"),
     ],
 )
-def test_failed_child_is_reported_beside_other_errors(work: Callable[[], object], message: str) -> None:
+def test_failed_child_is_reported_with_other_errors(work: Callable[[], object], message: str) -> None:
     with pytest.raises(BuildError) as caught:
         run(Task("a task", work, key="tool.aotcuda.k"), failing(LinkError("another")))
     first, second = str(caught.value).splitlines()
@@ -118,12 +117,12 @@ def descriptors() -> set[int]:
 
 
 def for_each_new_descriptor(do: Callable[[int], object]) -> Callable[[], None]:
-    """Return a task that does something with each descriptor that this process does not have."""
-    here = descriptors()
+    """Return a task that calls a function with each descriptor that only the child has."""
+    descriptors_of_parent = descriptors()
 
     def task() -> None:
-        for number in descriptors() - here:
-            with suppress(OSError):  # the one that the folder was read by is closed again; some are for reading
+        for number in descriptors() - descriptors_of_parent:
+            with suppress(OSError):  # one was closed after the folder was read, and some are for reading
                 do(number)
 
     return task
@@ -174,24 +173,7 @@ def test_child_ends_with_its_parent() -> None:
     os.close(writing_end)
     os.kill(parent, signal.SIGKILL)
     os.waitpid(parent, 0)
-    assert os.read(reading, 1) == b""  # the end of the pipe that the child had is closed
-
-
-def test_gathered_errors_are_raised_together() -> None:
-    done = []
-
-    def three_attempts() -> None:
-        with failures.gather() as attempt:
-            for number, error in enumerate([SourceError("one\n  detail"), None, ConfigError("two")]):
-                with attempt():
-                    if error is not None:
-                        raise error
-                    done.append(number)
-
-    with pytest.raises(SourceError) as caught:
-        three_attempts()
-    assert str(caught.value) == "one\n  detail\ntwo"
-    assert done == [1]
+    assert os.read(reading, 1) == b""  # the child's end of the pipe is closed
 
 
 def test_spare_process_runs_tasks_and_reports_steps_and_errors() -> None:
@@ -217,17 +199,17 @@ def test_spare_process_runs_tasks_and_reports_steps_and_errors() -> None:
 
 def in_rounds(*rounds: tuple[int, list[Task]]) -> flows.Flow[list[object]]:
     """Return a flow of rounds (rank and tasks) that returns all results."""
-    found: list[object] = []
+    results: list[object] = []
     for rank, tasks in rounds:
-        found += yield flows.Round(rank, tasks)
-    return found
+        results += yield flows.Round(rank, tasks)
+    return results
 
 
 def test_flow_continues_while_another_is_in_its_first_round() -> None:
     reading, writing = os.pipe()
     slow = Task("compiles until the other one is linked", lambda: bool(select.select([reading], [], [], 60)[0]))
-    linked = Task("linked", lambda: os.write(writing, b"x"))
-    several = [in_rounds((0, [slow]), (3, [])), in_rounds((0, [Task("compiled", int)]), (3, [linked]))]
+    link = Task("linked", lambda: os.write(writing, b"x"))
+    several = [in_rounds((0, [slow]), (3, [])), in_rounds((0, [Task("compiled", int)]), (3, [link]))]
     assert flows.run_flows(several, 2, ignore) == [[True], [0, 1]]
     os.close(reading)
     os.close(writing)

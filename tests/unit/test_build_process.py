@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import registry
-from aotcuda.builder import toolkits
+from aotcuda.builder import remote_build, toolkits
+from aotcuda.builder.build_cache import settings
 from aotcuda.builder.worker import interrupt, process
 from aotcuda.builder.worker.interrupt import NOTHING_WRITTEN, Interrupted
 from aotcuda.errors import BuildError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def test_compiler_settings_are_not_passed_to_workers() -> None:
-    given = {
+    variables = {
         "PATH": "/bin",
         "NUMBA_OPT": "0",
         "NUMBA_CUDA_DEBUGINFO": "1",
@@ -30,7 +31,7 @@ def test_compiler_settings_are_not_passed_to_workers() -> None:
         "NUMBA_CUDA_INCLUDE_PATH": "/headers",
         "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS": "/more",
     }
-    assert process.environment(given) == {
+    assert process.environment(variables) == {
         "PATH": "/bin",
         "NUMBA_CUDA_INCLUDE_PATH": "/headers",
         "NUMBA_CUDA_NVRTC_EXTRA_SEARCH_PATHS": "/more",
@@ -46,26 +47,50 @@ def test_registered_front_end_names_its_variables(monkeypatch: pytest.MonkeyPatc
     toy = Variables(prefixes=("TOY_",), kept=("TOY_HEADERS",), given=(("TOY_QUIET", "1"),))
     registered = Registration("toy", tables="toy.tables", compiler="toy.compiler", requires="toy", variables=toy)
     monkeypatch.setattr(registry, "_registered", {"toy": registered}.get)
-    given = {"TOY_LEVEL": "3", "TOY_HEADERS": "/toys", "NUMBA_OPT": "0"}
-    found = process.environment(given, "toy")
-    assert {name: value for name, value in found.items() if name.startswith("TOY_")} == {
+    variables = {"TOY_LEVEL": "3", "TOY_HEADERS": "/toys", "NUMBA_OPT": "0"}
+    environment = process.environment(variables, "toy")
+    assert {name: value for name, value in environment.items() if name.startswith("TOY_")} == {
         "TOY_HEADERS": "/toys",
         "TOY_QUIET": "1",
     }
-    assert "NUMBA_OPT" not in found
-    assert process.environment(given)["TOY_LEVEL"] == "3"
+    assert "NUMBA_OPT" not in environment
+    assert process.environment(variables)["TOY_LEVEL"] == "3"
 
 
 def test_toolkit_of_a_worker_precedes_the_machines(tmp_path: Path) -> None:
     toolkit(tmp_path, 13, "13.0.88")
-    (found,) = toolkits.installed([str(tmp_path)])
-    given = {"CUDA_PATH": "/usr/local/cuda", "LD_LIBRARY_PATH": "/usr/local/cuda/lib64"}
-    variables = process.environment(given, toolkit=found)
+    (kit,) = toolkits.installed([str(tmp_path)])
+    machine = {"CUDA_PATH": "/usr/local/cuda", "LD_LIBRARY_PATH": "/usr/local/cuda/lib64"}
+    variables = process.environment(machine, toolkit=kit)
     home = tmp_path / "nvidia" / "cu13"
     assert variables["CUDA_PATH"] == variables["CUDA_HOME"] == str(home)
     assert variables["LD_LIBRARY_PATH"] == f"{home / 'lib'}:/usr/local/cuda/lib64"
-    assert process.environment({}, toolkit=found)["LD_LIBRARY_PATH"] == str(home / "lib")
-    assert process.environment(given).items() >= given.items()
+    assert process.environment({}, toolkit=kit)["LD_LIBRARY_PATH"] == str(home / "lib")
+    assert process.environment(machine).items() >= machine.items()
+
+
+@pytest.mark.parametrize(
+    ("tools", "difference"),
+    [
+        ({"Python": "3.12", "numba-cuda": "0.30"}, ""),
+        ({"Python": "3.13", "numba-cuda": "0.30"}, "has Python 3.13, and the build has 3.12"),
+        ({"Python": "3.12"}, "has no numba-cuda, and the build has 0.30"),
+        ({"Python": "3.12", "numba-cuda": "0.30", "triton": "3.9"}, "has triton 3.9, and the build has none"),
+    ],
+)
+def test_worker_on_another_machine_names_its_other_tools(
+    tools: dict[str, str], difference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "tools", lambda *_: tools)
+    assert remote_build._difference({"Python": "3.12", "numba-cuda": "0.30"}, []) == difference
+
+
+def test_worker_on_another_machine_has_the_variables_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("AOTCUDA_ARCH", "PYTHONOPTIMIZE", "NUMBA_CUDA_INCLUDE_PATH", "MYPKG_FAST", "PATH")
+    monkeypatch.setattr(os, "environ", dict.fromkeys(names, "worker's"))
+    request = {"table": {"watch-env": ["MYPKG_*"]}, "variables": {"MYPKG_SIZE": "2"}}
+    remote_build._adopt_variables(request)
+    assert os.environ == {"PATH": "worker's", "MYPKG_SIZE": "2"}
 
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
@@ -79,33 +104,33 @@ def test_signal_is_raised_with_its_exit_status(number: signal.Signals) -> None:
 
 
 def test_handlers_are_restored() -> None:
-    before = [signal.getsignal(number) for number in SIGNALS]
+    handlers = [signal.getsignal(number) for number in SIGNALS]
     with interrupt.raise_interrupts():
-        assert signal.getsignal(signal.SIGTERM) not in before
-    assert [signal.getsignal(number) for number in SIGNALS] == before
+        assert signal.getsignal(signal.SIGTERM) not in handlers
+    assert [signal.getsignal(number) for number in SIGNALS] == handlers
 
 
 def test_another_handler_stays() -> None:
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    original = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         with interrupt.raise_interrupts():
             os.kill(os.getpid(), signal.SIGTERM)
             assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, original)
 
 
 def test_thread_installs_no_handlers() -> None:
-    found = []
+    handlers = []
 
     def build() -> None:
         with interrupt.raise_interrupts():
-            found.append(signal.getsignal(signal.SIGTERM))
+            handlers.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=build)
     thread.start()
     thread.join()
-    assert found == [signal.SIG_DFL]
+    assert handlers == [signal.SIG_DFL]
 
 
 @pytest.mark.parametrize(

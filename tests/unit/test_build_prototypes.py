@@ -19,8 +19,8 @@ TWICE = CompiledFunction(
 )
 
 
-def check(declaration, rest=""):
-    code = f'{declaration}\nextern "C" __global__ void k(float *x) {{ {rest} }}'
+def check(declaration, body=""):
+    code = f'{declaration}\nextern "C" __global__ void k(float *x) {{ {body} }}'
     source = LinkInput(kind="cu", name="csrc/k.cu", data=code.encode())
     text = header.render("other.functions", [("twice", TWICE)])
     item = LinkInput(kind="fatbin", name="other.functions", data=b"", header=text.encode())
@@ -43,7 +43,7 @@ def test_cpp_function_differs_from_exported_function():
 
 
 @pytest.mark.parametrize(
-    ("declaration", "rest"),
+    ("declaration", "body"),
     [
         ('extern "C" __device__ float twice(float);', ""),
         ("", ""),
@@ -51,8 +51,8 @@ def test_cpp_function_differs_from_exported_function():
         ("", "x[0] = nothing;"),  # the compilation of the file reports it
     ],
 )
-def test_equal_or_absent_declarations_are_accepted(declaration, rest):
-    assert check(declaration, rest) is None
+def test_equal_or_absent_declarations_are_accepted(declaration, body):
+    assert check(declaration, body) is None
 
 
 @pytest.mark.parametrize("macros", [string.ascii_letters, ["kind", "kinds", "list", "same", "type", "value"]])

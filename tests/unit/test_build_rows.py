@@ -1,4 +1,4 @@
-"""Units share processes without changing each other's results."""
+"""Compile units in shared processes without changing each other's results."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ class Front:
         return self.fresh
 
 
-def compiled(number: int, work: Callable[[int], object] = id) -> tuple[list[int], list[pool.Task]]:
-    """Return the process of each unit, and the tasks in the order of their ends."""
+def compile_units(number: int, work: Callable[[int], object] = id) -> tuple[list[int], list[pool.Task]]:
+    """Compile units; return the process of each unit, and the tasks in the order in which they end."""
     units = [*map(Unit, range(number))]
     item = SimpleNamespace(units=units, compiled_for=lambda _: TARGETS)
     job = SimpleNamespace(jobs=2, plans=[item])
     ended: list[pool.Task] = []
     flow: Any = unit_compiling.compile_units(job, Front(work), item, dict.fromkeys(units), TARGETS, CompileCache())  # type: ignore[arg-type]
-    (found,) = flows.run_flows([flow], 2, ended.append)
-    assert list(found) == [(unit, target) for unit in units for target in TARGETS]
-    return [found[unit, TARGETS[0]] for unit in units], ended
+    (processes,) = flows.run_flows([flow], 2, ended.append)
+    assert list(processes) == [(unit, target) for unit in units for target in TARGETS]
+    return [processes[unit, TARGETS[0]] for unit in units], ended
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def no_telemetry() -> Iterator[None]:
 
 
 def test_units_share_processes() -> None:
-    processes, ended = compiled(20)
+    processes, ended = compile_units(20)
     assert len(set(processes)) < 12
     assert sum(task.steps for task in ended) == 20
 
@@ -92,7 +92,7 @@ def warn(number: int) -> None:
 
 @pytest.mark.parametrize("work", [warn, lambda _: "leaves something"])
 def test_unit_that_changes_state_is_the_last_of_its_process(work: Callable[[int], object]) -> None:
-    processes, _ = compiled(12, work)
+    processes, _ = compile_units(12, work)
     assert len(set(processes)) == 12
     assert sorted(telemetry.take().warnings) == sorted(f"of k{number}" for number in range(12 if work is warn else 0))
 
@@ -106,7 +106,7 @@ def refuse(number: int) -> None:
 
 def test_errors_are_those_of_a_process_for_each_unit() -> None:
     with pytest.raises(CompileError) as error:
-        compiled(16, refuse)
+        compile_units(16, refuse)
     assert [line.strip(" -") for line in str(error.value).splitlines()] == [
         "k1 is refused",
         "k2 is refused",
@@ -117,4 +117,4 @@ def test_errors_are_those_of_a_process_for_each_unit() -> None:
 
 def test_crash_of_a_compiler_names_its_unit() -> None:
     with pytest.raises(BuildError, match=r"^kernels.k2: k2 for sm_75, sm_90: the compiler was killed"):
-        compiled(16, lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == 2 else None)
+        compile_units(16, lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == 2 else None)

@@ -1,4 +1,4 @@
-"""The SBOM of a wheel: its components, validated by the library of CycloneDX."""
+"""Check the SBOM of a wheel, which the library of CycloneDX validates."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ ISC = "ISC License"
 FILE = LinkedItem(name="csrc/table.cu", sha256="5" * 64, licence="MIT OR Apache-2.0")
 
 
-def built(*linked: LinkedItem, cuda: str = "13.0", **versions: str) -> tuple[Result, BuiltModule]:
+def result_of(*items: LinkedItem, cuda: str = "13.0", **versions: str) -> tuple[Result, BuiltModule]:
     """Return the result of a toolkit for one module."""
-    module = BuiltModule(plan=None, images=(), kernels=(), linked=linked)  # type: ignore[arg-type]
+    module = BuiltModule(plan=None, images=(), kernels=(), linked=items)  # type: ignore[arg-type]
     toolchain = {"cuda": cuda, "nvjitlink": cuda, "python": "3.11", **versions}
     return Result(toolchain=toolchain, modules=(module,), sources=(), warnings=()), module
 
@@ -32,10 +32,10 @@ def built(*linked: LinkedItem, cuda: str = "13.0", **versions: str) -> tuple[Res
 def read(data: bytes) -> dict[str, Any]:
     """Return the components of an SBOM by their references, and their dependencies."""
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(data.decode()) is None
-    whole = json.loads(data)
-    components = {one["bom-ref"]: one for one in whole["components"]}
-    assert len(components) == len(whole["components"])
-    return {"components": components, "uses": {one["ref"]: one["dependsOn"] for one in whole["dependencies"]}}
+    document = json.loads(data)
+    components = {item["bom-ref"]: item for item in document["components"]}
+    assert len(components) == len(document["components"])
+    return {"components": components, "uses": {item["ref"]: item["dependsOn"] for item in document["dependencies"]}}
 
 
 @pytest.fixture
@@ -47,25 +47,25 @@ def installed(tmp_path: Path) -> tuple[toolkits.Toolkit, ...]:
 
 
 def test_compilers_have_their_versions_and_licences(installed: tuple[toolkits.Toolkit, ...]) -> None:
-    made = {"pkg.k": [built(**{"numba-cuda": version("numba-cuda"), "nvvm": "2.0.3.1"})]}
-    found = read(sbom.make(made, installed))
-    compiler = found["components"][f"pkg:pypi/numba-cuda@{version('numba-cuda')}"]
+    parts = {"pkg.k": [result_of(**{"numba-cuda": version("numba-cuda"), "nvvm": "2.0.3.1"})]}
+    bom = read(sbom.make(parts, installed))
+    compiler = bom["components"][f"pkg:pypi/numba-cuda@{version('numba-cuda')}"]
     assert compiler["licenses"] == [{"expression": "BSD-2-Clause"}]
     assert compiler["properties"] == [{"name": "aotcuda:role", "value": "compiler"}]
-    assert found["uses"]["module:pkg.k"] == [
+    assert bom["uses"]["module:pkg.k"] == [
         compiler["bom-ref"],
         "pkg:pypi/nvidia-cuda-nvrtc@13.0.88",
         "pkg:pypi/nvidia-nvjitlink@13.5.4",
     ]
-    wide = read(sbom.make({"pkg.k": [built(), built(cuda="12.9")]}, installed))
+    wide_bom = read(sbom.make({"pkg.k": [result_of(), result_of(cuda="12.9")]}, installed))
     compilers = {"pkg:pypi/nvidia-cuda-nvrtc@13.0.88", "pkg:pypi/nvidia-cuda-nvrtc-cu12@12.9.86"}
-    assert compilers <= {*wide["uses"]["module:pkg.k"]}
+    assert compilers <= {*wide_bom["uses"]["module:pkg.k"]}
 
 
 def test_linked_files_have_digest_and_licence() -> None:
-    made = {"pkg.k": [built(FILE, LinkedItem(name="a.o", sha256="6" * 64))]}
-    files = [one for one in read(sbom.make(made, ()))["components"].values() if one["type"] == "file"]
-    assert [(one["name"], one["hashes"], one.get("licenses")) for one in files] == [
+    parts = {"pkg.k": [result_of(FILE, LinkedItem(name="a.o", sha256="6" * 64))]}
+    files = [item for item in read(sbom.make(parts, ()))["components"].values() if item["type"] == "file"]
+    assert [(item["name"], item["hashes"], item.get("licenses")) for item in files] == [
         ("a.o", [{"alg": "SHA-256", "content": "6" * 64}], None),
         ("csrc/table.cu", [{"alg": "SHA-256", "content": "5" * 64}], [{"expression": "MIT OR Apache-2.0"}]),
     ]
@@ -79,15 +79,15 @@ def test_linked_module_is_a_component_of_its_distribution(tmp_path: Path, monkey
     (tmp_path / "otherpkg").mkdir()
     (tmp_path / "otherpkg" / "__init__.py").touch()
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    linked = [LinkedItem(name=name, sha256="7" * 64, module=name) for name in ("pkg.f", "otherpkg.k", "nowhere.k")]
-    found = read(sbom.make({"pkg.k": [built(*linked)], "pkg.f": [built()]}, ()))
-    assert found["uses"]["module:pkg.k"] == [
+    items = [LinkedItem(name=name, sha256="7" * 64, module=name) for name in ("pkg.f", "otherpkg.k", "nowhere.k")]
+    bom = read(sbom.make({"pkg.k": [result_of(*items)], "pkg.f": [result_of()]}, ()))
+    assert bom["uses"]["module:pkg.k"] == [
         "cuda-toolkit@13.0",
         "module:nowhere.k",
         "module:pkg.f",
         "pkg:pypi/other-kernels@2.0%2Blocal",
     ]
-    assert found["components"]["pkg:pypi/other-kernels@2.0%2Blocal"]["licenses"] == [{"license": {"name": "zlib"}}]
+    assert bom["components"]["pkg:pypi/other-kernels@2.0%2Blocal"]["licenses"] == [{"license": {"name": "zlib"}}]
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,5 @@ def test_licences_come_from_the_metadata(
     about.mkdir()
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: somecompiler\nVersion: 1.0\n{metadata}")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    found = read(sbom.make({"pkg.k": [built(somecompiler="1.0")]}, ()))
-    assert found["components"]["pkg:pypi/somecompiler@1.0"].get("licenses", []) == licences
+    bom = read(sbom.make({"pkg.k": [result_of(somecompiler="1.0")]}, ()))
+    assert bom["components"]["pkg:pypi/somecompiler@1.0"].get("licenses", []) == licences

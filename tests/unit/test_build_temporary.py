@@ -1,4 +1,4 @@
-"""Sweep temporary files of dead processes, and nothing else."""
+"""Sweep temporary files of dead processes, and no other files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def dead() -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def changed(name: str, **parts: str) -> str:
+def change(name: str, **parts: str) -> str:
     """Return the name with another `place`, `pid` or `start`."""
-    prefix, place, pid, start, rest = name.rsplit("-", 4)
-    found = {"place": place, "pid": pid, "start": start} | parts
-    return "-".join([prefix, found["place"], found["pid"], found["start"], rest])
+    prefix, place, pid, start, token = name.rsplit("-", 4)
+    values = {"place": place, "pid": pid, "start": start} | parts
+    return "-".join([prefix, values["place"], values["pid"], values["start"], token])
 
 
-def swept(folder: Path, name: str, *, age: float = 0) -> bool:
+def is_swept(folder: Path, name: str, *, age: float = 0) -> bool:
     (folder / name).mkdir()
     (folder / name / "file").touch()
     os.utime(folder / name, (folder.stat().st_mtime - age,) * 2)
@@ -41,7 +41,7 @@ def swept(folder: Path, name: str, *, age: float = 0) -> bool:
 
 
 def test_files_of_a_dead_process_are_removed(tmp_path: Path, dead: str) -> None:
-    assert swept(tmp_path, f".kernels.aotcuda.{dead}")
+    assert is_swept(tmp_path, f".kernels.aotcuda.{dead}")
     (tmp_path / f".kernels.py.{dead}").touch()
     (tmp_path / "mine").mkdir()
     (tmp_path / dead).symlink_to(tmp_path / "mine")
@@ -50,15 +50,15 @@ def test_files_of_a_dead_process_are_removed(tmp_path: Path, dead: str) -> None:
 
 
 def test_files_of_a_living_process_stay(tmp_path: Path) -> None:
-    assert not swept(tmp_path, temporary.make_name(""), age=30 * DAY)
+    assert not is_swept(tmp_path, temporary.make_name(""), age=30 * DAY)
     start = temporary.make_name("").rsplit("-", 2)[1]
-    reused = changed(temporary.make_name(""), start=str(int(start) - 1))
-    assert swept(tmp_path, reused), "an earlier process had this number"
+    reused = change(temporary.make_name(""), start=str(int(start) - 1))
+    assert is_swept(tmp_path, reused), "an earlier process had this number"
 
 
 def test_files_of_another_machine_stay_until_they_are_old(tmp_path: Path, dead: str) -> None:
-    elsewhere = changed(dead, place="0" * 12)
-    assert not swept(tmp_path, elsewhere, age=6 * DAY)
+    elsewhere = change(dead, place="0" * 12)
+    assert not is_swept(tmp_path, elsewhere, age=6 * DAY)
     os.utime(tmp_path / elsewhere, (0, 0))
     temporary.sweep(tmp_path)
     assert not (tmp_path / elsewhere).exists()
@@ -66,7 +66,7 @@ def test_files_of_another_machine_stay_until_they_are_old(tmp_path: Path, dead: 
 
 def test_files_of_another_user_stay(tmp_path: Path, dead: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 4711)
-    assert not swept(tmp_path, dead)
+    assert not is_swept(tmp_path, dead)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_files_of_another_user_stay(tmp_path: Path, dead: str, monkeypatch: pyte
     ],
 )
 def test_other_names_stay(tmp_path: Path, name: str) -> None:
-    assert not swept(tmp_path, name, age=30 * DAY)
+    assert not is_swept(tmp_path, name, age=30 * DAY)
 
 
 def test_new_folder_is_private_and_replaces_dead_ones(
@@ -86,6 +86,6 @@ def test_new_folder_is_private_and_replaces_dead_ones(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / dead).mkdir()
-    made = temporary.make_folder()
-    assert list(tmp_path.iterdir()) == [made]
-    assert made.stat().st_mode & 0o777 == 0o700
+    folder = temporary.make_folder()
+    assert list(tmp_path.iterdir()) == [folder]
+    assert folder.stat().st_mode & 0o777 == 0o700

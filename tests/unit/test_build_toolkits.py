@@ -39,7 +39,7 @@ def test_libraries_without_compilers_are_not_a_toolkit(tmp_path: Path) -> None:
     toolkit(tmp_path / "libraries", 13, "13.1.1", without="nvvm")
     toolkit(tmp_path / "whole", 13, "13.0.88")
     paths = ["", str(tmp_path / "nowhere"), str(tmp_path / "libraries"), str(tmp_path / "whole")]
-    assert [one.cuda for one in toolkits.installed(paths)] == [(13, 0)]
+    assert [item.cuda for item in toolkits.installed(paths)] == [(13, 0)]
     assert toolkits.installed(paths[:3]) == ()
 
 
@@ -61,7 +61,7 @@ def test_newer_linker_uses_code_of_the_nearest_lower_gpu(wide: tuple[Toolkit, ..
     assert new.code_target(parse("sm_107")) == parse("sm_103")
     assert new.code_target(parse("compute_107")) == parse("sm_103")
     assert new.code_target(parse("sm_110")) == parse("sm_110")
-    assert [one.code_target(parse("sm_107a")) for one in wide] == [None, None]
+    assert [item.code_target(parse("sm_107a")) for item in wide] == [None, None]
     assert [old.code_target(parse(f"sm_{number}")) for number in (88, 107, 110)] == [None, None, None]
 
 
@@ -76,7 +76,7 @@ def plans(*targets: str) -> tuple[plan.ModulePlan, ...]:
     return plan.make(parser.parse(table, environ={}))
 
 
-def described(parts: tuple[plan.ModulePlan, ...]) -> list[tuple[str, str, str, str]]:
+def rows_of(parts: tuple[plan.ModulePlan, ...]) -> list[tuple[str, str, str, str]]:
     def words(items: object) -> str:
         return " ".join(map(str, items))  # type: ignore[call-overload]
 
@@ -88,21 +88,21 @@ def described(parts: tuple[plan.ModulePlan, ...]) -> list[tuple[str, str, str, s
 
 def test_kernels_are_divided_and_functions_built_by_each_toolkit(wide: tuple[Toolkit, ...]) -> None:
     old, new = wide
-    (first, of_new), (second, of_old) = plan.share(plans("sm_75", "sm_107", "compute_75"), wide)
+    (first, new_plans), (second, old_plans) = plan.share(plans("sm_75", "sm_107", "compute_75"), wide)
     assert (first, second) == (new, old)
-    assert described(of_new) == [
+    assert rows_of(new_plans) == [
         ("pkg.both", "k f", "sm_107", "sm_75 sm_103"),
         ("pkg.kernels", "k", "sm_107", "sm_75 sm_103"),
     ]
-    assert described(of_old) == [
+    assert rows_of(old_plans) == [
         ("pkg.both", "k f", "sm_75 compute_75", "sm_75"),
         ("pkg.kernels", "k", "sm_75 compute_75", "sm_75"),
     ]
-    (kernel, function) = of_new[0].units
-    assert of_new[0].compiled_for(kernel) == (parse("sm_103"),)
-    assert of_new[0].compiled_for(function) == (parse("sm_75"), parse("sm_103"))
-    (_, of_new), _ = plan.share(plans("sm_90"), wide)
-    assert described(of_new) == [("pkg.both", "f", "", "sm_90")], "functions alone"
+    (kernel, function) = new_plans[0].units
+    assert new_plans[0].compiled_for(kernel) == (parse("sm_103"),)
+    assert new_plans[0].compiled_for(function) == (parse("sm_75"), parse("sm_103"))
+    (_, new_plans), _ = plan.share(plans("sm_90"), wide)
+    assert rows_of(new_plans) == [("pkg.both", "f", "", "sm_90")], "functions alone"
 
 
 def jit_toolkit(target: str, driver: tuple[int, int]) -> Toolkit | None:

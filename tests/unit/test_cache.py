@@ -156,6 +156,12 @@ def test_default_folder_equals_that_of_platformdirs(monkeypatch, xdg):
     assert folder.folder() == platformdirs.user_cache_dir("aotcuda")
 
 
+def test_a_relative_xdg_folder_is_ignored(monkeypatch):
+    monkeypatch.delenv("AOTCUDA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "somewhere")
+    assert folder.folder() == os.path.join(os.path.expanduser("~"), ".cache", "aotcuda")
+
+
 class TestSize:
     def test_the_limit_is_a_number_with_a_unit(self, monkeypatch):
         sizes = {"": 1 << 30, "0": 0, "1000": 1000, "500M": 500 << 20, "1.5k": 1536, "3GiB": 3 << 30}

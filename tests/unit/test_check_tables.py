@@ -21,9 +21,9 @@ def test_gpu_is_found_by_each_of_its_names():
 
 
 def test_installed_toolchain_supports_the_listed_gpus():
-    here = toolchain.toolkit_version()
-    known = [row.number for row in CAPABILITIES if row.known_to(here)]
-    assert known == [*toolchain.supported_capabilities()]
+    installed = toolchain.toolkit_version()
+    listed = [row.number for row in CAPABILITIES if row.known_to(installed)]
+    assert listed == [*toolchain.supported_capabilities()]
 
 
 def test_table_of_the_page_equals_the_module():
@@ -59,35 +59,32 @@ def test_table_of_the_page_equals_the_module():
     ],
 )
 def test_lowest_driver_of_an_image(target, toolkit, compression, lowest):
-    found = gpu_facts.min_driver(parse(target), toolkit, compression=compression)
-    assert (found and gpu_facts.short(found)) == lowest
+    driver = gpu_facts.min_driver(parse(target), toolkit, compression=compression)
+    assert (driver and gpu_facts.short(driver)) == lowest
 
 
 @pytest.mark.parametrize(
-    ("targets", "toolkit", "lowest"),
+    ("images", "lowest"),
     [
-        ("sm_75 sm_120 compute_75", (12, 9), "525.60"),
-        ("sm_120 compute_75", (12, 9), "570.26"),
-        ("compute_75", (12, 9), "575.51"),
-        ("sm_90", (13, 0), "580.65"),
-        ("", (13, 0), None),
+        ("sm_75@12.9 sm_120@12.9 compute_75@12.9", "525.60"),
+        ("sm_120@12.9 compute_75@12.9", "570.26"),
+        ("sm_110@13.5 sm_120@12.9 compute_75@12.0", "570.26"),
+        ("compute_75@12.9", "575.51"),
+        ("compute_75@12.0", "525.60"),
+        ("sm_90@13.0", "580.65"),
+        ("", None),
     ],
 )
-def test_lowest_driver_of_a_module_is_that_of_its_machine_code(targets, toolkit, lowest):
-    assert gpu_facts.lowest_driver((parse(text), toolkit) for text in targets.split()) == lowest
-
-
-def test_lowest_driver_uses_the_cuda_version_of_each_image():
-    images = [("sm_110", (13, 5)), ("sm_120", (12, 9)), ("compute_75", (12, 0))]
-    assert gpu_facts.lowest_driver((parse(text), cuda) for text, cuda in images) == "570.26"
-    assert gpu_facts.lowest_driver([(parse("compute_75"), (12, 0))]) == "525.60"
+def test_lowest_driver_of_a_module_loads_machine_code_if_it_has_any(images, lowest):
+    pairs = [image.split("@") for image in images.split()]
+    assert gpu_facts.lowest_driver((parse(target), gpu_facts.pair(cuda)) for target, cuda in pairs) == lowest
 
 
 def test_ptx_versions_equal_those_of_the_bindings():
-    from cuda.bindings.utils import get_minimal_required_cuda_ver_from_ptx_ver as wanted
+    from cuda.bindings.utils import get_minimal_required_cuda_ver_from_ptx_ver
 
     for isa, (major, minor) in gpu_facts.ptx_versions():
-        assert wanted(gpu_facts.dotted(isa)) == 1000 * major + 10 * minor, isa
+        assert get_minimal_required_cuda_ver_from_ptx_ver(gpu_facts.dotted(isa)) == 1000 * major + 10 * minor, isa
     assert gpu_facts.cuda_of_ptx((9, 9)) is None
 
 
@@ -120,10 +117,10 @@ def test_toolkits_of_a_target(target, builders):
     ],
 )
 def test_cuda_version_of_a_driver(text, cuda, note):
-    found = gpus.driver(text)
-    assert found.cuda == cuda
-    assert found.note.startswith(note)
-    assert bool(found.note) == bool(note)
+    driver = gpus.driver(text)
+    assert driver.cuda == cuda
+    assert driver.note.startswith(note)
+    assert bool(driver.note) == bool(note)
 
 
 @pytest.mark.parametrize("text", ["", "5800", "five", "13.9", "580.65.06.1", "-525"])

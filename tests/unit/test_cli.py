@@ -29,7 +29,7 @@ def fake_build(monkeypatch: pytest.MonkeyPatch, build_project: object) -> None:
 
 def test_inspect_takes_several_targets(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(wheel), str(wheel), "--json"]) == 0
-    assert [found["name"] for found in json.loads(capsys.readouterr().out)["modules"]] == ["mypkg.kernels"] * 2
+    assert [module["name"] for module in json.loads(capsys.readouterr().out)["modules"]] == ["mypkg.kernels"] * 2
     assert main(["inspect", str(wheel), str(wheel), "--summary", "--filter", "axpy", "--sort", "bytes"]) == 0
     assert capsys.readouterr().out.count("mypkg.kernels.axpy") == 2
     assert main(["inspect", str(wheel), "nothing.at.all"]) == 1
@@ -37,7 +37,7 @@ def test_inspect_takes_several_targets(wheel: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("words", "completions"),
     [
         (["ins"], ["inspect"]),
         (["inspect", "--su"], ["--summary"]),
@@ -45,13 +45,15 @@ def test_inspect_takes_several_targets(wheel: Path, capsys: pytest.CaptureFixtur
         (["cache", "w"], ["warm"]),
     ],
 )
-def test_bash_completes_the_command(words: list[str], offered: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_bash_completes_the_command(
+    words: list[str], completions: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["completion", "bash"]) == 0
-    asked = " ".join(f"'{word}'" for word in ["aotcuda", *words])
-    lines = [capsys.readouterr().out, f"COMP_WORDS=({asked}); COMP_CWORD={len(words)}", "_shtab_aotcuda"]
-    lines.append('printf "%s\\n" "${COMPREPLY[@]}"')
-    found = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
-    assert found.stdout.split() == offered
+    line = " ".join(f"'{word}'" for word in ["aotcuda", *words])
+    script = [capsys.readouterr().out, f"COMP_WORDS=({line}); COMP_CWORD={len(words)}", "_shtab_aotcuda"]
+    script.append('printf "%s\\n" "${COMPREPLY[@]}"')
+    done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == completions
 
 
 def test_completion_without_shtab_names_the_extra(capsys, monkeypatch):
@@ -81,7 +83,7 @@ def test_wrong_usage_gives_exit_code_2(arguments: list[str], capsys: pytest.Capt
     [
         (["build"], (Path(), None, {})),
         (["build", "project", "--out", "there"], (Path("project"), Path("there"), {})),
-        (["build", "--sbom", "made.json"], (Path(), None, {"bill": Path("made.json")})),
+        (["build", "--sbom", "bom.json"], (Path(), None, {"bill": Path("bom.json")})),
         (
             ["build", "--rebuild-missing", "--depfile", "k.d", "--stamp", "k.s"],
             (Path(), None, {"rebuild_missing": True, "depfile": Path("k.d"), "stamp": Path("k.s")}),
@@ -156,7 +158,5 @@ def test_full_disk_is_reported_in_one_line(wheel: Path) -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "aotcuda", "inspect", str(wheel)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "aotcuda: writing failed (No space left on device); free some space, or write to another folder\n",
-    )
+    message = "aotcuda: writing failed (No space left on device); free some space, or write to another folder\n"
+    assert (done.returncode, done.stderr) == (1, message)

@@ -75,7 +75,7 @@ def test_every_key_is_read() -> None:
         "error",
         True,
     )
-    module, plain = config.modules
+    module, other = config.modules
     key = 'tool.aotcuda.modules."mypkg.kernels"'
     assert (module.key, module.name, module.source) == (key, "mypkg.kernels", ("mypkg._kernels",))
     assert module.link == (
@@ -103,16 +103,8 @@ def test_every_key_is_read() -> None:
             cooperative=True,
         ),
     )
-    assert (plain.key, plain.name) == ("tool.aotcuda.modules.plain", "plain")
-    assert (module.frontend, plain.frontend) == (None, "numba-cuda-mlir")
-
-
-def test_defaults() -> None:
-    config = read(MINIMAL)
-    assert (config.frontend, config.load, config.fallback, config.host_abi) == ("numba-cuda", "import", "jit", False)
-    assert config.modules[0].options == Options()
-    assert (Options().opt_level, Options().fastmath, Options().max_registers) == (3, False, 0)
-    assert (config.modules[0].link, config.modules[0].functions) == ((), ())
+    assert (other.key, other.name) == ("tool.aotcuda.modules.plain", "plain")
+    assert (module.frontend, other.frontend) == (None, "numba-cuda-mlir")
 
 
 def test_targets_are_sorted_without_duplicates() -> None:
@@ -120,8 +112,8 @@ def test_targets_are_sorted_without_duplicates() -> None:
 
 
 def test_module_options_replace_common_options_by_key() -> None:
-    module, plain = read(FULL).modules
-    assert plain.options == Options(
+    module, other = read(FULL).modules
+    assert other.options == Options(
         lineinfo=True,
         opt_level=2,
         max_registers=64,
@@ -129,7 +121,7 @@ def test_module_options_replace_common_options_by_key() -> None:
         defines=(("TILE", "16"), ("WIDE", "4"), ("FAST", "1"), ("SLOW", "0")),
         nvrtc_options=("--std=c++17",),
     )
-    assert module.options == dataclasses.replace(plain.options, fastmath=True, lineinfo=False, defines=(("TILE", "8"),))
+    assert module.options == dataclasses.replace(other.options, fastmath=True, lineinfo=False, defines=(("TILE", "8"),))
 
 
 def test_debug_turns_optimisation_off() -> None:
@@ -178,16 +170,16 @@ def message(text: str, **environ: str) -> str:
 
 def top(text: str) -> str:
     """Return a configuration in which only the top-level keys of `text` are in doubt."""
-    given = tomllib.loads(text)
-    rest = {"arch": '["sm_90"]', "modules": f'{{ "pkg.k" = {{ source = "pkg._k", {K} }} }}'}
-    return text + "".join(f"\n{key} = {value}" for key, value in rest.items() if key not in given)
+    table = tomllib.loads(text)
+    defaults = {"arch": '["sm_90"]', "modules": f'{{ "pkg.k" = {{ source = "pkg._k", {K} }} }}'}
+    return text + "".join(f"\n{key} = {value}" for key, value in defaults.items() if key not in table)
 
 
 def module(text: str) -> str:
     """Return a configuration in which only the keys of one module are in doubt."""
-    given = tomllib.loads(text)
-    rest = {"source": 'source = "pkg._k"', "kernels": K}
-    return "\n".join([ARCH, '[modules."pkg.k"]', text, *(line for key, line in rest.items() if key not in given)])
+    table = tomllib.loads(text)
+    defaults = {"source": 'source = "pkg._k"', "kernels": K}
+    return "\n".join([ARCH, '[modules."pkg.k"]', text, *(line for key, line in defaults.items() if key not in table)])
 
 
 SOURCE = f'{ARCH}\n[modules."pkg.k"]\nsource = "pkg._k"\n'
@@ -198,7 +190,7 @@ SECTIONS: dict[str, Callable[[str], str]] = {
     "functions": lambda text: f'{SOURCE}{K}\n[modules."pkg.k".functions]\n{text}',
     "kernels": lambda text: f'{SOURCE}[modules."pkg.k".kernels]\n{text}',
     "module names": lambda text: f'{ARCH}\n[modules."{text}"]\nsource = "pkg._k"\n{K}',
-    "what clashes": lambda text: f"{ARCH}\n{text}",
+    "clashes": lambda text: f"{ARCH}\n{text}",
 }
 
 
@@ -238,7 +230,7 @@ def test_invalid_variable_is_named_instead_of_the_key() -> None:
 
 def test_two_modules_may_have_kernels_of_one_name() -> None:
     text = f'{ARCH}\n[modules.a]\nsource = "s"\n{K}\n[modules.ab]\nsource = "s"\n{K}'
-    assert [one.name for one in parse(tomllib.loads(text), environ={}).modules] == ["a", "ab"]
+    assert [item.name for item in parse(tomllib.loads(text), environ={}).modules] == ["a", "ab"]
 
 
 def test_error_of_common_options_names_their_table() -> None:
@@ -251,16 +243,16 @@ def test_errors_end_with_an_example_for_the_front_end(front_end: str) -> None:
     start = f'{ARCH}\n[modules."pkg.k"]\nfrontend = "{front_end}"'
     accepted = {"source": 'source = "k.cu"' if front_end == "cuda-cpp" else 'source = "pkg._k"'}
     for key in ("source", "functions", "kernels"):
-        others = [line for name, line in accepted.items() if name != key]
-        error = message("\n".join([start, *others, f"{key} = 3", *([K] if key == "source" else [])]))
+        lines = [line for name, line in accepted.items() if name != key]
+        error = message("\n".join([start, *lines, f"{key} = 3", *([K] if key == "source" else [])]))
         example = error.partition("; write for example ")[2]
         if example:
             accepted[key] = example
         else:
             assert key == "functions"
             assert error.endswith("remove them, or move them to a module of another front end")
-    (found,) = parse(tomllib.loads("\n".join([start, *accepted.values()])), environ={}).modules
-    assert found.frontend == front_end
+    (config_module,) = parse(tomllib.loads("\n".join([start, *accepted.values()])), environ={}).modules
+    assert config_module.frontend == front_end
 
 
 def test_long_values_are_shortened() -> None:

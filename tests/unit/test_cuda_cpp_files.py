@@ -22,13 +22,13 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def said(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """Return the lines of `aotcuda init` after the one on kernels in Python."""
+def init_output(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Return the output of `aotcuda init` without the first line, which is about kernels in Python."""
     assert cli.main(["init", str(folder)]) == 0
     return capsys.readouterr().out.splitlines()[1:]
 
 
-def test_files_of_cuda_cpp_are_named(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_lists_unpackaged_cuda_cpp_files(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("csrc/raw.cu", "build/raw.cu", "tests/raw.cu", "env/lib/raw.cu", ".hidden/raw.cu"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         (project / name).write_text("__global__ void k() {}\n")
@@ -37,7 +37,7 @@ def test_files_of_cuda_cpp_are_named(project: Path, capsys: pytest.CaptureFixtur
     (project / "packaged.cu").write_text("__global__ void k() {}\n")
     (project / "pyproject.toml").write_text(HATCHLING + table)
     (project / "csrc" / "none.cu").write_text("// __global__ is not here /* \n__device__ int f();\n")
-    assert said(project, capsys) == [
+    assert init_output(project, capsys) == [
         "1 file with kernels in CUDA C++, for a table (docs/cuda-cpp.md):",
         "  csrc/raw.cu",
         'to do: their compiler: add "aotcuda[cpp-cu13]" to build-system.requires',
@@ -47,10 +47,12 @@ def test_files_of_cuda_cpp_are_named(project: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("requires", ["aotcuda[cpp-cu12]", "AOTCUDA [triton, cu13]>=0.1 ; python_version > '3'"])
-def test_compilers_of_any_toolkit_will_do(requires: str, project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compilers_of_any_toolkit_are_accepted(
+    requires: str, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (project / "raw.cu").write_text("__global__ void k() {}\n")
     (project / "pyproject.toml").write_text(HATCHLING.replace('"hatchling"]', f'"hatchling", "{requires}"]'))
-    assert not [line for line in said(project, capsys) if "their compiler" in line]
+    assert not [line for line in init_output(project, capsys) if "their compiler" in line]
 
 
 @pytest.mark.parametrize(
@@ -66,4 +68,4 @@ def test_a_missing_run_time_is_named(
 ) -> None:
     (project / "raw.cu").write_text("__global__ void k() {}\n")
     (project / "pyproject.toml").write_text(HATCHLING + metadata)
-    assert is_named == any("the run time" in line for line in said(project, capsys))
+    assert is_named == any("the run time" in line for line in init_output(project, capsys))

@@ -38,7 +38,7 @@ if __name__ == "__main__":
 """
 
 
-def test_workers_launch_a_kernel_that_they_are_sent(cuda, tmp_path):
+def test_workers_launch_kernels_that_are_sent_to_them(cuda, tmp_path):
     cuda.package(kernel("axpy", "void(float32, float32[::1])"))
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)

@@ -17,8 +17,8 @@ RECIPE = {"table": {}, "names": {}, "root": "mypkg/kernels.aotcuda/sources", "fi
 
 
 @pytest.fixture
-def whole(tmp_path):
-    """Return a manifest with one of everything."""
+def content(tmp_path):
+    """Return a manifest with kernels, functions, callbacks, images of all kinds and settings."""
     kernels = [
         manifests.kernel("axpy", AXPY, "void(float64, float64[::1])"),
         manifests.kernel("tiled", "void((int32, float32), complex64)", launch_bounds=[256, 2, 0], carveout=50),
@@ -75,39 +75,41 @@ def change_of(value):
     return [7] if isinstance(value, list) else "other"
 
 
-def test_each_change_of_a_manifest_is_reported(whole):
-    assert changes_of(whole, whole) == []
+def test_each_change_of_a_manifest_is_reported(content):
+    assert changes_of(content, content) == []
     count = 0
-    for path in leaves(whole):
+    for path in leaves(content):
         if UNREPORTED & set(path) or (path[0], path[-1]) in UNREPORTED_PAIRS:
             continue
-        new = copy.deepcopy(whole)
+        new = copy.deepcopy(content)
         holder = new
         for key in path[:-1]:
             holder = holder[key]
         holder[path[-1]] = change_of(holder[path[-1]])
-        assert changes_of(whole, new), path
-        assert changes_of(new, whole), path
+        assert changes_of(content, new), path
+        assert changes_of(new, content), path
         count += 1
     assert count > 80
 
 
-def test_removals_break_and_additions_do_not(whole):
+def test_removals_break_and_additions_do_not(content):
     for key in ("kernels", "functions"):
-        for index in range(len(whole[key])):
-            fewer = copy.deepcopy(whole)
+        for index in range(len(content[key])):
+            fewer = copy.deepcopy(content)
             del fewer[key][index]
-            assert [change.text for change in changes_of(whole, fewer) if change.breaks] == ["removed"]
-            assert not [change for change in changes_of(fewer, whole) if change.breaks]
-    fewer = copy.deepcopy(whole)
+            assert [change.text for change in changes_of(content, fewer) if change.breaks] == ["removed"]
+            assert not [change for change in changes_of(fewer, content) if change.breaks]
+    fewer = copy.deepcopy(content)
     del fewer["kernels"][0]["overloads"][1]
-    assert [change.breaks for change in changes_of(whole, fewer)] == [True]
-    assert [change.breaks for change in changes_of(fewer, whole)] == [False]
-    fewer = {**whole, "left_out": [LEFT_OUT]}
-    assert [(change.text, change.breaks) for change in changes_of(fewer, whole)] == [
+    assert [change.breaks for change in changes_of(content, fewer)] == [True]
+    assert [change.breaks for change in changes_of(fewer, content)] == [False]
+    fewer = {**content, "left_out": [LEFT_OUT]}
+    assert [(change.text, change.breaks) for change in changes_of(fewer, content)] == [
         ("the image for sm_80 has gained it", False)
     ]
-    assert changes_of(whole, {**whole, "left_out": [{**LEFT_OUT, "target": "sm_86"}]}) == []  # OLD had no such image
+    assert (
+        changes_of(content, {**content, "left_out": [{**LEFT_OUT, "target": "sm_86"}]}) == []
+    )  # OLD had no such image
 
 
 def axpy(manifest):
@@ -137,10 +139,10 @@ def axpy(manifest):
         (lambda m: m["files"]["kernels"].update(bytes=1), False, "-> 1 bytes"),
     ],
 )  # fmt: skip
-def test_breaking_changes_are_marked(whole, change, breaks, says):
-    new = copy.deepcopy(whole)
+def test_breaking_changes_are_marked(content, change, breaks, says):
+    new = copy.deepcopy(content)
     change(new)
-    changes = changes_of(whole, new)
+    changes = changes_of(content, new)
     (line,) = [change for change in changes if says in f"{change.kind} {change.name}: {change.text}"][:1]
     assert line.breaks is breaks
     assert any(change.breaks for change in changes) is breaks
@@ -148,11 +150,11 @@ def test_breaking_changes_are_marked(whole, change, breaks, says):
 
 @pytest.fixture
 def wheels(tmp_path):
-    def write(change=lambda whole: None, *names):
+    def write(change=lambda content: None, *names):
         old = modules.write_wheel(tmp_path / "old", *names)
-        whole, fatbins = modules.contents()
-        change(whole)
-        modules.write(tmp_path / "new", whole, fatbins)
+        content, fatbins = modules.contents()
+        change(content)
+        modules.write(tmp_path / "new", content, fatbins)
         return str(old), str(tmp_path / "new")
 
     return write
@@ -170,9 +172,9 @@ def test_equal_builds_have_no_differences(wheels, capsys):
 
 
 def test_breaking_changes_are_first_and_fail_the_command(wheels, capsys):
-    def change(whole):
-        whole["load"] = "first-use"
-        whole["kernels"] = whole["kernels"][:1]
+    def change(content):
+        content["load"] = "first-use"
+        content["kernels"] = content["kernels"][:1]
 
     code, out, error = run(capsys, *wheels(change))
     assert code == 1
@@ -181,7 +183,7 @@ def test_breaking_changes_are_first_and_fail_the_command(wheels, capsys):
 
 
 def test_removed_module_breaks_and_new_module_does_not(wheels, capsys):
-    old, new = wheels(lambda whole: None, "mypkg.a", "mypkg.kernels")
+    old, new = wheels(lambda content: None, "mypkg.a", "mypkg.kernels")
     code, out, error = run(capsys, old, new)
     assert code == 1
     assert "mypkg.a\n  ! module mypkg.a: removed\n" in out
@@ -190,7 +192,7 @@ def test_removed_module_breaks_and_new_module_does_not(wheels, capsys):
 
 
 def test_json_has_each_change_with_both_values(wheels, capsys):
-    code, out, _ = run(capsys, *wheels(lambda whole: whole.update(fallback="error")), "--json")
+    code, out, _ = run(capsys, *wheels(lambda content: content.update(fallback="error")), "--json")
     assert code == 1
     report = json.loads(out)
     assert report["breaks"] is True
@@ -200,7 +202,7 @@ def test_json_has_each_change_with_both_values(wheels, capsys):
 
 @pytest.mark.parametrize(("more", "breaks"), [(2, False), (100, True)])
 def test_registers_are_read_from_the_images(tmp_path, capsys, monkeypatch, more, breaks):
-    """More registers than a block of 1,024 threads can have break launches of such blocks."""
+    """Launches of 1,024 threads break if their registers exceed the registers of a block."""
     old = modules.write_wheel(tmp_path / "old")
     original = modules.images.numba_cubin
     monkeypatch.setattr(modules.images, "numba_cubin", lambda arch: _with_more_registers(original(arch), more))

@@ -17,13 +17,13 @@ from aotcuda.builder.config.parser import parse
 from aotcuda.tools import doctor
 
 ROOT = Path(__file__).parents[2]
-FRAGMENTS = [*ROOT.glob("changes/*.*.md")]  # they become a part of CHANGELOG.md
+FRAGMENTS = [*ROOT.glob("changes/*.*.md")]  # parts of the next CHANGELOG.md
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[a-z]*/*.md"), *ROOT.glob("*/README.md")]
 TOPS = (
     "aotcuda|bench|changes|docs|examples|(?:hatch|setuptools)_plugin|tests|tools|"
     "builder|runtime|inspect|compatibility|binary"
 )
-# A path in the text, from one of the top folders or from the package.
+# A path in the text, from the top or from the package.
 PATH = re.compile(rf"`((?:{TOPS})/[\w./*-]*)`")
 
 
@@ -33,16 +33,16 @@ def anchors(page):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def broken(page, text):
-    """Yield the broken links of a page, and the missing files that it names."""
+def find_broken(page, text):
+    """Yield the broken links of a page, and the paths of missing files in it."""
     text = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
     prose = re.sub(r"`[^`\n]*\]\([^`\n]*`", "", text)  # `kernel[grid](x)` is no link
     for target in re.findall(r"\]\(([^)]+)\)", prose):
         path, _, anchor = target.partition("#")
         if "://" in path:
             continue
-        to = (page.parent / path).resolve() if path else page
-        if not to.exists() or (anchor and anchor not in anchors(to)):
+        file = (page.parent / path).resolve() if path else page
+        if not file.exists() or (anchor and anchor not in anchors(file)):
             yield target
     for path in PATH.findall(text):
         if not any([*ROOT.glob(path.rstrip("/")), *ROOT.glob(f"aotcuda/{path.rstrip('/')}")]):
@@ -51,7 +51,7 @@ def broken(page, text):
 
 @pytest.mark.parametrize("page", [*PAGES, *FRAGMENTS], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_and_paths_of_a_page_exist(page):
-    assert list(broken(ROOT / "CHANGELOG.md" if page in FRAGMENTS else page, page.read_text())) == []
+    assert list(find_broken(ROOT / "CHANGELOG.md" if page in FRAGMENTS else page, page.read_text())) == []
 
 
 def test_messages_of_the_troubleshooting_page_exist():
@@ -75,9 +75,9 @@ def test_contents_of_the_site_have_every_page():
 def test_page_of_environment_variables_has_all():
     page = (ROOT / "docs" / "environment.md").read_text()
     files = [ROOT / "hatch_build.py", *ROOT.glob("aotcuda/**/*.py"), *ROOT.glob("*_plugin/**/*.py")]
-    read = {name for path in files for name in re.findall(r"[\"'](AOTCUDA_[A-Z_]+)[\"']", path.read_text())}
+    variables = {name for path in files for name in re.findall(r"[\"'](AOTCUDA_[A-Z_]+)[\"']", path.read_text())}
     internal = {"AOTCUDA_RECORD_DRY", "AOTCUDA_RECORD_FOLDER", "AOTCUDA_RECORD_TYPES"}  # users do not set them
-    assert read - internal == set(re.findall(r"AOTCUDA_[A-Z_]+", page)) == set(doctor.OWN)
+    assert variables - internal == set(re.findall(r"AOTCUDA_[A-Z_]+", page)) == set(doctor.OWN)
 
 
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
@@ -104,16 +104,16 @@ def test_json_of_a_page_is_valid(text):
     assert json.loads(re.sub(r"\.\.\.", "0", text))
 
 
-WHOLE = {"arch": ["sm_90"], "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {"k": "void()"}}}}
+COMPLETE = {"arch": ["sm_90"], "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {"k": "void()"}}}}
 
 
 @pytest.mark.parametrize("text", blocks("toml"))
 def test_tables_of_a_page_are_valid(text):
-    whole = tomllib.loads(text)
-    assert whole
-    table = whole.get("tool", {}).get("aotcuda")  # perhaps a part of a table
+    content = tomllib.loads(text)
+    assert content
+    table = content.get("tool", {}).get("aotcuda")  # it may be a part of a table
     if table is not None:
-        table = WHOLE | table
+        table = COMPLETE | table
         for module in table["modules"].values():
             if not module.keys() & {"kernels", "functions", "variants"}:
                 module["kernels"] = {"k": "void()"}
@@ -124,8 +124,8 @@ def commands():
     """Yield the lines that call `aotcuda` in blocks without a language, as parameters."""
     for item in blocks(""):
         for line in re.sub(r"\\\n", "", item.values[0]).splitlines():
-            if found := re.match(r"(?:\$ )?(?:AOTCUDA_\w+=\S+ )*aotcuda (?!: )([a-z].*)", line):
-                yield pytest.param(found[1], id=f"{item.id}-{found[1]}")
+            if match := re.match(r"(?:\$ )?(?:AOTCUDA_\w+=\S+ )*aotcuda (?!: )([a-z].*)", line):
+                yield pytest.param(match[1], id=f"{item.id}-{match[1]}")
 
 
 @pytest.mark.parametrize("command", list(commands()))

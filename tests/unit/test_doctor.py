@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def install(site: Path, name: str, files: list[Path], **metadata: str) -> None:
-    """Install a distribution in `site` with these files in its list."""
+    """Install a distribution in `site`: its metadata, with a list of these files."""
     folder = site / f"{name}-1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -30,10 +30,10 @@ def install(site: Path, name: str, files: list[Path], **metadata: str) -> None:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty folder that is the only one with installed packages."""
+    """Return an empty folder; no other folder has installed packages."""
     folder = tmp_path / "site"
     folder.mkdir()
-    modules.contents()  # compiles and caches the images, while the compilers can be imported
+    modules.contents()  # compiles the images while the compilers can be imported
     monkeypatch.setattr(sys, "path", [str(folder), *(path for path in sys.path if "site-packages" not in path)])
     monkeypatch.setattr(doctor, "_RELEASE", str(tmp_path / "none"))
     return folder
@@ -116,7 +116,7 @@ def test_damaged_module_is_reported(site: Path, capsys: pytest.CaptureFixture[st
 def test_report_has_no_user_name_and_no_password(value, reported, monkeypatch, capsys, tmp_path):
     for home in ("HOME", "USERPROFILE"):  # Windows has the second one
         monkeypatch.setenv(home, str(tmp_path))
-    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "kept"))
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("AOTCUDA_BUILD_CACHE", value)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("SOME_TOKEN", "secret")
@@ -126,7 +126,7 @@ def test_report_has_no_user_name_and_no_password(value, reported, monkeypatch, c
     assert "pass" not in text
     assert "secret" not in text
     assert f"AOTCUDA_BUILD_CACHE={reported}\n" in text
-    assert f"AOTCUDA_CACHE_DIR=~{os.sep}kept\n" in text
+    assert f"AOTCUDA_CACHE_DIR=~{os.sep}cache\n" in text
     assert "CUDA_VISIBLE_DEVICES=\n" in text
 
 

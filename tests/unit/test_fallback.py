@@ -89,17 +89,6 @@ class TestTypes:
         )
         assert warning.filename == __file__
 
-    def test_a_call_is_compiled_for_its_own_types(self, cuda, module, builder):
-        array = cuda.array(np.zeros(8, "<f8"))
-        with pytest.warns(FallbackWarning):
-            module.axpy[1, 32](np.float32(0.1), array)
-            module.axpy[1, 32](0.1, array)  # a float64, though the overload for float32 would take it
-        assert [request.signature for request in builder.requests] == [
-            "void(float32, float64[::1])",
-            "void(float64, float64[::1])",
-        ]
-        assert np.frombuffer(cuda.parameters()[:8], "<f8") == 0.1
-
     @pytest.mark.parametrize(
         ("first", "second"),
         [

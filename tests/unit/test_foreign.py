@@ -1,7 +1,8 @@
-"""Untrusted files and text: commands print one line for an error, and no control characters."""
+"""Read untrusted files and text: errors have one line, and output has no control characters."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -38,16 +39,16 @@ CPP = 'frontend = "cuda-cpp"\nsource = "pkg/file.cu"\nkernels.k = {}\n'
 NUMBA = 'source = "pkg._k"\nkernels.k = "void(int32)"\nlink = ["pkg/file.cu"]\n'
 
 
-def large(path: Path) -> None:
+def make_large(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(2 << 30)
 
 
-def bound(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as unix_socket:
         folder = Path.cwd()
         os.chdir(path.parent)
-        made.bind(path.name)
+        unix_socket.bind(path.name)
         os.chdir(folder)
 
 
@@ -55,15 +56,15 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
     "a pipe": (os.mkfifo, "is a pipe, not a regular file"),
     "a device without an end": (lambda path: path.symlink_to("/dev/zero"), "is a device, not a regular file"),
     "a terminal": (lambda path: path.symlink_to("/dev/ptmx"), "is a device, not a regular file"),
-    "a socket": (bound, "is a socket, not a regular file"),
+    "a socket": (make_socket, "is a socket, not a regular file"),
     "a folder": (Path.mkdir, "is a folder, not a regular file"),
     "a link in a circle": (
         lambda path: path.symlink_to(path.name),
         "cannot be read (Too many levels of symbolic links)",
     ),
-    "2 GiB": (large, "bytes"),
+    "2 GiB": (make_large, "bytes"),
 }
-"""What takes a file's place, and the error."""
+"""By kind of file, a function that makes it and the error."""
 
 READERS: dict[str, tuple[str, list[str]]] = {
     "inspect a wheel": ("file.whl", ["inspect", "{file}"]),
@@ -81,7 +82,7 @@ READERS: dict[str, tuple[str, list[str]]] = {
 
 
 def _files(reader: str) -> list[str]:
-    """Return the kinds of files for a reader: all readers open files by `common.foreign`, so two try more than one."""
+    """Return kinds of files for a reader; only two readers get all, since all use `common.foreign`."""
     return {"inspect a wheel": [*FILES][:4], "build": [*FILES][4:]}.get(reader, ["a pipe"])
 
 
@@ -139,11 +140,11 @@ PRINTERS = (
 
 
 def texts(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the path to each text in a manifest; of a list, the first two items are looked at."""
+    """Return the path to each text in a manifest, in the first two items of each list."""
     if isinstance(value, str):
         return [path]
     items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
-    return [found for key, inner in items for found in texts(inner, (*path, key))]
+    return [place for key, item in items for place in texts(item, (*path, key))]
 
 
 @pytest.mark.parametrize("command", PRINTERS, ids=" ".join)
@@ -151,9 +152,9 @@ def test_control_characters_of_a_manifest_never_reach_a_terminal(
     tmp_path: Path, command: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = modules.write_package(tmp_path / "old")
-    whole, fatbins = damage.whole(), modules.contents()[1]
-    for number, path in enumerate(texts(whole)):
-        changed = json.loads(json.dumps(whole))
+    document, fatbins = damage.full_manifest(), modules.contents()[1]
+    for number, path in enumerate(texts(document)):
+        changed = json.loads(json.dumps(document))
         holder = changed
         for key in path[:-1]:
             holder = holder[key]
@@ -176,14 +177,16 @@ def test_control_characters_of_a_manifest_never_reach_a_terminal(
 def test_control_characters_are_escaped() -> None:
     for character in HOSTILE:
         assert foreign.escape(f"a{character}b").isprintable()
-        assert foreign.lines(f"a{character}b").replace("\n", "").isprintable()
+        stream = io.StringIO()
+        foreign.show(f"a{character}b", stream)
+        assert stream.getvalue().replace("\n", "").isprintable()
 
 
 def test_an_error_has_place_fact_and_remedy(tmp_path: Path) -> None:
     path = tmp_path / "file\x1b"
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as caught:
         foreign.read(path, remedy="write it", error=ConfigError)
-    assert str(found.value) == f"{tmp_path}/file\\x1b: cannot be read (No such file or directory); write it"
+    assert str(caught.value) == f"{tmp_path}/file\\x1b: cannot be read (No such file or directory); write it"
 
 
 def test_files_beyond_the_limit_links_and_wrong_paths_are_unreadable(tmp_path: Path) -> None:

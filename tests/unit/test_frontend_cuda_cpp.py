@@ -1,4 +1,4 @@
-"""The front end for CUDA C++: reads declarations, and reports errors in them."""
+"""The front end for CUDA C++: declarations of kernels, and errors."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def _settle(folder, keys, code=CODE, **others):
     (module,) = parse(tomllib.loads(text), environ={}).modules
     front = CudaCppFrontEnd()
     front.prepare(str(folder))
-    found = []
+    settled_units = []
     with front.importing(TARGET):
         for unit in config.units(module):
             files = front.load(unit, str(folder))
             for settled in front.complete(unit, files):
                 front.resolve(settled, files)
-                found.append((settled, files))
-    return front, found
+                settled_units.append((settled, files))
+    return front, settled_units
 
 
 @pytest.fixture
@@ -130,35 +130,41 @@ def declared(tmp_path_factory):
     named = [text.replace("(*)", "(*p)") if "(*)" in text else f"{text} p" for text in DECLARED]
     code = HEADER + "".join(f"__global__ void k{at}({text}) {{}}\n" for at, text in enumerate(named))
     keys = "\n".join(f"kernels.k{at} = {{}}" for at in range(len(named)))
-    _, found = _settle(tmp_path_factory.mktemp("declared"), keys, code)
-    made = [parameters.make_arguments(_kernel(unit, files), {}, unit.key).parameters for unit, files in found]
-    return dict(zip(DECLARED, made, strict=True))
+    _, settled_units = _settle(tmp_path_factory.mktemp("declared"), keys, code)
+    parameters_of_kernels = [
+        parameters.make_arguments(_kernel(unit, files), {}, unit.key).parameters for unit, files in settled_units
+    ]
+    return dict(zip(DECLARED, parameters_of_kernels, strict=True))
 
 
 @pytest.mark.parametrize("text", DECLARED)
-def test_parameters_are_what_the_compiler_says_of_them(declared, text):
-    kind, what = DECLARED[text]
-    (found,) = declared[text]
-    assert found["kind"] == kind
-    assert found.get("format") == what if kind in ("scalar", "complex") else found.get("dtype") == what
+def test_parameter_has_kind_and_dtype_of_its_declaration(declared, text):
+    kind, format_or_dtype = DECLARED[text]
+    (parameter,) = declared[text]
+    assert parameter["kind"] == kind
+    assert (
+        parameter.get("format") == format_or_dtype
+        if kind in ("scalar", "complex")
+        else parameter.get("dtype") == format_or_dtype
+    )
 
 
 def test_parameters_have_the_offsets_of_the_ptx(settle):
-    found = compiled(settle, "char a, double b, float4 c, short, const float *e", 'parameters = { e = "pointer" }')
-    assert [(item["name"], item["offset"]) for item in found.parameters] == [
+    kernel = compiled(settle, "char a, double b, float4 c, short, const float *e", 'parameters = { e = "pointer" }')
+    assert [(item["name"], item["offset"]) for item in kernel.parameters] == [
         ("a", 0),
         ("b", 8),
         ("c", 16),
         ("arg3", 32),
         ("e", 40),
     ]
-    assert found.layout == ((0, 1), (8, 8), (16, 16), (32, 2), (40, 8))
-    assert (found.parameter_bytes, found.one_by_one) == (48, False)
-    assert found.signature == "void(char, double, float4, short, const float * as pointer)"
+    assert kernel.layout == ((0, 1), (8, 8), (16, 16), (32, 2), (40, 8))
+    assert (kernel.parameter_bytes, kernel.one_by_one) == (48, False)
+    assert kernel.signature == "void(char, double, float4, short, const float * as pointer)"
 
 
 @pytest.mark.parametrize("name", ["C", "face", "x0"])
-def test_a_hexadecimal_name_is_no_address(settle, name):
+def test_hexadecimal_name_is_not_read_as_an_address(settle, name):
     """Debug information in PTX has addresses as names."""
     body = f"template <int N> __global__ void of(float *x) {{ x[0] = N + {name}; }}"
     for declared in ("constexpr int {} = 3;", "static __device__ float {};", "__constant__ float {};"):
@@ -166,7 +172,7 @@ def test_a_hexadecimal_name_is_no_address(settle, name):
         assert front.compile_kernel(unit, files, TARGET).signature == "void(float *)"
 
 
-def test_pointer_is_an_array_of_its_own_element_type(settle):
+def test_pointer_accepts_arrays_of_its_element_type(settle):
     for declared, text in {"float2 *": "complex64[::1]", "float4 *": "float32[:, ::1]", "void *": "int16[...]"}.items():
         compiled(settle, f"{declared} x", f'parameters = {{ x = "{text}" }}')
     for declared, text in {"float *": "float64[::1]", "long *": "complex64[::1]", "int *": "uint32[...]"}.items():
@@ -176,9 +182,9 @@ def test_pointer_is_an_array_of_its_own_element_type(settle):
 
 def test_functions_have_the_nearest_types_of_numba(settle):
     front, ((unit, files),) = settle("functions.exported = {}")
-    found = front.compile_function(unit, files, TARGET)
-    assert found.signature == "float32(CPointer(float32), int32, voidptr)"
-    assert (found.result, found.parameters[0]) == ("float", ("const float *", "x"))
+    function = front.compile_function(unit, files, TARGET)
+    assert function.signature == "float32(CPointer(float32), int32, voidptr)"
+    assert (function.result, function.parameters[0]) == ("float", ("const float *", "x"))
     front, ((unit, files),) = settle('functions.exported = "float32(CPointer(float32), int32, CPointer(int8))"')
     assert front.compile_function(unit, files, TARGET).signature.endswith("CPointer(int8))")
 
@@ -186,13 +192,13 @@ def test_functions_have_the_nearest_types_of_numba(settle):
 def test_a_kernel_is_found_in_the_file_that_has_it(settle):
     other = "__global__ void __launch_bounds__(64)\n  other(int n) {}\n__global__ void plain(double x) {}\n"
     keys = 'source = ["raw.cu", "b.cu"]\nkernels = {{ other = {{}}, plain = {{ function = "{}plain" }} }}'
-    _, found = settle(keys.format("b.cu:"), b_cu=other)
-    assert [(unit.origin, unit.symbol) for unit, _ in found] == [
+    _, settled_units = settle(keys.format("b.cu:"), b_cu=other)
+    assert [(unit.origin, unit.symbol) for unit, _ in settled_units] == [
         ("b.cu:other", "_Z5otheri"),
         ("b.cu:plain", "_Z5plaind"),
     ]
-    _, found = settle(keys.format(""), b_cu=other)
-    assert found[1][0].symbol == "_Z5plainPKfPfi"
+    _, settled_units = settle(keys.format(""), b_cu=other)
+    assert settled_units[1][0].symbol == "_Z5plainPKfPfi"
 
 
 @cases("cuda_cpp.txt", "tables and sources")
@@ -200,7 +206,7 @@ def test_error_in_table_or_source_names_the_key(settle, text, expected):
     assert_message(first_line(settle, text), expected)
 
 
-def test_an_error_is_the_compilers_with_its_words(settle):
+def test_compile_error_has_the_compilers_text(settle):
     with pytest.raises(AotcudaError) as caught:
         settle("kernels.plain = {}", CODE.replace("y[n] = x[n];", "y[n] = z[n];"))
     first, _, rest = str(caught.value).partition("\n")
@@ -227,17 +233,17 @@ def test_a_file_in_another_encoding_is_refused(settle, data, line):
     )
 
 
-def test_code_for_later_gpus_says_which(settle):
+def test_compile_error_names_gpus_that_compile_the_code(settle):
     first = first_line(settle, "kernels.plain = {}", f"{CODE}\n#if __CUDA_ARCH__ < 900\n#error too old\n#endif\n")
     assert "too old (raw.cu:16); it compiles for sm_90: list that and later ones" in first
 
 
 def test_functions_of_two_files_are_two_modules(settle):
     keys = 'source = ["raw.cu", "b.cu"]\nfunctions = { exported = {}, other = {} }'
-    front, found = settle(keys, b_cu='extern "C" __device__ int other() { return 1; }')
-    functions = [front.compile_function(unit, files, TARGET) for unit, files in found]
+    front, settled_units = settle(keys, b_cu='extern "C" __device__ int other() { return 1; }')
+    functions = [front.compile_function(unit, files, TARGET) for unit, files in settled_units]
     with pytest.raises(AotcudaError, match=r"these are in raw\.cu and b\.cu; make a module for each"):
-        front.merge_functions(functions, TARGET, found[0][0].options)
+        front.merge_functions(functions, TARGET, settled_units[0][0].options)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The front end for cuTile: tables, and with cuda-tile installed also compilation and errors."""
+"""The front end for cuTile: its tables, and compilation and errors if cuda-tile is installed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def units(kernel: Any, **module: Any) -> list[config.CutileUnit]:
     return config.units(module_)
 
 
-class TestTheTable:
+class TestTable:
     @pytest.mark.parametrize(
         ("signature", "specialise", "hints"),
         [
@@ -52,14 +52,14 @@ class TestTheTable:
         self, signature: str, specialise: str, hints: list[tuple[str, ...]]
     ) -> None:
         (unit,) = units({"signature": signature, "specialise": specialise})
-        found = config.specialize(unit)
-        assert [tuple(str(each).partition("]")[2] for each in item.types) for item in found] == hints
-        assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(hints))]
+        specialized = config.specialize(unit)
+        assert [tuple(str(each).partition("]")[2] for each in item.types) for item in specialized] == hints
+        assert [item.symbol for item in specialized] == [f"add__0_{number}" for number in range(len(hints))]
 
     @pytest.mark.parametrize(("arch", "wanted"), [("sm_89", "sm_89"), ("sm_90", "sm_90a"), ("sm_100a", "sm_100a")])
     def test_code_for_9_0_and_later_is_for_one_architecture(self, arch: str, wanted: str) -> None:
-        (made,) = plan.make(parse(table(ADD, arch=(arch, wanted)), environ={}))
-        assert [str(target) for target in made.targets] == [wanted]
+        (planned,) = plan.make(parse(table(ADD, arch=(arch, wanted)), environ={}))
+        assert [str(target) for target in planned.targets] == [wanted]
 
     def test_wheels_with_cutile_kernels_are_for_one_system(self) -> None:
         assert re.fullmatch(r"py3-none-\w+", backend.tag(table(ADD)) or "")
@@ -122,12 +122,12 @@ def front() -> Any:
     pytest.importorskip("cuda.tile", reason="cuda-tile is not installed (extra cutile)")
     from aotcuda.builder.frontends.cutile.compiler import CutileFrontEnd
 
-    found = CutileFrontEnd()
+    front_end = CutileFrontEnd()
     try:
-        found.prepare("")
+        front_end.prepare("")
     except ToolchainError as error:
         pytest.skip(str(error))
-    return found
+    return front_end
 
 
 @pytest.fixture(scope="module")
@@ -147,15 +147,15 @@ def build(front: Any, root: Path) -> Any:
     front._root = str(root)
 
     def build(kernel: Any) -> list[Any]:
-        found = []
+        results = []
         for unit in units(kernel, source="tiles_source"):
             loaded = front.load(unit, str(root))
             for settled in front.complete(unit, loaded):
                 front.resolve(settled, loaded)
-                found.append(front.compile_kernel(settled, loaded, config.target(target_of("sm_80"))))
-                if isinstance(found[-1], LeftOut):
-                    raise found[-1].error
-        return found
+                results.append(front.compile_kernel(settled, loaded, config.target(target_of("sm_80"))))
+                if isinstance(results[-1], LeftOut):
+                    raise results[-1].error
+        return results
 
     return build
 
@@ -176,32 +176,32 @@ def test_an_unknown_target_of_tileiras_is_refused(front: Any) -> None:
 def test_assumptions_of_the_compiler_are_checked_by_launches(build: Any) -> None:
     even, aligned, plain = build({"python": "rows", "signature": "float16[:, ::1]"})
     assert "divisor" not in repr(plain.parameters)
-    for found, extents in ((even, 16), (aligned, None)):
-        x = found.parameters[0]
+    for variant, extents in ((even, 16), (aligned, None)):
+        x = variant.parameters[0]
         assert x["divisor"] == 16
         assert [size.get("divisor") for size in x["sizes"]] == [extents, extents, 8, None]
 
 
 @pytest.mark.parametrize(("overlap", "wanted"), [((), ((0, 1),)), (("x", "out"), ())])
-def test_arrays_lie_apart_unless_the_table_lets_them_overlap(build: Any, overlap: Any, wanted: Any) -> None:
-    found = build({"signature": ADD, "constants": {"TILE": 64}, "overlap": [*overlap]})
-    assert {one.apart for one in found} == {wanted}
+def test_launches_check_overlap_unless_the_table_allows_it(build: Any, overlap: Any, wanted: Any) -> None:
+    variants = build({"signature": ADD, "constants": {"TILE": 64}, "overlap": [*overlap]})
+    assert {variant.apart for variant in variants} == {wanted}
 
 
 def test_an_array_with_64_bit_indices_has_64_bit_sizes(build: Any) -> None:
-    (found,) = build({"python": "large", "signature": "float32[:], int64", "specialise": "exact"})
-    assert [size["format"] for size in found.parameters[0]["sizes"]] == ["q", "q"]
-    assert found.layout == ((0, 8), (8, 8), (16, 8), (24, 8))
-    assert found.parameters[0]["sizes"][1]["least"] == 0
+    (variant,) = build({"python": "large", "signature": "float32[:], int64", "specialise": "exact"})
+    assert [size["format"] for size in variant.parameters[0]["sizes"]] == ["q", "q"]
+    assert variant.layout == ((0, 8), (8, 8), (16, 8), (24, 8))
+    assert variant.parameters[0]["sizes"][1]["least"] == 0
 
 
-def test_a_constants_default_in_the_source_is_taken(build: Any) -> None:
-    (found,) = build({"python": "defaulted", "signature": "float32[::1]", "specialise": "exact"})
-    assert found.parameters[1]["value"] == 64
-    assert found.arguments == ({"name": "x"}, {"name": "TILE", "default": 64})
+def test_default_of_a_constant_comes_from_the_source(build: Any) -> None:
+    (variant,) = build({"python": "defaulted", "signature": "float32[::1]", "specialise": "exact"})
+    assert variant.parameters[1]["value"] == 64
+    assert variant.arguments == ({"name": "x"}, {"name": "TILE", "default": 64})
 
 
-def test_a_missing_tileiras_is_named_with_what_installs_it(front: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_for_a_missing_tileiras_names_the_extra(front: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda.tile import _compile
 
     def nowhere() -> Any:

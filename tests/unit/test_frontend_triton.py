@@ -1,4 +1,4 @@
-"""The front end for Triton: tables, and with Triton installed also compilation and errors."""
+"""The front end for Triton: its tables, and compilation and errors if Triton is installed."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def units(kernel: Any, **module: Any) -> list[config.TritonUnit]:
     return config.units(module_)
 
 
-class TestTheTable:
+class TestTable:
     def test_variants_are_products_in_the_order_of_the_table(self) -> None:
         half = ADD.replace("fp32", "fp16")
-        found = units({"signature": [ADD, half], "constexprs": {"A": ["None", "none"]}, "num-warps": [4, 8]})
-        assert [(str(unit.types[0]), unit.constexprs, unit.num_warps, unit.symbol) for unit in found] == [
+        variants = units({"signature": [ADD, half], "constexprs": {"A": ["None", "none"]}, "num-warps": [4, 8]})
+        assert [(str(unit.types[0]), unit.constexprs, unit.num_warps, unit.symbol) for unit in variants] == [
             (element, (("A", value),), warps, f"add__{number}")
             for number, (element, value, warps) in enumerate(
                 itertools.product(("*fp32", "*fp16"), (None, "none"), (4, 8))
             )
         ]
         configs = [{"constexprs": {"B": 1}, "signature": half}, {"constexprs": {"B": 2}}]
-        found = units({"signatures": [ADD, half], "configs": configs})
-        assert [(unit.types[0].plain, unit.constexprs[0][1]) for unit in found] == [
+        variants = units({"signatures": [ADD, half], "configs": configs})
+        assert [(unit.types[0].plain, unit.constexprs[0][1]) for unit in variants] == [
             *(("*fp32", 2), ("*fp16", 1), ("*fp16", 2))
         ]
 
@@ -69,22 +69,28 @@ class TestTheTable:
         self, signature: str, specialise: str, hints: dict[int, set[int]], wanted: list[str]
     ) -> None:
         (unit,) = units({"signature": signature, "specialise": specialise})
-        found = config.specialize(unit, hints)
-        assert [", ".join(map(str, item.types)) for item in found] == wanted
-        assert [item.symbol for item in found] == [f"add__0_{number}" for number in range(len(wanted))]
+        specialized = config.specialize(unit, hints)
+        assert [", ".join(map(str, item.types)) for item in specialized] == wanted
+        assert [item.symbol for item in specialized] == [f"add__0_{number}" for number in range(len(wanted))]
 
     def test_configs_override_options_and_targets_of_their_kernel(self) -> None:
         options = {"maxnreg": 64, "launch-pdl": True, "launch-cooperative-grid": True, "fma": False}
-        own = {"maxnreg": 0, "launch-pdl": False, "launch-cooperative-grid": False, "fma": True, "arch": ["compute_80"]}
-        kernel = {"signature": "*i8", **options, "arch": ["sm_90"], "configs": [{"num-warps": 8}, own]}
-        (made,) = plan.make(parse(table(kernel, arch=("sm_80", "sm_90", "compute_80")), environ={}))
+        of_config = {
+            "maxnreg": 0,
+            "launch-pdl": False,
+            "launch-cooperative-grid": False,
+            "fma": True,
+            "arch": ["compute_80"],
+        }
+        kernel = {"signature": "*i8", **options, "arch": ["sm_90"], "configs": [{"num-warps": 8}, of_config]}
+        (planned,) = plan.make(parse(table(kernel, arch=("sm_80", "sm_90", "compute_80")), environ={}))
         launched = "maxnreg=64, launch_pdl=True, launch_cooperative_grid=True"
-        assert [(unit.signature, list(map(str, made.compiled_for(unit)))) for unit in made.units] == [
+        assert [(unit.signature, list(map(str, planned.compiled_for(unit)))) for unit in planned.units] == [
             (f"void(*i8; num_warps=8, num_stages=3, {launched}) on sm_90a", ["sm_90a"]),
             ("void(*i8; num_warps=4, num_stages=3, enable_fp_fusion=True) on sm_80", ["sm_80"]),
         ]
-        assert [str(target) for target in made.targets] == ["sm_80", "sm_90a", "compute_80"]
-        assert [unit.options.fma for unit in made.units] == [False, False]
+        assert [str(target) for target in planned.targets] == ["sm_80", "sm_90a", "compute_80"]
+        assert [unit.options.fma for unit in planned.units] == [False, False]
 
     @pytest.mark.parametrize(
         ("configs", "tuned", "named"),
@@ -103,29 +109,29 @@ class TestTheTable:
         [("sm_89", "sm_89"), ("sm_90", "sm_90a"), ("sm_100a", "sm_100a"), ("compute_80", "compute_80")],
     )
     def test_code_for_9_0_and_later_is_for_one_architecture(self, arch: str, wanted: str) -> None:
-        (made,) = plan.make(parse(table(ADD, arch=(arch, wanted)), environ={}))
-        assert [str(target) for target in made.targets] == [wanted]
+        (planned,) = plan.make(parse(table(ADD, arch=(arch, wanted)), environ={}))
+        assert [str(target) for target in planned.targets] == [wanted]
 
 
 def test_a_kernel_with_descriptors_has_a_unit_for_each_target() -> None:
     signature = "tensordesc<fp16[64, 64]>, *fp32"
     kernels = {"add": {"signature": signature}, "one": {"signature": signature, "arch": ["sm_90"]}, "k": "*fp32"}
-    whole = table("*fp32", arch=("sm_80", "sm_90", "compute_80"))
-    whole["modules"]["pkg.k"]["kernels"] = kernels
-    (made,) = plan.make(parse(whole, environ={}))
-    found = {unit.symbol: [str(target) for target in made.compiled_for(unit)] for unit in made.units}
-    assert found == {
+    project = table("*fp32", arch=("sm_80", "sm_90", "compute_80"))
+    project["modules"]["pkg.k"]["kernels"] = kernels
+    (planned,) = plan.make(parse(project, environ={}))
+    targets = {unit.symbol: [str(target) for target in planned.compiled_for(unit)] for unit in planned.units}
+    assert targets == {
         "add__0_sm_80": ["sm_80"],
         "add__0_sm_90a": ["sm_90a"],
         "one__0_sm_90a": ["sm_90a"],
         "k__0": ["sm_80", "sm_90a"],
     }
     lacking = LeftOut(error=CompileError("add: too large"), reason="too large")
-    first, *_, only, _ = made.units
-    rest, notes, warnings = left_out.remove_kernels(made, {(first, first.only[0]): lacking}, "warn")
-    assert ([unit.symbol for unit in rest.units], len(notes), len(warnings)) == ([*found][1:], 1, 1)
+    first, *_, only, _ = planned.units
+    rest, notes, warnings = left_out.remove_kernels(planned, {(first, first.only[0]): lacking}, "warn")
+    assert ([unit.symbol for unit in rest.units], len(notes), len(warnings)) == ([*targets][1:], 1, 1)
     with pytest.raises(CompileError, match="too large"):
-        left_out.remove_kernels(made, {(only, only.only[0]): lacking}, "warn")
+        left_out.remove_kernels(planned, {(only, only.only[0]): lacking}, "warn")
 
 
 @cases("triton.txt", "tables")
@@ -225,7 +231,7 @@ def typed(x, DT: tl.constexpr, ACT: tl.constexpr, TO: tl.constexpr = tl.float32)
     tl.store(x, value.to(TO))
 
 @triton.jit
-def asked(x, num_stages: tl.constexpr):
+def staged(x, num_stages: tl.constexpr):
     tl.store(x, num_stages)
 
 @triton.heuristics({"EVEN": lambda args: args["n"] % 64 == 0})
@@ -250,11 +256,11 @@ def compiled(unit: Any, loaded: Any, arch: str) -> CompiledKernel:
     """Compile a kernel; raise the error if it is left out."""
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
-    made = FRONT_END.compile_kernel(unit, loaded, target_of(arch))
-    if isinstance(made, LeftOut):
-        raise made.error
-    assert isinstance(made, CompiledKernel)
-    return made
+    result = FRONT_END.compile_kernel(unit, loaded, target_of(arch))
+    if isinstance(result, LeftOut):
+        raise result.error
+    assert isinstance(result, CompiledKernel)
+    return result
 
 
 @cases("triton.txt", "sources")
@@ -287,11 +293,11 @@ def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
     """Return the compiled variants of a kernel."""
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
-    found = []
+    variants = []
     for unit in units(kernel, source=source):
         loaded = FRONT_END.load(unit, "/")
-        found += [compiled(item, loaded, "sm_80") for item in FRONT_END.complete(unit, loaded)]
-    return found
+        variants += [compiled(item, loaded, "sm_80") for item in FRONT_END.complete(unit, loaded)]
+    return variants
 
 
 @pytest.mark.parametrize(
@@ -304,41 +310,39 @@ def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
         ),
     ],
 )
-def test_launches_may_leave_out_defaults_and_constants_of_configs(
-    sources: str, kernel: Any, wanted: dict[str, Any]
-) -> None:
-    made = variants_of(sources, {"python": "both.fn", "signature": "*fp32:16, i32:16", **kernel})
-    found = {}
-    for at, argument in enumerate(made[0].arguments[:-3]):
+def test_launches_may_omit_defaults_and_constants_of_configs(sources: str, kernel: Any, wanted: dict[str, Any]) -> None:
+    variants = variants_of(sources, {"python": "both.fn", "signature": "*fp32:16, i32:16", **kernel})
+    omittable = {}
+    for at, argument in enumerate(variants[0].arguments[:-3]):
         if "default" in argument:
-            found[argument["name"]] = argument["default"]
-        elif all(each.parameters[at].get("optional") for each in made):
-            found[argument["name"]] = "the config's"
-    assert found == wanted
+            omittable[argument["name"]] = argument["default"]
+        elif all(each.parameters[at].get("optional") for each in variants):
+            omittable[argument["name"]] = "the config's"
+    assert omittable == wanted
 
 
-ASKED: dict[str, Any] = {"python": "asked", "signature": "*fp32", "constexprs": {"num_stages": 2}}
+NUM_STAGES: dict[str, Any] = {"python": "staged", "signature": "*fp32", "constexprs": {"num_stages": 2}}
 
 
 def test_kernels_that_the_assembler_refuses_are_left_out(sources: str) -> None:
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
-    (good,) = variants_of(sources, {**ASKED, "specialise": "exact"})[0].code
+    (good,) = variants_of(sources, {**NUM_STAGES, "specialise": "exact"})[0].code
     text = good.data.replace(good.name.encode(), b"bad")
     bad = replace(good, name="bad", data=text.replace(b"ret;", b"return_;"))
-    made = FRONT_END.assemble("pkg.k", [good, bad], target_of("sm_80"), Options())
-    ((symbol, reason),) = made.left_out
+    assembled = FRONT_END.assemble("pkg.k", [good, bad], target_of("sm_80"), Options())
+    ((symbol, reason),) = assembled.left_out
     assert symbol == "bad"
     assert reason.startswith("Triton's assembler refuses the kernels for sm_80")
-    assert [kernel.name for kernel in cubin.read(made.data, "image").kernels] == [good.name]
+    assert [kernel.name for kernel in cubin.read(assembled.data, "image").kernels] == [good.name]
     with pytest.raises(CompileError, match="assembler refuses"):
         FRONT_END.assemble("pkg.k", [bad], target_of("sm_80"), Options())
 
 
 def test_a_stub_has_each_name_once(sources: str) -> None:
-    made, *_ = variants_of(sources, ASKED)
-    overload = {"signature": made.signature, "parameters": list(made.parameters)}
-    record = {"name": "asked", "arguments": list(made.arguments), "overloads": [overload]}
+    variant, *_ = variants_of(sources, NUM_STAGES)
+    overload = {"signature": variant.signature, "parameters": list(variant.parameters)}
+    record = {"name": "staged", "arguments": list(variant.arguments), "overloads": [overload]}
     text = stub.render({"by_grid": True, "kernels": [record], "functions": []}, "# mark")  # type: ignore[typeddict-item]
     ast.parse(text)
     assert len(re.findall(r"\bnum_stages: ", text)) == 1
@@ -346,10 +350,10 @@ def test_a_stub_has_each_name_once(sources: str) -> None:
 
 def test_types_and_none_are_constexprs(sources: str) -> None:
     constexprs = {"DT": ["tl.float16", "tl.float32"], "ACT": ["None", "none"]}
-    found = variants_of(sources, {"python": "typed", "signature": "*fp32:16", "constexprs": constexprs})
-    values = [[each["value"] for each in item.parameters[1:4]] for item in found]
+    variants = variants_of(sources, {"python": "typed", "signature": "*fp32:16", "constexprs": constexprs})
+    values = [[each["value"] for each in item.parameters[1:4]] for item in variants]
     assert values == [[dt, act, "tl.float32"] for act in (None, "none") for dt in ("tl.float16", "tl.float32")]
-    texts = [item.code[0].data.decode() for item in found]
+    texts = [item.code[0].data.decode() for item in variants]
     assert ["cvt.rn.f16.f32" in text for text in texts] == [True, False, True, False]
     assert ["neg." in text or "sub." in text or "xor." in text for text in texts] == [False, False, True, True]
 
@@ -368,8 +372,8 @@ def test_an_unknown_target_of_tritons_assembler_is_refused(sources: str) -> None
     )
 
 
-_OF_OTHERS = re.compile(r"CC$|AMDGCN_")
-"""Variables of Triton without effect on code for NVIDIA's GPUs: C compilers for launchers, settings for AMD."""
+_WITHOUT_EFFECT = re.compile(r"CC$|AMDGCN_")
+"""Variables of Triton that do not change code for NVIDIA's GPUs: C compilers for launchers, settings for AMD."""
 
 
 def test_variables_of_triton_do_not_reach_a_build() -> None:
@@ -379,5 +383,5 @@ def test_variables_of_triton_do_not_reach_a_build() -> None:
     declared = {*re.findall(r"\benv_\w+\(\s*\"([A-Z]\w+)\"", text)}
     assert {"TRITON_DEBUG", "DISABLE_PTXAS_OPT", "NVPTX_ENABLE_DUMP"} <= declared
     in_cpp = {"ALLOW_LHS_TMEM_LAYOUT_CONVERSION", "DISABLE_LLVM_OPT", "DISABLE_MMA_V3", "LLVM_PASS_PLUGIN_PATH"}
-    names = {name for name in declared | in_cpp if not _OF_OTHERS.match(name)}
+    names = {name for name in declared | in_cpp if not _WITHOUT_EFFECT.match(name)}
     assert names.intersection(process.environment(dict.fromkeys(names, "1"), "triton")) == set()

@@ -80,10 +80,10 @@ KERNELS = {
 
 
 NUMBA_ALONE = (
-    "test_kernels_of_other_modules_take_its_device_functions",
+    "test_kernels_of_other_modules_can_call_device_functions",
     "test_cpu_functions_are_compiled_at_their_first_call",
-    "test_numba_gets_functions_with_its_own_names",
-    "test_names_of_numba_are_numbas_own",
+    "test_numba_compiles_functions_with_resolved_names",
+    "test_proxies_resolve_to_objects_of_numba",
     "test_a_missing_gpu_raises_numbas_own_error",
 )
 
@@ -91,11 +91,9 @@ NUMBA_ALONE = (
 @pytest.fixture(autouse=True, params=["numba", "numba_cuda_mlir"])
 def _settings(request, monkeypatch):
     if request.param != "numba" and request.node.originalname in NUMBA_ALONE:
-        pytest.skip("numba-cuda-mlir has no njit, vectorize, config, and errors of Numba")
+        pytest.skip("numba-cuda-mlir has no njit, vectorize, config, or errors of Numba")
     monkeypatch.setattr(in_place, "package", request.param)
     monkeypatch.setattr("aotcuda.runtime.jit.compile._warned", set())
-    for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "NUMBA_ENABLE_CUDASIM", "AOTCUDA_HOST_ARRAYS"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def solver(cuda, text=SOURCE, kernels=KERNELS, **options):
@@ -116,7 +114,7 @@ def test_an_import_needs_neither_numba_nor_driver(cuda):
     assert cuda.calls() == []
 
 
-def test_kernels_launch_what_was_packaged(cuda):
+def test_launch_uses_the_packaged_code(cuda):
     s = solver(cuda)
     s.launch(cuda.array(), cuda.array(), cuda.array())
     (launch,) = cuda.launches()
@@ -223,13 +221,15 @@ def fill(values):
 
 def test_numba_compiles_kernels_that_are_not_packaged(cuda, monkeypatch):
     s = solver(cuda, SOURCE, KERNELS, fallback="jit")
-    made = []
-    monkeypatch.setattr(type(s.missing), "_decorate", lambda self, *args, **_: made.append(args) or {(1, 1): "Numba's"})
+    decorated = []
+    monkeypatch.setattr(
+        type(s.missing), "_decorate", lambda self, *args, **_: decorated.append(args) or {(1, 1): "Numba's"}
+    )
     with pytest.warns(aotcuda.FallbackWarning, match=r"mypkg.solver.missing \(line \d+\) is in no image") as caught:
         assert s.missing[1, 1] == "Numba's"
     assert caught[0].filename == __file__
     assert s.missing[1, 1] == "Numba's"
-    assert made == [s.missing._args]
+    assert decorated == [s.missing._args]
 
 
 def test_nothing_is_compiled_where_the_fallback_is_off(cuda, monkeypatch):
@@ -384,15 +384,15 @@ except ValueError:
 """
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_numbas_driver_modules_tell_whether_there_is_a_gpu(cuda, there):
+@pytest.mark.parametrize("has_gpu", [True, False])
+def test_numbas_driver_modules_report_a_missing_gpu(cuda, has_gpu):
     in_place.write(cuda.packages, f"{SOURCE}\nfrom aotcuda.numba import errors as nb_errors\n", KERNELS)
-    environ = {} if there else {"LD_LIBRARY_PATH": "/nowhere"}
+    environ = {} if has_gpu else {"LD_LIBRARY_PATH": "/nowhere"}
     output = cuda.run(in_place.NO_NUMBA + HAS_CUDA, **environ).splitlines()
-    assert output == [*([] if there else ["NoDriverError"]), "True"]
+    assert output == [*([] if has_gpu else ["NoDriverError"]), "True"]
 
 
-def test_names_of_numba_are_numbas_own(cuda):
+def test_proxies_resolve_to_objects_of_numba(cuda):
     s = solver(cuda, SOURCE + "\nfrom aotcuda.numba import config, errors\n")
     numba, devicearray = (importlib.import_module(name) for name in ("numba", "numba.cuda.cudadrv.devicearray"))
     real = importlib.import_module("numba.cuda")
@@ -438,7 +438,7 @@ def total(n):
     assert len(s.inner.signatures) == 1
 
 
-def test_numba_gets_functions_with_its_own_names(cuda):
+def test_numba_compiles_functions_with_resolved_names(cuda):
     s = solver(cuda)
     real = s.add.numba_object()
     numba = importlib.import_module("numba")
@@ -451,7 +451,7 @@ def test_numba_gets_functions_with_its_own_names(cuda):
     assert s.twice.numba_object().targetoptions["device"] is True
 
 
-def test_kernels_of_other_modules_take_its_device_functions(cuda):
+def test_kernels_of_other_modules_can_call_device_functions(cuda):
     s = solver(cuda)
     typeof = importlib.import_module("numba.cuda.typing.typeof").typeof
     assert typeof(s.twice) == typeof(s.twice.numba_object())

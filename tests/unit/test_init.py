@@ -76,10 +76,10 @@ def test_project_gains_all_tables_of_a_build(tmp_path, capsys, compiler, extra, 
             }
         },
     }
-    said = capsys.readouterr().out
-    assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:8: untyped\n" in said
-    assert "aotcuda record --write -- python -m pytest" in said
-    assert "1 device function: it comes along" in said
+    output = capsys.readouterr().out
+    assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:8: untyped\n" in output
+    assert "aotcuda record --write -- python -m pytest" in output
+    assert "1 device function: it comes along" in output
 
 
 BEGUN = {
@@ -166,10 +166,10 @@ def test_unreadable_source_is_named(name: str, tmp_path: Path, capsys: pytest.Ca
     make(tmp_path, PROJECT)
     (tmp_path / "src" / "pkg" / "old.py").write_bytes(content)
     assert cli.main(["init", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert said.startswith(f"not read: src/pkg/old.py{problem}")
-    assert "<unknown>" not in said
-    assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:8: untyped\n" in said
+    output = capsys.readouterr().out
+    assert output.startswith(f"not read: src/pkg/old.py{problem}")
+    assert "<unknown>" not in output
+    assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:8: untyped\n" in output
 
 
 def test_deep_expressions_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,24 +205,24 @@ def test_sources_are_decoded_as_python_does(content: bytes, tmp_path: Path, caps
     (tmp_path / "src" / "pkg" / "gpu.py").write_bytes(content)
     assert cli.main(["init", str(tmp_path)]) == 0
     assert [*load(path)["tool"]["aotcuda"]["modules"]["pkg.gpu"]["kernels"]] == ["typed", "step"]
-    said = capsys.readouterr()
-    assert "not read" not in said.out
-    assert not said.err
+    output = capsys.readouterr()
+    assert "not read" not in output.out
+    assert not output.err
 
 
 @pytest.mark.parametrize(
-    ("listed", "said"),
+    ("requirements", "message"),
     [
         ("install_requires =\n  numba\n", 'add "aotcuda" to install_requires in setup.cfg'),
         ("install_requires =\n  numba\n  aotcuda >= 0.1\n", None),
     ],
 )
-def test_dependencies_are_read_from_setup_cfg(tmp_path, capsys, listed, said):
+def test_dependencies_are_read_from_setup_cfg(tmp_path, capsys, requirements, message):
     make(tmp_path, "")
-    (tmp_path / "setup.cfg").write_text(f"[metadata]\nname = pkg\n[options]\n{listed}")
+    (tmp_path / "setup.cfg").write_text(f"[metadata]\nname = pkg\n[options]\n{requirements}")
     assert cli.main(["init", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert (f"to do: the wheel needs the run time: {said}" in out) if said else ("needs the run time" not in out)
+    assert (f"to do: the wheel needs the run time: {message}" in out) if message else ("needs the run time" not in out)
 
 
 def test_project_with_setup_py_gains_a_pyproject(tmp_path: Path) -> None:
@@ -268,10 +268,10 @@ def test_triton_kernels_get_the_extra_and_a_hint_to_record(tmp_path: Path, capsy
     assert data["build-system"] == {"requires": ["hatchling", "aotcuda[triton]"], "build-backend": "hatchling.build"}
     assert data["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["aotcuda"] == {}
     assert data["tool"]["aotcuda"] == {"arch": list(default_targets())}
-    said = capsys.readouterr().out
-    assert "2 kernels have no signature yet:\n  src/pkg/gpu.py:10: tuned\n  src/pkg/gpu.py:14: guessed\n" in said
-    assert "NUMBA" not in said
-    assert "1 device function: it comes along" in said
+    output = capsys.readouterr().out
+    assert "2 kernels have no signature yet:\n  src/pkg/gpu.py:10: tuned\n  src/pkg/gpu.py:14: guessed\n" in output
+    assert "NUMBA" not in output
+    assert "1 device function: it comes along" in output
     path.write_text(PROJECT + GUESSED)  # as after a recording
     assert cli.main(["init", str(tmp_path)]) == 0
     assert load(path)["build-system"]["requires"] == ["hatchling", "aotcuda[triton]"]
@@ -313,5 +313,5 @@ def test_decorator_that_hides_kernels_is_named(tmp_path: Path, capsys: pytest.Ca
     maker = "def hidden(signature):\n    def wrap(f):\n        return cuda.jit(signature)(f)\n    return wrap\n"
     (tmp_path / "src" / "pkg" / "tools.py").write_text(f"from numba import cuda\n\n\n{maker}")
     assert cli.main(["init", str(tmp_path)]) == 0
-    said = "not looked through: @hidden (src/pkg/tools.py:4) on 2 functions; `aotcuda record` finds the kernels that it"
-    assert said in capsys.readouterr().out
+    line = "not looked through: @hidden (src/pkg/tools.py:4) on 2 functions; `aotcuda record` finds the kernels that it"
+    assert line in capsys.readouterr().out

@@ -59,14 +59,14 @@ def only(decorator: str) -> sources.JitFunction:
 
 @pytest.mark.parametrize(("decorator", "signatures"), DECORATORS)
 def test_decorated_function_is_a_kernel(decorator: str, signatures: tuple[str, ...]) -> None:
-    found = only(decorator)
-    assert (found.path, found.frontend, found.device, found.has_computed_signatures) == (
+    function = only(decorator)
+    assert (function.path, function.frontend, function.device, function.has_computed_signatures) == (
         "k",
         "numba-cuda",
         False,
         False,
     )
-    assert found.signatures == signatures
+    assert function.signatures == signatures
 
 
 @pytest.mark.parametrize("decorator", NONE)
@@ -76,9 +76,9 @@ def test_other_decorators_make_no_kernel(decorator: str) -> None:
 
 @pytest.mark.parametrize("decorator", UNREAD)
 def test_computed_signatures_are_reported(decorator: str) -> None:
-    found = only(decorator)
-    assert found.has_computed_signatures
-    assert found.signatures == ()
+    function = only(decorator)
+    assert function.has_computed_signatures
+    assert function.signatures == ()
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_computed_signatures_are_reported(decorator: str) -> None:
     ],
 )
 def test_helper_with_a_bare_decorator_is_no_kernel(body: str, others: str, device: bool) -> None:
-    found = {item.path: item for item in read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}").functions}
-    assert found["k"].device is device
-    assert "other" not in found or not found["other"].device
+    functions = {item.path: item for item in read(f"{IMPORTS}@cuda.jit\ndef k(x):\n    {body}\n{others}").functions}
+    assert functions["k"].device is device
+    assert "other" not in functions or not functions["other"].device
 
 
 def test_device_functions_and_the_other_compiler() -> None:
@@ -107,7 +107,7 @@ def test_device_functions_and_the_other_compiler() -> None:
 
 
 def test_kernels_in_classes_functions_and_calls_are_found() -> None:
-    found = read(
+    functions = read(
         IMPORTS
         + """
 class Solver:
@@ -131,14 +131,14 @@ made = make(3)
 decorator = cuda.jit(SIG)
 """
     ).functions
-    assert [(item.path, item.enclosing) for item in found] == [
+    assert [(item.path, item.enclosing) for item in functions] == [
         ("Solver.step", ""),
         ("make.inner", "make"),
         ("real", ""),
         ("direct", ""),
         ("typed", ""),
     ]
-    assert found[-1].signatures == ONE
+    assert functions[-1].signatures == ONE
 
 
 KERNEL = "@triton.jit\ndef kernel(x):\n    {}\n"
@@ -158,13 +158,13 @@ KERNEL = "@triton.jit\ndef kernel(x):\n    {}\n"
 )
 def test_function_called_by_another_modules_kernel_is_no_kernel(imports: str, call: str, device: bool) -> None:
     triton = "from aotcuda.triton import triton, tl\n"
-    found = sources.mark_device_functions(
+    modules = sources.mark_device_functions(
         {
             "mypkg.ops.norm": read(f"{triton}{imports}\n{KERNEL.format(call)}"),
             "mypkg.ops.utils": read(f"import triton\n{KERNEL.format('pass').replace('kernel', 'softcap')}"),
         }
     )
-    assert [(item.path, item.device) for items in found.values() for item in items] == [
+    assert [(item.path, item.device) for items in modules.values() for item in items] == [
         ("kernel", False),
         ("softcap", device),
     ]

@@ -30,7 +30,7 @@ def assert_equals_cuobjdump(data: bytes) -> None:
 
 @pytest.mark.parametrize("arch", TARGETS)
 def test_resources_equal_those_of_cuobjdump(arch: str) -> None:
-    """Compare kernels with calls, recursion and spills, and of Numba, in closed, relocatable and linked images."""
+    """Compare kernels of Numba, and kernels with calls, recursion and spills, in relocatable and linked images too."""
     assert_equals_cuobjdump(images.cuda_cubin(arch, "-maxrregcount=32"))
     if arch in images.ARCHS:
         assert_equals_cuobjdump(images.numba_cubin(arch))
@@ -42,7 +42,8 @@ def test_resources_equal_those_of_cuobjdump(arch: str) -> None:
 def test_symbols_and_code_sizes_equal_those_of_cuobjdump(arch: str) -> None:
     data = images.linked_cubin(arch)
     table = images.cuobjdump(data, "-elf").partition(".section .symtab")[2].partition(".section")[0]
-    # index, value, size, info, other, section, name; info 0x12 is a global function, other 0x10 a kernel
+    # The columns are index, value, size, info, other, section, name. Info 0x12 is a global function; other 0x10 is a
+    # kernel.
     rows = re.findall(r"^ 0x\w+ +\S+ +(\S+) +0x12 +(\S+) +\S+ +(\S+)$", table, re.MULTILINE)
     image = cubin.read(data, "image")
     kernels = {name: int(size, 16) for size, other, name in rows if other == "0x10"}
@@ -55,7 +56,7 @@ def test_symbols_and_code_sizes_equal_those_of_cuobjdump(arch: str) -> None:
 def test_arch_is_the_target_of_the_compiler(arch: str) -> None:
     data = images.cuda_cubin(arch, "-maxrregcount=32")
     assert cubin.read(data, "image").arch == arch
-    # cuobjdump drops the suffix of family-specific code
+    # cuobjdump omits the suffix of family-specific code.
     assert f"sm={arch[3:].removesuffix('f')}," in images.cuobjdump(data, "-elf")
 
 
@@ -74,10 +75,10 @@ def test_launch_bounds_and_parameters_are_read(arch: str) -> None:
     words = [(ordinal, 8 * ordinal, 8) for ordinal in range(1, 15)]  # two arrays of seven words each
     assert (numba["axpy"].parameter_bytes, [*numba["axpy"].parameters]) == (120, [(0, 0, 4), *words])
     cpp = {kernel.name: kernel for kernel in cubin.read(images.cuda_cubin(arch, "-maxrregcount=32"), "image").kernels}
-    found = {name: (kernel.parameter_bytes, [*kernel.parameters]) for name, kernel in cpp.items()}
-    assert found["bounded"] == (40, [(0, 0, 24), (1, 24, 1), (2, 32, 8)])
-    assert found["large"] == (20016, [(0, 0, 20000), (1, 20000, 1), (2, 20004, 4), (3, 20008, 8)])
-    assert found["empty"] == (0, [])
+    parameters = {name: (kernel.parameter_bytes, [*kernel.parameters]) for name, kernel in cpp.items()}
+    assert parameters["bounded"] == (40, [(0, 0, 24), (1, 24, 1), (2, 32, 8)])
+    assert parameters["large"] == (20016, [(0, 0, 20000), (1, 20000, 1), (2, 20004, 4), (3, 20008, 8)])
+    assert parameters["empty"] == (0, [])
 
 
 def test_files_of_other_kinds_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""Test that fatbins of nvFatbin give the images that were packed and that cuobjdump lists, and damage one line."""
+"""Test that fatbins of nvFatbin give the packed images, as cuobjdump lists them, and that damage is an error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def contents() -> list[tuple[str, str, bytes]]:
     return [*plain, *special, *texts, ("ltoir", "sm_90", images.ltoir("axpy", "sm_90"))]
 
 
-def packed(mode: str = "size") -> bytes:
+def pack(mode: str = "size") -> bytes:
     return images.pack(contents(), f"-compress-mode={mode}", "-compress-all")
 
 
@@ -46,9 +46,9 @@ def test_each_compression_gives_the_packed_images(mode: str, everything: bool) -
 
 @pytest.mark.parametrize("mode", ["none", "size", "speed"])
 def test_images_equal_those_of_cuobjdump(mode: str) -> None:
-    data = packed(mode)
+    data = pack(mode)
     entries = fatbin.read(data, "test.fatbin")
-    # `-lelf` drops the suffix of family-specific code; the plain listing has it, but calls PTX's targets sm_, too
+    # `-lelf` omits the suffix of family-specific code; the plain listing has it, and has sm_ for PTX's targets too.
     listed = re.findall(r"^arch = sm_(\w+)$", images.cuobjdump(data), re.MULTILINE)
     assert [entry.arch.partition("_")[2] for entry in entries] == listed
     elves = re.findall(r"test\.sm_(\d+)", images.cuobjdump(data, "-lelf"))
@@ -76,8 +76,8 @@ def test_truncation_is_an_error_with_the_file(mode: str) -> None:
 def test_wrong_uncompressed_size_is_refused_without_allocation(mode: str, size: int) -> None:
     data = bytearray(images.pack(contents()[:1], f"-compress-mode={mode}", "-compress-all"))
     struct.pack_into("<Q", data, 16 + 56, size)
-    wrong = r"^test\.fatbin: the sass image for sm_75 (does not decompress to|holds more than 268,435,456 bytes)"
-    with pytest.raises(ImageError, match=wrong):
+    problem = r"^test\.fatbin: the sass image for sm_75 (does not decompress to|holds more than 268,435,456 bytes)"
+    with pytest.raises(ImageError, match=problem):
         fatbin.read(bytes(data), "test.fatbin")
 
 
@@ -92,7 +92,7 @@ def test_wrong_uncompressed_size_is_refused_without_allocation(mode: str, size: 
     ],
 )
 def test_unknown_header_is_refused(position: int, value: int, problem: str) -> None:
-    data = bytearray(packed())
+    data = bytearray(pack())
     struct.pack_into("<H", data, position, value)
     with pytest.raises(ImageError, match=rf"^test\.fatbin cannot be read as a fatbin: .*{problem}"):
         fatbin.read(bytes(data), "test.fatbin")

@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,22 +18,19 @@ from aotcuda.cli import main
 from aotcuda.common.foreign import escape, excerpt
 from aotcuda.errors import ImageError
 from aotcuda.tools.inspect import mangling
-from support import damage, hostile
-from support import manifests as records
+from support import damage, hostile, manifests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SIZE = 2_000_000
 
 
 @pytest.fixture
 def _little_memory() -> Iterator[None]:
-    """Limit the process to 1 GiB more than it uses, so that claimed sizes cannot be allocated."""
+    """Limit the process to 1 GiB more memory than it uses, so that claimed sizes cannot be allocated."""
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    with open("/proc/self/statm") as file:  # noqa: PTH123 (it is no file that pathlib reads better)
-        used = int(file.read().split()[0]) * resource.getpagesize()
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), hard))
     yield
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
@@ -69,8 +67,8 @@ def test_damaged_file_ends_in_a_report_or_one_line(suffix: str, tmp_path: Path) 
 
 @pytest.mark.parametrize("header", [b"\xff\xfe", b"\x1b[2J int f();"])
 def test_header_that_is_no_text_is_not_printed(header, tmp_path, capsys):
-    listed = records.file("h.h", header)
-    members = [("a.aotcuda/manifest.json", hostile.text(files={"header": listed})), ("a.aotcuda/h.h", header)]
+    files = {"header": manifests.file("h.h", header)}
+    members = [("a.aotcuda/manifest.json", hostile.text(files=files)), ("a.aotcuda/h.h", header)]
     (tmp_path / "a.whl").write_bytes(hostile.wheel(members))
     assert main(["inspect", "--header", str(tmp_path / "a.whl")]) == 1
     assert "a.aotcuda has a header that is no text" in capsys.readouterr().err
@@ -103,15 +101,15 @@ def test_budget_grows_with_the_target() -> None:
 
 
 def test_section_count_is_read_from_the_first_header() -> None:
-    whole = hostile.with_functions([b"k"], (b".text.k", 1, bytes(96), 0))
-    data = bytearray(whole)
+    image = hostile.with_functions([b"k"], (b".text.k", 1, bytes(96), 0))
+    data = bytearray(image)
     (table,) = hostile.struct.unpack_from("<Q", data, 40)
     count, names = hostile.struct.unpack_from("<HH", data, 60)
     hostile.struct.pack_into("<HH", data, 60, 0, 0xFFFF)
     hostile.struct.pack_into("<QI", data, table + 32, count, names)
-    found = cubin.read(bytes(data), "k.cubin")
-    assert found == cubin.read(whole, "k.cubin")
-    assert [(kernel.name, kernel.code) for kernel in found.kernels] == [("k", 96)]
+    content = cubin.read(bytes(data), "k.cubin")
+    assert content == cubin.read(image, "k.cubin")
+    assert [(kernel.name, kernel.code) for kernel in content.kernels] == [("k", 96)]
 
 
 def test_kernel_with_two_symbols_is_listed_once() -> None:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def module(tmp_path: Path) -> dict:
-    """`mypkg.kernels`, as JSON."""
-    (found,) = collect(str(modules.write_wheel(tmp_path))).json()["modules"]
-    return found
+    """Return `mypkg.kernels` as JSON."""
+    (report,) = collect(str(modules.write_wheel(tmp_path))).json()["modules"]
+    return report
 
 
 def test_json_of_a_function_has_prototype_and_images(module: dict) -> None:
@@ -60,16 +60,16 @@ def test_json_of_a_kernel_has_the_resources_of_each_image(module: dict) -> None:
 
 
 def test_spills_and_dynamic_shared_memory_come_from_the_manifest(tmp_path: Path) -> None:
-    whole, fatbins = modules.contents()
-    overload = whole["kernels"][0]["overloads"][0]
+    content, fatbins = modules.contents()
+    overload = content["kernels"][0]["overloads"][0]
     overload["resources"] = {"sm_90": {"registers": 1, "shared": 1, "local": 1, "constant": 1, "spills": 24}}
     shared = {**dict.fromkeys(modules.SASS, 64), "sm_90": 90124, "compute_75": 64}
     overload["launches"] = {arch: {"threads": 128, "shared": number} for arch, number in shared.items()}
-    report = collect(str(modules.write(tmp_path, whole, fatbins)))
-    found = {(symbol.symbol, image.arch): image for symbol in report.modules[0].symbols for image in symbol.images}
-    assert [key for key, image in found.items() if image.spills is not None] == [("tiled", "sm_90")]
-    assert (found["tiled", "sm_90"].spills, found["tiled", "sm_90"].dynamic) == (24, 90124)
-    assert found["tiled", "sm_90"].registers != 1  # the image's own number
+    report = collect(str(modules.write(tmp_path, content, fatbins)))
+    facts = {(symbol.symbol, image.arch): image for symbol in report.modules[0].symbols for image in symbol.images}
+    assert [key for key, image in facts.items() if image.spills is not None] == [("tiled", "sm_90")]
+    assert (facts["tiled", "sm_90"].spills, facts["tiled", "sm_90"].dynamic) == (24, 90124)
+    assert facts["tiled", "sm_90"].registers != 1  # the number comes from the image
     text = render(report)
     assert " dynamic: dynamic shared memory, per block; the compiler fixed its size." in " ".join(text.split())
     assert re.search(r"compute_75 +ptx +- +- +- +- +64 +- +-\n", text)
@@ -85,13 +85,13 @@ def test_image_without_manifest_lists_kernels_and_functions(tmp_path: Path) -> N
         ("ltoir", "sm_90", images.ltoir("axpy", "sm_90")),
     ]
     (tmp_path / "some.fatbin").write_bytes(images.pack(contents, "-compress-mode=size"))
-    (found,) = collect(str(tmp_path / "some.fatbin")).json()["modules"]
-    assert (found["name"], found["toolchain"], found["min_driver"]) == ("some.fatbin", {}, None)
-    where = {symbol["name"]: [image["arch"] for image in symbol["images"]] for symbol in found["symbols"]}
-    assert where["axpy"] == ["sm_75", "compute_75"]
-    assert where["bounded"] == ["sm_90a"]
-    described = {tuple(symbol[key] for key in ("origin", "abi", "signature")) for symbol in found["symbols"]}
-    assert described == {("some.fatbin", None, None)}
+    (report,) = collect(str(tmp_path / "some.fatbin")).json()["modules"]
+    assert (report["name"], report["toolchain"], report["min_driver"]) == ("some.fatbin", {}, None)
+    targets = {symbol["name"]: [image["arch"] for image in symbol["images"]] for symbol in report["symbols"]}
+    assert targets["axpy"] == ["sm_75", "compute_75"]
+    assert targets["bounded"] == ["sm_90a"]
+    facts = {tuple(symbol[key] for key in ("origin", "abi", "signature")) for symbol in report["symbols"]}
+    assert facts == {("some.fatbin", None, None)}
     (tmp_path / "some.cubin").write_bytes(images.linked_cubin("sm_90"))
     symbols = collect(str(tmp_path / "some.cubin")).json()["modules"][0]["symbols"]
     names = [f"{symbol['kind']} {symbol['name']}" for symbol in symbols]
@@ -132,7 +132,7 @@ registers. shared: static, per block. local: stack, per thread. ?: unknown; for 
 recursion. -: not compiled yet. !: registers spilled, or all 255 in use."""
 
 
-def report() -> Report:
+def example() -> Report:
     """Return a module with a function, and a kernel that has the most registers for one GPU and spills on another."""
     array = "Array(float32, 1, 'C', False, aligned=True)"
     function = Symbol(
@@ -185,7 +185,7 @@ def report() -> Report:
 
 
 def test_table_is_aligned_and_fits_100_columns() -> None:
-    text = render(report())
+    text = render(example())
     assert text == TABLE
     assert max(map(len, text.splitlines())) <= 100
 
@@ -199,31 +199,28 @@ target, and worst is the target that spills most or has the most registers."""
 
 
 def test_summary_has_the_largest_numbers_and_the_worst_target() -> None:
-    text = summary.render(report(), width=100)
+    text = summary.render(example(), width=100)
     assert text == SUMMARY
-    assert "aligned=True))" in summary.render(report())  # nothing is cut in a pipe
-    assert max(map(len, summary.render(report(), width=60).splitlines())) <= 70  # numbers are never cut
-    assert "signature" not in summary.render(report(), width=60).splitlines()[0]
+    assert "aligned=True))" in summary.render(example())  # nothing is cut in a pipe
+    assert max(map(len, summary.render(example(), width=60).splitlines())) <= 70  # numbers are never cut
+    assert "signature" not in summary.render(example(), width=60).splitlines()[0]
 
 
 def test_summary_sorts_and_filters_kernels(tmp_path: Path) -> None:
-    found = collect(str(modules.write_package(tmp_path)))
+    report = collect(str(modules.write_package(tmp_path)))
     for key, field in (("bytes", "size"), ("registers", "registers"), ("shared", "shared"), ("local", "local")):
-        (module,) = summary.select(found, sort=key).modules
-        most = [
-            max(getattr(image, field) or 0 for image in one.images if image.kind == "sass")
-            for one in module.symbols[:3]
-        ]
-        assert most == sorted(most, reverse=True)
+        (module,) = summary.select(report, sort=key).modules
+        images = [[image for image in symbol.images if image.kind == "sass"] for symbol in module.symbols[:3]]
+        largest = [max(getattr(image, field) or 0 for image in of_symbol) for of_symbol in images]
+        assert largest == sorted(largest, reverse=True)
         assert module.symbols[-1].kind == "function"  # it has no numbers
-    (module,) = summary.select(found, sort="name").modules
-    assert [symbol.name for symbol in module.symbols] == ["add_i32", "axpy", "smooth", "smooth"]
-    for pattern, expected in (
-        ("a*", ["add_i32", "axpy"]),
-        ("mypkg.kernels.s*", ["smooth", "smooth"]),
-        ("tiled", ["smooth"]),
+    for options, names in (
+        ({"sort": "name"}, ["add_i32", "axpy", "smooth", "smooth"]),
+        ({"pattern": "a*"}, ["add_i32", "axpy"]),
+        ({"pattern": "mypkg.kernels.s*"}, ["smooth", "smooth"]),
+        ({"pattern": "tiled"}, ["smooth"]),
     ):
-        (module,) = summary.select(found, pattern=pattern).modules
-        assert [symbol.name for symbol in module.symbols] == expected
+        (module,) = summary.select(report, **options).modules
+        assert [symbol.name for symbol in module.symbols] == names
     with pytest.raises(TargetError, match=r"^--filter 'axpi' matches nothing; there is add_i32, smooth, axpy$"):
-        summary.select(found, pattern="axpi")
+        summary.select(report, pattern="axpi")

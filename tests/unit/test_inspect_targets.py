@@ -1,4 +1,4 @@
-"""Test that targets are found and not imported, and that each kind of damage has an error."""
+"""Test that `aotcuda inspect` finds targets without importing them, and that each kind of damage has an error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aotcuda import cli, manifest
 from aotcuda.cache import entries
 from aotcuda.errors import ImageError, ManifestError, TargetError
 from aotcuda.tools.inspect.collect import collect
-from support import hostile, images, modules
+from support import hostile, images, manifests, modules
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ def names(target: object) -> list[str]:
 
 @pytest.fixture
 def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """`mypkg`, which raises when it is imported, on the import path."""
+    """Write `mypkg`, which raises an error when it is imported, into a folder of the import path."""
     package = modules.write_package(tmp_path, "mypkg.kernels", "mypkg.sub.more")
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
@@ -36,10 +36,8 @@ def importable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_wheel_lists_each_of_its_modules(tmp_path: Path) -> None:
-    assert names(modules.write_wheel(tmp_path, "mypkg.kernels", "mypkg.sub.more")) == [
-        "mypkg.kernels",
-        "mypkg.sub.more",
-    ]
+    wheel = modules.write_wheel(tmp_path, "mypkg.kernels", "mypkg.sub.more")
+    assert names(wheel) == ["mypkg.kernels", "mypkg.sub.more"]
 
 
 def test_folder_lists_every_module_below_it(tmp_path: Path) -> None:
@@ -50,8 +48,8 @@ def test_folder_lists_every_module_below_it(tmp_path: Path) -> None:
 
 
 def test_entry_of_the_jit_cache_is_a_target(tmp_path: Path) -> None:
-    whole, fatbins = modules.contents()
-    data = manifest.dump({**whole, "in_place": True})
+    content, fatbins = modules.contents()
+    data = manifest.dump({**content, "in_place": True})
     contents = {**fatbins, manifest.FILE_NAME: data}
     entries.write(entries.Files(str(tmp_path), contents), "0" * 64, {"manifest": manifest.digest(data)}, contents)
     assert names(tmp_path) == ["mypkg.kernels"]
@@ -141,22 +139,21 @@ def edit(change: Callable[[dict], object]) -> Callable[[Path], None]:
 
     def apply(folder: Path) -> None:
         path = folder / manifest.FILE_NAME
-        whole = json.loads(path.read_bytes())
-        change(whole)
-        path.write_bytes(manifest.dump(whole))
+        content = json.loads(path.read_bytes())
+        change(content)
+        path.write_bytes(manifest.dump(content))
         folder.with_suffix(".py").write_text(manifest.digest(path.read_bytes()))
 
     return apply
 
 
 def swap_code(folder: Path) -> None:
-    """Replace the images by other code for the same targets, with the fatbin's size and digest in the manifest."""
+    """Replace the images by other code for equal targets, and the fatbin's size and digest in the manifest."""
     content = [("sass", arch, images.cuda_cubin(arch, "-maxrregcount=32")) for arch in modules.SASS]
     content.append(("ptx", modules.PTX, images.numba_ptx(modules.PTX)))
     data = images.pack(content, "-compress-mode=size")
     (folder / "kernels.fatbin").write_bytes(data)
-    file = {"path": "kernels.fatbin", "bytes": len(data), "sha256": manifest.digest(data)}
-    edit(lambda whole: whole["files"].update(kernels=file))(folder)
+    edit(lambda content: content["files"].update(kernels=manifests.file("kernels.fatbin", data)))(folder)
 
 
 DAMAGE = {
@@ -183,19 +180,19 @@ DAMAGE = {
         r"functions\.fatbin was altered: its SHA-256 is not the manifest's",
     ),
     "path out of the folder": (
-        edit(lambda whole: whole["files"]["kernels"].update(path="../kernels.py")),
+        edit(lambda content: content["files"]["kernels"].update(path="../kernels.py")),
         r"manifest\.json was altered: its `files` cannot be read",
     ),
     "an image less": (
-        edit(lambda whole: whole["images"].pop()),
+        edit(lambda content: content["images"].pop()),
         r"manifest\.json does not list the images that its fatbin holds",
     ),
     "another digest": (
-        edit(lambda whole: whole["images"][1].update(sha256="0" * 64)),
+        edit(lambda content: content["images"][1].update(sha256="0" * 64)),
         r"kernels\.aotcuda: the sass image for sm_90 is not the one in manifest\.json",
     ),
     "a kernel that is in no image": (
-        edit(lambda whole: whole["kernels"][1]["overloads"][0].update(symbol="axpy__7")),
+        edit(lambda content: content["kernels"][1]["overloads"][0].update(symbol="axpy__7")),
         r"kernels\.aotcuda: the image for sm_75 lacks the kernel axpy__7",
     ),
     "images of other code": (swap_code, r"kernels\.aotcuda: the sass image for sm_75 is not the one in manifest\.json"),

@@ -28,7 +28,7 @@ X = np.arange(4, dtype="float32")
 
 @pytest.fixture(scope="module")
 def registered(extension_module):
-    """Return the extension, with its handlers known to JAX, which keeps the first for ever."""
+    """Return the extension. JAX keeps the handlers of the first extension that registers them."""
     return extension_module
 
 
@@ -62,8 +62,8 @@ def test_a_traced_call_is_one_call_of_xla(kernels):
 
 
 def test_results_have_the_shapes_that_were_given(kernels):
-    one = jax.eval_shape(lambda x: call(kernels.axpy, like(x))(2.0, x, x), X)
-    assert (one.shape, one.dtype) == ((4,), "float32")
+    single = jax.eval_shape(lambda x: call(kernels.axpy, like(x))(2.0, x, x), X)
+    assert (single.shape, single.dtype) == ((4,), "float32")
     two = jax.eval_shape(lambda x: call(kernels.two, (like(x), like(x)))(x), X)
     assert [each.shape for each in two] == [(4,), (4,)]
 

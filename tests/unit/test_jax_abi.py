@@ -65,14 +65,14 @@ def header():
     return Path(found.origin).parent / "include" / "xla" / "ffi" / "api" / "c_api.h"
 
 
-def test_the_structures_are_jaxs(header, tmp_path):
+def test_structures_equal_those_of_the_jax_header(header, tmp_path):
     checks = [f'_Static_assert({ours} == {theirs}, "{ours}");' for ours, theirs in CONSTANTS.items()]
     for ours, theirs, members, named in SAME:
         for member, other in zip(
             members.split()[-len((named or members).split()) :], (named or members).split(), strict=True
         ):
-            left, right = f"offsetof({ours}, {member})", f"offsetof({theirs}, {other})"
-            checks.append(f'_Static_assert({left} == {right}, "{ours}.{member}");')
+            offset, expected = f"offsetof({ours}, {member})", f"offsetof({theirs}, {other})"
+            checks.append(f'_Static_assert({offset} == {expected}, "{ours}.{member}");')
             sizes = f"sizeof((({ours} *)0)->{member}) == sizeof((({theirs} *)0)->{other})"
             checks.append(f'_Static_assert({sizes}, "{ours}.{member}");')
     source = tmp_path / "abi.c"

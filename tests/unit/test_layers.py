@@ -17,28 +17,28 @@ PACKAGES = {"aotcuda": ROOT, "hatch_aotcuda": ROOT / "hatch_plugin", "setuptools
 
 
 def modules() -> dict[str, Path]:
-    """Return every module of the packages by its dotted name."""
-    found = {}
+    """Return the files of all modules of the packages, by name."""
+    files = {}
     for package, folder in PACKAGES.items():
         for path in sorted((folder / package).rglob("*.py")):
             parts = path.relative_to(folder).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
 
 
-def imports(path: Path, known: dict[str, Path]) -> set[str]:
-    """Return the modules among `known` that a file imports anywhere, also as attributes of an imported package."""
-    found: set[str] = set()
+def imports(path: Path, files: dict[str, Path]) -> set[str]:
+    """Return the modules in `files` that a file imports anywhere, also as attributes of an imported package."""
+    imported: set[str] = set()
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                used = {f"{alias.name}.{name}" for name in attributes(tree, alias.name)} if not alias.asname else set()
-                found |= used if used and used <= known.keys() else {alias.name}
+                names = {f"{alias.name}.{name}" for name in attributes(tree, alias.name)} if not alias.asname else set()
+                imported |= names if names and names <= files.keys() else {alias.name}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if name in known else node.module for name in names}
-    return found & known.keys()
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            imported |= {name if name in files else node.module for name in names}
+    return imported & files.keys()
 
 
 def attributes(tree: ast.Module, package: str) -> set[str]:
@@ -54,43 +54,43 @@ def layers(kind: str) -> list[list[str]]:
     return [line.split("#")[0].split() for line in block.splitlines() if line.split("#")[0].strip()]
 
 
-def layer_of(module: str, drawn: list[list[str]]) -> int:
+def layer_of(module: str, listed: list[list[str]]) -> int:
     """Return the number of the layer that names the module, or the nearest package above it."""
-    places = {name: number for number, names in enumerate(drawn) for name in names}
+    numbers = {name: number for number, names in enumerate(listed) for name in names}
     name = module
-    while name not in places:
+    while name not in numbers:
         name, dot, _ = name.rpartition(".")
         assert dot, f"{module} is in none of the layers of docs/design.md"
-    return places[name]
+    return numbers[name]
 
 
 @pytest.fixture(scope="module")
 def graph() -> dict[str, set[str]]:
-    known = modules()
-    return {module: imports(path, known) - {module} for module, path in known.items()}
+    files = modules()
+    return {module: imports(path, files) - {module} for module, path in files.items()}
 
 
 def test_no_modules_import_each_other_in_a_circle(graph: dict[str, set[str]]) -> None:
     assert [*graphlib.TopologicalSorter(graph).static_order()]  # raises CycleError
 
 
-def climbing(graph: dict[str, set[str]], drawn: list[list[str]]) -> list[str]:
-    """Return the imports of a module from a layer above its own."""
+def upward_imports(graph: dict[str, set[str]], listed: list[list[str]]) -> list[str]:
+    """Return the imports from a higher layer."""
     return [
         f"{module} imports {other}"
         for module, others in graph.items()
         for other in others
-        if layer_of(other, drawn) < layer_of(module, drawn)
+        if layer_of(other, listed) < layer_of(module, listed)
     ]
 
 
 def test_imports_go_down_the_layers(graph: dict[str, set[str]]) -> None:
-    assert climbing(graph, layers("layers")) == []
+    assert upward_imports(graph, layers("layers")) == []
 
 
 def test_imports_of_the_builder_go_down_its_layers(graph: dict[str, set[str]]) -> None:
     inside = {module for module in graph if module.startswith("aotcuda.builder.")}
-    assert climbing({module: graph[module] & inside for module in inside}, layers("builder-layers")) == []
+    assert upward_imports({module: graph[module] & inside for module in inside}, layers("builder-layers")) == []
 
 
 @pytest.mark.parametrize("kind", ["layers", "builder-layers"])

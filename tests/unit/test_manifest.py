@@ -12,7 +12,7 @@ import pytest
 
 from aotcuda import manifest
 from aotcuda.errors import ManifestError
-from aotcuda.manifest import schema as shape
+from aotcuda.manifest import schema
 from aotcuda.version import is_older
 from support import damage, grids, manifests
 
@@ -40,7 +40,7 @@ def test_data_without_a_manifest_is_refused(data):
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "problem"),
     [
         (1, "format 1, and this aotcuda reads format 2; build the package again with aotcuda 0.1.0 or later"),
         (3, "format 3, newer than this aotcuda reads (2); upgrade it: pip install --upgrade aotcuda"),
@@ -48,10 +48,10 @@ def test_data_without_a_manifest_is_refused(data):
     ],
 )
 @pytest.mark.parametrize("digest", [None, "0" * 64])
-def test_another_format_is_refused_in_one_line(number, said, digest):
+def test_another_format_is_refused_in_one_line(number, problem, digest):
     with pytest.raises(ManifestError) as caught:
         manifest.parse(json.dumps({"format": number}).encode(), "a/manifest.json", sha256=digest)
-    assert str(caught.value) == f"a/manifest.json has manifest {said}"
+    assert str(caught.value) == f"a/manifest.json has manifest {problem}"
 
 
 def test_digest_detects_a_changed_byte(folder):
@@ -73,13 +73,13 @@ def test_frozen_application_without_data_gets_the_option_to_add(tmp_path, monkey
 def test_file_is_compared_with_its_size_and_digest(folder):
     file = content(folder)["files"]["kernels"]
     path = folder / "kernels.fatbin"
-    good = path.read_bytes()
-    assert manifest.read_file(str(folder), file) == good
-    size = len(good)
+    original = path.read_bytes()
+    assert manifest.read_file(str(folder), file) == original
+    size = len(original)
     for data, problem in [
-        (good[:-1], f"has {size - 1} bytes where the manifest says {size}"),
-        (good[:-1] + b"!", r"kernels\.fatbin was altered"),
-        (good + b"more", f"has more bytes where the manifest says {size}"),
+        (original[:-1], f"has {size - 1} bytes where the manifest says {size}"),
+        (original[:-1] + b"!", r"kernels\.fatbin was altered"),
+        (original + b"more", f"has more bytes where the manifest says {size}"),
     ]:
         path.write_bytes(data)
         with pytest.raises(ManifestError, match=problem):
@@ -108,46 +108,49 @@ def test_too_large_manifest_is_not_decoded(data, monkeypatch):
         manifest.parse(data, "manifest.json")
 
 
-def altered(change):
-    """Return a whole manifest with one change, as its file."""
-    found = json.loads(json.dumps(damage.whole()))
-    change(found)
-    return json.dumps(found).encode()
+def alter(change):
+    """Return the file of a manifest with one change."""
+    content = json.loads(json.dumps(damage.full_manifest()))
+    change(content)
+    return json.dumps(content).encode()
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda whole: whole.update(module=7), "module is not a string"),
-        (lambda whole: whole.update(format=True), "format is not a whole number"),
-        (lambda whole: whole.update(load="never"), "load is not one of import, first-use"),
-        (lambda whole: whole.update(min_driver=580), "min_driver is not a version"),
-        (lambda whole: whole.update(kernels={}), "kernels is not a list"),
-        (lambda whole: whole["toolchain"].update({"\n": 1}), r"toolchain\['\\n'\] is not a string"),
-        (lambda whole: whole["images"][1].update(arch="sm_9"), r"images\[1\]\.arch is not a target such as sm_90"),
-        (lambda whole: whole["images"].append(whole["images"][0]), "images lists a target twice"),
-        (lambda whole: whole["images"][0].update(bytes=-1), r"images\[0\]\.bytes is not a whole number from 0"),
-        (lambda whole: parameter(whole, 1).update(ndim=2**40), r"parameters\[1\]\.ndim is not a whole number below 65"),
+        (lambda content: content.update(module=7), "module is not a string"),
+        (lambda content: content.update(format=True), "format is not a whole number"),
+        (lambda content: content.update(load="never"), "load is not one of import, first-use"),
+        (lambda content: content.update(min_driver=580), "min_driver is not a version"),
+        (lambda content: content.update(kernels={}), "kernels is not a list"),
+        (lambda content: content["toolchain"].update({"\n": 1}), r"toolchain\['\\n'\] is not a string"),
+        (lambda content: content["images"][1].update(arch="sm_9"), r"images\[1\]\.arch is not a target such as sm_90"),
+        (lambda content: content["images"].append(content["images"][0]), "images lists a target twice"),
+        (lambda content: content["images"][0].update(bytes=-1), r"images\[0\]\.bytes is not a whole number from 0"),
         (
-            lambda whole: parameter(whole, 1).update(words=["shape2"]),
+            lambda content: parameter(content, 1).update(ndim=2**40),
+            r"parameters\[1\]\.ndim is not a whole number below 65",
+        ),
+        (
+            lambda content: parameter(content, 1).update(words=["shape2"]),
             r"parameters\[1\]\.words names something that an array of 2",
         ),
         (
-            lambda whole: parameter(whole, 0).update(offset=1 << 16),
+            lambda content: parameter(content, 0).update(offset=1 << 16),
             r"parameters\[0\]\.offset is not a whole number below 65,536",
         ),
         (
-            lambda whole: parameter(whole, 3)["members"][1].pop("words"),
+            lambda content: parameter(content, 3)["members"][1].pop("words"),
             r"parameters\[3\]\.members\[1\]\.words is missing",
         ),
         (
-            lambda whole: whole.update(linked=[{"name": "a", "symbols": ["f", None]}]),
+            lambda content: content.update(linked=[{"name": "a", "symbols": ["f", None]}]),
             r"linked\[0\]\.symbols\[1\] is not a string",
         ),
     ],
 )
 def test_manifest_without_a_digest_is_compared_with_the_schema(change, problem):
-    data = altered(change)
+    data = alter(change)
     with pytest.raises(
         ManifestError, match=rf"^manifest\.json was altered: .*{problem}.*\. Install the package again\.$"
     ):
@@ -156,26 +159,26 @@ def test_manifest_without_a_digest_is_compared_with_the_schema(change, problem):
     assert manifest.parse(data, "manifest.json", sha256=manifest.digest(data))
 
 
-def parameter(whole, at):
-    return whole["kernels"][1]["overloads"][0]["parameters"][at]
+def parameter(content, at):
+    return content["kernels"][1]["overloads"][0]["parameters"][at]
 
 
 def test_deeply_nested_parameters_are_refused():
     nested = b'{"name":"","type":"","kind":"tuple","offset":0,"members":[' * 400 + b"]}" * 400
-    data = altered(lambda whole: whole["kernels"][1]["overloads"][0].update(parameters=["NESTED"]))
+    data = alter(lambda content: content["kernels"][1]["overloads"][0].update(parameters=["NESTED"]))
     with pytest.raises(ManifestError, match=r"nested too deeply|truncated or altered"):
         manifest.parse(data.replace(b'"NESTED"', nested), "manifest.json")
 
 
-KEYS = typing.get_type_hints(shape.Manifest, include_extras=True)
+KEYS = typing.get_type_hints(schema.Manifest, include_extras=True)
 REQUIRED = [key for key, hint in KEYS.items() if typing.get_origin(hint) is not typing.NotRequired]
 
 
 @pytest.mark.parametrize("key", REQUIRED)
 def test_key_without_not_required_is_required(key):
-    found = json.loads(json.dumps(damage.whole()))
-    del found[key]
-    assert shape.problem(found) == f"{key} is missing"
+    content = json.loads(json.dumps(damage.full_manifest()))
+    del content[key]
+    assert schema.problem(content) == f"{key} is missing"
 
 
 @pytest.mark.parametrize(
@@ -183,10 +186,9 @@ def test_key_without_not_required_is_required(key):
     [(None, None), ("x", None), (True, "is not a string"), ([], "is not a string"), ({}, "is not a string")],
 )
 def test_union_accepts_each_of_its_types_alone(answer, problem):
-    found = json.loads(json.dumps(damage.whole()))
-    found["reads"] = [{"ask": "content", "path": "a", "answer": answer}]
-    said = shape.problem(found)
-    assert said == (problem and f"reads[0].answer {problem}")
+    content = json.loads(json.dumps(damage.full_manifest()))
+    content["reads"] = [{"ask": "content", "path": "a", "answer": answer}]
+    assert schema.problem(content) == (problem and f"reads[0].answer {problem}")
 
 
 @pytest.mark.parametrize("digest", [None, "0" * 64])
@@ -222,41 +224,34 @@ def test_versions_are_ordered_by_their_numbers(version, floor, older):
 def test_schema_has_the_kinds_that_the_floor_knows():
     # To add a kind of parameter or image, or a word, raise `manifest.FLOOR` to the first version that has it, and add a
     # line here.
-    kinds_of_parameters = "scalar complex pointer datetime record array type tuple elements number constant buffer"
-    known = {
-        "0.1.0": (
-            2,
-            f"{kinds_of_parameters} struct small descriptor",
-            "sass ptx ltoir",
-            "zero one items itemsize data shape stride step",
-        )
-    }
-    kinds = typing.get_args(typing.get_type_hints(shape.Parameter)["kind"])
-    images = typing.get_args(typing.get_type_hints(shape.Image)["kind"])
-    words = re.findall("[a-z]+", shape._WORD.pattern.replace("\\d", ""))
-    assert known[manifest.FLOOR] == (manifest.FORMAT, " ".join(kinds), " ".join(images), " ".join(words))
+    kinds = "scalar complex pointer datetime record array type tuple elements number constant buffer"
+    kinds = f"{kinds} struct small descriptor"
+    by_floor = {"0.1.0": (2, kinds, "sass ptx ltoir", "zero one items itemsize data shape stride step")}
+    declared = typing.get_args(typing.get_type_hints(schema.Parameter)["kind"])
+    images = typing.get_args(typing.get_type_hints(schema.Image)["kind"])
+    words = re.findall("[a-z]+", schema._WORD.pattern.replace("\\d", ""))
+    assert by_floor[manifest.FLOOR] == (manifest.FORMAT, " ".join(declared), " ".join(images), " ".join(words))
 
 
-def exact(tmp_path, many: int = 400) -> bytes:
+def exact(tmp_path, count: int = 400) -> bytes:
     """Return the manifest of an exact kernel with many variants, which have few different parameters."""
-    kernel = grids.kernel(*(grids.variant(f"k{at}", 128 * (1 + at % 7), act=at % 11) for at in range(many))) | {
-        "exact": True
-    }
+    variants = [grids.variant(f"k{at}", 128 * (1 + at % 7), act=at % 11) for at in range(count)]
+    kernel = grids.kernel(*variants) | {"exact": True}
     path = manifests.write(tmp_path, [kernel, manifests.kernel("axpy", "void(float32)")], by_grid=True)
     return (path / manifest.FILE_NAME).read_bytes()
 
 
 def test_variants_share_equal_parts(tmp_path):
     data = exact(tmp_path)
-    (kernel, other) = manifest.parse(data, "manifest.json")["kernels"]
-    assert [each["parameters"][4]["value"] for each in kernel["overloads"]] == [at % 11 for at in range(400)]
+    kernel, other = manifest.parse(data, "manifest.json")["kernels"]
+    assert [overload["parameters"][4]["value"] for overload in kernel["overloads"]] == [at % 11 for at in range(400)]
     assert kernel["overloads"][0]["launches"]["sm_90"]["shared"] == 512
     assert "shared" not in kernel
     assert other["overloads"][0]["parameters"][0]["type"] == "float32"
-    assert len({id(part) for each in kernel["overloads"] for part in each["parameters"]}) < 30
+    assert len({id(part) for overload in kernel["overloads"] for part in overload["parameters"]}) < 30
     assert len(data) < 400 * 500
-    whole = manifest.parse(data, "manifest.json", sha256=manifest.digest(data))
-    assert manifest.dump(whole) == manifest.dump(json.loads(data)) == data
+    parsed = manifest.parse(data, "manifest.json", sha256=manifest.digest(data))
+    assert manifest.dump(parsed) == manifest.dump(json.loads(data)) == data
 
 
 @pytest.mark.parametrize(
@@ -274,8 +269,8 @@ def test_variants_share_equal_parts(tmp_path):
 )
 @pytest.mark.parametrize("digest", [True, False])
 def test_missing_shared_parts_are_refused(tmp_path, change, digest):
-    whole = json.loads(exact(tmp_path, 9))
-    change(whole["kernels"][0])
-    data = json.dumps(whole).encode()
+    content = json.loads(exact(tmp_path, 9))
+    change(content["kernels"][0])
+    data = json.dumps(content).encode()
     with pytest.raises(ManifestError, match="altered"):
         manifest.parse(data, "manifest.json", sha256=manifest.digest(data) if digest else None)

@@ -128,17 +128,17 @@ def forget() -> None:
 
 @pytest.fixture
 def by_triton(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the names of the kernels that Triton's own launches were for."""
-    found: list[str] = []
+    """Return the names of the kernels that Triton itself launches."""
+    names: list[str] = []
 
     def run(self: Any, *_: object, grid: object, warmup: bool, **__: object) -> None:
         assert grid
         assert not warmup
-        found.append(self.__name__)
+        names.append(self.__name__)
 
     monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", run)
     monkeypatch.setattr(triton.runtime.autotuner.Autotuner, "_bench", lambda *_, **__: [1.0, 1.0, 1.0])
-    return found
+    return names
 
 
 def write_source(root: Path, ops: str = OPS, helpers: str = HELPERS) -> None:
@@ -155,14 +155,14 @@ def write_source(root: Path, ops: str = OPS, helpers: str = HELPERS) -> None:
 
 def digests() -> dict[str, str]:
     ops = importlib.import_module("foreign.ops")
-    found = {}
+    digest_of = {}
     for name in KERNELS:
         layers = [getattr(ops, name)]
         while not isinstance(layers[-1], triton.JITFunction):
             layers.append(layers[-1].fn)
         around = heuristics.computed_arguments(layers, triton.runtime.autotuner.Heuristics)
-        found[name] = kernel_digest.digest(layers[-1], around)
-    return found
+        digest_of[name] = kernel_digest.digest(layers[-1], around)
+    return digest_of
 
 
 def write(cuda: StandIn) -> Path:
@@ -170,17 +170,17 @@ def write(cuda: StandIn) -> Path:
     write_source(cuda.packages)
     about = {"source": "foreign.ops", "distribution": "foreign", "version": "1.0"}
     tuning = {"format": "aotcuda tuning", "version": 1, "source": "foreign.ops", "kernels": TUNING}
-    found = {name: [name, digest] for name, digest in digests().items()}
+    index = {name: [name, digest] for name, digest in digests().items()}
     kernels = [record(name, copy.deepcopy(arguments), variant) for name, (arguments, variant) in KERNELS.items()]
-    kernels = [{**item, "digest": found[item["name"]][1]} for item in kernels]
+    kernels = [{**item, "digest": index[item["name"]][1]} for item in kernels]
     options: dict[str, Any] = {"name": "mypack.ops", "tuning": json.dumps(tuning), "pack": about, "sources": []}
     triton_in_place.write(cuda.packages, "", *kernels, **options)
     folder = cuda.packages / "mypack"
     (folder / "ops.py").unlink()
-    module = {"module": "mypack.ops", **about, "triton": triton.__version__, "kernels": found}
-    index = folder / "__init__.aotcuda" / manifests.PACK
-    index.parent.mkdir()
-    index.write_text(json.dumps({"format": "aotcuda pack", "version": 1, "modules": [module]}))
+    module = {"module": "mypack.ops", **about, "triton": triton.__version__, "kernels": index}
+    path = folder / "__init__.aotcuda" / manifests.PACK
+    path.parent.mkdir()
+    path.write_text(json.dumps({"format": "aotcuda pack", "version": 1, "modules": [module]}))
     (folder / "__init__.py").write_text("from aotcuda import packs\n\npacks.use(__name__)\n")
     forget()
     return folder
@@ -204,8 +204,8 @@ def test_a_pack_serves_kernels_that_are_imported_before_or_after(
     kernels = [ops.scale, ops.norm, ops.norm.fn, ops.tuned, ops.tuned.fn]
     importlib.import_module("mypack")
     for _ in range(4):  # the fast path learns
-        found = launch(cuda)
-    assert found == ["scale__0", "norm__0", "tuned__0"] * 4
+        launched = launch(cuda)
+    assert launched == ["scale__0", "norm__0", "tuned__0"] * 4
     assert by_triton == []
     assert [ops.scale, ops.norm, ops.norm.fn, ops.tuned, ops.tuned.fn] == kernels
     assert type(ops.scale).__mro__[1] is triton.JITFunction
@@ -256,8 +256,10 @@ def test_no_launch_takes_code_of_an_edited_kernel(
 ) -> None:
     edit(cuda, file, old, new)
     # With other configs the kernel is the same, and it launches other variants.
-    said = r"made from foreign 1\.0 .* foreign 1\.1 .* does not serve" if kernel != "tuned" else "no packaged variant"
-    with pytest.warns(FallbackWarning, match=rf"{said}.*Triton compiles it") as warned:
+    message = (
+        r"made from foreign 1\.0 .* foreign 1\.1 .* does not serve" if kernel != "tuned" else "no packaged variant"
+    )
+    with pytest.warns(FallbackWarning, match=rf"{message}.*Triton compiles it") as warned:
         launch(cuda, kernel)
         launch(cuda, kernel)
     assert len(warned) == 1
@@ -317,12 +319,12 @@ def test_a_pack_for_a_missing_package_does_nothing(cuda: StandIn) -> None:
         importlib.import_module("foreign.ops")
 
 
-def test_several_versions_serve_what_each_was_made_from(cuda: StandIn, by_triton: list[str]) -> None:
+def test_each_code_of_a_pack_serves_its_own_version(cuda: StandIn, by_triton: list[str]) -> None:
     folder = write(cuda)
     index = folder / "__init__.aotcuda" / manifests.PACK
-    whole = json.loads(index.read_text())
-    other = {**whole["modules"][0], "version": "0.9", "kernels": {"scale": ["scale", "0" * 64]}}
-    index.write_text(json.dumps({**whole, "modules": [other, *whole["modules"], other]}))
+    content = json.loads(index.read_text())
+    other = {**content["modules"][0], "version": "0.9", "kernels": {"scale": ["scale", "0" * 64]}}
+    index.write_text(json.dumps({**content, "modules": [other, *content["modules"], other]}))
     importlib.import_module("mypack")
     assert launch(cuda) == ["scale__0", "norm__0", "tuned__0"]
     assert by_triton == []

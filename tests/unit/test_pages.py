@@ -38,6 +38,6 @@ def test_all_commands_of_the_ci_page_have_run(bench: Callable[[str], Any]) -> No
 
 def test_tables_of_pages_have_the_results(bench: Callable[[str], Any]) -> None:
     results, systems = bench("results"), bench("systems")
-    for page, written in ((RESULTS / "README.md", results.fill), (ROOT / "docs" / "systems.md", systems.page)):
+    for page, fill in ((RESULTS / "README.md", results.fill), (ROOT / "docs" / "systems.md", systems.page)):
         text = page.read_text(encoding="utf-8")
-        assert written(text) == text, f"{page} is not what its script in bench makes of docs/results; run that"
+        assert fill(text) == text, f"{page} differs from the results in docs/results; run its script in bench"

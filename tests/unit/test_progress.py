@@ -1,4 +1,4 @@
-"""Progress, summary and warnings of a build."""
+"""Test the progress, the summary and the warnings of a build."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_summary_has_the_slowest_steps_on_demand() -> None:
     line = "built 2 modules: 12 kernels, 1 device function for 6 targets; 1.2 MB in 14.3 s"
     assert report.summary(SUMMARY, environ={}) == [line]
     assert report.summary(SUMMARY, environ={"AOTCUDA_PROGRESS": "0"}, verbose=True) == []
-    for found in (
+    for lines in (
         report.summary(SUMMARY, environ={}, verbose=True),
         report.summary(SUMMARY, environ={"AOTCUDA_VERBOSE": "1"}),
     ):
-        assert found[:4] == [line, "  2.25 s  b for sm_80", "  0.50 s  a for sm_80", "  0.01 s  n0"]
-        assert len(found) == 11
+        assert lines[:4] == [line, "  2.25 s  b for sm_80", "  0.50 s  a for sm_80", "  0.01 s  n0"]
+        assert len(lines) == 11
 
 
 def test_too_large_wheel_gives_a_warning() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from aotcuda import cli
 from aotcuda.tools.record import command, dry, records
-from aotcuda.tools.record.records import Record, Recorded
+from aotcuda.tools.record.records import Choice, Record, Recorded
 
 SETTINGS = """
 [project]
@@ -21,7 +22,7 @@ name = "my-pack"
 [tool.aotcuda]
 arch = ["sm_90"]
 [tool.aotcuda.modules."mypkg.ops"]
-source = "mypkg.ops"
+source = ["mypkg.ops"]
 frontend = "triton"
 variants = "ops.variants.json"
 """
@@ -55,8 +56,10 @@ def gpu(default: object, *choices: object) -> dict[str, Any]:
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project with a variants file and a tuning file; it is the current folder."""
     folder = tmp_path / "project"
-    folder.mkdir()
+    (folder / "mypkg").mkdir(parents=True)
+    (folder / "mypkg" / "ops.py").touch()
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(dry, "has_gpu", lambda: False)  # another test may have loaded the stand-in driver
     for name in ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET"):
         monkeypatch.delenv(name, raising=False)
@@ -126,18 +129,18 @@ def test_damaged_file_is_refused_in_one_line(
 ) -> None:
     content, message = DAMAGED[name]
     (tmp_path / "bad.json").write_text(content if isinstance(content, str) else json.dumps(content))
-    before = {path.name: path.read_bytes() for path in project.iterdir()}
+    before = {path.name: path.read_bytes() for path in project.glob("*.*")}
     assert cli.main(["record", "--merge", str(tmp_path / "bad.json")]) == 1
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
-    assert {path.name: path.read_bytes() for path in project.iterdir()} == before
+    assert {path.name: path.read_bytes() for path in project.glob("*.*")} == before
 
 
-def launch() -> Record:
-    options = {"parameters": ["x", "n", "BLOCK"], "types": VARIANT["types"], "constants": {"BLOCK": 64}}
-    options |= {"num_warps": 4, "num_ctas": 1, "num_stages": 3}
-    facts: dict[str, Any] = {"frontend": "triton", "kind": "kernel", "module": "foreign.ops", "function": "scale"}
+def launch(module: str, **constants: object) -> Record:
+    options = {"parameters": [*dict.fromkeys(["x", "n", "BLOCK", *constants])], "types": VARIANT["types"]}
+    options |= {"constants": {**VARIANT["constexprs"], **constants}, "num_warps": 4, "num_ctas": 1, "num_stages": 3}
+    facts: dict[str, Any] = {"frontend": "triton", "kind": "kernel", "module": module, "function": "scale"}
     facts |= {"path": "scale", "file": "/site-packages/foreign/ops.py", "line": 1, "launches": {"H100": 1}}
     return Record(**facts, signature="void(*fp32, i32; BLOCK=64)", options=options)
 
@@ -148,7 +151,7 @@ def test_records_of_other_packages_are_merged_into_a_pack(
 ) -> None:
     (project / "pyproject.toml").write_text(settings)
     (project / "my_pack").mkdir()
-    records.add(tmp_path / "record.json", Recorded(records=[launch()], runs=1))
+    records.add(tmp_path / "record.json", Recorded(records=[launch("foreign.ops")], runs=1))
     assert cli.main(["record", *packages, "--merge", str(tmp_path / "record.json")]) == 0
     modules = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]["modules"]
     (file,) = [module["variants"] for module in modules.values() if module.get("pack")]
@@ -197,25 +200,76 @@ def test_first_line_says_if_launches_are_executed(
             4,
             "with exit status 4, as programs may that need results",
         ),
+        (["--", "sh", "-c", 'rm -r "$AOTCUDA_RECORD_FOLDER"; : > "$AOTCUDA_RECORD_FOLDER"'], 0, "no Python process"),
         (["--", "no-such-program"], 127, "no-such-program cannot be run: No such file or directory"),
         (["--", "./pyproject.toml"], 126, "./pyproject.toml cannot be run: Permission denied"),
         (["--gpu", "H100", "--execute", "--", "true"], 2, "remove --gpu or --execute"),
         ([], 2, "name the command to record, after --"),
     ],
-    ids=["no launch", "isolated", "exit", "no program", "no executable", "contradiction", "no command"],
+    ids=["no launch", "isolated", "exit", "no folder", "no program", "no executable", "contradiction", "no command"],
 )
 @pytest.mark.usefixtures("project")
 def test_command_without_launches_is_reported(
     arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     try:
-        found = cli.main(["record", *arguments])
+        result = cli.main(["record", *arguments])
     except SystemExit as end:
-        found = end.code
-    assert found == status
+        result = end.code
+    assert result == status
     error = capfd.readouterr().err
     assert message in error
     assert "every signature" not in error
+
+
+def test_run_without_launches_writes_what_earlier_runs_recorded(
+    project: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (project / "ops.variants.json").unlink()
+    assert cli.main(["record", "--write", "--", "true"]) == 0
+    message = f"so there is nothing to write into {project / 'pyproject.toml'}; run a command that launches the kernels"
+    assert f"aotcuda: no kernel of the project was launched, {message}" in capfd.readouterr().err
+    records.add(project / records.FILE_NAME, Recorded(records=[launch("mypkg.ops")], runs=1))
+    assert cli.main(["record", "--write", "--", "true"]) == 0
+    assert read("ops.variants.json")["variants"] == [VARIANT]
+    assert (project / "pyproject.toml").read_text() == SETTINGS
+
+
+def test_variants_of_a_table_are_extended_by_hand(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (project / "pyproject.toml").write_text(
+        SETTINGS.replace('variants = "ops.variants.json"', "").replace('ops"]', 'tri"]', 1)
+    )
+    records.add(project / records.FILE_NAME, Recorded(records=[launch("mypkg.ops")], runs=1))
+    assert cli.main(["record", "--write", "--", "true"]) == 0
+    before = (project / "pyproject.toml").read_text()
+    kernels = tomllib.loads(before)["tool"]["aotcuda"]["modules"]["mypkg.tri"]["kernels"]
+    assert kernels["scale"] == {"signatures": ["*fp32, i32"], "specialise": "exact", "constexprs": {"BLOCK": 64}}
+    records.add(project / records.FILE_NAME, Recorded(records=[launch("mypkg.ops", BLOCK=128)], runs=1))
+    capfd.readouterr()
+    assert cli.main(["record", "--write", "--", "true"]) == 0
+    assert (project / "pyproject.toml").read_text() == before
+    message = 'scale was launched with more than tool.aotcuda.modules."mypkg.tri".kernels.scale has; add the variants'
+    assert message in capfd.readouterr().err
+
+
+def test_records_before_an_edit_of_a_kernel_are_ignored(project: Path, tmp_path: Path) -> None:
+    old, new = launch("mypkg.ops"), launch("mypkg.ops", EVEN=True)
+    chosen: dict[str, Any] = {"module": "mypkg.ops", "function": "scale", "path": "scale", "launches": {"H100": 1}}
+    old_choice = Choice(**chosen, keys=["n"], key=[7], config=CONFIGS[0])
+    new_choice = Choice(**chosen, keys=["m", "n"], key=[8, 7], config=CONFIGS[1])
+    records.add(project / records.FILE_NAME, Recorded(records=[old], choices=[old_choice], runs=1))
+    records.add(tmp_path / "record.json", Recorded(records=[new], choices=[new_choice], runs=1))
+    assert cli.main(["record", "--write", "--", "true"]) == 0
+    assert read("ops.variants.json")["variants"] == [VARIANT]
+    assert cli.main(["record", "--merge", str(tmp_path / "record.json")]) == 0
+    for _ in range(2):
+        kernel = {
+            "parameters": ["x", "n", "BLOCK", "EVEN"],
+            "variants": [{**VARIANT, "constexprs": {"BLOCK": 64, "EVEN": True}}],
+        }
+        assert read("ops.variants.json") == kernel
+        assert (read("ops.tuning.json")["keys"], read("ops.tuning.json")["configs"]) == (["m", "n"], CONFIGS[1:])
+        assert cli.main(["record", "--write", "--", "true"]) == 0
 
 
 def test_a_pyproject_that_does_not_parse_is_left_alone(project: Path, capfd: pytest.CaptureFixture[str]) -> None:

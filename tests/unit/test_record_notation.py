@@ -1,4 +1,4 @@
-"""Packaged signatures that accept the signature of a launch."""
+"""Test that packaged signatures accept the signatures of launches."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ REFUSED = [
 ADOPTED = [("void(int32)", "void(int64)"), ("void(float32)", "void(int64)"), ("void(float32)", "void(float64)")]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_names_of_one_type_are_equal(one: str, other: str) -> None:
-    assert notation.parse(one, NAMES) == notation.parse(other, NAMES)
+@pytest.mark.parametrize(("text", "other_text"), SAME)
+def test_names_of_one_type_are_equal(text: str, other_text: str) -> None:
+    assert notation.parse(text, NAMES) == notation.parse(other_text, NAMES)
 
 
-@pytest.mark.parametrize(("packaged", "asked"), ACCEPTED + SAME)
-def test_a_wider_signature_accepts_a_narrower_one(packaged: str, asked: str) -> None:
-    assert notation.accepts(notation.parse(packaged, NAMES), notation.parse(asked, NAMES), adopt=False)
+@pytest.mark.parametrize(("packaged", "launched"), ACCEPTED + SAME)
+def test_a_wider_signature_accepts_a_narrower_one(packaged: str, launched: str) -> None:
+    assert notation.accepts(notation.parse(packaged, NAMES), notation.parse(launched, NAMES), adopt=False)
 
 
 @pytest.mark.parametrize("adopt", [False, True])
-@pytest.mark.parametrize(("packaged", "asked"), REFUSED)
-def test_signature_that_a_launch_would_refuse_does_not_match(packaged: str, asked: str, adopt: bool) -> None:
-    assert not notation.accepts(notation.parse(packaged, {}), notation.parse(asked, {}), adopt=adopt)
+@pytest.mark.parametrize(("packaged", "launched"), REFUSED)
+def test_signature_that_a_launch_would_refuse_does_not_match(packaged: str, launched: str, adopt: bool) -> None:
+    assert not notation.accepts(notation.parse(packaged, {}), notation.parse(launched, {}), adopt=adopt)
 
 
-@pytest.mark.parametrize(("packaged", "asked"), ADOPTED)
-def test_python_numbers_adopt_types_outside_modules_in_place(packaged: str, asked: str) -> None:
-    one, other = notation.parse(packaged, {}), notation.parse(asked, {})
-    assert notation.accepts(one, other, adopt=True)
-    assert not notation.accepts(one, other, adopt=False)
+@pytest.mark.parametrize(("packaged", "launched"), ADOPTED)
+def test_python_numbers_adopt_types_outside_modules_in_place(packaged: str, launched: str) -> None:
+    signatures = notation.parse(packaged, {}), notation.parse(launched, {})
+    assert notation.accepts(*signatures, adopt=True)
+    assert not notation.accepts(*signatures, adopt=False)
 
 
 @pytest.mark.parametrize("text", ["void(", "float32", "void(x=1)"])
@@ -61,5 +61,5 @@ def test_text_that_is_no_signature_raises(text: str) -> None:
         notation.parse(text, {})
 
 
-def test_a_name_that_stands_for_itself_ends() -> None:
+def test_names_in_a_circle_are_no_endless_loop() -> None:
     assert notation.parse("void(A)", {"A": "B[:]", "B": "A"}).args[0].name == "array"

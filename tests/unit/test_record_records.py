@@ -16,19 +16,19 @@ def launches(count: int, **more: object) -> records.Record:
     return records.Record(**{**facts, "file": "m.py", "line": 1, "launches": {"A": count} if count else {}, **more})
 
 
-def run(*found: records.Record) -> records.Recorded:
-    return records.Recorded().plus(found, ())
+def run(*items: records.Record) -> records.Recorded:
+    return records.Recorded().plus(items, ())
 
 
 def test_launches_add_up_and_other_values_are_replaced(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     records.add(path, run(launches(2, path="k", site="x.py:1", declared=True)))
-    found = records.add(path, run(launches(3, line=7), launches(1, options={"fastmath": True})))
-    merged = found.records
-    assert found.runs == 2
+    recorded = records.add(path, run(launches(3, line=7), launches(1, options={"fastmath": True})))
+    merged = recorded.records
+    assert recorded.runs == 2
     assert [item.launches for item in merged] == [{"A": 1}, {"A": 5}]
     assert (merged[1].line, merged[1].path, merged[1].site, merged[1].declared) == (7, "k", "x.py:1", True)
-    assert records.load(path) == found
+    assert records.load(path) == recorded
 
 
 def choice(count: int, block: int) -> records.Choice:
@@ -39,10 +39,10 @@ def choice(count: int, block: int) -> records.Choice:
 def test_choices_of_autotuners_add_up(tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     records.add(path, records.Recorded(choices=[choice(2, 64)], runs=1))
-    found = records.add(path, records.Recorded(choices=[choice(3, 64), choice(1, 128)], runs=2))
-    assert {item.config["BLOCK"]: item.launches for item in found.choices} == {64: {"A": 5}, 128: {"A": 1}}
-    assert found.runs == 3
-    assert records.load_given(path) == found
+    recorded = records.add(path, records.Recorded(choices=[choice(3, 64), choice(1, 128)], runs=2))
+    assert {item.config["BLOCK"]: item.launches for item in recorded.choices} == {64: {"A": 5}, 128: {"A": 1}}
+    assert recorded.runs == 3
+    assert records.load_given(path) == recorded
 
 
 def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ UNREADABLE = r"cannot be read as a record \(.*\); remove it, or name another fil
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         *((text, UNREADABLE) for text in ("", "[]", "[" * 100_000, '{"version": 1}')),
         ('{"version": 1, "runs": 1, "functions": [{}]}', UNREADABLE),
@@ -71,10 +71,10 @@ UNREADABLE = r"cannot be read as a record \(.*\); remove it, or name another fil
         ('{"version": 2}', "is of version 2, which this aotcuda cannot read"),
     ],
 )
-def test_a_file_of_another_kind_is_left_alone(text: str, said: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_left_alone(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "record.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         records.add(path, run(launches(1)))
     assert path.read_text() == text
     assert [item.name for item in tmp_path.iterdir()] == ["record.json"]
@@ -125,9 +125,9 @@ def test_git_ignores_the_file_of_records(name: str, tmp_path: Path) -> None:
     for path, text in files.items():
         (root / path).parent.mkdir(exist_ok=True)
         (root / path).write_text(text, errors="surrogateescape")
-    found = records.ignore(root)
-    assert found == (None if changed is None else Path(os.path.normpath(root / changed)))
-    assert found is None or found.read_text() == content
+    path = records.ignore(root)
+    assert path == (None if changed is None else Path(os.path.normpath(root / changed)))
+    assert path is None or path.read_text() == content
     assert records.ignore(root) is None
     assert all(
         (root / path).read_bytes() == text.encode(errors="surrogateescape")

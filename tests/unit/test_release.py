@@ -1,4 +1,4 @@
-"""Refuse a release whose files differ between machines, or whose version or change list does not fit."""
+"""Test that a release is refused if its files differ between machines, or its version or change list is wrong."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def built(tmp_path):
 
 
 def test_files_of_all_machines_are_gathered_once(release, built):
-    found = release.gather(built)
-    assert sorted(found) == [
+    files = release.gather(built)
+    assert sorted(files) == [
         "aotcuda-1.2-cp311-abi3-manylinux_2_17_aarch64.whl",
         "aotcuda-1.2-cp311-abi3-manylinux_2_17_x86_64.whl",
         "aotcuda-1.2-py3-none-any.whl",
         "aotcuda-1.2.tar.gz",
     ]
-    release.check_version("v1.2", found, "# Changes\n\n## 1.2 (2026-12-01)\n")
+    release.check_version("v1.2", files, "# Changes\n\n## 1.2 (2026-12-01)\n")
 
 
 def test_files_that_differ_between_machines_are_no_release(release, built):
@@ -55,12 +55,7 @@ def test_files_that_differ_between_machines_are_no_release(release, built):
     [
         ("v1.3", "## 1.3", [], "is not of version 1.3, which the tag v1.3 names"),
         ("v1.2", "## 1.20", [], "CHANGELOG.md has no heading '## 1.2'"),
-        (
-            "v1.2",
-            "## 1.2",
-            [Path("changes/12.change.md")],
-            r"12\.change\.md is not in CHANGELOG\.md; run towncrier build",
-        ),
+        ("v1.2", "## 1.2", [Path("changes/12.change.md")], r"12\.change\.md is not in CHANGELOG\.md; run towncrier"),
     ],
 )
 def test_tag_files_and_changes_have_one_version(release, built, tag, changelog, fragments, problem):

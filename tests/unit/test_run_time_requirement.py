@@ -1,4 +1,4 @@
-"""Compare a project's dependency on aotcuda with the oldest run time that reads the wheel."""
+"""Test the comparison of a project's dependency on aotcuda with the oldest run time that reads the wheel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aotcuda.errors import ConfigError
 
 
 @pytest.mark.parametrize("dependencies", [[], ["numpy"], ["aotcuda-tools", "my.aotcuda"]])
-def test_a_missing_dependency_is_named(dependencies):
+def test_missing_dependency_is_named(dependencies):
     (first,) = run_time_requirement.warnings(dependencies, "0.1.0")
     assert first.endswith('add "aotcuda" to it')
     (later,) = run_time_requirement.warnings(dependencies, "0.3.0")
@@ -29,14 +29,14 @@ def test_a_missing_dependency_is_named(dependencies):
         "aotcuda @ https://example.org/aotcuda.whl",
     ],
 )
-def test_a_lower_bound_at_the_floor_or_above_it_is_right(dependency):
+def test_lower_bound_from_the_floor_on_gets_no_warning(dependency):
     assert run_time_requirement.warnings([dependency, "numpy"], "0.3.0") == []
 
 
 @pytest.mark.parametrize(
     "dependency", ["aotcuda", "aotcuda>=0.2", "aotcuda>0.2.0", "aotcuda!=0.1.*", "aotcuda<1,>=0.2.9", "aotcuda[fast]"]
 )
-def test_a_dependency_that_admits_an_older_run_time_gets_a_warning(dependency):
+def test_dependency_that_admits_an_older_run_time_gets_a_warning(dependency):
     (message,) = run_time_requirement.warnings(["numpy", dependency], "0.3.0")
     assert message == (
         f'project.dependencies: "{Requirement(dependency)}" admits run times older than 0.3.0, the oldest that reads '
@@ -51,11 +51,11 @@ def test_warning_names_the_place_of_the_dependencies():
         run_time_requirement.warnings(["aotcuda<0.3"], "0.3.0", key="install_requires")
 
 
-def test_no_lower_bound_is_needed_where_every_run_time_reads_the_wheel():
+def test_no_lower_bound_is_needed_if_every_run_time_reads_the_wheel():
     assert run_time_requirement.warnings(["aotcuda"]) == []
 
 
 @pytest.mark.parametrize("dependency", ["aotcuda<0.3", "aotcuda==0.2.1", "aotcuda~=0.1.0", "aotcuda>2,<1"])
-def test_a_dependency_that_admits_no_run_time_is_refused(dependency):
+def test_dependency_that_admits_no_run_time_is_refused(dependency):
     with pytest.raises(ConfigError, match=r'allows no aotcuda that can read the .*; write "aotcuda>=0.3"$'):
         run_time_requirement.warnings([dependency], "0.3")

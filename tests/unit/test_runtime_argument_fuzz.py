@@ -42,7 +42,7 @@ def test_the_paths_agree(fuzz):
 
     run()
     assert fuzz.tuples > 1000
-    assert fuzz.taken["extension"]["extension"] > 50
+    assert fuzz.launches["extension"]["extension"] > 50
     assert fuzz.errors > 50
 
 
@@ -53,8 +53,8 @@ TYPES = ("bool", "int32", "int64", "uint64", "float64", "complex128")
 def case(tuples, *overloads, exact=False, apart=()):
     """Return the launches of a kernel with overloads of these parameters."""
     records = [
-        argument_fuzz.overload(parameters, at, exact=exact, apart=at in apart)
-        for at, parameters in enumerate(overloads)
+        argument_fuzz.overload(parameters, number, exact=exact, apart=number in apart)
+        for number, parameters in enumerate(overloads)
     ]
     return Case({"name": "k", "origin": "mypkg._kernels:k", "overloads": records}, tuples, 0)
 
@@ -63,8 +63,8 @@ def case(tuples, *overloads, exact=False, apart=()):
 @pytest.mark.parametrize("first", range(len(TYPES)), ids=TYPES)
 def test_earlier_numbers_do_not_select_the_overload(fuzz, first, exact):
     overloads = [[("scalar", type_)] for type_ in TYPES[first:] + TYPES[:first]]
-    for at in range(1, len(overloads) + 1):
-        fuzz.run(case([*INTS, *reversed(INTS)], *overloads[:at], exact=exact))
+    for count in range(1, len(overloads) + 1):
+        fuzz.run(case([*INTS, *reversed(INTS)], *overloads[:count], exact=exact))
 
 
 @pytest.mark.parametrize("bounds", [None, (0, 100), (1, 2**63 - 1)], ids=str)

@@ -197,7 +197,9 @@ class TestHeader:
         (tmp_path / "k.h").write_text(text)
         places = {"a": 0, "n": 4, "x": 8, "map": 64, "half2": 192, "odd": 196, "m": 200}
         name = "mypkg_kernels_k_0_parameters"
-        checks = [f"_Static_assert(offsetof({name}, {member}) == {at}, {member!r});" for member, at in places.items()]
+        checks = [
+            f"_Static_assert(offsetof({name}, {member}) == {offset}, {member!r});" for member, offset in places.items()
+        ]
         lines = ["#include <stddef.h>", '#include "k.h"', *[check.replace("'", '"') for check in checks]]
         (tmp_path / "k.c").write_text("\n".join(lines))
         subprocess.run(["cc", "-std=c11", "-Wall", "-Werror", "-fsyntax-only", "k.c"], cwd=tmp_path, check=True)

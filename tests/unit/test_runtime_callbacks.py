@@ -138,6 +138,22 @@ def test_a_setup_may_launch_kernels_of_its_own_module(cuda, hooks, package):
     assert [call["parameters"] for call in cuda.launches()] == ["07000000", "08000000"]
 
 
+def test_a_setup_may_launch_on_other_gpus(cuda, hooks, package):
+    cuda.set(devices="9.0,9.0")
+    module, record = package(), hooks.up
+
+    def launch_on_each(handle):
+        record(handle)
+        device = driver.get().current_device()
+        for other in (1 - device, device):
+            driver.get().make_current(other)
+            module.k[1, 1](other)
+
+    hooks.up = launch_on_each
+    module.k[1, 1](2)
+    assert hooks.calls == [("up", 0), ("up", 1)]
+
+
 @pytest.mark.parametrize("raised", [OSError("no table"), SystemExit("no table")], ids=["error", "exit"])
 def test_threads_that_wait_for_a_failing_setup_raise(hooks, package, raised):
     """They must not repeat a setup whose module is unloaded meanwhile: each would wait for the other."""

@@ -64,7 +64,7 @@ def test_the_driver_gets_each_attribute_at_every_launch(cuda, k):
             run(value)
     launches = cuda.launches()
     assert [launch["attributes"] for launch in launches] == [expected for _, expected in ATTRIBUTES] * 3
-    assert [launch["parameters"][:2] for launch in launches] == [f"0{at}" for at in range(3) for _ in ATTRIBUTES]
+    assert [launch["parameters"][:2] for launch in launches] == [f"0{value}" for value in range(3) for _ in ATTRIBUTES]
     assert {(tuple(call["grid"]), call["block"][0], call["stream"], call["shared"]) for call in launches} == {
         ((4, 4, 4), 32, 77, 100)
     }
@@ -267,8 +267,8 @@ def test_a_copy_of_a_launcher_is_the_launcher_and_has_no_pickle(k, by_grid):
 
 def test_a_kernel_cannot_be_iterated(k, by_grid):
     """Python would index it with 0, 1, 2, ... without an end."""
-    for each in (k, by_grid):
+    for indexed in (k, by_grid):
         with pytest.raises(TypeError, match="not iterable"):
-            iter(each)
+            iter(indexed)
         with pytest.raises(TypeError, match=r"not iterable|not a container"):
-            _ = 5 in each
+            _ = 5 in indexed

@@ -274,8 +274,8 @@ def test_named_arguments_come_in_any_order(cuda, package, general):
     for _ in range(2):
         k[1](x, 2.0, 16, BLOCK=128)
     named = {str(b"BLOCK", "ascii"): 128, str(b"n", "ascii"): 16, "factor": 2.0}  # not interned
-    for given in (named, dict(reversed(named.items()))):
-        k[1](x, **given)
+    for arguments in (named, dict(reversed(named.items()))):
+        k[1](x, **arguments)
         assert launch_of(cuda)[0] == "small_even"
         assert cuda.parameters() == struct.pack("<Qfi16x", x.address, 2.0, 16)
     assert len(general) == 1

@@ -52,7 +52,7 @@ OVERLOADS = [
 
 
 class Worker:
-    """The launches of one thread, with arrays of its own for every overload.
+    """The launches of one thread, with its own arrays for every overload.
 
     Attributes:
         expected: The log entries that the launches should have.

@@ -80,7 +80,7 @@ def validator() -> jsonschema.Draft7Validator:
     return jsonschema.Draft7Validator(schema.tool_schema("aotcuda"))
 
 
-def accepted(table: dict[str, Any]) -> bool:
+def is_accepted(table: dict[str, Any]) -> bool:
     try:
         parse(table, environ={})
     except ConfigError:
@@ -91,12 +91,12 @@ def accepted(table: dict[str, Any]) -> bool:
 def places(value: object, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Return the path to each value inside `value`."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
+    for key, item in items:
         yield (*path, key)
-        yield from places(inner, (*path, key))
+        yield from places(item, (*path, key))
 
 
-def changed(path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> dict[str, Any]:
+def with_change(path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> dict[str, Any]:
     """Return GOOD after `change(container, key)` at `path`."""
     table = copy.deepcopy(GOOD)
     container: Any = table
@@ -106,8 +106,8 @@ def changed(path: tuple[Any, ...], change: Callable[[Any, Any], None]) -> dict[s
     return table
 
 
-def replaced(path: tuple[Any, ...], value: object) -> dict[str, Any]:
-    return changed(path, lambda container, key: container.__setitem__(key, value))
+def replace_value(path: tuple[Any, ...], value: object) -> dict[str, Any]:
+    return with_change(path, lambda container, key: container.__setitem__(key, value))
 
 
 WRONG: list[object] = [
@@ -118,10 +118,10 @@ WRONG: list[object] = [
 
 @pytest.mark.parametrize("path", list(places(GOOD)), ids=lambda path: ".".join(map(str, path)))
 def test_schema_and_parser_agree(path: tuple[Any, ...], validator: jsonschema.Draft7Validator) -> None:
-    tables = [replaced(path, value) for value in WRONG]
-    tables.append(changed(path, lambda container, key: container.pop(key)))
+    tables = [replace_value(path, value) for value in WRONG]
+    tables.append(with_change(path, lambda container, key: container.pop(key)))
     for table in tables:
-        assert validator.is_valid(table) == accepted(table) or _is_beyond_the_schema(table), (path, table)
+        assert validator.is_valid(table) == is_accepted(table) or _is_beyond_the_schema(table), (path, table)
 
 
 def _is_beyond_the_schema(table: dict[str, Any]) -> bool:
@@ -142,14 +142,14 @@ def test_unknown_keys_are_refused_by_both(validator: jsonschema.Draft7Validator)
     for path in [(), *places(GOOD)]:
         is_table = isinstance(functools.reduce(operator.getitem, path, GOOD), dict)
         if is_table and not OPEN.intersection(path[-1:]):
-            table = replaced((*path, "unknown"), True)
+            table = replace_value((*path, "unknown"), True)
             assert not validator.is_valid(table), path
-            assert not accepted(table), path
+            assert not is_accepted(table), path
 
 
-def test_schema_and_parser_take_the_good_table(validator: jsonschema.Draft7Validator) -> None:
+def test_schema_and_parser_accept_the_good_table(validator: jsonschema.Draft7Validator) -> None:
     validator.validate(GOOD)
-    assert accepted(GOOD)
+    assert is_accepted(GOOD)
 
 
 def test_every_default_in_the_schema_is_the_parsers() -> None:
@@ -174,7 +174,7 @@ def test_every_default_in_the_schema_is_the_parsers() -> None:
     assert parse(explicit, environ={}).options == Options()
 
 
-def test_every_key_is_described_and_its_example_is_right() -> None:
+def test_every_key_has_a_meaning_and_a_valid_example() -> None:
     for _, _, cls in schema._SECTIONS:
         for name, (_, entry) in settings(cls).items():
             assert entry.meaning.endswith("."), name
@@ -183,20 +183,20 @@ def test_every_key_is_described_and_its_example_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "named"),
+    ("path", "value", "key"),
     [
         (("archs",), [], "tool.aotcuda"),
         (("modules", "pkg.kernels", "functions", "add"), {"sig": "int32(int32)"}, "kernels.functions"),
         (("modules", "pkg.kernels", "kernels", "one"), [1], "kernels.kernels"),
     ],
 )
-def test_validate_pyproject_refuses_wrong_tables(path: tuple[Any, ...], value: object, named: str) -> None:
+def test_validate_pyproject_refuses_wrong_tables(path: tuple[Any, ...], value: object, key: str) -> None:
     validate = validate_pyproject.api.Validator(
         [validate_pyproject.plugins.PluginWrapper("aotcuda", schema.tool_schema)]
     )
     validate({"project": {"name": "pkg", "version": "1"}, "tool": {"aotcuda": GOOD}})
-    with pytest.raises(validate_pyproject.errors.ValidationError, match=re.escape(named)):
-        validate({"tool": {"aotcuda": replaced(path, value)}})
+    with pytest.raises(validate_pyproject.errors.ValidationError, match=re.escape(key)):
+        validate({"tool": {"aotcuda": replace_value(path, value)}})
 
 
 def test_page_has_the_generated_tables() -> None:
@@ -208,13 +208,16 @@ def test_page_has_the_generated_tables() -> None:
 
 def test_examples_of_the_page_are_valid(validator: jsonschema.Draft7Validator) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(schema.BEGIN)
-    generated, _, after = rest.partition(schema.END)
+    head, _, remainder = page.partition(schema.BEGIN)
+    generated, _, tail = remainder.partition(schema.END)
     fences = re.compile(r"^```toml\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
-    texts = [*fences.findall(before), "\n".join(fences.findall(generated)), *fences.findall(after)]
+    texts = [*fences.findall(head), "\n".join(fences.findall(generated)), *fences.findall(tail)]
     assert len(texts) > 1
-    whole = {"arch": ["sm_90"], "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {"k": "void()"}}}}
+    minimal = {
+        "arch": ["sm_90"],
+        "modules": {"mypkg.kernels": {"source": "mypkg._kernels", "kernels": {"k": "void()"}}},
+    }
     for text in texts:
-        table = whole | tomllib.loads(text)["tool"]["aotcuda"]  # some show a part of a table
+        table = minimal | tomllib.loads(text)["tool"]["aotcuda"]  # some show a part of a table
         validator.validate(table)
         parse(table, environ={})

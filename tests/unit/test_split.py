@@ -41,40 +41,40 @@ FOLDER = "quickstart/kernels.aotcuda"
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
-    """Return the parts of a kept wheel by name, such as `variants/sm80` and `providers/main`."""
+    """Return the parts of the quickstart's wheel by name, such as `variants/sm80` and `providers/main`."""
     folder = tmp_path_factory.mktemp("split")
     split.run(QUICKSTART, folder)
-    found = {f"variants/{label}": folder / "variants" / f"{QUICKSTART.stem}-{label}.whl" for label in LABELS}
+    wheels = {f"variants/{label}": folder / "variants" / f"{QUICKSTART.stem}-{label}.whl" for label in LABELS}
     name = QUICKSTART.name.replace("quickstart", "quickstart_kernels_{}")
-    found |= {f"providers/{label}": folder / "providers" / name.format(label) for label in LABELS}
-    return {**found, "providers/main": folder / "providers" / QUICKSTART.name, "full": QUICKSTART}
+    wheels |= {f"providers/{label}": folder / "providers" / name.format(label) for label in LABELS}
+    return {**wheels, "providers/main": folder / "providers" / QUICKSTART.name, "full": QUICKSTART}
 
 
 @pytest.fixture
 def install(cuda: StandIn) -> Iterator[Install]:
     """Return a function that installs wheels for the stand-in driver, and imports their module."""
 
-    def imported(*wheels: Path) -> Any:
+    def install_and_import(*wheels: Path) -> Any:
         for wheel in wheels:
             zipfile.ZipFile(wheel).extractall(cuda.packages)
         importlib.invalidate_caches()
         return importlib.import_module("quickstart.kernels")
 
-    yield imported
+    yield install_and_import
     for name in [name for name in sys.modules if name.partition(".")[0] == "quickstart"]:
         del sys.modules[name]
 
 
-def changed(wheel: Path, folder: Path, changes: Mapping[str, Callable[[bytes], bytes]]) -> Path:
-    """Copy a wheel, and change the files with the given names."""
-    read = wheel_archive.read(wheel)
-    files = {name: changes.get(Path(name).name, bytes)(data) for name, data in read.files.items()}
+def copy(wheel: Path, folder: Path, changes: Mapping[str, Callable[[bytes], bytes]]) -> Path:
+    """Copy a wheel with changes to files, by their names."""
+    original = wheel_archive.read(wheel)
+    files = {name: changes.get(Path(name).name, bytes)(data) for name, data in original.files.items()}
     folder.mkdir(exist_ok=True)
-    wheel_archive.write(folder / wheel.name, files, read)
+    wheel_archive.write(folder / wheel.name, files, original)
     return folder / wheel.name
 
 
-def described(**changes: object) -> Callable[[bytes], bytes]:
+def update(**changes: object) -> Callable[[bytes], bytes]:
     """Return a function that changes keys of a JSON file."""
     return lambda data: json.dumps({**json.loads(data), **changes}).encode()
 
@@ -95,36 +95,36 @@ def test_full_wheel_is_restored_byte_for_byte(wheel, folder, tmp_path, capsys):
     assert (tmp_path / "full" / wheel.name).read_bytes() == wheel.read_bytes()
 
 
-def zipped(streamed: bool = False, **options: Any) -> bytes:
+def make_archive(streamed: bool = False, **options: Any) -> bytes:
     """Return a ZIP archive with a comment, a folder, an extra field and members of several kinds."""
     file = io.BytesIO()
     file.seekable = lambda: not streamed  # type: ignore[method-assign]
-    with zipfile.ZipFile(file, "w", **options) as made:
-        made.mkdir("a")
+    with zipfile.ZipFile(file, "w", **options) as writer:
+        writer.mkdir("a")
         info = zipfile.ZipInfo("a/stored", (2001, 2, 3, 4, 5, 6))
         info.extra = b"\x99\x99\x02\x00ab"
-        made.writestr(info, b"1" * 100, zipfile.ZIP_STORED)
-        made.writestr("a/empty", b"")
-        made.writestr("a/long", bytes(range(256)) * 999)
-        made.comment = b"said at the end"
+        writer.writestr(info, b"1" * 100, zipfile.ZIP_STORED)
+        writer.writestr("a/empty", b"")
+        writer.writestr("a/long", bytes(range(256)) * 999)
+        writer.comment = b"a comment"
     return file.getvalue()
 
 
 @pytest.mark.parametrize("options", [{}, {"compresslevel": 9}, {"streamed": True}, {"compression": 0}])
 def test_archive_is_restored_from_its_description(options: dict[str, Any]) -> None:
-    data = zipped(**{"compression": zipfile.ZIP_DEFLATED, **options})
+    data = make_archive(**{"compression": zipfile.ZIP_DEFLATED, **options})
     description = json.loads(json.dumps(archive.describe(data, "it")))
-    with zipfile.ZipFile(io.BytesIO(data)) as read:
-        assert archive.make(description, {name: read.read(name) for name in read.namelist()}) == data
+    with zipfile.ZipFile(io.BytesIO(data)) as reader:
+        assert archive.make(description, {name: reader.read(name) for name in reader.namelist()}) == data
 
 
 def test_archive_of_another_compressor_is_refused() -> None:
     with pytest.raises(TargetError, match=r"^it: a/empty was not compressed by the zlib [\d.]+ of this"):
-        archive.describe(zipped(compression=zipfile.ZIP_BZIP2), "it")
+        archive.describe(make_archive(compression=zipfile.ZIP_BZIP2), "it")
 
 
 @pytest.mark.parametrize(
-    ("modules", "variants", "gpu", "held"),
+    ("modules", "variants", "gpu", "targets"),
     [
         (["sm_80 sm_86", "sm_80", "sm_90"], "80 86 90", (8, 6), ["sm_86", "sm_80", ""]),
         (["sm_90a"], "90", (9, 0), ["sm_90a"]),
@@ -133,27 +133,26 @@ def test_archive_of_another_compressor_is_refused() -> None:
         (["sm_86 sm_87 sm_89"], "86 89", (8, 9), ["sm_89"]),  # 8.7 is Tegra's
     ],
 )
-def test_variant_has_the_images_of_its_gpus(modules, variants, gpu, held):
-    every = [tuple(map(arch.parse, targets.split())) for targets in modules]
-    found: Any = [Module(folder="", manifest={}, fatbin="", targets=each) for each in every]  # type: ignore[typeddict-item]
-    full: Any = FullWheel(wheel=None, name="", version="", about=None, modules=found, capabilities=())  # type: ignore[arg-type]
-    capabilities = sorted({target.capability for each in every for target in each if target.kind == "sass"})
-    having = [f"{major}{minor}" for major, minor in capabilities if full.has_variant((major, minor))]
-    assert " ".join(having) == variants
-    assert [" ".join(sorted(map(str, module.targets_for(gpu)))) for module in found] == held
+def test_variant_has_the_images_of_its_gpus(modules, variants, gpu, targets):
+    parsed = [tuple(map(arch.parse, text.split())) for text in modules]
+    made: Any = [Module(folder="", manifest={}, fatbin="", targets=each) for each in parsed]  # type: ignore[typeddict-item]
+    full: Any = FullWheel(wheel=None, name="", version="", about=None, modules=made, capabilities=())  # type: ignore[arg-type]
+    capabilities = sorted({target.capability for each in parsed for target in each if target.kind == "sass"})
+    with_variant = [f"{major}{minor}" for major, minor in capabilities if full.has_variant((major, minor))]
+    assert " ".join(with_variant) == variants
+    assert [" ".join(sorted(map(str, module.targets_for(gpu)))) for module in made] == targets
 
 
 def test_variantlib_reads_the_variants(parts: Parts) -> None:
     api = pytest.importorskip("variantlib.variants_json")
     dist_info = pytest.importorskip("variantlib.variant_dist_info")
     index = api.VariantsJson(json.loads((parts["variants/sm80"].parent / "quickstart-1.0-variants.json").read_bytes()))
-    assert {label: [str(one.to_str()) for one in about.properties] for label, about in index.variants.items()} == {
-        label: [f"nvidia :: sm_arch :: {label[2:]}_real"] for label in LABELS
-    }
+    properties = {label: [item.to_str() for item in about.properties] for label, about in index.variants.items()}
+    assert properties == {label: [f"nvidia :: sm_arch :: {label[2:]}_real"] for label in LABELS}
     for label in LABELS:
         files = wheel_archive.read(parts[f"variants/{label}"]).files
-        found = dist_info.VariantDistInfo(files["quickstart-1.0.dist-info/variant.json"], label)
-        assert (found.variants[label], found.providers) == (index.variants[label], index.providers)
+        info = dist_info.VariantDistInfo(files["quickstart-1.0.dist-info/variant.json"], label)
+        assert (info.variants[label], info.providers) == (index.variants[label], index.providers)
 
 
 @pytest.mark.parametrize(("gpu", "label"), [("8.0", "sm80"), ("9.0", "sm90"), ("", "")])
@@ -161,12 +160,12 @@ def test_uv_installs_the_variant_for_the_gpu(gpu, label, parts, tmp_path, monkey
     if gpu:
         monkeypatch.setenv("NV_VARIANT_PROVIDER_FORCE_SM_ARCH", gpu)
         monkeypatch.setenv("NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION", "13.0")
-    where = ("--no-index", "--find-links", str(parts["variants/sm80"].parent), "--find-links", str(WHEELS))
-    into = ("--target", str(tmp_path), "--no-deps", "--quiet", "--no-cache-dir")
+    sources = ("--no-index", "--find-links", str(parts["variants/sm80"].parent), "--find-links", str(WHEELS))
+    options = ("--target", str(tmp_path), "--no-deps", "--quiet", "--no-cache-dir")
     uv = (sys.executable, "-m", "uv", "pip", "install", "--preview-features", "wheel-variants", "--no-config")
-    subprocess.run([*uv, "--python", sys.executable, *where, *into, "quickstart"], check=True)
-    described = tmp_path / FOLDER / "parts.json"
-    assert (json.loads(described.read_bytes())["variant"] if described.exists() else "") == label
+    subprocess.run([*uv, "--python", sys.executable, *sources, *options, "quickstart"], check=True)
+    file = tmp_path / FOLDER / "parts.json"
+    assert (json.loads(file.read_bytes())["variant"] if file.exists() else "") == label
 
 
 def test_all_providers_choose_images_as_one_wheel(parts: Parts, install: Install, cuda: StandIn) -> None:
@@ -195,7 +194,7 @@ VARIANT = (
 
 
 @pytest.mark.parametrize(
-    ("wheels", "gpu", "taken", "reason", "warnings"),
+    ("wheels", "gpu", "target", "reason", "warnings"),
     [
         ("providers/main providers/sm90", "9.0", "sm_90", "", 0),
         ("providers/main", "9.0", "compute_75", NEED, 0),
@@ -206,17 +205,17 @@ VARIANT = (
     ],
 )
 def test_run_time_uses_installed_parts_and_names_missing_ones(
-    wheels, gpu, taken, reason, warnings, parts, install, cuda, tmp_path, recwarn
+    wheels, gpu, target, reason, warnings, parts, install, cuda, tmp_path, recwarn
 ):
     cuda.set(devices=gpu)
-    older = changed(parts["providers/sm90"], tmp_path / "older", {"parts.json": described(version="0.9")})
-    other = changed(parts["providers/sm90"], tmp_path / "other", {"parts.json": described(whole="0" * 64)})
-    given = {**parts, "older": older, "other": other}
-    choice = launch(install(*[given[name] for name in wheels.split()]), cuda)
-    assert (choice.arch, choice.better) == (taken, "sm_90" if reason else None)
+    older = copy(parts["providers/sm90"], tmp_path / "older", {"parts.json": update(version="0.9")})
+    other = copy(parts["providers/sm90"], tmp_path / "other", {"parts.json": update(whole="0" * 64)})
+    available = {**parts, "older": older, "other": other}
+    choice = launch(install(*[available[name] for name in wheels.split()]), cuda)
+    assert (choice.arch, choice.better) == (target, "sm_90" if reason else None)
     assert dict(choice.rejected).get("sm_90") == reason or not reason
-    said = f"quickstart.kernels runs with {taken} on {choice.gpu}, since sm_90 {reason}"
-    assert [(item.category, str(item.message)) for item in recwarn] == [(FallbackWarning, said)] * warnings
+    message = f"quickstart.kernels runs with {target} on {choice.gpu}, since sm_90 {reason}"
+    assert [(item.category, str(item.message)) for item in recwarn] == [(FallbackWarning, message)] * warnings
 
 
 NEWER = b'"floor": "9.1"'
@@ -224,7 +223,7 @@ UNREADABLE = "parts.json is not readable; it was truncated or altered. Install t
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "said"),
+    ("file", "content", "problem"),
     [
         ("parts.json", b"{", UNREADABLE),
         ("parts.json", b'{"format": 1, "images": [], "kernels": {"path": 3}, "elsewhere": {}}', UNREADABLE),
@@ -232,19 +231,19 @@ UNREADABLE = "parts.json is not readable; it was truncated or altered. Install t
         ("manifest.json", NEWER, "manifest.json needs aotcuda 9.1 or later, and this is"),
     ],
 )
-def test_altered_and_newer_parts_get_one_line(file, content, said, parts, install, tmp_path):
+def test_altered_and_newer_parts_get_one_line(file, content, problem, parts, install, tmp_path):
     def change(data: bytes) -> bytes:
         return data.replace(b'"floor": "0.1.0"', NEWER) if content == NEWER else content
 
-    wheel = changed(parts["variants/sm90"], tmp_path, {file: change})
-    with pytest.raises(ManifestError, match=re.escape(said)) as caught:
+    wheel = copy(parts["variants/sm90"], tmp_path, {file: change})
+    with pytest.raises(ManifestError, match=re.escape(problem)) as caught:
         install(wheel)
     assert "\n" not in str(caught.value)
     assert main(["inspect", str(wheel)]) == 1
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("names", "problem"),
     [
         ("variants/sm80", "the wheels lack sm_75, sm_90, sm_100, sm_120 of quickstart.kernels; name all wheels of"),
         ("providers/sm80", "is no part of a split wheel; name all wheels of"),
@@ -254,25 +253,25 @@ def test_altered_and_newer_parts_get_one_line(file, content, said, parts, instal
         ("short variants/sm75 variants/sm90 variants/sm100 variants/sm120", "cannot be restored byte for byte: its"),
     ],
 )
-def test_wheels_that_cannot_be_joined_get_one_line(given: str, said: str, parts: Parts, tmp_path: Path) -> None:
-    found = {**parts}
+def test_wheels_that_cannot_be_joined_get_one_line(names: str, problem: str, parts: Parts, tmp_path: Path) -> None:
+    wheels = {**parts}
     for name, change in {
-        "another": described(sha256="0" * 64),
-        "newer": described(format=2),
-        "garbled": described(members=7),
-        "short": described(members=[], between=[0]),
+        "another": update(sha256="0" * 64),
+        "newer": update(format=2),
+        "garbled": update(members=7),
+        "short": update(members=[], between=[0]),
     }.items():
-        found[name] = changed(parts["variants/sm80"], tmp_path / name, {"aotcuda-split.json": change})
-    with pytest.raises(TargetError, match=re.escape(said)) as caught:
-        join.run([found[name] for name in given.split()], tmp_path / "out")
+        wheels[name] = copy(parts["variants/sm80"], tmp_path / name, {"aotcuda-split.json": change})
+    with pytest.raises(TargetError, match=re.escape(problem)) as caught:
+        join.run([wheels[name] for name in names.split()], tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
 
 
 def _wheel(folder: Path, *names: str) -> None:
-    with zipfile.ZipFile(folder / "a.whl", "w") as made:
+    with zipfile.ZipFile(folder / "a.whl", "w") as archive:
         for name in names:
-            made.writestr(f"a-1.dist-info/{name}", b"")
+            archive.writestr(f"a-1.dist-info/{name}", b"")
 
 
 def _occupy(folder: Path, name: str) -> None:
@@ -281,7 +280,7 @@ def _occupy(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prepare", "said"),
+    ("prepare", "problem"),
     [
         (lambda folder: folder.joinpath("a.whl").write_bytes(b"PK"), "a.whl cannot be read as a wheel"),
         (lambda folder: _wheel(folder, "RECORD"), "it has no METADATA; name a .whl file"),
@@ -297,12 +296,12 @@ def _occupy(folder: Path, name: str) -> None:
         ),
     ],
 )
-def test_wheels_that_cannot_be_split_get_one_line(prepare, said, parts, tmp_path, capsys):
+def test_wheels_that_cannot_be_split_get_one_line(prepare, problem, parts, tmp_path, capsys):
     shutil.copy(parts["variants/sm80"], tmp_path / "part")
     prepare(tmp_path)
     assert main(["split", str(tmp_path / "a.whl")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert problem in line
     assert not [*tmp_path.glob("*/*.whl")]
 
 

@@ -1,4 +1,4 @@
-"""Test other systems by the name that Python gives them; tools/windows.py runs tests with Python for Windows."""
+"""Simulate other systems by their name in `sys.platform`; tools/windows.py runs tests with Python for Windows."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_module_imports_and_refuses_launches_elsewhere(cuda, load, editable) -> 
     lines = [ELSEWHERE.format("darwin"), "import mypkg.kernels as k"]
     for use in USES:
         lines += ["try:", f"    {use}", "except Exception as error:", "    print(type(error).__name__, error)"]
-    assert cuda.run("\n".join(lines)).splitlines() == [shown for shown in USES.values() if shown is not None]
+    assert cuda.run("\n".join(lines)).splitlines() == [output for output in USES.values() if output is not None]
     assert cuda.calls() == []
 
 

@@ -18,12 +18,7 @@ from support import in_place, jit_builds, manifests
 SOURCE = "from aotcuda.numba import cuda\n\n\n@cuda.jit\ndef fill(values):\n    values[0] = 1\n"
 
 
-@pytest.fixture(autouse=True)
-def _no_simulator(monkeypatch):
-    monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
-
-
-def solver(cuda, **options):
+def packaged_solver(cuda, **options):
     in_place.write(cuda.packages, SOURCE, {"fill": ("void(float32[::1])",)}, **options)
     return importlib.import_module("mypkg.solver")
 
@@ -34,8 +29,8 @@ def skip_reason(mark):
     return mark.kwargs["reason"] if condition else None
 
 
-def test_a_gpu_skips_nothing(cuda):
-    solver(cuda)
+def test_marks_skip_nothing_with_a_gpu(cuda):
+    packaged_solver(cuda)
     assert testing.has_gpu()
     marks = [testing.needs_gpu, testing.needs_gpu_or_simulator, testing.needs_packaged("mypkg.solver")]
     assert [skip_reason(mark) for mark in marks] == [None, None, None]
@@ -43,7 +38,7 @@ def test_a_gpu_skips_nothing(cuda):
 
 
 def test_skipped_tests_without_a_gpu_give_the_reason(cuda, monkeypatch):
-    solver(cuda)
+    packaged_solver(cuda)
     monkeypatch.setattr(driver, "LIBRARY", "libnowhere.so")
     assert skip_reason(testing.needs_gpu) == "this needs a GPU"
     assert skip_reason(testing.needs_gpu_or_simulator) == "this needs a GPU, or NUMBA_ENABLE_CUDASIM=1"
@@ -74,7 +69,7 @@ def test_modules_without_an_image_are_skipped(cuda):
 
 
 def test_packaged_launches_pass_the_check(cuda):
-    s = solver(cuda)
+    s = packaged_solver(cuda)
     s.fill[1, 1](cuda.array())
     with testing.only_packaged():
         s.fill[1, 1](cuda.array())
@@ -84,7 +79,7 @@ def test_packaged_launches_pass_the_check(cuda):
 
 
 def test_compilation_by_the_fallback_fails_the_check(cuda, builder):
-    s = solver(cuda, fallback="jit", rebuild=jit_builds.rebuild())
+    s = packaged_solver(cuda, fallback="jit", rebuild=jit_builds.rebuild())
     array = cuda.array(np.zeros(8, "<f8"))
     with pytest.raises(AssertionError, match=r"launched:\n  mypkg.solver.fill: argument 1, a, is float64"):  # noqa: SIM117
         with testing.only_packaged(), pytest.warns(FallbackWarning):
@@ -148,14 +143,14 @@ class Results(list):
     def __init__(self):
         self.reads = []
 
-    def launched(self, start, size, owner):
+    def mark_written(self, start, size, owner):
         self.append((start, start + size, owner))
 
-    def written(self, start, size):
+    def is_written(self, start, size):
         return any(begin < start + size and start < end for begin, end, _ in self)
 
-    def read(self, start, size, call):
-        self.reads += [call] * self.written(start, size)
+    def report_read(self, start, size, call):
+        self.reads += [call] * self.is_written(start, size)
 
 
 DERIVED = {
@@ -180,10 +175,10 @@ DERIVED = {
 def test_reads_of_values_from_a_skipped_launch_are_noticed(cupy, name):
     results = cupy._Hooks.results = Results()
     x = cupy.ones(4, "<f4")
-    results.launched(x.data.ptr, x.nbytes, x)
-    found = DERIVED[name](cupy, x)
+    results.mark_written(x.data.ptr, x.nbytes, x)
+    derived = DERIVED[name](cupy, x)
     results.reads.clear()
-    found.get()
+    derived.get()
     assert results.reads == ["get of an array of CuPy's"]
     cupy.zeros(4).get()
     assert len(results.reads) == 1

@@ -99,7 +99,7 @@ def test_each_way_to_read_a_result_is_noticed(tmp_path):
         "found = ['']",
         "dry.log.write_first = lambda facts: found.append(facts['call'])",
         "x = torch.ones(4, device='cuda')",
-        "dry.launched_arrays((x,))",
+        "dry.mark_arrays_written((x,))",
         *(f"found[1:] = []; {code}; print(found[-1])" for codes in READS.values() for code in codes),
     ]
     done = record(tmp_path, "\n".join(lines))

@@ -27,7 +27,7 @@ AXPY = [
 
 
 def _addresses():
-    """Return a kernel of an array of which only the address counts, as Triton's have them."""
+    """Return a kernel with an array of which only the address is passed, as in Triton's kernels."""
     record = manifests.kernel("addresses", "void(int64)", names="a")
     record["overloads"][0]["parameters"][0] |= {"type": "*fp32", "kind": "elements", "dtype": "<f4"}
     return record
@@ -35,7 +35,7 @@ def _addresses():
 
 @pytest.fixture
 def kernels(cuda):
-    """Packaged kernels, on the stand-in; and no operator of theirs is left when the test ends."""
+    """Return packaged kernels on the stand-in; remove their operators after the test."""
     yield cuda.package(
         manifests.kernel("axpy", *AXPY, names="axyz"),
         manifests.kernel("scale", "void(int32, int32[::1])", "void(float32, float32[::1])", names="ax"),
@@ -162,8 +162,8 @@ def test_shapes_of_fake_cuda_tensors_are_known(kernels):
     in_place = make(kernels.scale, name="test::scale", mutates=("x",))
     with FakeTensorMode():
         x = torch.empty(4, device="cuda")
-        made = operator(2.0, x, x)
-        assert (made.shape, made.dtype, made.device.type) == ((4,), torch.float32, "cuda")
+        result = operator(2.0, x, x)
+        assert (result.shape, result.dtype, result.device.type) == ((4,), torch.float32, "cuda")
         assert in_place(2, x) is None
 
 
@@ -223,7 +223,7 @@ def test_aotcuda_imports_no_pytorch():
 
 @pytest.fixture
 def on_a_gpu(path, monkeypatch):
-    """Tensors of the CPU pass for a GPU's, and those of a subclass are read by their attributes."""
+    """Let tensors of the CPU count as tensors of a GPU."""
     monkeypatch.setattr(torch.Tensor, "is_cuda", True, raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _device: 0, raising=False)
 

@@ -107,7 +107,7 @@ def test_modes_of_pytorch_change_no_launch(cuda, k, kind):
         def __torch_function__(self, function, _types, args=(), kwargs=None):
             return function(*args, **(kwargs or {}))
 
-    made = [torch.ones(count).cuda() for count in (5, 6, 7)]
+    made_before = [torch.ones(count).cuda() for count in (5, 6, 7)]
     with Dispatch() if kind == "dispatch" else Function():
-        for tensor in made * 2:
+        for tensor in made_before * 2:
             assert_launched(cuda, k, tensor)

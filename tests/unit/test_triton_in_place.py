@@ -15,7 +15,7 @@ import pytest
 from aotcuda.errors import ArgumentError, FallbackWarning, NoImageError, StaleBuildError
 from aotcuda.runtime import driver
 from aotcuda.runtime.jit import compile as jit_compile
-from support import triton_in_place
+from support import in_place, triton_in_place
 from support.triton_in_place import record
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
@@ -108,22 +108,20 @@ KERNELS = {
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch):
-    for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "AOTCUDA_FALLBACK", "TRITON_INTERPRET"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(jit_compile, "_warned", set())
 
 
 @pytest.fixture
 def by_triton(monkeypatch):
     """Return the launches by Triton: name, arguments, grid, warmup, named arguments."""
-    found = []
+    launches = []
 
     def run(self, *args, grid, warmup, **kwargs):
-        found.append((self.__name__, args, grid, warmup, kwargs))
+        launches.append((self.__name__, args, grid, warmup, kwargs))
         return "compiled"
 
     monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", run)
-    return found
+    return launches
 
 
 def write(cuda, **options):
@@ -166,7 +164,7 @@ class TestNames:
         monkeypatch.setenv(*variable)
         assert package(cuda).triton is triton
 
-    def test_a_release_without_the_private_parts_is_left_alone(self, cuda, monkeypatch):
+    def test_triton_without_the_private_parts_launches_all_kernels(self, cuda, monkeypatch):
         from aotcuda.integrations.in_place.triton import private_parts
 
         monkeypatch.setattr(private_parts, "are_known", functools.cache(private_parts.are_known.__wrapped__))
@@ -215,22 +213,22 @@ class TestLaunches:
             assert cuda.parameters()[:16] == struct.pack("<Qfi", x.address, 0.5, 7)
 
     @pytest.mark.parametrize(
-        ("given", "symbol"),
+        ("values", "symbol"),
         [
             ({"HAS_BIAS": True, "ODD": False}, "norm__0"),
             ({"HAS_BIAS": 1, "ODD": False}, None),
             ({"HAS_BIAS": True}, None),
         ],
     )
-    def test_a_kernel_without_its_heuristics_takes_what_it_is_given(self, given, symbol, cuda, by_triton):
+    def test_kernel_without_its_heuristics_uses_values_of_the_launch(self, values, symbol, cuda, by_triton):
         ops, x = package(cuda), cuda.array()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore" if symbol is None else "error", FallbackWarning)
             for _ in range(4):
-                ops.norm.fn[(3,)](x, None, 16, **given)
-                ops.norm.fn.run(x, None, 16, *given.values(), grid=(3,), warmup=False)
+                ops.norm.fn[(3,)](x, None, 16, **values)
+                ops.norm.fn.run(x, None, 16, *values.values(), grid=(3,), warmup=False)
         assert symbols(cuda) == ([] if symbol is None else [symbol] * 8)
-        assert [call[4] for call in by_triton] == ([given, {}] * 4 if symbol is None else [])
+        assert [call[4] for call in by_triton] == ([values, {}] * 4 if symbol is None else [])
 
     def test_a_heuristic_replaces_what_a_launch_gives(self, cuda, by_triton):
         ops, x = package(cuda), cuda.array()
@@ -254,7 +252,7 @@ class TestLaunches:
 
 class TestMisses:
     @pytest.mark.parametrize(
-        ("given", "grid"),
+        ("values", "grid"),
         [
             ({"BLOCK": 128.0}, (3,)),
             ({"BLOCK": 128, "num_warps": 2}, (3,)),
@@ -263,11 +261,11 @@ class TestMisses:
             ({"BLOCK": 128}, (1, 70_000)),
         ],
     )
-    def test_other_arguments_are_a_miss(self, given, grid, cuda, by_triton):
-        given = {"x": cuda.array(), "factor": 0.5, "n": 7, **given}
+    def test_other_arguments_are_a_miss(self, values, grid, cuda, by_triton):
+        values = {"x": cuda.array(), "factor": 0.5, "n": 7, **values}
         with pytest.warns(FallbackWarning, match="so Triton compiles it"):
-            package(cuda).scale[grid](**given)
-        assert by_triton == [("scale", (), grid, False, given)]
+            package(cuda).scale[grid](**values)
+        assert by_triton == [("scale", (), grid, False, values)]
         assert symbols(cuda) == []
 
     @pytest.mark.parametrize(
@@ -320,7 +318,7 @@ class TestMisses:
             ops.first[(1,)](cuda.array(), 16)
 
     @pytest.mark.parametrize("why", ["warmup", "hook", "pre-run hook", "debug", "instrumented", "source", "grid"])
-    def test_triton_launches_what_it_alone_can_do(self, why, cuda, by_triton, monkeypatch):
+    def test_triton_makes_launches_that_packaged_kernels_cannot(self, why, cuda, by_triton, monkeypatch):
         ops, x = package(cuda), cuda.array()
         knobs = triton.knobs.runtime
         if why == "hook":
@@ -348,17 +346,12 @@ class TestMisses:
 
 INSTALL = "pip install 'aotcuda[triton]'"
 NEEDS = f"compiling it here needs Triton: {INSTALL}, and `aotcuda record --write` adds what a run launches"
-WITHOUT = """
+NO_TRITON = (
+    in_place.without("triton")
+    + """
 import importlib
-import sys
 import warnings
 
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "triton":
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Absent())
 warnings.simplefilter("error")
 
 class Array:
@@ -375,6 +368,7 @@ def launch(what):
 import mypkg.ops as ops
 x = Array()
 """
+)
 
 
 def test_without_triton_packaged_kernels_are_launched(cuda):
@@ -399,8 +393,8 @@ launch(lambda: ops.absent[(3,)](x, 1))
 launch(lambda: ops.scale.warmup(x, 0.5, 7, 256, grid=(1,)))
 launch(lambda: ops.triton.testing)
 """
-    found = cuda.run(WITHOUT.replace("ADDRESS", str(cuda.allocate(1024))) + code)
-    assert found.splitlines() == [
+    output = cuda.run(NO_TRITON.replace("ADDRESS", str(cuda.allocate(1024))) + code)
+    assert output.splitlines() == [
         "Scales. 16 fp16 False",
         "MissingVariantError mypkg.ops.scale has no packaged variant for these arguments True",
         f"NoImageError mypkg.ops.absent (line {line}) is in no image that was packaged; {NEEDS} True",
@@ -413,6 +407,6 @@ launch(lambda: ops.triton.testing)
 def test_an_unbuilt_source_without_triton_says_what_to_install(cuda):
     write(cuda)
     (cuda.packages / "mypkg/ops.aotcuda/in-place").unlink()
-    code = WITHOUT.replace("import mypkg.ops as ops", "launch(lambda: importlib.import_module('mypkg.ops'))")
-    found = cuda.run(code.replace("ADDRESS", "0"))
-    assert found == f"ModuleNotFoundError mypkg.ops imports aotcuda.triton, which needs Triton: {INSTALL} True\n"
+    code = NO_TRITON.replace("import mypkg.ops as ops", "launch(lambda: importlib.import_module('mypkg.ops'))")
+    output = cuda.run(code.replace("ADDRESS", "0"))
+    assert output == f"ModuleNotFoundError mypkg.ops imports aotcuda.triton, which needs Triton: {INSTALL} True\n"

@@ -120,30 +120,28 @@ LAUNCHES = {
 
 def events(ops, x, launch, launched):
     """Return the calls of functions, the launches, and the state of autotuners in four launches."""
-    found = []
+    events_of_launches = []
     for _ in range(4):
         try:
             launch(ops, x)
         except (KeyError, TypeError) as error:
-            found.append(type(error))
-        found += [*ops.EVENTS, *launched]
+            events_of_launches.append(type(error))
+        events_of_launches += [*ops.EVENTS, *launched]
         ops.EVENTS.clear()
         launched.clear()
         for tuner in (ops.tuned, ops.single, ops.outer.fn, ops.inner):
-            found.append((getattr(tuner, "nargs", None), str(getattr(tuner, "best_config", None))))
-    return found
+            events_of_launches.append((getattr(tuner, "nargs", None), str(getattr(tuner, "best_config", None))))
+    return events_of_launches
 
 
 @pytest.mark.parametrize("dtype", [None, "torch.float32"])
 def test_launches_do_what_triton_does(dtype, cuda, monkeypatch):
     monkeypatch.setattr(jit_compile, "_warned", set())
-    for name in ("AOTCUDA_BUILDING", "AOTCUDA_IN_PLACE", "AOTCUDA_FALLBACK", "TRITON_INTERPRET"):
-        monkeypatch.delenv(name, raising=False)
     launched = []
 
     def run(self, *args, grid, warmup, **kwargs):
-        given = {name: value for name, value in kwargs.items() if name in self.arg_names}
-        bound = self.signature.bind(*args, **given).arguments
+        named = {name: value for name, value in kwargs.items() if name in self.arg_names}
+        bound = self.signature.bind(*args, **named).arguments
         launched.append({"BLOCK": bound["BLOCK"], "EVEN": bound["EVEN"], "num_warps": kwargs.get("num_warps", 4)})
 
     monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", run)

@@ -37,8 +37,8 @@ def test_queries_are_answered_for_the_target(imported_before):
     with torch_queries.answering(parse("sm_90a"), lambda *query, **kind: records.append((*query, kind)), RuntimeError):
         import torch
 
-        found = [getattr(torch.cuda, name)() for name in QUERIES]
-        assert found == [True, 1, 0, "NVIDIA H100", (9, 0)]
+        answers = [getattr(torch.cuda, name)() for name in QUERIES]
+        assert answers == [True, 1, 0, "NVIDIA H100", (9, 0)]
         properties = torch.cuda.get_device_properties(0)
         assert (properties.major, properties.shared_memory_per_block_optin) == (9, 232448)
         with pytest.raises(RuntimeError, match="multi_processor_count"):

@@ -74,15 +74,17 @@ NAME = "Stand-in A"
 
 @pytest.fixture(autouse=True)
 def _settings(monkeypatch):
-    for name in ("AOTCUDA_FALLBACK", "AOTCUDA_TUNE", "AOTCUDA_TUNING"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(jit_compile, "_warned", set())
 
 
 def table(**gpus):
     configs = [{"kwargs": {"BLOCK": block}, "num_warps": 4, "num_stages": 3, "num_ctas": 1} for block in BLOCKS]
-    found = {"keys": ["n"], "configs": configs, "gpus": {name.replace("_", " "): gpu for name, gpu in gpus.items()}}
-    return dict.fromkeys(("plain", "narrow", "own"), found)
+    tables_of_gpus = {
+        "keys": ["n"],
+        "configs": configs,
+        "gpus": {name.replace("_", " "): gpu for name, gpu in gpus.items()},
+    }
+    return dict.fromkeys(("plain", "narrow", "own"), tables_of_gpus)
 
 
 def package(cuda, tables, **changes):
@@ -116,7 +118,7 @@ def blocks(cuda):
         ({"third": A100}, 50, 256),  # a default of another architecture
     ],
 )
-def test_a_launch_takes_the_best_known_config(gpus, n, block, cuda):
+def test_launch_uses_the_best_recorded_config(gpus, n, block, cuda):
     named = {{"own": NAME.replace(" ", "_"), "other": "NVIDIA_H200"}.get(key, key): gpu for key, gpu in gpus.items()}
     ops, x = package(cuda, table(**named)), cuda.array()
     for _ in range(3):
@@ -125,7 +127,7 @@ def test_a_launch_takes_the_best_known_config(gpus, n, block, cuda):
     assert ops.plain.best_config is ops.CONFIGS[BLOCKS.index(block)]
 
 
-def test_the_autotuners_cache_goes_before_tables(cuda):
+def test_cache_of_the_autotuner_takes_precedence_over_tables(cuda):
     ops = package(cuda, table(other=H200))
     ops.plain.cache[1024,] = ops.CONFIGS[0]
     ops.own.fn.shipped[1024,] = 0

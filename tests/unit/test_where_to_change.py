@@ -1,4 +1,4 @@
-"""CONTRIBUTING on parameter kinds and array protocols: one class, or one reader, and launches take it."""
+"""Test CONTRIBUTING: a parameter kind is one class, and an array protocol is one reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.manifests import kernel, overload
 
 
 class Percent(parameter_kinds.Scalar):
-    """A float, in the block as an int32 of hundredths."""
+    """A float that is an int32 of hundredths in the parameter block."""
 
     def rank(self, parameter, value):
         return 0 if type(value) is float else None
@@ -43,7 +43,7 @@ def read_lines(array, pending, stream):
     return array_view.view("<f4", array.memory.address, array.memory.shape, None, readonly=False)
 
 
-def test_a_parameter_kind_is_a_class(cuda, monkeypatch):
+def test_parameter_kind_is_one_class(cuda, monkeypatch):
     monkeypatch.setitem(parameter_kinds._KINDS, "percent", Percent())
     record = kernel("k", "void(int32, int32)")
     record["overloads"][0]["parameters"][1] = {"name": "p", "type": "percent", "kind": "percent", "offset": 4}
@@ -58,7 +58,7 @@ def test_a_parameter_kind_is_a_class(cuda, monkeypatch):
         k[1, 1](7, "a quarter")
 
 
-def test_an_array_protocol_is_a_reader(cuda, monkeypatch):
+def test_array_protocol_is_one_reader(cuda, monkeypatch):
     monkeypatch.setitem(arrays._READERS, "lines", read_lines)
     monkeypatch.setitem(arrays._families, Lines, "lines")  # `_family_of` would find it by the class's attributes
     k = cuda.package(kernel("k", "void(float32[::1])", "void(float64[::1])")).k

@@ -83,9 +83,11 @@ class ModuleInputs:
 
     def requesting_key(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
         """Return the key that requests a link input: an item of `link`, or a unit that needs the input."""
+        path = Path(item.folder, PurePath(item.name).name)
         for listed in plan.config.link:
-            name = listed.module or PurePath(listed.path or "").as_posix()
-            if item.name == name or (listed.module and item.name.startswith(f"{name} ")):
+            if listed.path is not None and Path(os.path.normpath(Path(self.job.root, listed.path))) == path:
+                return listed.key
+            if listed.module is not None and f"{item.name} ".startswith(f"{listed.module} "):
                 return listed.key
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         users = (

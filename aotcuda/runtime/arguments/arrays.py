@@ -61,7 +61,7 @@ _NUMBA = ("numba.cuda.cudadrv.devicearray", "numba_cuda_mlir.numba_cuda.cudadrv.
 """The modules of `DeviceNDArray`. The attributes of a subclass may not describe its memory."""
 
 LEAST_ADDRESS = 1 << 40
-"""The driver gives no lower addresses on most machines."""
+"""On most machines the driver allocates no lower addresses."""
 
 _CONTIGUOUS = foreign_names.CUPY_CONTIGUOUS.path
 is_c_contiguous = attrgetter(_CONTIGUOUS)
@@ -207,7 +207,7 @@ def find_leading(args: Iterable[object]) -> tuple[str, Any] | None:
 
 
 def cupy_stream() -> Callable[[], Any]:
-    """Return CuPy's function that gives its current stream."""
+    """Return CuPy's function that returns its current stream."""
     current: Callable[[], Any] = sys.modules["cupy"].cuda.get_current_stream
     return current
 
@@ -285,7 +285,7 @@ def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
     if current is not None:
         wait(current(tensor.get_device()), pending, stream, mutual=False)
     # PyTorch's own exports refuse a lazy conjugate. They ignore lazy negation, and so does this reader.
-    if tensor.is_conj():
+    if typestr[1:2] == "c" and tensor.is_conj():
         typestr += " (a lazy conjugate; call resolve_conj())"
     strides = None
     if not tensor.is_contiguous():

@@ -2,8 +2,8 @@
 
 # A kernel that was compiled with tensor maps takes a `CUtensorMap` (128 bytes) by value, then shape and strides. A
 # kernel for a GPU without tensor maps takes address, shape, strides and one or two flags, then shape and strides again.
-# The arguments of `cuTensorMapEncodeTiled` are those of Triton's driver (its releases 3.6 to 3.9,
-# triton/backends/nvidia/driver.c): extents are reversed, strides are in bytes, with none for the last dimension.
+# `cuTensorMapEncodeTiled` gets the same arguments as in Triton's driver (releases 3.6 to 3.9,
+# triton/backends/nvidia/driver.c): extents are reversed, strides are in bytes, and the last dimension has no stride.
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _export(array: Any, stream: int) -> object:
 
 
 def _open(capsule: object) -> tuple[_Array, bool]:
-    """Return the array of a capsule, and whether it is read-only."""
+    """Return the array of a capsule, and True if it is read-only."""
     if _is_capsule(capsule, b"dltensor_versioned"):
         managed = _Versioned.from_address(_address(capsule, b"dltensor_versioned"))
         if managed.major != 1:

@@ -102,7 +102,7 @@ def is_type(value: object) -> bool:
 
 def type_of(value: object) -> str | None:
     """Return the type string that a class or dtype of NumPy, PyTorch or Numba represents, else None."""
-    numpy = sys.modules.get("numpy")  # such a value exists only if it is imported
+    numpy = sys.modules.get("numpy")  # a type of NumPy's exists only if NumPy is imported
     if numpy is not None and (isinstance(value, numpy.dtype) or (isinstance(value, type) and _is_numpys(value, numpy))):
         return str(numpy.dtype(value).str)
     kind = type(value)

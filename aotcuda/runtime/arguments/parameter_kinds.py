@@ -63,7 +63,7 @@ class Kind:
         """Return the problem of an argument that the parameter does not accept, or None."""
         raise NotImplementedError
 
-    def wanted(self, parameter: Parameter) -> str:
+    def describe(self, parameter: Parameter) -> str:
         """Return the end of an error such as "is float where int32 is packaged"."""
         dtype = parameter.get("dtype")
         return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
@@ -88,8 +88,8 @@ class Scalar(Kind):
         return scalars.rank(parameter, value)
 
     def fit(self, parameter: Parameter) -> Fit:
-        wanted = scalars.family(parameter)
-        return {"bool": scalars.fit_bool, "complex": scalars.fit_complex}.get(wanted, scalars.fit_plain)
+        special = {"bool": scalars.fit_bool, "complex": scalars.fit_complex}
+        return special.get(scalars.family(parameter), scalars.fit_plain)
 
     def fields(self, parameter: Parameter) -> Fields:
         offset, form = parameter["offset"], parameter["format"]
@@ -150,10 +150,12 @@ class Array(Kind):
                 if layout != "F" or ndim < 2:
                     return append(address, shape, values)
                 strides = array_view.contiguous_strides(shape, itemsize, "C")
-            if layout != "A":
-                if not array_view.is_contiguous(shape, strides, itemsize, layout):
+            elif layout == "C":
+                return False  # the strides of a C-contiguous array are None
+            if layout == "F":
+                if not array_view.is_contiguous(shape, strides, itemsize, "F"):
                     return False
-                strides = array_view.contiguous_strides(shape, itemsize, layout)
+                strides = array_view.contiguous_strides(shape, itemsize, "F")
             elif counts_elements and any(stride % itemsize for stride in strides):
                 return False
             items = 1
@@ -176,7 +178,7 @@ class Array(Kind):
             if word != "zero"  # the padding of the `struct` format
         ] + size_fields(parameter)
 
-    def wanted(self, parameter: Parameter) -> str:
+    def describe(self, parameter: Parameter) -> str:
         from aotcuda.runtime.arguments import type_names  # noqa: PLC0415 (as above)
 
         return f"{type_names.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"

@@ -1,7 +1,7 @@
 """Write the signature of a call's arguments in Numba's notation; the JIT fallback compiles it.
 
-The types are those of Numba's typing: a Python int is an int64 (beyond that a uint64), a float a float64, a complex a
-complex128; NumPy's scalars have their own types. An array that is contiguous in both orders has layout C.
+Arguments have the same types as in Numba: a Python int is an int64 (a uint64 beyond int64), a float a float64, a
+complex a complex128. NumPy's scalars have their own types. An array that is contiguous in both orders has layout C.
 """
 
 from __future__ import annotations

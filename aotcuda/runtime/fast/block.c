@@ -474,8 +474,8 @@ static int pack_float(char format, double value, unsigned char *place) {
     return 1;
 }
 
-/* Return 1 if an argument equals the constant of the variant. Both are None or of Python's own types, so the comparison runs no other
- * code: a specialization has no candidates with constants of another type than its arguments. */
+/* Return 1 if an argument equals the constant of the variant. A specialization has no candidates with constants of another type than
+ * its arguments. Both are None or of built-in types, so the comparison runs no other code. */
 static int is_constant(const Parameter *parameter, const Number *number) {
     PyObject *object = number->object;
     if (object == parameter->value || number->kind == OBJECT) /* the key has the object's address */

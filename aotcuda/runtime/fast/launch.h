@@ -2,8 +2,8 @@
  *
  * BEHAVIOUR. The general path in Python (aotcuda/runtime/general_path.py) defines a launch, and the folder `arguments` defines
  * how each argument is read and packed. The fast path does the same for the arguments that it can read, or it declines: then it
- * has launched nothing, and the general path launches or raises the error. The fast path raises no errors of its own. It never
- * tries the next overload where the general path would not.
+ * has launched nothing, and the general path launches or raises the error. The fast path itself raises no errors. It never
+ * tries the next overload unless the general path does.
  *
  * SPECIALIZATIONS. After a launch by the general path, Python calls Specializations.add() with the arguments, the overloads
  * that accept arguments of these types, and their kernels. The fast path reads the arguments again, and adds a specialization if
@@ -127,9 +127,9 @@ extern SHARED(int) fast_path_disabled;
 /* ------------------------------------------------------------------------------------------------- how arguments are read */
 
 /* Arrays: by the attributes of CuPy's own class, of a subclass of it, and of PyTorch's; by __cuda_array_interface__; by DLPack's
- * exchange API; by the attributes of Numba's. Numbers, from INT on: INT reads the value that an int holds, FLOAT what a float
- * holds or __float__ gives, COMPLEX what a complex holds, TRUTH what bool() gives, INDEX what __index__ gives. CONSTANT reads
- * None or a string, which only compile-time constants are; OBJECT another constant, which is known by its address. */
+ * exchange API; by the attributes of Numba's. Numbers, from INT on: INT reads the value of an int, FLOAT the value of a float or
+ * the result of __float__, COMPLEX the value of a complex, TRUTH the result of bool(), INDEX the result of __index__. CONSTANT
+ * reads None or a string, which only compile-time constants accept; OBJECT another constant, identified by its address. */
 enum { CUPY = 1, TORCH = 2, INTERFACE = 3, EXCHANGE = 4, NUMBA = 5, CUPY_SUBCLASS = 6 };
 enum { INT = 16, FLOAT, COMPLEX, TRUTH, INDEX, CONSTANT, OBJECT };
 
@@ -178,7 +178,7 @@ typedef struct {
 /* An array as its library describes it. normalize() computes `items`, `itemsize` and missing numbers of the dimensions. */
 typedef struct {
     uint64_t element; /* identifies the element type within the array's library; 0 for none */
-    int device;       /* the ordinal of the GPU that the library says it is on; -1: the driver has to be asked */
+    int device;       /* the ordinal of the GPU that the library says it is on; -1: the driver knows it */
     int ndim, readonly, has_strides; /* without strides: C-contiguous */
     int in_elements;                 /* strides count elements, not bytes, until normalize() */
     union {
@@ -240,7 +240,7 @@ int add_exchange_stream(LaunchStreams *streams, const DLPackExchange *exchange, 
 
 enum { MOST_WORDS = 40, MOST_SIZES = 10, SIZE_BYTES = 9, MOST_STARTS = 128, MOST_PAIRS = 64, ANY_DIMENSIONS = 255 };
 
-/* A number that a kernel takes of an array, as a parameter of its own. */
+/* A number of an array that a kernel takes as a separate parameter. */
 typedef struct {
     unsigned char number;  /* its place in ArrayView.numbers */
     char format;           /* of an integer, as the struct module names it */
@@ -261,7 +261,7 @@ typedef struct {
     int offset;
     int itemsize;
     int64_t divisor;         /* of a number, or of an array's address; 1 for none */
-    int64_t least, most;     /* the bounds that the signature promises; those of int64 for none */
+    int64_t least, most;     /* the bounds that the signature promises; for none the bounds of int64 */
     int64_t low, high, mask; /* of an integer: all bounds, and bits that must not be set */
     PyObject *value;         /* of a constant; NULL for None */
     PyObject *dtype;         /* of an array: the element type, as arrays.element() in Python names it */
@@ -335,7 +335,7 @@ enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, thre
 typedef struct {
     ArgumentLayout *layout;
     void *kernel;
-    unsigned threads, shared; /* the kernel's own, where users give the grid alone; no threads where users give the block */
+    unsigned threads, shared; /* fixed values of a kernel whose users give only the grid; 0 threads if users give the block */
     PyObject *attributes;     /* bytes: an array of CUlaunchAttribute; NULL for none */
 } Candidate;
 
@@ -405,8 +405,8 @@ int order(void *event, uintptr_t before, uintptr_t after);
 
 typedef PyObject *(*Vectorcall)(PyObject *, PyObject *const *, size_t, PyObject *);
 
-/* An argument that is computed from another: for COPIED the value that the call gives for `source` by name, else True if `source`
- * is None (IS_NONE) or is not (IS_NOT_NONE). */
+/* An argument that is computed from another one: COPIED is the value of the named argument `source`; IS_NONE and IS_NOT_NONE are
+ * True if `source` is None, or is not None. */
 enum { COPIED = 0, IS_NONE = 1, IS_NOT_NONE = 2 };
 typedef struct {
     unsigned char at, source, way;

@@ -375,7 +375,7 @@ static int read_derived(Launcher *self, PyObject *described) {
         if (!PyArg_ParseTuple(PyTuple_GetItem(described, self->derived_count), "iii", &at, &source, &way))
             return 0;
         if (at < 0 || at >= total || source < 0 || source >= total || way < COPIED || way > IS_NOT_NONE) {
-            PyErr_SetString(PyExc_ValueError, "a computed argument has no such source");
+            PyErr_SetString(PyExc_ValueError, "a computed argument refers to an unknown argument");
             return 0;
         }
         self->derived[self->derived_count] = (Derived){(unsigned char)at, (unsigned char)source, (unsigned char)way};
@@ -519,7 +519,7 @@ static PyObject *launcher_reduce(PyObject *self, PyObject *none) {
     return PyObject_CallMethod(base_of(self)->general, "__reduce__", NULL);
 }
 
-/* A copy of a launcher is the launcher itself, so that objects that have one can be copied. */
+/* A copy of a launcher is the launcher itself, so objects with a launcher can be copied. */
 static PyObject *launcher_copy(PyObject *self, PyObject *memo) {
     (void)memo;
     return Py_NewRef(self);

@@ -73,7 +73,7 @@ static Py_ssize_t index_of(const Call *call, PyObject *name) {
 
 /* Set a named argument, which replaces one of the same name. The caller has checked that there is room, and that no positional argument
  * has the name. */
-static int give(Call *call, PyObject *name, PyObject *value) {
+static int set_argument(Call *call, PyObject *name, PyObject *value) {
     Py_ssize_t at = call->named;
     int is_known = PyDict_Contains(call->given, name);
     Py_INCREF(name);
@@ -91,7 +91,7 @@ static int give(Call *call, PyObject *name, PyObject *value) {
 }
 
 /* Return 1 if a layer may set an argument of this name. Triton refuses the name of a positional argument. */
-static int may_give(const Call *call, PyObject *name, int may_replace) {
+static int may_set(const Call *call, PyObject *name, int may_replace) {
     return PyUnicode_CheckExact(name) && (!PyDict_Contains(call->given, name) || (may_replace && index_of(call, name) >= 0));
 }
 
@@ -105,11 +105,11 @@ static int run_heuristics(Call *call, PyObject *layer) {
     if (call->count + call->named + count > MOST_ARGUMENTS)
         state = DECLINED;
     for (Py_ssize_t i = 0; state == DONE && i < count; i++)
-        state = may_give(call, PyTuple_GetItem(PyList_GetItem(items, i), 0), 1) ? DONE : DECLINED;
+        state = may_set(call, PyTuple_GetItem(PyList_GetItem(items, i), 0), 1) ? DONE : DECLINED;
     for (Py_ssize_t i = 0; state == DONE && i < count; i++) {
         PyObject *item = PyList_GetItem(items, i), *copy = PyDict_Copy(call->given);
         PyObject *value = copy ? PyObject_CallFunctionObjArgs(PyTuple_GetItem(item, 1), copy, NULL) : NULL;
-        state = value && give(call, PyTuple_GetItem(item, 0), value) ? DONE : FAILED;
+        state = value && set_argument(call, PyTuple_GetItem(item, 0), value) ? DONE : FAILED;
         Py_XDECREF(copy);
         Py_XDECREF(value);
     }
@@ -177,7 +177,7 @@ static PyObject *config_of(const Call *call, const Layered *self, PyObject *laye
     return found;
 }
 
-/* Compare the items of a dict with those of a tuple from `at` on, by identity; with a NULL tuple, append them to a list. */
+/* Compare the items of a dict with the items of a tuple from `at` on, by identity; if the tuple is NULL, append them to a list. */
 static int same_items(PyObject *dict, PyObject *tuple, Py_ssize_t at, PyObject *list) {
     PyObject *parts[2];
     int same = list || at + 2 * PyDict_Size(dict) <= PyTuple_Size(tuple);
@@ -221,11 +221,11 @@ static int run_autotuner(Call *call, const Layered *self, PyObject *layer) {
     PyObject *named = hook == Py_None ? all_kwargs(self, config) : NULL, *name, *value;
     int state = named && PyDict_CheckExact(named) && call->count + call->named + PyDict_Size(named) <= MOST_ARGUMENTS ? DONE : DECLINED;
     for (Py_ssize_t at = 0; state == DONE && PyDict_Next(named, &at, &name, &value);)
-        state = may_give(call, name, 0) ? DONE : DECLINED; /* Triton refuses names that a launch and a config both give */
+        state = may_set(call, name, 0) ? DONE : DECLINED; /* Triton refuses names that a launch and a config both give */
     if (state == DONE && PyObject_SetAttr(layer, s_best_config, config))
         state = FAILED;
     for (Py_ssize_t at = 0; state == DONE && PyDict_Next(named, &at, &name, &value);)
-        state = give(call, name, value) ? DONE : FAILED;
+        state = set_argument(call, name, value) ? DONE : FAILED;
     Py_XDECREF(config);
     Py_XDECREF(hook);
     Py_XDECREF(named);

@@ -102,13 +102,6 @@ typedef struct {
     XlaAttributes attributes;
 } XlaFrame;
 
-typedef struct {
-    size_t struct_size;
-    XlaExtension *extension;
-    void *error;
-    const char *message; /* out */
-} XlaMessageArgs;
-
 enum { XLA_COMMAND_BUFFER_COMPATIBLE = 1 };
 enum { XLA_METADATA = 1, XLA_BUFFER = 1, XLA_SCALAR = 3, XLA_S64 = 5, XLA_EXECUTE = 3, XLA_MAJOR = 0, XLA_MINOR = 3 };
 enum { XLA_INVALID_ARGUMENT = 3, XLA_FAILED_PRECONDITION = 9, XLA_INTERNAL = 13 };

@@ -60,7 +60,7 @@ class Callbacks:
         self._driver = driver
         self._lock = new_lock()
         self._contexts: dict[int, None] = {}  # contexts that were set up, in order
-        self._running: int | None = None
+        self._running: set[int] = set()  # contexts whose setup is in progress, in the thread with the lock
         self.failed: BaseException | None = None
 
     def has_seen(self, context: int) -> bool:
@@ -78,13 +78,13 @@ class Callbacks:
             return
         with self._lock:
             # A callback may launch kernels of its module: this call returns, and the launch continues.
-            if context in self._contexts or context == self._running:
+            if context in self._contexts or context in self._running:
                 return
             if self.failed is not None:  # the setup of another thread has failed, and that thread unloads the module
                 raise self._error_of_other_thread(self.failed) from self.failed
             if not self._contexts:
                 atexit.register(self._at_exit)
-            self._running = context
+            self._running.add(context)
             try:
                 for callbacks in self._functions:
                     if callbacks["setup"] is not None:
@@ -94,7 +94,7 @@ class Callbacks:
                 self.failed = error
                 raise
             finally:
-                self._running = None
+                self._running.discard(context)
 
     def _error_of_other_thread(self, error: BaseException) -> CallbackError:
         if isinstance(error, CallbackError):

@@ -19,8 +19,8 @@ class Hooks:
     """Functions that the recorder sets.
 
     Attributes:
-        results: An object that records memory which launches could have written: `written(start, size)`,
-            `launched(start, size, owner)`, and `read(start, size, call)` for reads of the host.
+        results: An object that records memory which launches could have written: `is_written(start, size)`,
+            `mark_written(start, size, owner)`, and `report_read(start, size, call)` for reads of the host.
         launch: A function that is called with name, grid, block and arguments of kernels that CuPy launches from
             another compiler's code.
     """
@@ -182,7 +182,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _record_read(self, call: str) -> None:
         if Hooks.results is not None:
-            Hooks.results.read(*_memory(self._array), f"{call} of an array of CuPy's")
+            Hooks.results.report_read(*_memory(self._array), f"{call} of an array of CuPy's")
 
 
 def _memory(array: Any) -> tuple[int, int]:
@@ -193,7 +193,7 @@ def _is_result(value: Any) -> bool:
     """Return True if launches could have written one of the arrays in a value, at any depth of tuples and lists."""
     if isinstance(value, tuple | list):
         return any(map(_is_result, value))
-    return isinstance(value, ndarray) and bool(Hooks.results.written(*_memory(value._array)))
+    return isinstance(value, ndarray) and bool(Hooks.results.is_written(*_memory(value._array)))
 
 
 def _add_result(value: Any) -> None:
@@ -202,7 +202,7 @@ def _add_result(value: Any) -> None:
         for item in value:
             _add_result(item)
     elif isinstance(value, ndarray):
-        Hooks.results.launched(*_memory(value._array), value._array)
+        Hooks.results.mark_written(*_memory(value._array), value._array)
 
 
 class Described:

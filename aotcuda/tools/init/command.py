@@ -215,7 +215,7 @@ def _add_module(editor: Editor, project: Project, source: Source, front_end: str
         if values or new_module:
             others = replace(project, data=editor.get(())).modules.values()
             first = not any("kernels" in other for other in others)
-            editor.add_table((*keys, "kernels"), values, comment=_COMMENT if first else "")
+            editor.add_table((*keys, "kernels"), values, {"": [_COMMENT]} if first else {})
     elif values:
         editor.add_keys((*keys, "kernels"), values)
     return [f'wrote tool.aotcuda.modules."{keys[-1]}".kernels.{pyproject.quote_key(name)}' for name in values]

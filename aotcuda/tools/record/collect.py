@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,7 @@ from aotcuda.tools.record.records import Choice, Record, merge, merged_choices
 
 _FACTS = (
     "frontend", "kind", "module", "function", "signature", "options", "line", "path", "behind", "refused",
-    "types_refused",
-    "declared",
+    "types_refused", "declared",
 )  # fmt: skip
 
 
@@ -111,7 +111,9 @@ def _choice(item: dict[str, Any]) -> Choice:
 
 
 def _relative(path: str, root: Path) -> str:
-    """Return a path, perhaps with a line number, relative to the project."""
-    absolute = Path(path)
-    is_inside = absolute.is_absolute() and absolute.is_relative_to(root)
-    return absolute.relative_to(root).as_posix() if is_inside else path
+    """Return a path, perhaps with a line number, relative to the project; links to the project count as the project."""
+    if Path(path).is_absolute():
+        for absolute in (Path(path), Path(os.path.realpath(path))):
+            if absolute.is_relative_to(root):
+                return absolute.relative_to(root).as_posix()
+    return path

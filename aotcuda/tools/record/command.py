@@ -6,13 +6,16 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from aotcuda import registry
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 from aotcuda.tools.record import (
     collect,
     cuda_cpp,
+    missing,
     packs,
     process,
     pyproject,
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
 
     from aotcuda.tools.record.collect import Launches
     from aotcuda.tools.record.cuda_cpp import CudaCppAddition
-    from aotcuda.tools.record.records import Recorded
+    from aotcuda.tools.record.missing import Missing
+    from aotcuda.tools.record.records import Record, Recorded
     from aotcuda.tools.record.tables import LeftOut
 
 
@@ -79,7 +83,8 @@ def run(
         records.check(path)  # fail now, and not after an hour of tests
     mode = dry_runs.choose(project.aotcuda, dry=dry, gpu=gpu)
     report.say(mode.message)
-    with tempfile.TemporaryDirectory(prefix="aotcuda-record-") as folder:
+    # A process that the command left behind may write into the folder while it is removed.
+    with tempfile.TemporaryDirectory(prefix="aotcuda-record-", ignore_cleanup_errors=True) as folder:
         try:
             status = process.run(command, Path(folder), mode, project.types)
         except OSError as error:
@@ -101,9 +106,11 @@ def run(
     is_complete = not check or _check(launches, cuda_additions, project)
     if write:
         project = replace(Project.read(project.root), packages=project.packages)  # the command may have changed it
-        _write(total, project, launches.installed, cuda_cpp.plan(launches.cuda_cpp, project)[0])
+        cuda_additions, _ = cuda_cpp.plan(launches.cuda_cpp, project)
+        _write(total, launches, project, cuda_additions, launches.installed)
     elif not check:
-        _print(total, cuda_additions, project)
+        lacking = missing.find(total.records, cuda_additions, project.without_kernels(), launches.records)
+        _print(lacking, [record for record in total.records if record.kind == "device"])
     has_problems = _print_problems(launches, check=check)
     if mode.dry and status:
         is_recorded = bool(launches.cuda_cpp) or any(record.launches for record in launches.records)
@@ -131,9 +138,10 @@ def merge(files: Sequence[Path], *, out: Path | None = None, packages: Sequence[
     for file in files:
         kind = variant_files.kind_of(file)
         if kind is None:
-            total = _add(path, records.load_given(file), project, out)
+            newest = records.load_given(file)
+            total = _add(path, newest, project, out)
             report.say(f"{file}: merged into {path}")
-            _write(total, replace(Project.read(project.root), packages=project.packages), {}, [])
+            _write(total, newest, replace(Project.read(project.root), packages=project.packages))
         else:
             report.say(f"{file}: merged into {variant_files.merge(file, kind, project)}")
 
@@ -169,56 +177,63 @@ def _check(launches: Launches, cuda_additions: Sequence[CudaCppAddition], projec
     if not launched and not launches.cuda_cpp:
         report.say("no kernel was launched, so nothing was recorded; run a command that launches the kernels")
         return True
-    kernels, left_out, _ = tables.divide(launched, project)
-    in_toml, in_files = variant_files.split(kernels, project)
-    missing = report.missing_signatures(tables.additions(in_toml, project))
-    missing += [f"missing: {line}" for line in cuda_cpp.describe(cuda_additions)]
-    missing += report.missing_variants(variant_files.plan(in_files, project))
-    for line in missing:
+    lacking = missing.find(launched, cuda_additions, project, launched)
+    lines = [
+        *report.missing_signatures(lacking.additions),
+        *(f"missing: {line}" for line in cuda_cpp.describe(cuda_additions)),
+        *report.missing_variants(lacking.modules),
+    ]
+    for line in lines:
         report.say(line)
-    if not missing:
-        report.say(report.completeness([item for item in left_out if tables.is_for_wheel(item.record, project)]))
-    return not missing
+    if not lines:
+        left_out = [item for item in lacking.left_out if tables.is_for_wheel(item.record, project)]
+        report.say(report.completeness(left_out))
+    return not lines
 
 
 def _write(
-    total: Recorded, project: Project, installed: Mapping[str, str], cuda_additions: Sequence[CudaCppAddition]
+    total: Recorded,
+    newest: Launches | Recorded,
+    project: Project,
+    cuda_additions: Sequence[CudaCppAddition] = (),
+    installed: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Write what the tables and the variants files lack, and print it."""
-    kernels, left_out, _ = tables.divide(total.records, project)
-    if not kernels and not cuda_additions:
-        report.say(_nothing_to_write(left_out, project))
+    """Write the entries that the tables and the variants files lack, and print them.
+
+    Args:
+        total: The records and choices of all runs.
+        newest: The records and choices of the last run.
+        project: The project.
+        cuda_additions: The missing entries of kernels in CUDA C++.
+        installed: The distribution of each package that the command imported.
+    """
+    lacking = missing.find(total.records, cuda_additions, project, newest.records)
+    if not lacking.kernels and not cuda_additions:
+        report.say(_nothing_to_write(lacking.left_out, project))
         return
-    in_toml, in_files = variant_files.split(kernels, project)
-    additions = tables.additions(in_toml, project)
-    modules = variant_files.plan(in_files, project)
-    files = variant_files.contents(modules, total.choices)
-    settings = {module.name: module.settings for module in modules if module.settings}
-    required = _missing_requirements(project, {kernel.source for kernel in kernels}, installed)
-    if changes_pyproject := bool(additions or settings or required or cuda_additions):
-        editor = pyproject.Editor(project.text or "")
-        if additions or settings or cuda_additions:
-            pyproject.add_targets(editor)
-        cuda_cpp.write(editor, cuda_additions)
-        if required:
-            editor.extend(("build-system", "requires"), required)
-        pyproject.add_kernels(editor, additions, project.front_end({}))
-        for name, values in settings.items():
-            pyproject.add_entries(editor, ("tool", "aotcuda", "modules", name), values)
+    files = variant_files.contents(lacking.modules, total.choices, newest.choices)
+    editor = pyproject.Editor(project.text or "")
+    if lacking.has_tables:
+        pyproject.add_targets(editor)
+        lacking.add_tables(editor, project.front_end({}))
+    required = _missing_requirements(project, {kernel.source for kernel in lacking.kernels}, installed)
+    if required:
+        editor.extend(("build-system", "requires"), required)
+    if editor.is_changed:
         pyproject.write(project.pyproject, editor.text())
-    package = packs.write_package(project) if any(item.get("pack") for item in settings.values()) else None
+    package = packs.write_package(project) if any(item.settings.get("pack") for item in lacking.modules) else None
     written = [path for path, content in files.items() if variant_files.write(path, content)]
     if package is not None:
         report.say(f"{package.relative_to(project.root)}: written; importing the package lets others use its kernels")
     lines = [
-        *report.additions(additions),
-        *report.notes(additions),
-        *report.added_variants(modules, written, project),
+        *report.additions(lacking.additions),
+        *report.notes(lacking.additions),
+        *report.added_variants(lacking.modules, written, project),
         *(f"added to {line}" for line in cuda_cpp.describe(cuda_additions)),
     ]
     if required:
         lines.append(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
-    if not changes_pyproject and not written:
+    if not lacking.has_tables and not required and not written:
         lines.append(f"{project.pyproject} has every signature that was recorded")
     if fault := uninstalled_hook.project_fault(str(project.root)):
         lines.append(f"{fault}, or the wheel has no kernels; `aotcuda init` adds it")
@@ -243,18 +258,18 @@ def _missing_requirements(project: Project, sources: set[str], installed: Mappin
     return [item for name, item in requirements.items() if name not in listed]
 
 
-def _print(total: Recorded, cuda_additions: Sequence[CudaCppAddition], project: Project) -> None:
-    """Print the tables for all records, by the existing modules."""
-    kernels, _, _ = tables.divide(total.records, project)
-    in_toml, in_files = variant_files.split(kernels, project)
-    devices = [record for record in total.records if record.kind == "device"]
-    texts = [
-        report.render(tables.additions(in_toml, project.without_kernels()), devices),
-        report.render_variants(variant_files.plan(in_files, project)),
-        cuda_cpp.render(cuda_additions),
-    ]
-    if text := "\n".join(text for text in texts if text):
-        foreign.show(text.removesuffix("\n"))
+def _print(lacking: Missing, devices: Sequence[Record]) -> None:
+    """Print tables, and the device functions that their kernels call."""
+    editor = pyproject.Editor("")
+    lacking.add_tables(editor, registry.DEFAULT, with_comments=True)
+    lines = editor.text().splitlines()
+    if devices and lacking.additions:
+        lines += ["", "# Device functions come along with the kernels that call them:"]
+        lines += dict.fromkeys(
+            f"#   {item.place}: {item.module}.{item.function} {item.signature or '(inlined)'}" for item in devices
+        )
+    if lines:
+        foreign.show("\n".join(lines))
     sys.stdout.flush()
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.common import foreign, project_file
 from aotcuda.tools.record import pyproject
-from aotcuda.tools.record.pyproject import Editor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from aotcuda.tools.record.collect import CudaCppLaunches
     from aotcuda.tools.record.project import Project
+    from aotcuda.tools.record.pyproject import Editor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +25,12 @@ class CudaCppAddition:
         module: The module.
         source: The `.cu` file.
         kernel: Its name.
-        is_new: The table does not name it.
         instances: The template instances that are missing; empty for a kernel that is no template.
     """
 
     module: str
     source: str
     kernel: str
-    is_new: bool
     instances: tuple[str, ...]
 
     @property
@@ -61,7 +59,7 @@ def plan(launches: Iterable[CudaCppLaunches], project: Project) -> tuple[list[Cu
     return [item for item in additions if item is not None], left_out
 
 
-def write(editor: Editor, additions: Iterable[CudaCppAddition]) -> None:
+def add_kernels(editor: Editor, additions: Iterable[CudaCppAddition]) -> None:
     """Add the missing entries to the tables."""
     modules: dict[str, list[CudaCppAddition]] = {}
     for item in additions:
@@ -70,21 +68,14 @@ def write(editor: Editor, additions: Iterable[CudaCppAddition]) -> None:
         keys = ("tool", "aotcuda", "modules", module)
         if editor.get(keys) is None:
             editor.add_table(keys, {"source": items[0].source, "frontend": "cuda-cpp"})
-        pyproject.add_entries(editor, (*keys, "kernels"), {item.kernel: item.value for item in items if item.is_new})
+        entries = project_file.table(editor.get((*keys, "kernels")))
+        new = {item.kernel: item.value for item in items if item.kernel not in entries}
+        pyproject.add_entries(editor, (*keys, "kernels"), new)
         for item in items:
-            if not item.is_new:
-                entry = (*keys, "kernels", item.kernel)
-                if "instances" in project_file.table(editor.get(entry)):
-                    editor.extend((*entry, "instances"), list(item.instances))
-                else:
-                    editor.add_keys(entry, item.value)
-
-
-def render(additions: Iterable[CudaCppAddition]) -> str:
-    """Return the tables for pyproject.toml."""
-    editor = Editor("")
-    write(editor, [replace(item, is_new=True) for item in additions])
-    return editor.text()
+            if "instances" in project_file.table(entries, item.kernel):
+                editor.extend((*keys, "kernels", item.kernel, "instances"), list(item.instances))
+            elif item.kernel in entries:
+                editor.add_keys((*keys, "kernels", item.kernel), item.value)
 
 
 def describe(additions: Iterable[CudaCppAddition]) -> list[str]:
@@ -119,6 +110,5 @@ def _addition(project: Project, file: str, kernel: str, instances: set[str]) -> 
         module=module or f"{next(packages, 'package')}.{stem}",
         source=file,
         kernel=kernel,
-        is_new=entry is None,
         instances=missing,
     )

@@ -1,4 +1,4 @@
-"""`aotcuda record --dry`: decide if launches are executed, and describe the GPU that answers in their place."""
+"""Decide if `aotcuda record` executes launches, and describe the GPU that programs see in a dry run."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.common.replacing import replacing
@@ -18,10 +19,12 @@ from aotcuda.errors import ConfigError, DependencyError
 from aotcuda.gpus import default_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from aotcuda.tools.record.tables import Addition
+
+    Comments = Mapping[str, Sequence[str]]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -52,12 +55,21 @@ class Editor:
         self._edits: list[Callable[[Any], None]] = []
         self._blocks: list[str] = []
 
-    def add_table(self, keys: Sequence[str], values: dict[str, Any], *, comment: str = "") -> None:
-        """Add a new table; `values` are strings, lists of strings, booleans or tables of such values."""
+    def add_table(self, keys: Sequence[str], values: dict[str, Any], comments: Comments = MappingProxyType({})) -> None:
+        """Add a new table.
+
+        Args:
+            keys: Its name.
+            values: Its content: strings, lists of strings, booleans, and tables of these.
+            comments: Lines above the keys of the table; for an empty key, lines below the header.
+        """
         with _form_checked():
             self._put(keys, dict(values))
-        lines = [header(keys), *([f"# {comment}"] if comment else [])]
-        self._blocks.append("\n".join([*lines, *(assignment(key, value) for key, value in values.items())]) + "\n")
+        lines = [f"[{'.'.join(map(quote_key, keys))}]"]
+        for key, value in {"": None, **values}.items():
+            lines += [f"# {line}" for line in comments.get(key, ())]
+            lines += [assignment(key, value)] if key else []
+        self._blocks.append("\n".join(lines) + "\n")
 
     def add_keys(self, keys: Sequence[str], values: dict[str, Any]) -> None:
         """Add keys to an existing table."""
@@ -99,13 +111,18 @@ class Editor:
         except (KeyError, TypeError):
             return None
 
+    @property
+    def is_changed(self) -> bool:
+        """Return True if there are changes."""
+        return bool(self._edits or self._blocks)
+
     def text(self) -> str:
         """Return the changed text.
 
         Raises:
             ConfigError: The changes cannot be made in a file of this form.
         """
-        if not self._edits and not self._blocks:
+        if not self.is_changed:
             return self._text
         with _form_checked():
             return self._changed_text()
@@ -126,7 +143,8 @@ class Editor:
         if tomllib.loads(text) != self._expected:
             message = "the result would have another meaning"
             raise ValueError(message)
-        removed = [line for line in _comments(self._text) if line not in _comments(text)]
+        comments = _comments(text)
+        removed = [line for line in _comments(self._text) if line not in comments]
         if removed:
             message = f"the comment {removed[0]!r} would be lost"
             raise ValueError(message)
@@ -142,14 +160,20 @@ class Editor:
             target[keys[-1]] = value
 
 
-def add_entries(editor: Editor, keys: Sequence[str], values: dict[str, Any]) -> None:
-    """Add keys to a table; a missing table is added, unless there are no keys."""
-    if values:
-        (editor.add_table if editor.get(keys) is None else editor.add_keys)(keys, values)
+def add_entries(
+    editor: Editor, keys: Sequence[str], values: dict[str, Any], comments: Comments = MappingProxyType({})
+) -> None:
+    """Add keys to a table, or add a table with comments if it is missing. Without keys, nothing is added."""
+    if values and editor.get(keys) is None:
+        editor.add_table(keys, values, comments)
+    elif values:
+        editor.add_keys(keys, values)
 
 
-def add_kernels(editor: Editor, additions: Sequence[Addition], default_front_end: str) -> None:
-    """Merge kernels into `[tool.aotcuda]`."""
+def add_kernels(
+    editor: Editor, additions: Sequence[Addition], default_front_end: str, *, with_comments: bool = False
+) -> None:
+    """Merge kernels into `[tool.aotcuda]`; new tables may have comments."""
     modules: dict[str, list[Addition]] = {}
     for addition in additions:
         modules.setdefault(addition.module, []).append(addition)
@@ -159,7 +183,8 @@ def add_kernels(editor: Editor, additions: Sequence[Addition], default_front_end
             front_end = items[0].kernel.frontend
             more = {} if front_end == default_front_end else {"frontend": front_end}
             editor.add_table(keys, {"source": items[0].kernel.source, **more})
-        add_entries(editor, (*keys, "kernels"), {item.key: item.value for item in items if item.is_new})
+        comments = {item.key: item.comments for item in items} if with_comments else {}
+        add_entries(editor, (*keys, "kernels"), {item.key: item.value for item in items if item.is_new}, comments)
         for item in items:
             if not item.is_new and not item.is_by_hand:
                 _extend_kernel(editor, (*keys, "kernels", item.key), item.signatures)
@@ -179,11 +204,6 @@ def _extend_kernel(editor: Editor, keys: tuple[str, ...], signatures: list[str])
         editor.extend((*keys, "signatures" if "signatures" in value else "signature"), signatures)
     else:
         editor.add_keys(keys, {"signatures": signatures})
-
-
-def header(keys: Sequence[str]) -> str:
-    """Return the header line of a table."""
-    return f"[{'.'.join(map(quote_key, keys))}]"
 
 
 def quote_key(key: str) -> str:
@@ -252,7 +272,7 @@ def _parsed(text: str) -> Any:
 
 
 def _item(value: Any) -> Any:
-    import tomlkit  # noqa: PLC0415 (as above)
+    import tomlkit  # noqa: PLC0415 (an extra)
 
     return tomlkit.value(_value(value))
 

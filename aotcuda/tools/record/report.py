@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from aotcuda import registry
 from aotcuda.common import foreign
 from aotcuda.tools.record import pyproject, tables
 
@@ -129,8 +128,7 @@ def added_variants(modules: Iterable[VariantModule], written: Sequence[Path], pr
     lines = []
     for module in modules:
         if module.missing:
-            kernels = _number(len(module.missing), "kernel")
-            lines.append(f"added to {module.file_name}: {_number(module.count, 'variant')} of {kernels}")
+            lines.append(f"added to {module.file_name}: {module.count}")
         if module.tuning_file in written:
             lines.append(f"added to {module.tuning_file.relative_to(project.root)}: choices of autotuners")
         source = project.file_of(module.source)
@@ -140,57 +138,10 @@ def added_variants(modules: Iterable[VariantModule], written: Sequence[Path], pr
     return lines
 
 
-def render(additions: Sequence[Addition], devices: Sequence[Record]) -> str:
-    """Return the tables for pyproject.toml, with the places of launches as comments."""
-    lines: list[str] = []
-    modules: dict[str, list[Addition]] = {}
-    for item in additions:
-        modules.setdefault(item.module, []).append(item)
-    for module, items in modules.items():
-        keys = ("tool", "aotcuda", "modules", module)
-        front_end = items[0].kernel.frontend
-        lines += ["", pyproject.header(keys), pyproject.assignment("source", items[0].kernel.source)]
-        lines += [pyproject.assignment("frontend", front_end)] if front_end != registry.DEFAULT else []
-        lines += ["", pyproject.header((*keys, "kernels"))]
-        for item in items:
-            record = item.records[0]
-            count = sum(record.count for record in item.records)
-            lines.append(f"# {record.place}, {_number(count, 'launch', 'launches')}{_options(item)}")
-            lines += [f"# {note}" for note in item.notes]
-            lines.append(pyproject.assignment(item.key, item.value))
-    if devices and lines:
-        lines += ["", "# Device functions come along with the kernels that call them:"]
-        places = (
-            f"#   {item.place}: {item.module}.{item.function} {item.signature or '(inlined)'}" for item in devices
-        )
-        lines += dict.fromkeys(places)
-    return "\n".join(lines[1:]) + "\n" if lines else ""
-
-
-def render_variants(modules: Sequence[VariantModule]) -> str:
-    """Return the tables of modules with variants files, for pyproject.toml."""
-    lines: list[str] = []
-    for module in modules:
-        count = f"{_number(module.count, 'variant')} of {_number(len(module.missing), 'kernel')}"
-        lines += ["", pyproject.header(("tool", "aotcuda", "modules", module.name))]
-        lines += [f"# --write adds {count} to the variants file"] if module.missing else []
-        settings = module.settings or {"variants": module.file_name}
-        lines += [pyproject.assignment(key, value) for key, value in settings.items()]
-    return "\n".join(lines[1:]) + "\n" if lines else ""
-
-
 def _launched(record: Record) -> str:
     if not record.site:
         return " (its signature is in @cuda.jit)"
     return f" (launched {_number(record.count, 'time')}, first at {record.site})"
-
-
-def _options(item: Addition) -> str:
-    """Return the options of `@cuda.jit` in a comment; the variants of other front ends contain their options."""
-    if item.kernel.has_variants:
-        return ""
-    options = ", ".join(f"{name}={value!r}" for name, value in sorted(item.records[0].options.items()))
-    return f"; @cuda.jit({options})" if options else ""
 
 
 def _number(count: int, singular: str, plural: str = "") -> str:

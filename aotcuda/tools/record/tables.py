@@ -83,6 +83,15 @@ class Addition:
         return variants.notes(self.records) if self.kernel.has_variants else []
 
     @property
+    def comments(self) -> list[str]:
+        """Return comments for the kernel's key: its place, its launches, options of `@cuda.jit`, and notes."""
+        record = self.records[0]
+        count = sum(record.count for record in self.records)
+        options = ", ".join(f"{name}={value!r}" for name, value in sorted(record.options.items()))
+        decorator = f"; @cuda.jit({options})" if options and not self.kernel.has_variants else ""
+        return [f"{record.place}, {count} launch{'es' * (count != 1)}{decorator}", *self.notes]
+
+    @property
     def value(self) -> Any:
         """Return the value of a new kernel's key."""
         path = self.kernel.path

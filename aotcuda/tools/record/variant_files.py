@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends.triton import config, variants_file
@@ -20,7 +20,7 @@ from aotcuda.tools.record import packs, pyproject, tables
 from aotcuda.tools.record.project import sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from aotcuda.tools.record.project import Project
@@ -56,9 +56,11 @@ class VariantModule:
     kernels: dict[str, RecordedKernel] = field(default_factory=dict)
 
     @property
-    def count(self) -> int:
-        """Return the number of variants that the file lacks."""
-        return sum(len({json.dumps(variant(record)) for record in records}) for records in self.missing.values())
+    def count(self) -> str:
+        """Return the numbers of variants that the file lacks and of their kernels: `3 variants of 2 kernels`."""
+        variants = sum(len({json.dumps(variant(record)) for record in records}) for records in self.missing.values())
+        kernels = len(self.missing)
+        return f"{variants} variant{'s' * (variants != 1)} of {kernels} kernel{'s' * (kernels != 1)}"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -87,8 +89,15 @@ class VariantModule:
         return {**self.content, "source": self.source, "kernels": dict(sorted(kernels.items()))}
 
 
-def plan(kernels: Iterable[RecordedKernel], project: Project) -> list[VariantModule]:
+def plan(
+    kernels: Iterable[RecordedKernel], project: Project, newest: Container[tuple[str, ...]]
+) -> list[VariantModule]:
     """Return the modules of kernels whose variants are in files.
+
+    Args:
+        kernels: The kernels.
+        project: The project.
+        newest: The keys of the records of the last run.
 
     Raises:
         ConfigError: An existing file is no variants file.
@@ -101,24 +110,26 @@ def plan(kernels: Iterable[RecordedKernel], project: Project) -> list[VariantMod
         path = tables.kernel_path(kernel.path)
         key = next((key for key, entry in entries.items() if entry.get("python", key) == path), None)
         key = key or tables.key_for(path, {*entries, *module.kernels})
-        module.kernels[key] = kernel
         entry = entries.get(key, {})
-        same = entry.get("parameters") == kernel.records[0].options["parameters"]
+        module.kernels[key] = select_version(kernel, newest, entry)
+        records = module.kernels[key].records
+        same = records and entry.get("parameters") == records[0].options["parameters"]
         listed = {_identity(item) for item in entry["variants"]} if same else set()
-        missing = [record for record in kernel.records if _identity(variant(record)) not in listed]
+        missing = [record for record in records if _identity(variant(record)) not in listed]
         if missing:
             module.missing[key] = missing
     return list(modules.values())
 
 
-def split(kernels: Iterable[RecordedKernel], project: Project) -> tuple[list[RecordedKernel], list[RecordedKernel]]:
-    """Return the kernels of pyproject.toml, and the kernels of variants files."""
-    in_toml: list[RecordedKernel] = []
-    in_files: list[RecordedKernel] = []
-    for kernel in kernels:
-        is_in_file = kernel.has_variants and not tables.has_table_of_variants(kernel.source, project)
-        (in_files if is_in_file else in_toml).append(kernel)
-    return in_toml, in_files
+def select_version(
+    kernel: RecordedKernel, newest: Container[tuple[str, ...]], entry: Mapping[str, Any]
+) -> RecordedKernel:
+    """Return a kernel with the records of one version of its parameters: of the last run, or else of the file."""
+    launched = [record for record in kernel.records if record.key in newest]
+    last = (launched or kernel.records)[-1].options["parameters"]
+    parameters = last if launched else entry.get("parameters", last)
+    records = tuple(record for record in kernel.records if record.options["parameters"] == parameters)
+    return replace(kernel, records=records)
 
 
 def variant(record: Record) -> dict[str, Any]:
@@ -252,7 +263,7 @@ def merge(path: Path, kind: str, project: Project) -> Path:
     other = read(path, kind)
     assert other is not None  # noqa: S101 (`kind_of` has read it)
     for module in project.modules.values():
-        if isinstance(module.get("variants"), str) and module.get("source") == other["source"]:
+        if isinstance(module.get("variants"), str) and other["source"] in sources_of(module):
             variants = project.root / module["variants"]
             file = variants if kind == VARIANTS else _tuning_file(variants)
             before = read(file, kind)
@@ -270,23 +281,33 @@ def _tuning_file(variants: Path) -> Path:
     return variants.with_name(variants_file.tuning_name(variants.name))
 
 
-def contents(modules: Iterable[VariantModule], choices: Sequence[Choice]) -> dict[Path, dict[str, Any]]:
+def contents(
+    modules: Iterable[VariantModule], choices: Iterable[Choice], newest: Iterable[Choice]
+) -> dict[Path, dict[str, Any]]:
     """Return the new contents of variants files and tuning files.
+
+    Args:
+        modules: The modules.
+        choices: The choices of all runs.
+        newest: The choices of the last run.
 
     Raises:
         ConfigError: An existing file is damaged.
     """
+    newest_orders = {choice.order for choice in newest}
     files = {}
     for module in modules:
         if module.missing:
             files[module.file] = module.merged()
-        tuning = _with_choices(module, choices)
+        tuning = _with_choices(module, choices, newest_orders)
         if tuning is not None:
             files[module.tuning_file] = tuning
     return files
 
 
-def _with_choices(module: VariantModule, choices: Sequence[Choice]) -> dict[str, Any] | None:
+def _with_choices(
+    module: VariantModule, choices: Iterable[Choice], newest: Container[tuple[str, ...]]
+) -> dict[str, Any] | None:
     """Return the content of a module's tuning file with these choices, None if there are none.
 
     A recorded choice replaces the choice in the file for the same GPU and key. Of several recorded choices for one key,
@@ -303,14 +324,18 @@ def _with_choices(module: VariantModule, choices: Sequence[Choice]) -> dict[str,
     kernels = dict(content["kernels"])
     for path, items in paths.items():
         key = next((key for key, kernel in module.kernels.items() if tables.kernel_path(kernel.path) == path), path)
-        kernels[key] = _tuned_kernel(kernels.get(key), items)
+        kernels[key] = _tuned_kernel(kernels.get(key, {}), items, newest)
     return {**content, "kernels": dict(sorted(kernels.items()))}
 
 
-def _tuned_kernel(before: dict[str, Any] | None, choices: Sequence[Choice]) -> dict[str, Any]:
-    """Return the entry of an autotuned kernel with the choices; choices for other keys than the last one's are old."""
-    keys = choices[-1].keys
-    kernel: dict[str, Any] = before if before is not None and before["keys"] == keys else {"configs": [], "gpus": {}}
+def _tuned_kernel(
+    before: dict[str, Any], choices: Sequence[Choice], newest: Container[tuple[str, ...]]
+) -> dict[str, Any]:
+    """Return the entry of an autotuned kernel with the choices for the keys of the last run, or else of the file."""
+    chosen = [choice for choice in choices if choice.order in newest]
+    last = (chosen or choices)[-1].keys
+    keys = last if chosen else before.get("keys", last)
+    kernel: dict[str, Any] = before if before.get("keys") == keys else {"configs": [], "gpus": {}}
     configs = list(kernel["configs"])
     counts: dict[str, dict[str, Counter[int]]] = {}
     for choice in choices:

@@ -7,7 +7,6 @@ front end, below the hooks of the recorder, so types, overloads and options come
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
 import os
@@ -49,11 +48,13 @@ class Target:
         return self.attributes.get(name, 1)
 
 
-@functools.cache
+_text = os.environ.get(TARGET)
+_target = Target(json.loads(_text)) if _text else None
+
+
 def target() -> Target | None:
     """Return the target of this process; None if launches are executed."""
-    text = os.environ.get(TARGET)
-    return Target(json.loads(text)) if text else None
+    return _target
 
 
 def require_target() -> Target:
@@ -71,40 +72,41 @@ _written: dict[int, int] = {}
 """End addresses of memory that recorded launches could have written, by start address."""
 
 
-def launched(start: int, size: int, owner: object = None) -> None:
+def mark_written(start: int, size: int, owner: object = None) -> None:
     """Store a memory range that a launch could have written, until its owner is freed."""
     if size and start not in _written and owner is not None:
-        weakref.finalize(owner, _written.pop, start, None)
+        with contextlib.suppress(TypeError):  # an object with `__slots__` may have no weak references
+            weakref.finalize(owner, _written.pop, start, None)
     if size:
         _written[start] = max(start + size, _written.get(start, 0))
 
 
-def launched_arrays(values: tuple[object, ...]) -> None:
+def mark_arrays_written(values: tuple[object, ...]) -> None:
     """Store the memory ranges of arguments that are tensors, Triton's descriptors, or CUDA arrays."""
     for argument in values:
         value = getattr(argument, "base", argument) if type(argument).__name__ == "TensorDescriptor" else argument
         if hasattr(value, "untyped_storage"):
             storage = value.untyped_storage()
-            launched(storage.data_ptr(), storage.nbytes(), value)
+            mark_written(storage.data_ptr(), storage.nbytes(), value)
             continue
         described = getattr(value, "__cuda_array_interface__", None)
         if described is not None:
             owner = getattr(value, "gpu_data", value)
-            launched(described["data"][0], _bytes(described), owner)
+            mark_written(described["data"][0], _bytes(described), owner)
 
 
-def freed(start: int) -> None:
+def forget(start: int) -> None:
     """Remove a memory range that was freed."""
     _written.pop(start, None)
 
 
-def read(start: int, size: int, call: str) -> None:
+def report_read(start: int, size: int, call: str) -> None:
     """Record the first read of memory that a recorded launch could have written."""
-    if written(start, size) and not getattr(_now, "ignores_reads", False):
+    if is_written(start, size) and not getattr(_now, "ignores_reads", False):
         log.write_first({"kind": "result", "call": call, "site": functions.site()})
 
 
-def written(start: int, size: int) -> bool:
+def is_written(start: int, size: int) -> bool:
     """Return True for memory that a recorded launch could have written."""
     return any(begin < start + size and start < end for begin, end in list(_written.items()))
 
@@ -127,5 +129,5 @@ def _bytes(described: dict[str, Any]) -> int:
         return 0
     if not strides:
         return size * int(math.prod(shape))
-    steps: int = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))  # noqa: B905 (as many)
+    steps: int = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))  # noqa: B905 (equal lengths; strict= came with Python 3.10)
     return size + steps

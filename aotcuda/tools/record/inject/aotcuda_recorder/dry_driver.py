@@ -165,7 +165,7 @@ class _Calls:
             raise self._error(message)
         return getattr(self, name)
 
-    def cuMemAlloc(self, size: int) -> Any:  # noqa: N802 (CUDA's names, here and below)
+    def cuMemAlloc(self, size: int) -> Any:  # noqa: N802 (CUDA's name, as of the functions below)
         return self._binding.CUdeviceptr(self._allocate(size))
 
     def cuMemAllocManaged(self, size: int, _flags: int) -> Any:  # noqa: N802
@@ -221,14 +221,14 @@ class _Calls:
         return start
 
     def _free(self, pointer: Any) -> None:
-        dry.freed(int(pointer))
+        dry.forget(int(pointer))
         self._blocks.pop(int(pointer), None)
 
     def _copy(self, target: Any, source: Any, size: int, *_: object) -> None:
         ctypes.memmove(int(target), int(source), size)
 
     def _copy_to_host(self, target: Any, source: Any, size: int, *_: object) -> None:
-        dry.read(int(source), size, "a copy to the host")
+        dry.report_read(int(source), size, "a copy to the host")
         ctypes.memmove(int(target), int(source), size)
 
     def _set(self, pointer: Any, byte: int, size: int, *_: object) -> None:

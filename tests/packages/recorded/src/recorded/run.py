@@ -40,7 +40,7 @@ def types():
     k.Solver.step[1, 1](single)
 
 
-def asks_the_gpu():
+def query_the_gpu():
     """Launch a kernel whose block depends on the GPU."""
     device = cuda.get_current_device()
     assert device.MAX_BLOCK_DIM_X == 1024 and device.WARP_SIZE == 32
