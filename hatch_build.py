@@ -47,10 +47,10 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile the extension; `version` is `standard` or `editable`."""
-        wanted = os.environ.get(VARIABLE, "")
-        if wanted not in ("", "0", "1"):
+        value = os.environ.get(VARIABLE, "")
+        if value not in ("", "0", "1"):
             self.app.abort(
-                f"aotcuda: {VARIABLE} is {wanted!r}; write '0' for the pure wheel, '1' for the one with the extension"
+                f"aotcuda: {VARIABLE} is {value!r}; write '0' for the pure wheel, '1' for the one with the extension"
             )
         self._folder = tempfile.TemporaryDirectory(prefix="aotcuda-extension-")  # hatchling copies from it later
         if version != "editable":
@@ -60,13 +60,13 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         place = Path(self.root, SOURCES, f"_launch{SUFFIX}")
         if version == "editable":
             place.unlink(missing_ok=True)  # the file of an earlier build
-        if wanted == "0":
+        if value == "0":
             return
         try:
             extension = _compile(Path(self.root), Path(self._folder.name))
         except _NotCompiledError as problem:
             message = f"aotcuda: the fast path was not compiled, because {problem}"
-            if wanted == "1":
+            if value == "1":
                 self._folder.cleanup()
                 self.app.abort(message)
             self.app.display_warning(f"{message}; this is the pure wheel, which launches by Python")

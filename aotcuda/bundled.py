@@ -41,20 +41,20 @@ def part(name: str) -> Any:
 
 
 def _choose() -> ModuleType:
-    own = sys.modules[_PACKAGE]
-    wanted = os.environ.get("AOTCUDA_RUNTIME", "").strip()
-    if wanted == "bundled" or _PACKAGE == _INSTALLED:
-        return own
+    copy = sys.modules[_PACKAGE]
+    value = os.environ.get("AOTCUDA_RUNTIME", "").strip()
+    if value == "bundled" or _PACKAGE == _INSTALLED:
+        return copy
     from aotcuda.common import variables  # noqa: PLC0415 (an installed aotcuda does not come here)
 
     variables.check("AOTCUDA_RUNTIME")
     installed, problem = _installed()
-    if installed is None and wanted:
+    if installed is None and value:
         from aotcuda.errors import RuntimeUnavailableError  # noqa: PLC0415 (as above)
 
         message = f"AOTCUDA_RUNTIME is 'installed', and {problem}; install a newer aotcuda, or set it to 'bundled'"
         raise RuntimeUnavailableError(message)
-    return own if installed is None else installed
+    return copy if installed is None else installed
 
 
 def _installed() -> tuple[ModuleType | None, str]:
@@ -72,21 +72,21 @@ def _installed() -> tuple[ModuleType | None, str]:
     return package, ""
 
 
-def installed_errors(own: dict[str, Any]) -> dict[str, type]:
+def installed_errors(errors: dict[str, Any]) -> dict[str, type]:
     """Return an installed aotcuda's error classes by name, so that one `except` catches errors of both run times.
 
     A class that the installed aotcuda does not have is derived from its classes.
 
     Args:
-        own: The names of this copy's module of errors.
+        errors: The names in this copy's module of errors, with their values.
     """
     try:
         installed = vars(import_module(f"{_INSTALLED}.errors"))
     except ImportError:
         return {}
     classes: dict[str, type] = {}
-    for name, kind in own.items():
-        if isinstance(kind, type) and issubclass(kind, BaseException) and kind.__module__ == own["__name__"]:
+    for name, kind in errors.items():
+        if isinstance(kind, type) and issubclass(kind, BaseException) and kind.__module__ == errors["__name__"]:
             other = installed.get(name)
             if not isinstance(other, type):
                 bases = tuple(classes.get(base.__name__, base) for base in kind.__bases__)

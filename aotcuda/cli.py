@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # argparse has printed the help or the error
         return int(stop.code or 0)
     try:
-        if arguments.run is not _doctor:  # doctor reports wrong variables itself
+        if arguments.run is not _doctor:  # its report has wrong variables
             variables.check()
         status: int | None = arguments.run(arguments)
         sys.stdout.flush()
@@ -125,14 +125,14 @@ def _parser() -> argparse.ArgumentParser:
 
     config = commands.add_parser("config", help="print flags for a C++ build that uses a module's device functions")
     config.add_argument("module", metavar="MODULE", nargs="?", help="importable module or package, or a folder")
-    wanted = config.add_mutually_exclusive_group(required=True)
+    output = config.add_mutually_exclusive_group(required=True)
     for name, text in (
         ("includes", "the folder of the header: -I<folder>"),
         ("libs", "the flags for nvcc's device linker"),
         ("files", "the paths of the files to link"),
     ):
-        wanted.add_argument(f"--{name}", dest="wanted", action="store_const", const=name, help=f"print {text}")
-    wanted.add_argument("--cmakedir", action="store_true", help="print the folder of the CMake package; no MODULE")
+        output.add_argument(f"--{name}", dest="output", action="store_const", const=name, help=f"print {text}")
+    output.add_argument("--cmakedir", action="store_true", help="print the folder of the CMake package; no MODULE")
     config.add_argument("--cuda", metavar="MAJOR", type=int, default=0, help="for a linker of this CUDA, 12 or 13")
     config.set_defaults(run=_config, usage=config.error)
 
@@ -170,8 +170,8 @@ def _add_wheel_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
     rebundle.set_defaults(run=_rebundle)
     split = commands.add_parser("split", help="split a wheel into one for each architecture (experimental)")
     split.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel with machine code")
-    where = "the folder for variants and providers (default: next to the wheel)"
-    split.add_argument("--out", metavar="DIR", type=Path, help=where)
+    text = "the folder for variants and providers (default: next to the wheel)"
+    split.add_argument("--out", metavar="DIR", type=Path, help=text)
     split.set_defaults(run=_split)
     join = commands.add_parser("join", help="join all wheels of a split (experimental)")
     join.add_argument("wheels", metavar="WHEEL", nargs="+", type=Path, help="the wheels of one of the two folders")
@@ -233,7 +233,7 @@ def _inspect(arguments: argparse.Namespace) -> None:
 
         print("\n".join(header for target in arguments.target for header in headers(target)), end="")
         return
-    import json  # noqa: PLC0415 (here and below: a command imports its own modules alone)
+    import json  # noqa: PLC0415 (here and below: each command imports only the modules that it needs)
 
     from aotcuda.tools.inspect import summary, table  # noqa: PLC0415
     from aotcuda.tools.inspect.collect import collect  # noqa: PLC0415
@@ -308,8 +308,8 @@ def _config(arguments: argparse.Namespace) -> None:
 
         print(cmake.FOLDER)
         return
-    cuda = () if arguments.wanted == "includes" else (arguments.cuda,)
-    line = shlex.join(getattr(flags, arguments.wanted)(arguments.module, *cuda))
+    cuda = () if arguments.output == "includes" else (arguments.cuda,)
+    line = shlex.join(getattr(flags, arguments.output)(arguments.module, *cuda))
     _set_errors("surrogateescape")  # a path may be no valid text
     print(line)
 

@@ -111,14 +111,14 @@ class Registration(NamedTuple):
     @property
     def all_distributions(self) -> tuple[str, ...]:
         """Return prefixes of the names of all distributions whose versions change the compiled code."""
-        own = (self.package.replace("-", "_"), *self.internals)
-        return tuple(dict.fromkeys(name for name in (*own, *self.distributions) if name))
+        names = (self.package.replace("-", "_"), *self.internals, *self.distributions)
+        return tuple(dict.fromkeys(name for name in names if name))
 
     def requirement(self, *, jit: bool = False, cuda: int = CUDA) -> str:
         """Return the requirement, `aotcuda[cu13]`, with compilers of CUDA `cuda` or the nearest major version."""
         return ((jit and self.jit_requires) or self.requires).replace("{cuda}", str(max(12, min(cuda, CUDA))))
 
-    def bringing(self, extra: str) -> str:
+    def requirement_for_extra(self, extra: str) -> str:
         """Return the requirement with the compilers of an extra in `TOOLKITS`: `aotcuda[wide]`."""
         return self.requires.replace("cu{cuda}", extra)
 

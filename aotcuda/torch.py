@@ -274,15 +274,6 @@ class _OperatorLaunch:
         allocators, order = self._allocators, self._order
         if not allocators:
             return launch
-        if len(allocators) == 1 and order == list(range(len(order))):
-            allocate = allocators[0]
-
-            def launch_with_output(*args: Any) -> Any:
-                output = allocate(*args)
-                launch(*args, output)
-                return output
-
-            return launch_with_output
 
         def launch_with_outputs(*args: Any) -> Any:
             outputs = tuple([allocate(*args) for allocate in allocators])

@@ -117,9 +117,9 @@ def install_folder(python: Path, name: str, requirements: Iterable[str]) -> None
     """
     folder = python.parents[1] / name
     marker = folder / "requirements.txt"  # the last file, so that an incomplete folder is made again
-    wanted = "".join(f"{item}\n" for item in requirements)
-    if marker.is_file() and marker.read_text(encoding="utf-8") == wanted:
+    text = "".join(f"{item}\n" for item in requirements)
+    if marker.is_file() and marker.read_text(encoding="utf-8") == text:
         return
     shutil.rmtree(folder, ignore_errors=True)
-    install(python, "--no-deps", "--target", folder, *wanted.splitlines())
-    marker.write_text(wanted, encoding="utf-8")
+    install(python, "--no-deps", "--target", folder, *text.splitlines())
+    marker.write_text(text, encoding="utf-8")

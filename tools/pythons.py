@@ -27,7 +27,7 @@ from matrix import outcome
 
 NEEDS = ("numpy", "nvidia-cuda-cuobjdump==13.4.*", "pytest", "hypothesis", "platformdirs")
 COMPILERS = {True: "[cu13]", False: "[inspect]"}
-"""The extra of aotcuda for Pythons with and without the GIL. There is no Numba without the GIL, so tests skip."""
+"""The extra of aotcuda for Pythons with and without the GIL; tests that need Numba are skipped without the GIL."""
 
 PART = ("runtime_*", "kept_wheels", "manifest", "system", "cache*", "small_floats")
 """Patterns of the test files in `tests/unit` for code that runs in users' processes."""

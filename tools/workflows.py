@@ -2,7 +2,7 @@
 """Run the jobs of `.github/workflows` on this machine, each in a fresh clone of the last commit, and report them.
 
     python3 tools/workflows.py                                   # all jobs
-    python3 tools/workflows.py docs.yml release.yml/gather       # those of one workflow, and one job
+    python3 tools/workflows.py docs.yml release.yml/gather       # all jobs of one workflow, and one job
     python3 tools/workflows.py --tag v1.2.3 --out JSON release.yml
 
 The commands of a step run with the variables that the runner would set. The action checkout makes the clone,

@@ -135,7 +135,7 @@ def check_target(target: Target, key: str, frontend: str = registry.DEFAULT) -> 
         )
         registration = registry.find(frontend)
         message += (
-            f": install {registration.bringing(extra)}"
+            f": install {registration.requirement_for_extra(extra)}"
             if extra and registration
             else ", which no extra of aotcuda brings"
         )

@@ -46,7 +46,6 @@ def read(
     remedy: str = "name another file",
     follow: bool = True,
     error: type[AotcudaError] = TargetError,
-    where: str = "",
 ) -> bytes:
     """Return the content of a regular file.
 
@@ -56,7 +55,6 @@ def read(
         remedy: What the user can do if the file cannot be read; the error ends with it.
         follow: Follow a symbolic link.
         error: The class of the error.
-        where: The beginning of the error; the path by default.
 
     Raises:
         AotcudaError: The file is missing, not regular, too large, or cannot be read.
@@ -64,7 +62,7 @@ def read(
     try:
         return content(path, limit, follow=follow)
     except UnreadableError as problem:
-        message = f"{where or escape(os.fspath(path))}: {problem}; {remedy}"
+        message = f"{escape(os.fspath(path))}: {problem}; {remedy}"
         raise error(message) from None
 
 
@@ -124,13 +122,8 @@ def why_irregular(status: os.stat_result) -> str | None:
 
 
 def show(text: str, stream: TextIO | None = None) -> None:
-    """Print a text with escaped lines, to standard output by default."""
-    print(lines(text), file=stream)
-
-
-def lines(text: str) -> str:
-    """Escape each line of a text, with spaces in place of tabs."""
-    return "\n".join(escape(line.expandtabs()) for line in text.split("\n"))
+    """Print a text with escaped lines and spaces in place of tabs, to standard output by default."""
+    print("\n".join(escape(line.expandtabs()) for line in text.split("\n")), file=stream)
 
 
 def escape(text: object) -> str:

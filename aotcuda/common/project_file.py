@@ -66,10 +66,10 @@ def _depth(data: object) -> int:
 def content(path: str | os.PathLike[str]) -> Content:
     """Return the content of a TOML file; empty if it cannot be read."""
     try:
-        found = read(path)
+        file = read(path)
     except foreign.UnreadableError:
         return {}
-    return {} if found is None else found[1]
+    return {} if file is None else file[1]
 
 
 def table(data: object, *keys: str) -> Content:

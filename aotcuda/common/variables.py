@@ -6,10 +6,6 @@ import os
 
 from aotcuda.errors import ConfigError
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 _SWITCH = ("0", "1")
 
 VALUES = {
@@ -32,14 +28,14 @@ VALUES = {
 """The values of each variable; an empty value counts as not set."""
 
 
-def check(*names: str, environ: Mapping[str, str] = os.environ) -> None:
+def check(*names: str) -> None:
     """Check the values of variables, of all in `VALUES` by default.
 
     Raises:
         ConfigError: A variable has another value.
     """
     for name in names or VALUES:
-        message = problem(name, environ.get(name, ""))
+        message = problem(name, os.environ.get(name, ""))
         if message is not None:
             raise ConfigError(message)
 

@@ -20,7 +20,7 @@
 #         parts.json              of a split wheel: its images, and the packages with the others
 #         sources/                linked files and their headers, for the JIT fallback
 #
-# An entry of the JIT cache is such a folder, with a single cubin, `kernels.cubin`, instead of the fatbins.
+# An entry of the JIT cache is a data folder with a single cubin, `kernels.cubin`, instead of the fatbins.
 # `aotcuda.manifest.schema` declares the keys.
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest.schema import Toolchain as Toolchain
 
 FORMAT = 2
-"""The version of the manifest's format. A reader accepts this version alone.
+"""The version of the manifest's format. A reader accepts only this version.
 
 Raise it when older readers would misread a manifest. Do not raise it for keys that older readers may ignore.
 """

@@ -101,7 +101,7 @@ class Image(TypedDict):
     sha256: str
     min_driver: NotRequired[Version | None]  # of machine code and PTX: the lowest driver that loads it; None if unknown
     cuda: NotRequired[Version]  # its CUDA version; absent: `toolchain["cuda"]`
-    linker: NotRequired[Version]  # the `nvjitlink` that made it; absent: that of `toolchain`
+    linker: NotRequired[Version]  # the `nvjitlink` that made it; absent: `toolchain["nvjitlink"]`
     absent: NotRequired[str]  # only in memory, for a split wheel: the reason that the image is missing, and the remedy
     path: NotRequired[str]  # only in memory: the fatbin that has the image
 
@@ -183,7 +183,7 @@ class Parameter(TypedDict):
     readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
     aligned: NotRequired[bool]
     words: NotRequired[list[str]]
-    sizes: NotRequired[list[Size]]  # a buffer has `items` and `itemsize` alone
+    sizes: NotRequired[list[Size]]  # a buffer has only `items` and `itemsize`
     bytes: NotRequired[Block]
     exact: NotRequired[bool]  # numbers: it accepts only numbers of this type in Numba
     members: NotRequired[list[Parameter]]
@@ -343,7 +343,7 @@ class Read(TypedDict):
 class Rebuild(TypedDict):
     """The inputs from which the JIT fallback compiles the module for another GPU or other types."""
 
-    table: dict[str, object]  # `[tool.aotcuda]` as the project has it, with this module alone
+    table: dict[str, object]  # `[tool.aotcuda]` of the project, with only this module
     names: dict[str, list[str]]  # every packaged module of the wheel, with its names
     root: str  # the folder for paths in the table, relative to the folder with the package
     files: list[File]  # its content for the fallback

@@ -17,7 +17,7 @@ from aotcuda.runtime.launch_config import check_once
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import Any
 
     from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
@@ -26,28 +26,25 @@ if TYPE_CHECKING:
     from aotcuda.runtime.launch_config import Configuration
     from aotcuda.runtime.loader import Loader
 
-    T = TypeVar("T")
-
 SPECIALIZE_AT = 2
 """The number of launches after which the fast path gets a specialization; many kernels are launched only once."""
 
 _ATTEMPTS = 30
 """The most attempts for a launch whose images other threads, or methods of its arguments, unload meanwhile."""
 
-_EACH_ATTEMPT = range(_ATTEMPTS)
-
 _MOST_TARGETS = 1024
 """The number of launch configurations for which an overload caches the encoded form and the kernel's handle."""
 
 
-def launch_with_retries(launch: Callable[[tuple[object, ...]], T], args: tuple[object, ...]) -> T:
+def launch_with_retries(launch: Callable[[tuple[object, ...]], None], args: tuple[object, ...]) -> None:
     """Launch, and try again if the images are unloaded meanwhile: UnloadedError means that nothing was launched."""
     for _ in range(_ATTEMPTS - 1):
         try:
-            return launch(args)
+            launch(args)
         except aotcuda.errors.UnloadedError:
             continue
-    return launch(args)
+        return
+    launch(args)
 
 
 class GeneralPath:
@@ -73,28 +70,26 @@ class GeneralPath:
 
     def launch(self, args: tuple[object, ...]) -> None:
         """Launch by the general path; errors as for a call of `Launcher`."""
+        launch_with_retries(self._launch, args)
+
+    def _launch(self, args: tuple[object, ...]) -> None:
+        """Launch once; UnloadedError means that nothing was launched."""
         loader, stream = self._loader, self.configuration.stream
-        for attempt in _EACH_ATTEMPT:
-            try:
-                kernel_table = loader.current
-                if kernel_table is None or loader.checks_each_launch or drivers.forked:
-                    kernel_table = loader.ready()
-                selection = kernel_table.select(self.name, args, stream)
-                if selection is None:
-                    launch_with_copies(loader, kernel_table, (self.name, self.where), stream, args, self.launch)
-                    return
-                self.submit(kernel_table, selection, args)
-                if self._specializations is not None:
-                    self.settle(kernel_table, selection, args)
-            except aotcuda.errors.MissingVariantError:
-                if kernel_table is not None and self._specializations is not None and not loader.checks_each_launch:
-                    self._settle_miss(kernel_table, args)
-                raise
-            except aotcuda.errors.UnloadedError:  # nothing was launched
-                if attempt == _ATTEMPTS - 1:
-                    raise
-            else:
+        kernel_table = loader.current
+        if kernel_table is None or loader.checks_each_launch or drivers.forked:
+            kernel_table = loader.ready()
+        try:
+            selection = kernel_table.select(self.name, args, stream)
+            if selection is None:
+                launch_with_copies(loader, kernel_table, (self.name, self.where), stream, args, self.launch)
                 return
+            self.submit(kernel_table, selection, args)
+        except aotcuda.errors.MissingVariantError:
+            if self._specializations is not None and not loader.checks_each_launch:
+                self._settle_miss(kernel_table, args)
+            raise
+        if self._specializations is not None:
+            self.settle(kernel_table, selection, args)
 
     def submit(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with selected and packed arguments, and release their slot.

@@ -89,36 +89,38 @@ def examine() -> dict[str, Any]:
     }
 
 
-def render(found: dict[str, Any]) -> str:
+def render(findings: dict[str, Any]) -> str:
     """Return the findings as text for a bug report, with the home folder as `~`."""
-    own, python, fast, driver = (found[name] for name in ("aotcuda", "python", "fast_path", "driver"))
+    aotcuda_facts, python, fast, driver = (findings[name] for name in ("aotcuda", "python", "fast_path", "driver"))
     cuda = int((driver["cuda"] or f"{registry.CUDA}.0").partition(".")[0])
     release = f", release {driver['release']}" if driver.get("release") else ""
     rows = [
-        ("aotcuda", f"{own['version']}, in {own['path']}"),
+        ("aotcuda", f"{aotcuda_facts['version']}, in {aotcuda_facts['path']}"),
         ("Python", f"{python['version']}, {python['implementation']} on {python['platform']}"),
         ("fast path", f"in C: {fast['path']}" if fast["path"] else f"none: {fast['why_not_c']}"),
         ("driver", driver["problem"] or f"for CUDA {driver['cuda']}{release}"),
         *((f"GPU {gpu['index']}", f"{gpu['name']}, compute capability {gpu['capability']}") for gpu in driver["gpus"]),
-        *(("toolkit", _toolkit_text(toolkit)) for toolkit in found["toolkits"]),
-        *(("toolkit", f"of this machine, in {path}") for path in found["machine_toolkits"]),
+        *(("toolkit", _toolkit_text(toolkit)) for toolkit in findings["toolkits"]),
+        *(("toolkit", f"of this machine, in {path}") for path in findings["machine_toolkits"]),
     ]
-    if not (found["toolkits"] or found["machine_toolkits"]):
+    if not (findings["toolkits"] or findings["machine_toolkits"]):
         rows.append(("toolkit", "none is installed: packaged kernels can be launched, and nothing can be compiled"))
     rows += [
-        (name, _front_end_text(registry.BUILT_IN[name], version, found["tested"].get(name, []), cuda))
-        for name, version in found["front_ends"].items()
+        (name, _front_end_text(registry.BUILT_IN[name], version, findings["tested"].get(name, []), cuda))
+        for name, version in findings["front_ends"].items()
     ]
-    packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
+    packages = ", ".join(f"{name} {version}" for name, version in findings["packages"].items())
     rows += [("packages", packages)] if packages else []
     no_cache = "none: there is no home folder, and AOTCUDA_CACHE_DIR names none"
-    rows.append(("cache", _cache_text(found["caches"]["fallback"]) if found["cache"] else no_cache))
-    builds = found["caches"]["builds"]
+    rows.append(("cache", _cache_text(findings["caches"]["fallback"]) if findings["cache"] else no_cache))
+    builds = findings["caches"]["builds"]
     rows.append(("build cache", _cache_text(builds) if builds["folder"] else "none"))
-    rows += [("environment", f"{name}={value}{_remark(name, value)}") for name, value in found["environment"].items()]
-    rows += [("module", text) for module in found["modules"] for text in _module_lines(module, driver)]
-    rows += [("pack", excerpt(line)) for pack in found["packs"] for line in packs.render(pack)]
-    if not found["modules"]:
+    rows += [
+        ("environment", f"{name}={value}{_remark(name, value)}") for name, value in findings["environment"].items()
+    ]
+    rows += [("module", text) for module in findings["modules"] for text in _module_lines(module, driver)]
+    rows += [("pack", excerpt(line)) for pack in findings["packs"] for line in packs.render(pack)]
+    if not findings["modules"]:
         rows.append(("module", "none that aotcuda built is installed"))
     width = max(len(name) for name, _ in rows)
     return _without_home("\n".join(f"{name.ljust(width)}  {text}" for name, text in rows))
@@ -167,7 +169,7 @@ def _module_lines(module: dict[str, Any], driver: dict[str, Any]) -> list[str]:
         missing = "driver" if driver["problem"] else "GPU"
         return [f"{head}: has images for {', '.join(module['images'])}; this machine has no {missing}"]
     return [
-        f"{head}: GPU {each['gpu']} takes {each['image'] or each['takes']}: {excerpt(each['why'])}" for each in takes
+        f"{head}: GPU {item['gpu']} takes {item['image'] or item['takes']}: {excerpt(item['why'])}" for item in takes
     ]
 
 

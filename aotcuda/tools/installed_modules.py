@@ -64,9 +64,9 @@ def _modules_of(distribution: metadata.Distribution) -> Iterator[InstalledModule
 
 def _read(name: str, title: str, target: str, *, editable: bool) -> InstalledModule:
     try:
-        for found in targets.find(target):
-            if isinstance(found, targets.PackagedModule):
-                return InstalledModule(found.manifest["module"], title, editable=editable, packaged=found)
+        for module in targets.find(target):
+            if isinstance(module, targets.PackagedModule):
+                return InstalledModule(module.manifest["module"], title, editable=editable, packaged=module)
     except AotcudaError as error:
         return InstalledModule(name, title, editable=editable, problem=str(error))
     return InstalledModule(name, title, editable=editable, problem="it holds no module that aotcuda built")

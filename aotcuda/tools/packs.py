@@ -46,19 +46,19 @@ def status(name: str) -> dict[str, Any]:
         return {"pack": name, "problem": f"the process that imports its packages failed: {reason}", "kernels": []}
 
 
-def render(found: dict[str, Any]) -> Iterator[str]:
+def render(facts: dict[str, Any]) -> Iterator[str]:
     """Yield the lines on a pack: for each package the number of served kernels, and reasons for the others."""
-    if found["problem"]:
-        yield f"{found['pack']}: {found['problem']}"
+    if facts["problem"]:
+        yield f"{facts['pack']}: {facts['problem']}"
     packages: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for kernel in found["kernels"]:
+    for kernel in facts["kernels"]:
         key = tuple(str(kernel[name]) for name in ("distribution", "version", "triton", "installed"))
         packages.setdefault(key, []).append(kernel)
     for (distribution, version, triton, installed), kernels in packages.items():
         served = sum(kernel["reason"] is None for kernel in kernels)
         version_here = "is not installed" if installed == "None" else f"{installed} is installed"
         yield (
-            f"{found['pack']}: made from {distribution} {version} by Triton {triton}, and {distribution} "
+            f"{facts['pack']}: made from {distribution} {version} by Triton {triton}, and {distribution} "
             f"{version_here}: serves {served} of {len(kernels)} kernels"
         )
         reasons: dict[str, list[str]] = {}

@@ -294,10 +294,10 @@ class BuildAotcuda(Command):  # type: ignore[misc]  # only later versions of set
 
     def _add_single_modules(self) -> None:
         """Add modules without a package to `py_modules`, since editable installs find only the modules in it."""
-        single = {name.removesuffix(".py") for name in self._files if name.endswith(".py") and "/" not in name}
-        known = self.distribution.py_modules or []
-        if single - {*known}:
-            self.distribution.py_modules = [*known, *sorted(single - {*known})]
+        modules = {name.removesuffix(".py") for name in self._files if name.endswith(".py") and "/" not in name}
+        listed = self.distribution.py_modules or []
+        if missing := sorted(modules - {*listed}):
+            self.distribution.py_modules = [*listed, *missing]
 
 
 class _Extension:
@@ -356,7 +356,7 @@ class _EditableWheel(_Extension):
 
 class _Develop(_Extension):
     def install_for_development(self) -> None:
-        """Run the build step in the legacy mode of setuptools before 80, which runs no steps itself."""
+        """Run the build step in the legacy mode of setuptools before 80, which runs no build steps."""
         with self.project.packing():
             step = self.get_finalized_command(NAME)
             step.editable_mode = True

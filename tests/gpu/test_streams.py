@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotcuda.errors import ArgumentError
+from aotcuda.errors import ArgumentError, HostArrayWarning
 
 pytestmark = pytest.mark.gpu
 cupy = pytest.importorskip("cupy")
@@ -94,6 +94,16 @@ def test_launch_with_arrays_of_two_libraries_waits_for_both_streams(square):
             square[GRID, BLOCK](x, out)  # on CuPy's stream; PyTorch's is ordered before it
         ours.synchronize()
         np.testing.assert_array_equal(Torch.get(out), full(value * value))
+
+
+def test_launch_on_given_stream_gets_all_data_of_host_arrays(square, library, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+    x, out, stream = np.arange(1 << 22, dtype="float32"), np.zeros(1 << 22, "float32"), library.stream()
+    for value in (1.0, 2.0, 3.0):
+        x[:] = value
+        with pytest.warns(HostArrayWarning):
+            square[x.size // BLOCK, BLOCK, stream](x, out)
+        np.testing.assert_array_equal(out, x * x)
 
 
 def test_streams_of_every_library_are_accepted(square, numba_cuda):

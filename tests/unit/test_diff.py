@@ -202,7 +202,7 @@ def test_json_has_each_change_with_both_values(wheels, capsys):
 
 @pytest.mark.parametrize(("more", "breaks"), [(2, False), (100, True)])
 def test_registers_are_read_from_the_images(tmp_path, capsys, monkeypatch, more, breaks):
-    """More registers than a block of 1,024 threads can have break launches of such blocks."""
+    """Launches of 1,024 threads break if their registers exceed the registers of a block."""
     old = modules.write_wheel(tmp_path / "old")
     original = modules.images.numba_cubin
     monkeypatch.setattr(modules.images, "numba_cubin", lambda arch: _with_more_registers(original(arch), more))

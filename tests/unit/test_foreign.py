@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -176,7 +177,9 @@ def test_control_characters_of_a_manifest_never_reach_a_terminal(
 def test_control_characters_are_escaped() -> None:
     for character in HOSTILE:
         assert foreign.escape(f"a{character}b").isprintable()
-        assert foreign.lines(f"a{character}b").replace("\n", "").isprintable()
+        stream = io.StringIO()
+        foreign.show(f"a{character}b", stream)
+        assert stream.getvalue().replace("\n", "").isprintable()
 
 
 def test_an_error_has_place_fact_and_remedy(tmp_path: Path) -> None:

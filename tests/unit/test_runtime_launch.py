@@ -158,22 +158,22 @@ class TestConfiguration:
         assert isinstance(caught.value, ValueError)
         assert len(cuda.launches()) == launched
 
-    def test_launch_bounds_limit_the_block(self, cuda):
-        module = cuda.package(kernel("k", "void(int32)", launch_bounds=[256, 0, 0]))
-        module.k[1, 256](1)
-        with pytest.raises(LaunchError, match="has 257 threads, more than the kernel's launch bounds, 256"):
-            module.k[1, 257](1)
+    @pytest.mark.parametrize(
+        ("facts", "bounds", "possible", "impossible", "problem"),
+        [
+            ("threads=1024", 256, (1, 256), (1, 257), "has 257 threads, more than the kernel's launch bounds, 256"),
+            ("threads=640", 0, (1, 640), (1, 641), "has 641 threads, where the kernel's registers allow 640"),
+            ("shared=2048", 0, (1, 1, 0, 230400), (1, 1, 0, 230401), "at most 230400 .* the kernel's own 2048"),
+        ],
+        ids=["launch bounds", "registers", "static shared memory"],
+    )
+    def test_a_kernel_limits_its_launches(self, cuda, facts, bounds, possible, impossible, problem):
+        cuda.set(kernel=facts)
+        k = cuda.package(kernel("k", "void(int32)", launch_bounds=[bounds, 0, 0])).k
+        k[possible](1)
+        with pytest.raises(LaunchError, match=problem):
+            k[impossible](1)
         assert len(cuda.launches()) == 1
-
-    def test_registers_limit_the_block(self, cuda, k):
-        cuda.set(kernel="threads=640")
-        with pytest.raises(LaunchError, match="has 1024 threads, where the kernel's registers allow 640"):
-            k[1, 1024](1)
-
-    def test_static_shared_memory_counts(self, cuda, k):
-        cuda.set(kernel="shared=2048")
-        with pytest.raises(LaunchError, match="at most 230400 are possible in addition to the kernel's own 2048"):
-            k[1, 1, 0, 230401](1)
 
 
 class TestSharedMemory:

@@ -144,9 +144,9 @@ class TestSeveralGpus:
         for _ in range(3):
             run(array)
         cuda.set(streams="119=1")
-        for launch_with_retries in (run, k[1, 1, 119], k[2, 1, 119]):
+        for launch in (run, k[1, 1, 119], k[2, 1, 119]):
             with pytest.raises(LaunchError, match=r"launched on GPU 0 .* stream 0x77 belongs to a context on GPU 1"):
-                launch_with_retries(array)
+                launch(array)
         assert len(cuda.launches()) == 3
 
     @pytest.mark.parametrize("stream", [0, 1, 2])

@@ -41,7 +41,7 @@ FOLDER = "quickstart/kernels.aotcuda"
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Parts:
-    """Return the parts of a kept wheel by name, such as `variants/sm80` and `providers/main`."""
+    """Return the parts of the quickstart's wheel by name, such as `variants/sm80` and `providers/main`."""
     folder = tmp_path_factory.mktemp("split")
     split.run(QUICKSTART, folder)
     wheels = {f"variants/{label}": folder / "variants" / f"{QUICKSTART.stem}-{label}.whl" for label in LABELS}

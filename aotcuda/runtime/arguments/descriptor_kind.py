@@ -65,12 +65,12 @@ class TensorDescriptor(Kind):
             return "is a tensor descriptor of an array in the host's memory; copy the array to the GPU"
         if descriptor.dtype != parameter["dtype"] or descriptor.block != tuple(parameter["block"]):
             properties = f"{descriptor.dtype} elements and block shape {list(descriptor.block)}"
-            return f"is a tensor descriptor with {properties}, where {self.wanted(parameter)}"
+            return f"is a tensor descriptor with {properties}, where {self.describe(parameter)}"
         if _is_regular(descriptor):
             return None
         return f"is a tensor descriptor with {_describe(descriptor)}, which no kernel takes"
 
-    def wanted(self, parameter: Parameter) -> str:
+    def describe(self, parameter: Parameter) -> str:
         return f"{parameter['type']} is packaged"
 
 

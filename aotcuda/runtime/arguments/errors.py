@@ -59,9 +59,9 @@ def refusal(where: str, overloads: Sequence[DescribedOverload], args: tuple[obje
     lists = _lists(overloads, args)
     counts = sorted({len(overload.parameters) for overload in overloads})
     if len(args) not in counts:
-        wanted = " or ".join(map(str, counts))
-        plural = "" if wanted == "1" else "s"
-        return ArgumentError(f"{where} takes {wanted} argument{plural}, got {len(args)}{lists}")
+        text = " or ".join(map(str, counts))
+        plural = "" if text == "1" else "s"
+        return ArgumentError(f"{where} takes {text} argument{plural}, got {len(args)}{lists}")
     try:
         problems = min(
             (_problems(overload, args) for overload in overloads if len(overload.parameters) == len(args)), key=len
@@ -222,7 +222,7 @@ def _problem(parameter: Parameter, arg: object) -> str | None:
     read = arguments.reader(arg)
     if read is not None and kind.rank(parameter, arg) is not None:
         return kind.problem(parameter, arg, read(arg, [], 0))
-    return f"is {type_names.name_of(arg)} where {kind.wanted(parameter)}"
+    return f"is {type_names.name_of(arg)} where {kind.describe(parameter)}"
 
 
 def _tuple_problem(parameter: Parameter, arg: object) -> str | None:

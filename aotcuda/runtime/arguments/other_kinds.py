@@ -166,14 +166,14 @@ class Buffer(Address):
     def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], "Q", True), *parameter_kinds.size_fields(parameter)]
 
-    def wanted(self, parameter: Parameter) -> str:
+    def describe(self, parameter: Parameter) -> str:
         return f"a C-contiguous array of {type_names.type_name(parameter['dtype'])} is packaged ({parameter['type']})"
 
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         typestr, _, shape, strides, readonly = view
         if typestr != parameter["dtype"]:
-            return f"is {type_names.view_name(view)} where {self.wanted(parameter)}"
+            return f"is {type_names.view_name(view)} where {self.describe(parameter)}"
         if strides is not None:
             return (
                 f"has shape {shape} and strides {strides} in bytes, which is not contiguous in C order, and "
@@ -207,7 +207,7 @@ class Struct(Kind):
     def fields(self, parameter: Parameter) -> Fields:
         return [(parameter["offset"], f"{parameter['bytes']}s", False)]
 
-    def wanted(self, parameter: Parameter) -> str:
+    def describe(self, parameter: Parameter) -> str:
         if parameter["dtype"] == other_values.TENSOR_MAP:
             return f"{parameter['type']} is packaged: a tensor map of cuda.core or of cuda.bindings.driver"
         return f"{parameter['type']} is packaged ({parameter['dtype']}): a record, as array[()] is one"
@@ -215,7 +215,7 @@ class Struct(Kind):
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         if parameter_errors.packs(self, parameter, read):
             return None
-        return f"is a record {read[0]} where {self.wanted(parameter)}"
+        return f"is a record {read[0]} where {self.describe(parameter)}"
 
 
 class Type(Kind):
@@ -301,7 +301,7 @@ class Elements(Address):
     def problem(self, parameter: Parameter, arg: object, read: Any) -> str | None:
         view: View = read
         if view[0] != parameter["dtype"]:
-            return f"is {type_names.view_name(view)} where {self.wanted(parameter)}"
+            return f"is {type_names.view_name(view)} where {self.describe(parameter)}"
         if view[1] % parameter.get("divisor", 1):
             return (
                 f"has the address {view[1]:#x}, which {parameter['divisor']} does not divide as "
@@ -360,8 +360,8 @@ class Constant(Kind):
         return 0 if type(value) is type(parameter["value"]) else None
 
     def fit(self, parameter: Parameter) -> Fit:
-        wanted = parameter["value"]
-        return lambda read, _values: read is None or bool(read == wanted)
+        value = parameter["value"]
+        return lambda read, _values: read is None or bool(read == value)
 
     def fields(self, parameter: Parameter) -> Fields:
         return []
@@ -369,7 +369,7 @@ class Constant(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         if read is None or read == parameter["value"]:
             return None
-        return f"is {aotcuda.errors.short_repr(arg)} where {self.wanted(parameter)}"
+        return f"is {aotcuda.errors.short_repr(arg)} where {self.describe(parameter)}"
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         optional = bool(parameter.get("optional"))
@@ -395,7 +395,7 @@ KINDS: dict[str, Kind] = {
 def _wrong_dtype(kind: Kind, parameter: Parameter, arg: object, read: object) -> str | None:
     if parameter_errors.packs(kind, parameter, read):
         return None
-    return f"is {type_names.name_of(arg)} where {kind.wanted(parameter)}"
+    return f"is {type_names.name_of(arg)} where {kind.describe(parameter)}"
 
 
 def _is_bounded(parameter: Parameter) -> bool:

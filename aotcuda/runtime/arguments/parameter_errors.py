@@ -28,18 +28,18 @@ def array_problem(kind: Kind, parameter: Parameter, read: Any, *, counts_element
     view: View = read
     typestr, _, shape, strides, readonly = view
     layout, itemsize = parameter["layout"], array_view.item_bytes(typestr)
-    wanted = type_names.array_name(parameter["dtype"], parameter["ndim"], layout)
+    name = type_names.array_name(parameter["dtype"], parameter["ndim"], layout)
     if typestr != parameter["dtype"] or len(shape) != parameter["ndim"]:
-        return f"is {type_names.view_name(view)} where {wanted} is packaged"
+        return f"is {type_names.view_name(view)} where {name} is packaged"
     if strides is None:
         strides = array_view.contiguous_strides(shape, itemsize, "C")
     if layout != "A" and not array_view.is_contiguous(shape, strides, itemsize, layout):
         return (
             f"has shape {shape} and strides {strides} in bytes, which is not contiguous in {layout} "
-            f"order as {wanted} promises; pass a contiguous copy"
+            f"order as {name} promises; pass a contiguous copy"
         )
     if readonly and not parameter.get("readonly", False):
-        return f"is read-only, and {wanted} was compiled as writable; {WRITABLE}"
+        return f"is read-only, and {name} was compiled as writable; {WRITABLE}"
     if layout == "A" and counts_elements and any(stride % itemsize for stride in strides):
         return (
             f"has strides {strides} in bytes, and this kernel counts them in elements of {itemsize} bytes; "

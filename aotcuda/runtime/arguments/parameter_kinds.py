@@ -63,7 +63,7 @@ class Kind:
         """Return the problem of an argument that the parameter does not accept, or None."""
         raise NotImplementedError
 
-    def wanted(self, parameter: Parameter) -> str:
+    def describe(self, parameter: Parameter) -> str:
         """Return the end of an error such as "is float where int32 is packaged"."""
         dtype = parameter.get("dtype")
         return f"{parameter['type']} is packaged{f' ({dtype})' if dtype else ''}"
@@ -88,8 +88,8 @@ class Scalar(Kind):
         return scalars.rank(parameter, value)
 
     def fit(self, parameter: Parameter) -> Fit:
-        wanted = scalars.family(parameter)
-        return {"bool": scalars.fit_bool, "complex": scalars.fit_complex}.get(wanted, scalars.fit_plain)
+        special = {"bool": scalars.fit_bool, "complex": scalars.fit_complex}
+        return special.get(scalars.family(parameter), scalars.fit_plain)
 
     def fields(self, parameter: Parameter) -> Fields:
         offset, form = parameter["offset"], parameter["format"]
@@ -178,7 +178,7 @@ class Array(Kind):
             if word != "zero"  # the padding of the `struct` format
         ] + size_fields(parameter)
 
-    def wanted(self, parameter: Parameter) -> str:
+    def describe(self, parameter: Parameter) -> str:
         from aotcuda.runtime.arguments import type_names  # noqa: PLC0415 (as above)
 
         return f"{type_names.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"

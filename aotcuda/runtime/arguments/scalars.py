@@ -163,16 +163,16 @@ def rank(parameter: Parameter, value: object) -> int | None:
         return None
     if parameter.get("exact"):
         return 0 if _numba_type(value, kind) == (family(parameter), parameter["format"]) else None
-    wanted = family(parameter)
-    distance = _KINDS.index(wanted) - _KINDS.index(kind)
+    parameter_family = family(parameter)
+    distance = _KINDS.index(parameter_family) - _KINDS.index(kind)
     if distance < 0:
-        if (kind, wanted) != ("int", "bool"):
+        if (kind, parameter_family) != ("int", "bool"):
             return None
         distance = len(_KINDS)
     character = _NUMPY_CHARACTERS.get(getattr(numpy_dtype(value), "name", ""))
     if distance == 0 and character == parameter["format"]:
         return 0
-    return 100 * distance + 1 + _BY_WIDTH[wanted].index(parameter["format"])
+    return 100 * distance + 1 + _BY_WIDTH[parameter_family].index(parameter["format"])
 
 
 def _numba_type(value: object, kind: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +107,7 @@ class Report:
             "data": gpu_facts.data()["date"],
             "modules": [_module(module) for module in self.modules],
             **({"packs": list(self.packs)} if self.packs else {}),
-            "unmet": [{"item": item.item, "why": item.why} for item in self.unmet],
+            "unmet": [asdict(item) for item in self.unmet],
         }
 
 
@@ -149,15 +149,15 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
 
 
 def _modules_with_kernels(target: str) -> Iterator[PackagedModule]:
-    for found in targets.find(target):
-        if not isinstance(found, PackagedModule):
+    for module in targets.find(target):
+        if not isinstance(module, PackagedModule):
             message = (
-                f"{found.where} is an image without a manifest, so its toolchain is unknown; name a wheel, module or "
+                f"{module.where} is an image without a manifest, so its toolchain is unknown; name a wheel, module or "
                 "folder"
             )
             raise TargetError(message)
-        if found.manifest["kernels"]:
-            yield found
+        if module.manifest["kernels"]:
+            yield module
 
 
 def _all_gpus() -> list[Gpu]:
@@ -199,7 +199,7 @@ def _why_unmet(module: PackagedModule, gpu: Gpu, drivers: Sequence[Driver]) -> s
     cells = [cell for cell in (predict(module.manifest, gpu, driver) for driver in drivers) if cell.exists]
     if not cells:
         return "no known driver supports this GPU"
-    missing = [cell for cell in cells if not cell.packaged]
+    missing = [cell for cell in cells if not cell.has_image]
     if not missing:
         return ""
     first, last = missing[0].driver.name, missing[-1].driver.name
@@ -260,7 +260,7 @@ def _module(module: ModuleReport) -> dict[str, object]:
         "recipe": module.recipe,
         "runtime": module.runtime,
         **({"made_from": module.pack} if module.pack else {}),
-        "images": [{"arch": image.arch, "kind": image.kind, "min_driver": image.min_driver} for image in module.images],
+        "images": [asdict(image) for image in module.images],
         "cells": [_cell(cell) for cell in module.cells],
         "left_out": [item._asdict() for item in module.left_out],
     }

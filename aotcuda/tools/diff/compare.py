@@ -118,17 +118,13 @@ class _Side:
 
 
 def _read(target: str) -> dict[str, _Side]:
-    modules = []
-    for found in targets.find(target):
-        if not isinstance(found, PackagedModule):
-            message = f"{found.where} is an image without a manifest to compare; name a wheel, module or folder"
+    sides = {}
+    for module in targets.find(target):
+        if not isinstance(module, PackagedModule):
+            message = f"{module.where} is an image without a manifest to compare; name a wheel, module or folder"
             raise TargetError(message)
-        modules.append(found)
-    reports = collect.collect(target).modules
-    return {
-        found.manifest["module"]: _Side(manifest=found.manifest, report=report)
-        for found, report in zip(modules, reports, strict=True)
-    }
+        sides[module.manifest["module"]] = _Side(manifest=module.manifest, report=collect.module_report(module))
+    return sides
 
 
 def _changes(old: _Side, new: _Side) -> list[Change]:

@@ -44,9 +44,9 @@ def _includes_compilers(requirement: str) -> bool:
     match = _EXTRAS.match(requirement)
     extras = re.split(r"[\s,]+", match[1].lower().replace("_", "-")) if match else []
     including = {
-        item.bringing(toolkit)
+        item.requirement_for_extra(toolkit)
         for item in registry.BUILT_IN.values()
         for toolkit in registry.TOOLKITS
-        if item.bringing(toolkit) != item.requires
+        if item.requirement_for_extra(toolkit) != item.requires
     }
     return any(f"aotcuda[{extra}]" in including for extra in extras)

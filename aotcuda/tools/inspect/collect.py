@@ -40,13 +40,14 @@ def collect(target: str) -> Report:
         ImageError: An image cannot be read.
     """
     modules = [
-        _image_report(item) if isinstance(item, targets.BareImage) else _module_report(item)
+        _image_report(item) if isinstance(item, targets.BareImage) else module_report(item)
         for item in targets.find(target)
     ]
     return Report(modules=tuple(modules))
 
 
-def _module_report(module: targets.PackagedModule) -> Module:
+def module_report(module: targets.PackagedModule) -> Module:
+    """Return the report on a packaged module. Errors are those of `collect`."""
     content = module.manifest
     present = [image for image in content["images"] if "absent" not in image]
     kernels = _images(module, "kernels", content["files"].get("kernels"), present)

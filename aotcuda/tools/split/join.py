@@ -48,7 +48,11 @@ def run(wheels: Sequence[Path], out: Path) -> Path:
 
 
 def full_wheel(paths: Sequence[Path]) -> tuple[str, bytes]:
-    """Return the name and the bytes of the full wheel. Errors are those of `run`."""
+    """Return the name and the bytes of the full wheel.
+
+    Raises:
+        TargetError: The wheels are not parts of one wheel, or not all of them.
+    """
     wheels = [wheel_archive.read(path) for path in paths]
     parts = [wheel for wheel in wheels if f"{wheel.metadata}/{RESTORE}" in wheel.files]
     if not parts:
@@ -92,14 +96,14 @@ def _fatbin(folder: str, first: Wheel, wheels: Sequence[Wheel]) -> dict[str, byt
     """Return the fatbin with all images of the module in a data folder, by its name."""
     where = f"{folder}/{manifests.FILE_NAME}"
     manifest = manifests.parse(first.files[where], f"{first.path}/{where}")
-    whole, module = manifest["files"]["kernels"], manifest["module"]
+    kernels, module = manifest["files"]["kernels"], manifest["module"]
     fatbins: dict[str, bytes] = {}
     for wheel in wheels:
         for inside in _folders_with_parts(wheel):
             part = json.loads(wheel.files[f"{inside}/{manifests.PARTS}"])
             if part["module"] != module:
                 continue
-            if part["whole"] != whole["sha256"]:
+            if part["whole"] != kernels["sha256"]:
                 raise _different_wheels(first, wheel)
             fatbins |= dict.fromkeys(part["images"], wheel.files[f"{inside}/{part['kernels']['path']}"])
     archs = [image["arch"] for image in manifest["images"]]
@@ -107,7 +111,7 @@ def _fatbin(folder: str, first: Wheel, wheels: Sequence[Wheel]) -> dict[str, byt
         message = f"the wheels lack {', '.join(missing)} of {module}; {_REMEDY}"
         raise TargetError(message)
     data = subset.only(list(dict.fromkeys(fatbins.values())), archs, f"{first.path}/{folder}")
-    return {f"{folder}/{whole['path']}": data}
+    return {f"{folder}/{kernels['path']}": data}
 
 
 def _folders_with_parts(wheel: Wheel) -> list[str]:

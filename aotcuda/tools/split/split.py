@@ -77,10 +77,10 @@ def run(path: Path, out: Path | None) -> list[Path]:
         with ExitStack() as undo:
             for folder, write in writers:
                 undo.callback(shutil.rmtree, folder, ignore_errors=True)
-                made = write(full, files, folder)
-                if wheels := [file for file in made if file.suffix == ".whl"]:
-                    join.full_wheel(wheels)  # raises if the full wheel cannot be restored
-                written += made
+                paths = write(full, files, folder)
+                if wheels := [path for path in paths if path.suffix == ".whl"]:
+                    join.full_wheel(wheels)  # raises an error if the full wheel cannot be restored
+                written += paths
             undo.pop_all()
     except OSError as error:
         message = f"{folder} cannot be written ({error.strerror}); name another folder: --out DIR"
@@ -140,7 +140,7 @@ def _write_providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> 
 def _part(
     full: FullWheel, files: dict[str, bytes], targets: Sequence[Collection[Target]], variant: str | None = None
 ) -> dict[str, bytes]:
-    """Return the files of a wheel with only some images: the images for `targets[0]` of the first module, and so on."""
+    """Return the files of a wheel that has, of each module in order, the images for one item of `targets`."""
     part = dict(files)
     for module, chosen in zip(full.modules, targets, strict=True):
         if len(chosen) < len(module.targets):
@@ -153,7 +153,7 @@ def _image_files(
 ) -> dict[str, bytes]:
     """Return the files for some images of a module: a fatbin, and its `parts.json`."""
     archs = [str(target) for target in module.targets if target in targets]
-    whole = module.manifest["files"]["kernels"]
+    kernels = module.manifest["files"]["kernels"]
     data = subset.only([full.wheel.files[module.fatbin]], archs, f"{full.wheel.path}/{module.fatbin}")
     others = [target for target in module.targets if target not in targets]
     description = {
@@ -162,12 +162,12 @@ def _image_files(
         "version": full.version,
         "variant": variant,
         "module": module.manifest["module"],
-        "whole": whole["sha256"],
+        "whole": kernels["sha256"],
         "images": archs,
-        "kernels": {"path": whole["path"], "bytes": len(data), "sha256": digest(data)},
+        "kernels": {"path": kernels["path"], "bytes": len(data), "sha256": digest(data)},
         "elsewhere": {str(other): None if variant else _provider_name(full, other.capability) for other in others},
     }
-    return {f"{folder}/{whole['path']}": data, f"{folder}/{PARTS}": _json(description)}
+    return {f"{folder}/{kernels['path']}": data, f"{folder}/{PARTS}": _json(description)}
 
 
 def _with_extras(full: FullWheel) -> bytes:
