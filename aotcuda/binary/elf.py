@@ -26,7 +26,7 @@ _FUNCTION = 2  # STT_FUNC
 _GLOBAL = 1  # STB_GLOBAL
 _LONGEST_NAME = 1 << 16
 _FUNCTION_ITEMS = 7
-"""The cost of a function in the budget, in addition to that of a symbol."""
+"""The cost of a function in the budget, in addition to the cost of its symbol."""
 
 
 class NotElfError(Exception):

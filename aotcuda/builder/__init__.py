@@ -1,1 +1,1 @@
-"""The build: from `[tool.aotcuda]` to the files that a wheel gains. Heavy; its imports are those of build extras."""
+"""The build: from `[tool.aotcuda]` to the files of a wheel. It imports packages of the extras with compilers."""

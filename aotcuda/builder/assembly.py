@@ -118,7 +118,7 @@ def _has_compiler_jit(item: ModulePlan) -> bool:
 def _dependencies(
     results: Sequence[Result], stamp: Stamp | None, table: Mapping[str, object], project: Project
 ) -> Dependencies:
-    """Return the dependencies in a module's manifest: its sources; in an editable install the whole stamp."""
+    """Return the dependencies in a module's manifest: the sources, and in an editable install the stamp."""
     sources = stamps.sources(results, project)
     if stamp is None:
         return stamps.Dependencies(sources=sources)

@@ -125,7 +125,7 @@ def check_settings(keys: Iterable[str], place: str) -> None:
     """Refuse keys in the back end's own table `place`, which only enables the plugin.
 
     Raises:
-        ConfigError: There is such a key.
+        ConfigError: The table has a key.
     """
     for name in sorted(keys):
         message = f"{place}.{name}: this table only enables the hook; configure it under [tool.aotcuda]"
@@ -246,10 +246,10 @@ def assemble(built: Output, folder: Path, new_files: Container[Path]) -> list[Pa
 
 
 def sdist_files(table: Mapping[str, object], root: Path) -> list[str]:
-    """Return the files that an sdist needs besides code, relative to the project's folder.
+    """Return the files that an sdist needs in addition to code, relative to the project's folder.
 
-    They are all paths in the table, under any key, because each front end has other keys; all files in
-    `include-dirs`; headers next to a `.cu` file; and files that sources link, found by name: a string in a Python file
+    The files are all paths in the table, under any key, because each front end has other keys; all files in
+    `include-dirs`; headers next to a `.cu` file; and linked files, found by name: a string in a Python file
     of the package ends with it, as in `declare_device(..., link=HERE / "csrc" / "norm.cu")`. Nothing is checked, since
     an sdist is made without a build.
     """

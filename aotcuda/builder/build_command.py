@@ -64,7 +64,7 @@ def build_project(
         _check_expected(expected, list(project_file.table(table, "modules")), path)
     hint = uninstalled_hook.project_fault(str(path.parent))
     folder = out if out is not None else path.parent / "build" / "aotcuda"
-    time_file = stamp if stamp is not None else depfile  # build systems compare its time with that of the sources
+    time_file = stamp if stamp is not None else depfile  # build systems compare its time with the times of sources
     since = output.now(time_file) if time_file is not None else None
     seconds = _costs(costs) if costs is not None else {}
     built = api.build(

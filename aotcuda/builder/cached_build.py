@@ -1,4 +1,4 @@
-"""The entry of a whole build in the build cache: find it while its stamp holds, and store it after a build.
+"""Find a complete build in the build cache while its stamp holds, and store it after a build.
 
 There is one entry for each project folder and configuration.
 """

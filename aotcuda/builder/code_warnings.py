@@ -27,7 +27,7 @@ _FAULT_TABLE = "docs/frontends.md#known-faults"
 
 
 def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:
-    """Return a warning for each kernel whose compiled-in shared memory exceeds that of a target."""
+    """Return a warning for each kernel whose compiled-in shared memory exceeds the memory of a target."""
     variants: dict[str, list[dict[str, int]]] = {}
     for unit, built in kernels:
         variants.setdefault(unit.key, []).append({target: launch["shared"] for target, launch in built.launches})

@@ -29,7 +29,7 @@ _MISSING_FILE = "a-file-whose-name-cannot-stand-here"
 def render(targets: Iterable[Path], files: Iterable[Path]) -> bytes:
     """Return a dependency file, as compilers write it with `-MD -MP` for make, ninja and CMake.
 
-    Each file is also a target of its own, so make continues if one is missing. Names are quoted in make's syntax.
+    Each file also has an empty rule, so make continues if the file is missing. Names are quoted in make's syntax.
     If a name cannot be written (see `warnings`), every run builds again.
     """
     paths = list(files)

@@ -252,7 +252,7 @@ def _not_written(path: Path, error: OSError, otherwise: str) -> BuildError:
 
 def _keep_time(path: Path, old: Path, data: bytes) -> None:
     """Keep the time of a replaced file with the same content."""
-    with suppress(OSError):  # there is none, or it cannot be read
+    with suppress(OSError):  # the old file is missing or unreadable
         if not old.is_symlink() and old.is_file() and old.read_bytes() == data:
             status = old.stat()
             os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -260,7 +260,7 @@ def _keep_time(path: Path, old: Path, data: bytes) -> None:
 
 def _has_content(target: Path, content: Mapping[str, bytes]) -> bool:
     """Return True if a file or folder has exactly this content, given as for `_Change.prepare`."""
-    with suppress(OSError):  # what cannot be read is replaced
+    with suppress(OSError):  # an unreadable file is replaced
         if target.is_symlink():
             return False
         if "" in content:

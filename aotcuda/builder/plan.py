@@ -28,8 +28,7 @@ class ModulePlan:
     Attributes:
         frontend_key: The key that names its front end. The table may lack the key.
         code_targets: For each target, the `sm_*` target whose code is linked: code is compiled for a capability.
-        ltoir_targets: The `sm_*` targets that the exported functions are compiled for, including those of
-            `code_targets`.
+        ltoir_targets: The `sm_*` targets that the exported functions are compiled for, including `code_targets`.
         in_place: The module is its own source, so the wheel gains only data.
         warnings: Warnings about the file that `variants` names.
         recorded: The absolute paths of its variants file and tuning file.

@@ -7,9 +7,11 @@ import os
 import signal
 import sys
 import zipfile
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from aotcuda import registry
 from aotcuda.builder import api, progress, toolkits
 from aotcuda.builder.build_cache import remote, settings
 from aotcuda.builder.remote_job import ARCHIVE, ENTRIES, REQUEST, RESULT
@@ -26,9 +28,7 @@ def main() -> None:
     process_tree.end_with_parent(int(sys.argv[1]), signal.SIGTERM)
     folder = Path.cwd()
     request = json.loads((folder / REQUEST).read_bytes())
-    for name in [name for name in os.environ if name.startswith("AOTCUDA_") or settings.changes_entries(name)]:
-        del os.environ[name]
-    os.environ.update(request["variables"])
+    _adopt_variables(request)
     os.environ["AOTCUDA_CACHE_DIR"] = str(folder / "cache")
     result: dict[str, Any] = {"error": "", "refused": False}
     with interrupt.raise_interrupts():
@@ -43,12 +43,22 @@ def main() -> None:
     (folder / RESULT).write_text(json.dumps(result), encoding="utf-8")
 
 
+def _adopt_variables(request: dict[str, Any]) -> None:
+    """Replace the environment variables that a build depends on by the variables of the request."""
+    patterns = ["AOTCUDA_*", *registry.variables(registry.names()).kept, *request["table"].get("watch-env", [])]
+    for name in list(os.environ):
+        if settings.changes_entries(name) or any(fnmatchcase(name, pattern) for pattern in patterns):
+            del os.environ[name]
+    os.environ.update(request["variables"])
+
+
 def _difference(expected: dict[str, Any], distributions: list[str]) -> str:
-    """Return the differences between the tools of the build and of this machine; empty if there are none."""
+    """Return the first difference between the tools of the build and of this machine; empty if there is none."""
     tools = json.loads(json.dumps(settings.tools(distributions, toolkits.installed())))
     for name in sorted({*expected, *tools}):
         if expected.get(name) != tools.get(name):
-            return f"has {name} {tools.get(name, 'not')}, and the build has {expected.get(name, 'not')}"
+            tool = f"{name} {tools[name]}" if name in tools else f"no {name}"
+            return f"has {tool}, and the build has {expected.get(name, 'none')}"
     return ""
 
 

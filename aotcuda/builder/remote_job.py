@@ -1,6 +1,6 @@
 """Run one shard of another machine's build: the function that a worker of an executor calls.
 
-The shard runs in a process of its own, which ends with the worker and when the build is cancelled.
+The shard runs in a new process, which ends with the worker, or when the build is cancelled.
 """
 
 from __future__ import annotations

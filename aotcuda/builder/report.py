@@ -1,4 +1,4 @@
-"""Lines that a build prints at its end: the summary, the size of what was built, the GPU queries of the sources."""
+"""Write the last lines of a build's output: the summary, warnings about size, the GPU queries of the sources."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Summary:
     Attributes:
         reused: Number of steps whose results came from the build cache; None without a cache.
         made: Number of steps that ran.
-        whole: The whole build came from the cache.
+        whole: True if the complete build came from the cache.
         steps: The steps that ran, and the results from the build cache.
         code: Bytes of the machine code of each kernel, by module, symbol and target (`mypkg.kernels.axpy sm_90`).
     """

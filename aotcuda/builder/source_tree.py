@@ -161,7 +161,7 @@ def _kind(path: Path) -> str:
 
 
 def _is_ignored(path: Path) -> bool:
-    """Return True if git ignores `path`, or if there is no git or repository."""
+    """Return True if git ignores `path`, or if git or a repository is missing."""
     git = shutil.which("git")
     if git is None:
         return True

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def split(plans: Sequence[ModulePlan]) -> list[tuple[ModulePlan, ...]]:
-    """Return the stages in order; all modules of a stage have one front end and link those of earlier stages.
+    """Return the stages in order; all modules of a stage have one front end and link modules of earlier stages.
 
     A project whose modules do not link each other has one stage for each front end.
     """
@@ -59,7 +59,7 @@ def linked_names(plan: ModulePlan, plans: Iterable[ModulePlan]) -> set[str]:
 def run(job: Job, watcher: Progress | None = None) -> list[Result]:
     """Do `job`, whose modules may have several front ends; return a result for each stage. See `process.run`.
 
-    The sources and the stamp of a result include those of the linked stages.
+    The sources and the stamp of a result include the sources and stamps of linked stages.
 
     Raises:
         AotcudaError: A module has an error; errors of several stages are raised together.

@@ -104,7 +104,7 @@ class Project:
 
 
 def top_packages(settings: Config) -> frozenset[str]:
-    """Return the project's packages: those of its modules, of its sources, and the prelude."""
+    """Return the top packages of the project's modules, sources and prelude."""
     names = [module.name for module in settings.modules]
     names += [settings.prelude] if settings.prelude else []
     for module in settings.modules:
@@ -130,7 +130,7 @@ def watch_warnings(globs: Iterable[str], folder: Path) -> list[str]:
 
 
 def make_stamp(results: Iterable[Result], project: Project, python: Stamp, own_variables: Iterable[str] = ()) -> Stamp:
-    """Return the stamp of what workers built.
+    """Return the stamp of a build, from the results of its workers.
 
     `python` are the project's Python files as they were before the build, `own_variables` those that workers set.
     """

@@ -79,7 +79,7 @@ def _machine() -> str:
 
 
 def _start_time(pid: int) -> int:
-    """Return when a process started, in ticks since the machine did, by proc_pid_stat(5); 0 if there is none."""
+    """Return the start time of a process in ticks after the start of the machine (proc_pid_stat(5)); 0 if it ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

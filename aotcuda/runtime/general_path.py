@@ -73,6 +73,7 @@ class GeneralPath:
         launch_with_retries(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
+        """Launch once; UnloadedError means that nothing was launched."""
         loader, stream = self._loader, self.configuration.stream
         kernel_table = loader.current
         if kernel_table is None or loader.checks_each_launch or drivers.forked:

@@ -178,6 +178,7 @@ class GridKernel(Kernel):
         return self._loader.ready().check(self.__name__, args, 0).parameters
 
     def _launcher_for(self, grid: object, stream: Any) -> GridLauncher:
+        """Return the launcher for a grid and a stream; make it if it is not cached."""
         if callable(grid):
             return self._with_function(grid, stream)
         key = tuple(grid) if isinstance(grid, list) else grid

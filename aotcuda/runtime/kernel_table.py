@@ -230,7 +230,7 @@ class KernelTable:
         return self._jit is None or self._jit.is_idle()
 
     def _jit_overloads(self) -> JitOverloads:
-        """Return the overloads that the fallback compiles in addition to the images; make the object at first."""
+        """Return the overloads that the fallback compiles in addition to the images; make them at the first call."""
         if self._jit is None:
             from aotcuda.runtime.jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
 

@@ -136,6 +136,9 @@ def prepare(
         if n is not None:
             block = kernel.best_block(shared) if block is None else block_of_elements(block, where)
             grid = -(-number_of_elements(n, where) // block)
+            if grid == 0:
+                message = f"{where} cannot be launched: forall is 0, and XLA's programs launch at least one thread"
+                raise LaunchError(message)
         launch = Configuration(grid, block, None, shared, where, None)
         launch.check(kernel, where)
         packed = bytes(slot.buffer.raw[: overload.size])

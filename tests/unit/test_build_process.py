@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import registry
-from aotcuda.builder import toolkits
+from aotcuda.builder import remote_build, toolkits
+from aotcuda.builder.build_cache import settings
 from aotcuda.builder.worker import interrupt, process
 from aotcuda.builder.worker.interrupt import NOTHING_WRITTEN, Interrupted
 from aotcuda.errors import BuildError
@@ -66,6 +67,30 @@ def test_toolkit_of_a_worker_precedes_the_machines(tmp_path: Path) -> None:
     assert variables["LD_LIBRARY_PATH"] == f"{home / 'lib'}:/usr/local/cuda/lib64"
     assert process.environment({}, toolkit=kit)["LD_LIBRARY_PATH"] == str(home / "lib")
     assert process.environment(machine).items() >= machine.items()
+
+
+@pytest.mark.parametrize(
+    ("tools", "difference"),
+    [
+        ({"Python": "3.12", "numba-cuda": "0.30"}, ""),
+        ({"Python": "3.13", "numba-cuda": "0.30"}, "has Python 3.13, and the build has 3.12"),
+        ({"Python": "3.12"}, "has no numba-cuda, and the build has 0.30"),
+        ({"Python": "3.12", "numba-cuda": "0.30", "triton": "3.9"}, "has triton 3.9, and the build has none"),
+    ],
+)
+def test_worker_on_another_machine_names_its_other_tools(
+    tools: dict[str, str], difference: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "tools", lambda *_: tools)
+    assert remote_build._difference({"Python": "3.12", "numba-cuda": "0.30"}, []) == difference
+
+
+def test_worker_on_another_machine_has_the_variables_of_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("AOTCUDA_ARCH", "PYTHONOPTIMIZE", "NUMBA_CUDA_INCLUDE_PATH", "MYPKG_FAST", "PATH")
+    monkeypatch.setattr(os, "environ", dict.fromkeys(names, "worker's"))
+    request = {"table": {"watch-env": ["MYPKG_*"]}, "variables": {"MYPKG_SIZE": "2"}}
+    remote_build._adopt_variables(request)
+    assert os.environ == {"PATH": "worker's", "MYPKG_SIZE": "2"}
 
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]

@@ -180,6 +180,7 @@ def test_impossible_launches_are_refused_while_tracing(cuda, module, axpy):
         (10, 0, 0, "block is 0 where forall takes an int of at least 1"),
         (10, (8, 8), 0, r"block is \(8, 8\) where forall takes an int of at least 1"),
         (-1, 8, 0, "the number of elements cannot be negative"),
+        (0, 8, 0, "forall is 0, and XLA's programs launch at least one thread"),
         (1.5, 8, 0, "the number of elements must be an int"),
     ):
         with pytest.raises(LaunchError, match=problem):

@@ -1,1 +1,1 @@
-"""The build cache: whole builds and results of code generators, in a folder and at a URL."""
+"""The build cache: complete builds and results of code generators, in a folder and at a URL."""

@@ -1,6 +1,6 @@
 """The compile cache: results of code generators, named by their inputs.
 
-A front end lowers all kernels in each build that is not found as a whole. Each code generator's result is named by the
+A front end lowers all kernels in each build that the cache does not have. Each code generator's result is named by the
 generator's input: LLVM IR for libNVVM and the linker, PTX for an assembler, Triton's and cuTile's own IR, CUDA C++ with
 every header that its text can reach. The name also has the target, the options, and the versions of all tools. The
 Python code that led to the input need not be analysed.

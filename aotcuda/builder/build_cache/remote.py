@@ -142,7 +142,7 @@ def _open(url: str) -> tuple[Any, str]:
 
 
 def _call_with_limit(url: str, work: Callable[[], None], tick: Callable[[], None] = lambda: None) -> str | None:
-    """Call a function in a thread, and wait for a limited time; return what went wrong."""
+    """Call a function in a thread, and wait for a limited time; return the problem, if any."""
     problems: list[str | None] = []
 
     def run() -> None:

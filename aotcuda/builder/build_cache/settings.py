@@ -59,7 +59,7 @@ class Settings:
         url: The URL of the cache that fills the folder; None if there is none.
         writes: True if results are stored in the folder.
         sends: True if results are stored at the URL too.
-        facts: A digest of what all entries depend on.
+        facts: The digest of the inputs of all entries.
     """
 
     folder: str | None
@@ -72,7 +72,7 @@ class Settings:
 def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> Settings | None:
     """Return the cache of a build with these front ends and toolkits, of the project in `root`.
 
-    None if `AOTCUDA_BUILD_CACHE` is 0, or there is no home.
+    It is None if `AOTCUDA_BUILD_CACHE` is 0, or if the user has no home.
 
     Raises:
         ConfigError: A variable that locates the cache has an unusable value.
@@ -144,7 +144,7 @@ def _read_place() -> str:
 
 
 def _facts(front_ends: Sequence[str], toolkits: Sequence[Toolkit], root: Path) -> str:
-    """Return the digest of all inputs besides a project's own files."""
+    """Return the digest of all inputs except the project's files."""
     registered = [registration for name in front_ends if (registration := registry.find(name)) is not None]
     variables = registry.variables(front_ends)
     distributions = tuple(name for item in registered for name in item.all_distributions)

@@ -89,7 +89,7 @@ class Scope:
         return unique_name
 
     def identifiers(self, names: Sequence[str]) -> list[str]:
-        """Return the C name of each of `names`. Valid names are kept before others are changed."""
+        """Return a C name for each of `names`. Valid names stay, and the others are changed."""
         candidates = [identifier(name) for name in names]
         names_in_c = list(candidates)
         for at in sorted(range(len(names)), key=lambda at: candidates[at] != names[at]):

@@ -162,7 +162,7 @@ class Module:
             _FRONT_END,
             "The front end of this module, if it differs from the project's.",
             '"numba-cuda-mlir"',
-            default="that of `tool.aotcuda`",
+            default="the project's front end",
         ),
     )
     options: Options = field(
@@ -171,7 +171,7 @@ class Module:
             Record(cls=Options, expected="a table of options"),
             "Compile options of this module; each key replaces the one in `tool.aotcuda.options`.",
             "{ fastmath = true }",
-            default="those of `tool.aotcuda.options`",
+            default="the values of `tool.aotcuda.options`",
         ),
     )
     link: tuple[LinkItem, ...] = field(
@@ -233,7 +233,7 @@ class Module:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole of `[tool.aotcuda]`."""
+    """The content of `[tool.aotcuda]`."""
 
     arch: tuple[Target, ...] = field(
         metadata=setting(
@@ -283,7 +283,7 @@ class Config:
         default="installed",
         metadata=setting(
             Choice(("installed", "bundled")),
-            "The run time: that of the distribution aotcuda, on which the project depends, or a "
+            "The run time: the distribution aotcuda, on which the project depends, or a "
             "[copy in the wheel](bundled.md).",
             '"bundled"',
         ),

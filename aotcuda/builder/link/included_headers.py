@@ -70,7 +70,7 @@ class Headers:
 
     @property
     def files(self) -> list[Path]:
-        """Return the files of the project, then those of other folders."""
+        """Return the files of the project, then the files in other folders."""
         return [*sorted(self.project_files), *sorted(self.outside_files)]
 
     def uncacheable(self, options: Options) -> list[str]:

@@ -1,6 +1,6 @@
-"""Replace kernels of a PTX text by those of a second text, which was generated with other options.
+"""Replace kernels of a PTX text by kernels of a second text, which was generated with other options.
 
-nvJitLink takes options for a whole link. If one kernel has its own option, the module is linked twice. The kernel and
+nvJitLink takes options for a link. If one kernel has its own option, the module is linked twice. The kernel and
 the functions that it calls come from the second text.
 """
 

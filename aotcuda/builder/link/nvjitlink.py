@@ -181,7 +181,7 @@ def _partly_unfused(
     other = next((item for item in items if not _is_ltoir(item) and item.kind != "cu"), None)
     if other is not None:
         message = (
-            f"{module}: {other.name} ({other.kind}) is linked, so one kernel cannot have an fma of its own; write "
+            f"{module}: {other.name} ({other.kind}) is linked, so one kernel cannot have another fma; write "
             f"fma = false in the options of {module}"
         )
         raise LinkError(message)
@@ -194,7 +194,7 @@ def _partly_unfused(
         ]
     except _DeviceLaunchError:
         message = (
-            f"{module}: a kernel launches kernels, so one kernel cannot have an fma of its own; write fma = false in "
+            f"{module}: a kernel launches kernels, so one kernel cannot have another fma; write fma = false in "
             f"the options of {module}, or move one of the two kernels to another module"
         )
         raise LinkError(message) from None

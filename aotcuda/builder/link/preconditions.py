@@ -26,7 +26,7 @@ _NO_HEADER = re.compile(r'cannot open source file "([^"]+)"')
 _NO_NAME = re.compile(r'identifier "(\w+)" is undefined')
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
 _HOST_HEADER = re.compile(r"(?:torch|ATen|c10|pybind11)/|Python\.h$|[a-z_]+$|std\w+\.h$")
-"""Headers of PyTorch and Python, and those of C++ that have no dot."""
+"""Headers of PyTorch and Python, and headers of C++, whose names have no dot."""
 
 _BUILT_IN = {
     "cstdio": "printf",

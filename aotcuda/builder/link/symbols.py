@@ -28,7 +28,7 @@ class Symbols:
     """The symbols that an input defines for others.
 
     Attributes:
-        complete: True if `functions` has all symbols; those of LTOIR are unknown.
+        complete: True if `functions` has all symbols; the symbols of LTOIR are unknown.
         archs: The targets of the input's code, `compute_*` for PTX and LTOIR; empty for source code.
     """
 
