@@ -90,7 +90,7 @@ class Linking:
         group_names = self._object_names(plan, group_code)
 
         def names() -> dict[Key, Name]:
-            found = self._merge_names(plan, compiled, merges)
+            names_by_key = self._merge_names(plan, compiled, merges)
             for target in plan.targets if plan.kernels else ():
                 groups = [name for (_, of_target), name in group_names.items() if of_target == target]
                 if groups:
@@ -99,8 +99,8 @@ class Linking:
                     name = self._link_name(
                         plan, "image", self.inputs.image_inputs(plan, target, compiled, merged), target
                     )
-                found["image", target] = name
-            return found
+                names_by_key["image", target] = name
+            return names_by_key
 
         def make(missing: Sequence[Key]) -> flows.Flow[PerTarget]:
             targets = [target for kind, target in missing if kind == "image"]
@@ -131,20 +131,20 @@ class Linking:
         for kind, target in cached:
             record_cached(plan.kernels_for(target) if kind == "image" else plan.functions, target)
         missing = [key for key in before if key not in cached]
-        made = (yield from make(missing)) if missing else {}
-        if made:
-            titles = {key: _title(plan, *key) for key in made}
-            self.cache.store(made, self.unedited(before, names()), titles, "code")
-        return {key: cached[key] if key in cached else made[key] for key in before}
+        results = (yield from make(missing)) if missing else {}
+        if results:
+            titles = {key: _title(plan, *key) for key in results}
+            self.cache.store(results, self.unedited(before, names()), titles, "code")
+        return {key: cached[key] if key in cached else results[key] for key in before}
 
     def _merge_names(self, plan: ModulePlan, compiled: Compiled, merges: Iterable[Key]) -> dict[Key, Name]:
-        found: dict[Key, Name] = {}
+        names: dict[Key, Name] = {}
         for kind, target in merges if self.cache.is_on else ():
             code = code_target(target)
             texts = [(compiled[unit, code].ir, compiled[unit, code].fastmath) for unit in plan.functions]
             sources = self.inputs.sources_of(plan.functions)
-            found[kind, target] = self.name_with(plan, sources, "functions", texts, target.kind, code)
-        return found if self.cache.is_on else dict.fromkeys(merges, "")
+            names[kind, target] = self.name_with(plan, sources, "functions", texts, target.kind, code)
+        return names if self.cache.is_on else dict.fromkeys(merges, "")
 
     def _link_name(
         self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput] | Name, target: Target
@@ -221,15 +221,15 @@ class Linking:
         shares = kernel_groups.divide_among(list(missing.values()), self.job.jobs)
         tasks = [self._object_task(plan, share) for share in shares]
         self.total += len(tasks)
-        made: Objects = {}
+        results: Objects = {}
         for objects in (yield flows.Round(flows.OBJECTS, tasks)):
-            made |= objects
+            results |= objects
         titles = {
             (group, target): f"{plan.config.name}.{kernel_groups.short_list(group)}, machine code for {target}"
-            for group, target in made
+            for group, target in results
         }
-        self.cache.store(made, names, titles, "code")
-        every = {key: cached[key] if key in cached else made[key] for key in group_code}
+        self.cache.store(results, names, titles, "code")
+        every = {key: cached[key] if key in cached else results[key] for key in group_code}
         unlinkable = {target for (_, target), (data, _) in every.items() if not data}
         return {key: code for key, code in every.items() if key[1] not in unlinkable}
 

@@ -75,14 +75,14 @@ class Parts:
 
 
 def combine(
-    plan: ModulePlan, compiled: Compiled, made: Mapping[tuple[str, Target], Any], inputs: ModuleInputs
+    plan: ModulePlan, compiled: Compiled, linked_code: Mapping[tuple[str, Target], Any], inputs: ModuleInputs
 ) -> Parts:
     """Return a module's parts, compiled and linked for its targets."""
     name = plan.config.name
     surveyed = inputs.surveyed[name]
     kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
     functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
-    linked = tuple(_image(target, made["image", target]) for target in plan.targets if plan.kernels)
+    linked = tuple(_image(target, linked_code["image", target]) for target in plan.targets if plan.kernels)
     kernels = _mark_cooperative(plan, kernels, linked, inputs)
     callbacks: dict[Callbacks, None] = dict.fromkeys(inputs.linked[name].callbacks)
     for built in (*kernels, *functions):
@@ -92,9 +92,9 @@ def combine(
         images=linked,
         kernels=kernels,
         functions=functions,
-        merged={target: code for (kind, target), code in made.items() if kind == "functions"},
+        merged={target: code for (kind, target), code in linked_code.items() if kind == "functions"},
         callbacks=tuple(callbacks),
-        foreign=tuple((item.name, found.functions) for item, found in surveyed.items() if not item.internal),
+        foreign=tuple((item.name, symbols.functions) for item, symbols in surveyed.items() if not item.internal),
         linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
         function_inputs=tuple(inputs.function_inputs(plan, functions)),
         files=tuple(sorted(inputs.headers(plan).project_files)),
@@ -109,24 +109,24 @@ def _mark_cooperative(
     foreign = any(not item.internal for item in surveyed) or bool(inputs.sources_of(plan.units))
     if hasattr(inputs.front, "assemble") or not foreign:
         return kernels
-    found: set[str] = set()
+    synchronizing: set[str] = set()
     for image in linked:
         if image.target.kind == "ptx":
-            found |= grid_sync.in_ptx(image.data.decode())
+            synchronizing |= grid_sync.in_ptx(image.data.decode())
         else:
-            found |= grid_sync.in_cubin(image.data, image.target.major)
+            synchronizing |= grid_sync.in_cubin(image.data, image.target.major)
     symbols = [unit.symbol for unit in plan.kernels]
     return tuple(
-        replace(kernel, cooperative=kernel.cooperative or symbol in found)
+        replace(kernel, cooperative=kernel.cooperative or symbol in synchronizing)
         for symbol, kernel in zip(symbols, kernels, strict=True)
     )
 
 
-def _image(target: Target, made: Assembled | tuple[bytes, dict[str, int]]) -> Image:
+def _image(target: Target, code: Assembled | tuple[bytes, dict[str, int]]) -> Image:
     linker = nvjitlink.number()
-    if isinstance(made, Assembled):
-        return make_image(target, made.data, made.cuda)._replace(linker=linker)
-    data, spills = made
+    if isinstance(code, Assembled):
+        return make_image(target, code.data, code.cuda)._replace(linker=linker)
+    data, spills = code
     return make_image(target, data, linker, spills)
 
 
@@ -142,7 +142,7 @@ def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> Compiled
 def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
     # The names of a packaged module's other files begin with the module's name.
     module = item.name.partition(" ")[0]
-    is_module = bool(item.header) or module in {given.module for given in plan.config.link}
+    is_module = bool(item.header) or module in {listed.module for listed in plan.config.link}
     licence = _LICENCE.search(item.data[:_HEAD]) if item.kind in {"cu", "ptx"} else None
     return LinkedItem(
         name=item.name,

@@ -152,7 +152,7 @@ class Pipeline:
         """Find the entries of all units; a build from the cache alone fails if one is missing."""
         self.tell(step="compiling", done=0, total=self.linking.total)
         if self.units is not None:
-            self._cached = self.units.find(unit_compiling.wanted_units(self.job.plans, self._own_targets()))
+            self._cached = self.units.find(unit_compiling.targets_by_unit(self.job.plans, self._own_targets()))
             for unit in dict.fromkeys(unit for unit, _ in self._cached):
                 work = tuple((unit.module, unit.symbol, str(target)) for key, target in self._cached if key is unit)
                 telemetry.add_cached(work, self.units.seconds.get((unit.module, unit.symbol), 0.0))
@@ -183,9 +183,9 @@ class Pipeline:
             of_target = [(unit, compiled[unit, code]) for unit in plan.kernels if (unit, code) in compiled]
             code_warnings.check_constants(plan.config.key, of_target)
         self.inputs.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
-        made = yield from self.linking.link_module(plan, compiled)
-        plan, more = self._remove_kernels(plan, _refused_by_assembler(plan, made))
-        parts = combine(plan, compiled, made, self.inputs)
+        linked = yield from self.linking.link_module(plan, compiled)
+        plan, more = self._remove_kernels(plan, _refused_by_assembler(plan, linked))
+        parts = combine(plan, compiled, linked, self.inputs)
         self.warnings += [text for function in parts.functions for text in function.warnings]
         self.warnings += code_warnings.shared_memory(zip(plan.kernels, parts.kernels, strict=True))
         return replace(parts, left_out=(*notes, *more))
@@ -231,10 +231,10 @@ class Pipeline:
         compiled = yield from unit_compiling.compile_units(
             self.job, self.front, plan, self.functions, targets, self.cache, cached
         )
-        made = {key: built for key, built in compiled.items() if key not in cached}
-        self._store_compiled(plan, batches, made)
+        new_results = {key: built for key, built in compiled.items() if key not in cached}
+        self._store_compiled(plan, batches, new_results)
         if self.units is not None:
-            self.units.store(made)
+            self.units.store(new_results)
         imports = [consistency.Import(targets[0], frozenset(plan.units), _without_left_out(compiled))]
         for other in self.other_imports:
             target = next(target for _, target in other.compiled)
@@ -265,18 +265,18 @@ class Pipeline:
         return names
 
     def _store_compiled(
-        self, plan: ModulePlan, batches: Mapping[tuple[tuple[Unit, ...], Target], Name], made: Compiled
+        self, plan: ModulePlan, batches: Mapping[tuple[tuple[Unit, ...], Target], Name], new_results: Compiled
     ) -> None:
         """Store compiled batches, and the results of front ends' own code generators."""
         compiled_batches = {
-            (units, target): [made[unit, target] for unit in units]
+            (units, target): [new_results[unit, target] for unit in units]
             for units, target in batches
-            if (units[0], target) in made
+            if (units[0], target) in new_results
         }
         titles = {key: f"{key[0][0].batch}, {len(key[0])} kernels, for {key[1]}" for key in compiled_batches}
         unedited = self.linking.unedited(batches, self._batch_names(plan, [*plan.ltoir_targets]))
         self.cache.store(compiled_batches, unedited, titles, "code")
-        entries = {key: built.generated for key, built in made.items() if getattr(built, "generated", None)}
+        entries = {key: built.generated for key, built in new_results.items() if getattr(built, "generated", None)}
         new = {key: entry for key, entry in entries.items() if entry.value is not None}
         self.cache.count_reused(len(entries) - len(new))
         for unit, target in entries.keys() - new.keys():
@@ -291,8 +291,8 @@ class Pipeline:
             return {}
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         first = min((plan.compiled_for(unit)[0] for unit in plan.units), key=Target.sort_key)
-        wanted = {unit: code.externals for unit, code in built.items()}
-        externals = [external for of_unit in wanted.values() for external in of_unit]
+        externals_of = {unit: code.externals for unit, code in built.items()}
+        externals = [external for of_unit in externals_of.values() for external in of_unit]
         foreign = self.inputs.foreign_inputs(plan, built.values())
         if not foreign and not externals:
             return {}
@@ -307,7 +307,7 @@ class Pipeline:
         symbols = {item: results[item] for item in tasks}
         own = [unit.symbol for unit in plan.units]
         preconditions.check(
-            plan.config.name, wanted, own, symbols, plan.targets, keys, self.inputs.names_of_other_modules(plan)
+            plan.config.name, externals_of, own, symbols, plan.targets, keys, self.inputs.names_of_other_modules(plan)
         )
         return symbols
 
@@ -341,14 +341,14 @@ def _without_left_out(compiled: Compiled) -> Compiled:
     return {key: built for key, built in compiled.items() if not isinstance(built, LeftOut)}
 
 
-def _refused_by_assembler(plan: ModulePlan, made: PerTarget) -> dict[tuple[Unit, Target], LeftOut]:
+def _refused_by_assembler(plan: ModulePlan, linked: PerTarget) -> dict[tuple[Unit, Target], LeftOut]:
     """Return the kernels that the front end's assembler refused."""
     units = {unit.symbol: unit for unit in plan.kernels}
     return {
         (units[symbol], plan.code_targets[target]): LeftOut(
             error=CompileError(f"{units[symbol].head}: {reason}"), reason=reason
         )
-        for (_, target), image in made.items()
+        for (_, target), image in linked.items()
         for symbol, reason in getattr(image, "left_out", ())
     }
 

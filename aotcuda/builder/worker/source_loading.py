@@ -289,7 +289,7 @@ def _load_for_target(
 
     plans = [item.only_with(job.part) if job.part is not None else item for item in loaded.job.plans]
     units = UnitCache(job, cache, [loaded.seen]) if job.is_shared else None
-    cached = units.find(unit_compiling.wanted_units(plans, targets)) if units is not None else {}
+    cached = units.find(unit_compiling.targets_by_unit(plans, targets)) if units is not None else {}
     compiled_flows = [
         unit_compiling.compile_units(loaded.job, front, item, loaded.functions, targets, cache, cached)
         for item in plans

@@ -49,7 +49,7 @@ class UnitCache:
     """The entries of a build's units.
 
     Attributes:
-        seconds: How long each unit that was found took to compile, by module and symbol.
+        seconds: The seconds in which each cached unit was compiled, by module and symbol.
     """
 
     def __init__(self, job: Job, cache: CompileCache, stamps: Iterable[Stamp], unseen: Sequence[str] = ()) -> None:
@@ -71,14 +71,14 @@ class UnitCache:
         self._changed: list[str] = []
         self.seconds: dict[tuple[str, str], float] = {}
 
-    def find(self, wanted: Mapping[Unit, Sequence[Target]]) -> Compiled:
+    def find(self, units: Mapping[Unit, Sequence[Target]]) -> Compiled:
         """Return the cached results of units for targets.
 
         Raises:
             BuildError: An entry is missing, and this is a build from the cache alone.
         """
-        names = {unit: self._name(unit, targets) for unit, targets in wanted.items() if targets}
-        found: Compiled = {}
+        names = {unit: self._name(unit, targets) for unit, targets in units.items() if targets}
+        cached: Compiled = {}
         for unit, (reads, variables, seconds, built) in self._cache.find(names, _entry_type).items():
             seen = Stamp({(ask, self._absolute(path)): answer for ask, path, answer in reads}, variables)
             changed = seen.changed()
@@ -90,15 +90,15 @@ class UnitCache:
                 for targets, one in built
                 for target in targets
             }
-            if of_target.keys() == {str(target) for target in wanted[unit]}:
+            if of_target.keys() == {str(target) for target in units[unit]}:
                 self.seconds[unit.module, unit.symbol] = seconds
-                found |= {(unit, target): of_target[str(target)] for target in wanted[unit]}
-        missing = [unit for unit, targets in wanted.items() if any((unit, target) not in found for target in targets)]
+                cached |= {(unit, target): of_target[str(target)] for target in units[unit]}
+        missing = [unit for unit, targets in units.items() if any((unit, target) not in cached for target in targets)]
         if missing and self._job.from_cache_only:
-            raise self._missing_error(missing, len(wanted))
-        return found
+            raise self._missing_error(missing, len(units))
+        return cached
 
-    def store(self, made: Compiled) -> None:
+    def store(self, compiled: Compiled) -> None:
         """Store the entries of units.
 
         Raises:
@@ -106,7 +106,7 @@ class UnitCache:
         """
         seconds = telemetry.seconds_by_unit()
         of_unit: dict[Unit, dict[Target, Any]] = {}
-        for (unit, target), built in made.items():
+        for (unit, target), built in compiled.items():
             of_unit.setdefault(unit, {})[target] = built
         values: dict[Unit, Any] = {}
         for unit, of_target in of_unit.items():
@@ -178,8 +178,8 @@ class UnitCache:
 
     def _read_record(self, part: tuple[int, ...]) -> Any:
         """Return the inputs of a shard, or for `()` the number of shards; None if the cache has no record."""
-        found = self._cache.find({part: self._record_name(part)}, lambda part: dict[str, str | None] if part else int)
-        return found.get(part)
+        records = self._cache.find({part: self._record_name(part)}, lambda part: dict[str, str | None] if part else int)
+        return records.get(part)
 
     def _record_name(self, part: object) -> Name:
         toolkit = self._job.toolkit.cuda if self._job.toolkit is not None else None

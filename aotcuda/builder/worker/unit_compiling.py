@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Compiled = dict[tuple[Unit, Target], Any]
 
 
-def wanted_units(plans: Iterable[ModulePlan], own: Sequence[Target]) -> dict[Unit, list[Target]]:
+def targets_by_unit(plans: Iterable[ModulePlan], own: Sequence[Target]) -> dict[Unit, list[Target]]:
     """Return the units of modules, each with its targets that are in `own`."""
     return {
         unit: [target for target in item.compiled_for(unit) if target in own] for item in plans for unit in item.units
@@ -43,12 +43,12 @@ def compile_units(
     Children read only the cache's folder. Entries that may be at its URL are fetched together; then the units that need
     them are compiled again.
     """
-    wanted = wanted_units([item], own)
-    compiled: Compiled = {key: built for key, built in cached.items() if key[0] in wanted}
+    units = targets_by_unit([item], own)
+    compiled: Compiled = {key: built for key, built in cached.items() if key[0] in units}
 
     def missing() -> dict[Unit, list[Target]]:
         return {
-            unit: [target for target in targets if (unit, target) not in compiled] for unit, targets in wanted.items()
+            unit: [target for target in targets if (unit, target) not in compiled] for unit, targets in units.items()
         }
 
     # With fewer units than cores, it is faster to repeat the work that targets share.
@@ -59,16 +59,16 @@ def compile_units(
             tasks = _rows(front, missing(), functions, job.jobs)
         else:
             shares = _batches(missing()) if processes is None else _split_targets(missing(), processes)
-            tasks = [_task(front, units, functions, share) for units, share in shares]
+            tasks = [_task(front, batch, functions, share) for batch, share in shares]
         in_rows = False  # the units that a row did not reach are compiled one by one
-        made: Compiled = {}
+        results: Compiled = {}
         for result in (yield flows.Round(flows.COMPILE, tasks)):
-            made |= result
-        requested = {built.name: built.shape for built in made.values() if isinstance(built, Wanted)}
+            results |= result
+        requested = {built.name: built.shape for built in results.values() if isinstance(built, Wanted)}
         if requested:
             cache.fetch(requested)
-        compiled |= {key: built for key, built in made.items() if not isinstance(built, Wanted)}
-    return {(unit, target): compiled[unit, target] for unit, targets in wanted.items() for target in targets}
+        compiled |= {key: built for key, built in results.items() if not isinstance(built, Wanted)}
+    return {(unit, target): compiled[unit, target] for unit, targets in units.items() for target in targets}
 
 
 def _split_targets(missing: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:

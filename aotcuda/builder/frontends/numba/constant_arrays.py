@@ -36,15 +36,15 @@ def _merge_text(text: str, sizes: dict[str, int]) -> str:
     names: dict[str, str] = {}
     defined: set[str] = set()
 
-    def define(found: re.Match[str]) -> str:
-        name = f"aotcuda_constant_{hashlib.sha256(found['content'].encode()).hexdigest()[:32]}"
+    def define(match: re.Match[str]) -> str:
+        name = f"aotcuda_constant_{hashlib.sha256(match['content'].encode()).hexdigest()[:32]}"
         is_new = name not in defined
         defined.add(name)
-        names[found["quoted"] or found["plain"]] = name
-        sizes[name] = int(found["bytes"])
-        return f"@{name} = linkonce_odr addrspace(4) constant {found['content']}\n" if is_new else ""
+        names[match["quoted"] or match["plain"]] = name
+        sizes[name] = int(match["bytes"])
+        return f"@{name} = linkonce_odr addrspace(4) constant {match['content']}\n" if is_new else ""
 
     text = _DEFINED.sub(define, text)
     if not names:
         return text
-    return _NAMED.sub(lambda found: f"@{names[name]}" if (name := found[1] or found[2]) in names else found[0], text)
+    return _NAMED.sub(lambda match: f"@{names[name]}" if (name := match[1] or match[2]) in names else match[0], text)

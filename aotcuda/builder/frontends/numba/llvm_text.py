@@ -44,10 +44,10 @@ def without_contraction(text: str, *, flush: bool) -> str:
     """
     used: set[tuple[str, str]] = set()
 
-    def call(found: re.Match[str]) -> str:
-        indent, result, original = found["indent"], found["result"].strip('"'), found["type"]
+    def call(match: re.Match[str]) -> str:
+        indent, result, original = match["indent"], match["result"].strip('"'), match["type"]
         ty = "double" if original == "double" else "float"
-        left, right, rest = found["left"], found["right"], found["rest"]
+        left, right, rest = match["left"], match["right"], match["rest"]
         lines = []
         if original != ty:
             operands = {"l": left, "r": right}
@@ -56,16 +56,16 @@ def without_contraction(text: str, *, flush: bool) -> str:
                 for side, value in operands.items()
             ]
             left, right = _new_value(result, "l"), _new_value(result, "r")
-        if found["kind"] == "sub":
+        if match["kind"] == "sub":
             lines.append(f"{_new_value(result, 'n')} = fsub {ty} -0.0, {right}{rest}")
             right = _new_value(result, "n")
-        operation = "mul" if found["kind"] == "mul" else "add"
+        operation = "mul" if match["kind"] == "mul" else "add"
         name = f"llvm.nvvm.{operation}.rn.{'d' if ty == 'double' else 'ftz.f' if flush else 'f'}"
         used.add((name, ty))
-        target = found["result"] if original == ty else _new_value(result, "w")
+        target = match["result"] if original == ty else _new_value(result, "w")
         lines.append(f"{target} = call {ty} @{name}({ty} {left}, {ty} {right}){rest}")
         if original != ty:
-            lines.append(f"{found['result']} = fptrunc {ty} {target} to {original}{rest}")
+            lines.append(f"{match['result']} = fptrunc {ty} {target} to {original}{rest}")
         return "\n".join(indent + line for line in lines)
 
     text = _ARITHMETIC.sub(call, text)

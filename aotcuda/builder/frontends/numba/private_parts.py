@@ -1,6 +1,6 @@
 """Check that a compiler has the private functions that patches replace.
 
-Patches replace private functions, which any release may change. Before a patch is made, the compiler's version is
+Patches replace private functions, which any release may change. Before patches are applied, the compiler's version is
 compared with the tested versions, and the parameters of each function with those of the tested releases. If one of
 them differs, the build fails with a one-line error, and does not make a wrong image.
 """
@@ -49,9 +49,9 @@ def check_release(distribution: str, tested: Sequence[str], parts: Mapping[str, 
         )
         raise ToolchainError(message)
     for name, parameters in parts.items():
-        found = _parameters(name)
-        if found != parameters:
-            change = f"has {found}" if found is not None else "does not exist"
+        actual = _parameters(name)
+        if actual != parameters:
+            change = f"has {actual}" if actual is not None else "does not exist"
             message = (
                 f"{distribution} {installed} cannot be used: {name}, which aotcuda replaces, {change} "
                 f"where {tested[-1]} had {parameters}; {remedy}"
@@ -63,14 +63,14 @@ def _parameters(name: str) -> str | None:
     """Return the parameters of a function, `(self, fnty)`; None if there is no such function."""
     module, _, path = name.partition(":")
     try:
-        found: Any = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
         for part in path.split("."):
-            found = inspect.getattr_static(found, part)
+            value = inspect.getattr_static(value, part)
     except (ImportError, AttributeError):
         return None
-    found = getattr(found, "fget", None) or getattr(found, "__func__", found)
-    if not callable(found):
-        return type(found).__name__
-    signature = inspect.signature(found)
+    value = getattr(value, "fget", None) or getattr(value, "__func__", value)
+    if not callable(value):
+        return type(value).__name__
+    signature = inspect.signature(value)
     plain = [one.replace(annotation=inspect.Parameter.empty) for one in signature.parameters.values()]
     return str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))

@@ -38,23 +38,23 @@ _SIZED = re.compile(r"[A-Za-z_]\w*\[\s*\d*\s*\]")
 
 def _reason(error: Exception, text: str) -> str:
     """Return the problem with `text`, whose evaluation raised `error`."""
-    if found := _SIZED.search(text):
-        name = found[0].partition("[")[0]
-        return f"{found[0]} is not a type, since array types have no sizes; write {name}[::1], or {name}[:, ::1] in 2D"
+    if match := _SIZED.search(text):
+        name = match[0].partition("[")[0]
+        return f"{match[0]} is not a type, since array types have no sizes; write {name}[::1], or {name}[:, ::1] in 2D"
     reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
     return reason or "it must be made of Numba types, as void(float32[::1], int32)"
 
 
 def _layout_problem(text: str) -> str | None:
     """Return the problem with brackets that are not a layout, or None; Numba reads some of them as another layout."""
-    for found in _DIMENSIONS.finditer(text):
-        parts = ["".join(part.split()) for part in found[1].split(",")]
+    for match in _DIMENSIONS.finditer(text):
+        parts = ["".join(part.split()) for part in match[1].split(",")]
         layout = [part == "::1" for part in parts]
         if not {*parts} <= {":", "::1"} or sum(layout) > 1 or (any(layout) and not layout[0] and not layout[-1]):
             rest = ", ".join([":"] * (len(parts) - 1))
             rows = f"[{rest}, ::1]" if rest else "[::1]"
             columns = f"[::1, {rest}]" if rest else "[::1]"
-            return f"{found[0]} is not a layout; write {rows} (rows are contiguous), {columns} (columns), or colons"
+            return f"{match[0]} is not a layout; write {rows} (rows are contiguous), {columns} (columns), or colons"
     return None
 
 
@@ -93,7 +93,7 @@ class Notation:
         """
         # A module may have dtypes for its own use that Numba does not support; only dtypes in a signature matter.
         named = [name for part in (text, *names.values()) for name in rules.names_in_type(part)]
-        known = {
+        types_by_name = {
             name: self._type(value, name)
             for name, value in namespace.items()
             if isinstance(value, self.types.Type) or (isinstance(value, np.dtype) and name in named)
@@ -101,12 +101,12 @@ class Notation:
         for name in named:
             if name in self._named:
                 module, attribute = self._named[name]
-                known.setdefault(name, getattr(importlib.import_module(module), attribute))
+                types_by_name.setdefault(name, getattr(importlib.import_module(module), attribute))
         for name in self._in_order(text, names):
-            known[name] = self._named_type(name, names, {**namespace, **known}, known)
+            types_by_name[name] = self._named_type(name, names, {**namespace, **types_by_name}, types_by_name)
         try:
             args, result = self._sigutils.normalize_signature(
-                self._evaluate(text, {**namespace, **known}, known, names)
+                self._evaluate(text, {**namespace, **types_by_name}, types_by_name, names)
             )
         except ValueError:
             raise
@@ -123,7 +123,7 @@ class Notation:
         return ordered
 
     def _named_type(
-        self, name: str, names: Mapping[str, str], namespace: Mapping[str, object], known: Mapping[str, object]
+        self, name: str, names: Mapping[str, str], namespace: Mapping[str, object], types_by_name: Mapping[str, object]
     ) -> object:
         """Return the type that a name of `tool.aotcuda.types` represents."""
         where, text = f"tool.aotcuda.types.{name}", names[name]
@@ -135,7 +135,7 @@ class Notation:
                 module, _, attribute = text.partition(":")
                 value = self._type(getattr(importlib.import_module(module), attribute), attribute)
             else:
-                value = self._evaluate(text, namespace, known, names)
+                value = self._evaluate(text, namespace, types_by_name, names)
         except Exception as error:
             message = f"{where}, {text!r}: {_reason(error, text)}"
             raise ValueError(message) from error
@@ -155,14 +155,14 @@ class Notation:
             raise ValueError(message) from error
 
     def _evaluate(
-        self, text: str, namespace: Mapping[str, object], known: Mapping[str, object], names: Iterable[str]
+        self, text: str, namespace: Mapping[str, object], types_by_name: Mapping[str, object], names: Iterable[str]
     ) -> Any:
-        """Evaluate a text that may name types alone: `known`, `names` and the compiler's types."""
+        """Evaluate a text that may name types alone: `types_by_name`, `names` and the compiler's types."""
         if (problem := self._type_problem(text, namespace) or _layout_problem(text)) is not None:
             raise ValueError(problem)
         for pattern, replacement in _PRINTED:
             text = pattern.sub(replacement, text)
-        allowed = {**known, **vars(self.types)}
+        allowed = {**types_by_name, **vars(self.types)}
         try:
             return eval(text, {}, allowed)  # noqa: S307 (as Numba does; the text is the project's)
         except NameError as error:

@@ -82,11 +82,15 @@ def _add_builders(fails: Fails) -> None:
             builder = _record_builder(called, signature.args)
             if builder is not None:
                 return builder
-        found = original(self, fn, signature)
-        if found is not None and called in _DIVIDING and isinstance(signature.args[1], types.Integer | types.Float):
-            return _with_divisor_check(found, fails)
-        if found is not None:
-            return found
+        registered = original(self, fn, signature)
+        if (
+            registered is not None
+            and called in _DIVIDING
+            and isinstance(signature.args[1], types.Integer | types.Float)
+        ):
+            return _with_divisor_check(registered, fails)
+        if registered is not None:
+            return registered
         if called is operator.setitem and isinstance(signature.args[-1], types.IntEnumMember):
             number = signature.replace(args=(*signature.args[:-1], signature.args[-1].dtype))
             return _with_conversions(original(self, fn, number), {-1: signature.args[-1].dtype})
@@ -100,14 +104,14 @@ def _add_builders(fails: Fails) -> None:
     MLIRLower._get_registered_builder = find
 
 
-def _with_conversions(builder: Builder | None, wanted: dict[int, Any]) -> Builder | None:
-    """Return a builder that converts arguments first; `wanted` has the types by the arguments' places."""
+def _with_conversions(builder: Builder | None, types_by_place: dict[int, Any]) -> Builder | None:
+    """Return a builder that converts arguments first; `types_by_place` has the types by the places of the arguments."""
     if builder is None:
         return None
 
     def convert(lower: Any, target: Any, args: Sequence[Any], kws: Any) -> None:
         arguments = list(args)
-        for place, ty in wanted.items():
+        for place, ty in types_by_place.items():
             arguments[place] = _convert(lower, arguments[place], ty)
         builder(lower, target, arguments, kws)
 
@@ -259,11 +263,11 @@ def _reshape() -> None:
     def lower_reshape(builder: Any, target: Any, args: Sequence[Any], _: Any) -> None:
         array, *values = (builder.load_var(arg) for arg in args)
         flat = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
-        wanted = [_to_int64(size) for size in flat]
+        requested = [_to_int64(size) for size in flat]
         rank = builder.get_numba_type(args[0].name).ndim
         _, offset, *rest = memref.extract_strided_metadata(array)
         total = reduce(arith.muli, map(_to_int64, rest[:rank]), arith.constant(T.i64(), 1))
-        sizes = _with_computed_size(wanted, total)
+        sizes = _with_computed_size(requested, total)
         strides = [arith.constant(T.i64(), 1)]
         for size in reversed(sizes[1:]):
             strides.insert(0, arith.muli(strides[0], size))
@@ -284,13 +288,13 @@ def _reshape() -> None:
     numpy_lowering.np_reshape_cg = lower_reshape
 
 
-def _with_computed_size(wanted: Sequence[Any], total: Any) -> list[Any]:
+def _with_computed_size(requested: Sequence[Any], total: Any) -> list[Any]:
     """Return sizes with the computed size in place of -1."""
     one, minus_one = arith.constant(T.i64(), 1), arith.constant(T.i64(), -1)
-    is_computed = [arith.cmpi(arith.CmpIPredicate.eq, size, minus_one) for size in wanted]
-    others = [arith.select(mark, one, size) for mark, size in zip(is_computed, wanted, strict=True)]
+    is_computed = [arith.cmpi(arith.CmpIPredicate.eq, size, minus_one) for size in requested]
+    others = [arith.select(mark, one, size) for mark, size in zip(is_computed, requested, strict=True)]
     rest = arith.divsi(total, reduce(arith.muli, others))
-    return [arith.select(mark, rest, size) for mark, size in zip(is_computed, wanted, strict=True)]
+    return [arith.select(mark, rest, size) for mark, size in zip(is_computed, requested, strict=True)]
 
 
 class _CallRecorder:

@@ -122,11 +122,11 @@ class NumbaCudaMlir(NumbaFrontEnd):
         self, compiled: Any, unit: NumbaUnit, jit: JitOptions, targets: Sequence[Target]
     ) -> list[tuple[Sequence[Target], list[str]]]:
         """Implement NumbaFrontEnd.texts: the MLIR for targets differs in the target's name alone."""
-        found: list[tuple[Sequence[Target], list[str]]] = []
+        texts: list[tuple[Sequence[Target], list[str]]] = []
         for target in targets:
             for_it = patches.retarget(compiled, target)
-            found += super().texts(for_it, unit, jit, [target])
-        return found
+            texts += super().texts(for_it, unit, jit, [target])
+        return texts
 
     def needs(self, compiled: Any, texts: list[str], jit: JitOptions) -> Needs:
         linker = compiled.metadata["linker"]
