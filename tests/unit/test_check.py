@@ -114,8 +114,16 @@ def test_one_pair_is_described_in_words(package, capsys, gpu, driver, takes):
     [
         ({}, ("--gpu", "A100", "--driver", "535"), "the driver supports CUDA 12.2, and the images need CUDA 13.0"),
         ({}, ("--gpu", "A100", "--driver", "470"), "the run time needs a driver for CUDA 12.0: 525.60 or newer"),
-        ({}, ("--gpu", "RTX 5090", "--driver", "525"), "the first that has is driver 570.26 (CUDA 12.8)"),
-        ({}, ("--gpu", "V100", "--driver", "590"), "the driver has no support for this GPU; the last that has is of"),
+        (
+            {},
+            ("--gpu", "RTX 5090", "--driver", "525"),
+            "does not support this GPU; the first that does is 570.26 (CUDA 12.8)",
+        ),
+        (
+            {},
+            ("--gpu", "V100", "--driver", "590"),
+            "the driver does not support this GPU; the last branch that does is 580",
+        ),
         ({"fallback": "jit"}, ("--gpu", "A100", "--driver", "535"), "the package has no recipe for the JIT fallback"),
     ],
 )

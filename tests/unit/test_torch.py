@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import random
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -213,12 +211,6 @@ def test_gradients_are_checked_by_pytorch(kernels):
     x = torch.linspace(0, 1, 8, dtype=torch.float64, requires_grad=True)
     assert {*torch.library.opcheck(operator, (2.0, x, x)).values()} == {"SUCCESS"}
     assert torch.autograd.gradcheck(lambda x: operator(2.0, x, x), (x,))
-
-
-def test_aotcuda_imports_no_pytorch():
-    code = "import aotcuda, sys; aotcuda.load; print([name for name in sys.modules if name in ('torch', 'jax')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.fixture
