@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     import aotcuda.torch
     from support import tensors
 
-pytestmark = pytest.mark.filterwarnings("default")  # PyTorch's compilers have warnings of their own
+pytestmark = pytest.mark.filterwarnings("default")  # PyTorch's compilers warn
 AXPY = [
     "void(float32, float32[::1], float32[::1], float32[::1])",
     "void(float64, float64[::1], float64[::1], float64[::1])",
@@ -221,7 +221,7 @@ def on_a_gpu(path, monkeypatch):
 
 
 class Mine(torch.Tensor):
-    """A subclass with a method of its own, so that its tensors are read by their attributes."""
+    """A subclass that overrides a method, so that its tensors are read by their attributes."""
 
     def stride(self):
         return super().stride()
