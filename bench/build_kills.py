@@ -1,6 +1,6 @@
 """Compare builds after builds that were stopped at random moments with builds without a cache.
 
-Each round starts a build of a small project in a process of its own, waits a random time, and sends SIGINT, SIGTERM,
+Each round starts a build of a small project in its own process, waits a random time, and sends SIGINT, SIGTERM,
 SIGHUP or SIGKILL to that process alone. The build cache is empty at first, or lacks half of its entries. Every second
 source starts a daemon, and every fourth one ignores the signals that can be ignored. A round fails
 
@@ -62,7 +62,7 @@ def main() -> int:
     parser = machine.parser(__doc__, "build_kills")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=2, help="seconds until no process may be left (%(default)s)")
+    parser.add_argument("--limit", type=float, default=2, help="seconds in which all processes must end (%(default)s)")
     arguments = parser.parse_args()
     here = machine.describe()
     # Programs in the background ignore SIGINT, under nohup SIGHUP too, and their children inherit that.
@@ -112,8 +112,8 @@ class Bench:
     """A project whose builds are stopped.
 
     Attributes:
-        folder: The folder of everything.
-        limit: The seconds after a signal until no process may be left.
+        folder: The folder of the project, the build cache and temporary files.
+        limit: The seconds after a signal in which all processes must end.
         seconds: The time that a build by each route takes.
         expected: The files that a build by each route gives without a cache.
         endings: The seconds from each signal to the end of the last process.
@@ -213,7 +213,7 @@ class Bench:
         return subprocess.Popen(
             [sys.executable, *ROUTES[route]],
             cwd=self.project,
-            env={**os.environ, **settings, **environ},  # progress is lines that come on a slow machine alone
+            env={**os.environ, **settings, **environ},  # a slow machine would print progress
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -210,7 +210,7 @@ def _timed(command: list[str], folder: Path, environment: dict[str, str] | None)
 
 
 def _peak(project: Path, environment: dict[str, str]) -> int:
-    """Return the most bytes that a build's processes have held together."""
+    """Return the largest sum of the memory of a build's processes, in bytes."""
     most = 0
     with subprocess.Popen(
         _BUILD, cwd=project, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -224,7 +224,7 @@ def _peak(project: Path, environment: dict[str, str]) -> int:
 
 
 def _family(pid: int) -> list[int]:
-    """Return a process and all that descend from it."""
+    """Return a process and its descendants."""
     processes = [pid]
     for process in processes:
         with contextlib.suppress(OSError):  # it has ended, or one of its threads
@@ -243,7 +243,7 @@ def _proportional(pid: int) -> int:
 
 
 def _commit(tree: Path) -> str:
-    """Return the commit of a checkout; empty for a folder that is none."""
+    """Return the commit of a checkout; empty for another folder."""
     command = ["git", "-C", str(tree), "rev-parse", "--short", "HEAD"]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 

@@ -60,7 +60,7 @@ def main() -> int:
     runs.add_argument("--out", type=Path, default=machine.RESULTS, help="the folder of the JSON files (%(default)s)")
     runs.add_argument("--processes", type=int, default=8, help="chains that run at a time (%(default)s)")
     commands.add_parser("table", help="write the table of the committed results into docs/frontends.md")
-    chain = commands.add_parser("chain", help="what `run` starts: cases of one wheel, named on standard input")
+    chain = commands.add_parser("chain", help="a process of `run`, for cases of one wheel, named on standard input")
     chain.add_argument("site", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "build":
@@ -186,7 +186,7 @@ def _by_group(
 
 
 def _chained(site: Path, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Run cases by one process after another; each begins behind the case that ended the one before."""
+    """Run cases in a chain of processes; after a case that ends its process, the next process runs the next case."""
     found: dict[str, dict[str, Any]] = {}
     while left := [name for name in names if name not in found]:
         before = len(found)
@@ -262,7 +262,7 @@ def run_chain(site: Path) -> int:
                 result["arrays"] = {key: value.tobytes().hex() for key, value in arrays.items()}
         print(json.dumps(result), flush=True)
         if result.get("sticky"):
-            os._exit(1)  # the context is lost, and whatever would be freed with it
+            os._exit(1)  # the context is lost, so nothing can be freed
     return 0
 
 

@@ -105,7 +105,7 @@ def _by_driver(kernels: Any, tensors: tuple[Any, ...], n: int) -> dict[str, Call
     launch, stream = cuda.cuLaunchKernel, ctypes.c_void_p(0)
 
     def by(params: object, extras: object) -> Callable[[], None]:
-        # What is referred to by address lives as long as the function.
+        # The default keeps objects alive whose addresses the launch has.
         return lambda _keep=(block, size, library): _check(launch(kernel, 16, 1, 1, 1, 1, 1, 0, stream, params, extras))
 
     return {"by ctypes, pointers": by(pointers, None), "by ctypes, one buffer": by(None, extra)}

@@ -24,7 +24,7 @@ class Bar:
     """A bar, and the range of the measurements around its end.
 
     Attributes:
-        label: What was measured.
+        label: The name of the measurement.
         value: Its length.
         kind: `own`, `other` or `base`: a key of `COLOURS`.
         spread: The range; None if it is unknown.
@@ -38,10 +38,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class Dots:
-    """Many values of one kind, on a logarithmic scale, with their quartiles and median.
+    """Many values of a measurement, on a logarithmic scale, with their quartiles and median.
 
     Attributes:
-        label: What was measured.
+        label: The name of the measurement.
         values: The values.
         kind: As for `Bar`.
         unit: Their unit.

@@ -94,7 +94,7 @@ def main() -> int:
 
 @contextlib.contextmanager
 def _situation(library: str, situation: str) -> Iterator[Any]:
-    """Give the stream to launch on, None for the default stream, and make it current if the situation asks for it."""
+    """Yield the stream of the launches, None for the default stream; make it current unless another one is current."""
     if situation == "default":
         yield None
         return

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
-os.environ["AOTCUDA_BUILD_CACHE"] = "0"  # no build takes the code of an earlier one
+os.environ["AOTCUDA_BUILD_CACHE"] = "0"  # builds do not reuse code of earlier builds
 _PACKAGES = ("aotcuda", "numba-cuda", "numba", "numpy", "cuda-bindings", "cuda-toolkit", "hatchling", "build")
 _COMPILERS = ("cuda", "hatchling", "llvmlite", "numba", "numba_cuda", "numpy", "packaging", "pathspec", "pluggy")
 
@@ -42,7 +42,7 @@ def describe() -> dict[str, Any]:
 
 
 def driver() -> ctypes.CDLL | None:
-    """Return the CUDA driver library, None where there is none."""
+    """Return the CUDA driver library, or None without a driver."""
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -129,7 +129,7 @@ def parser(description: str | None, name: str) -> argparse.ArgumentParser:
 
 
 def write(path: Path, machine: dict[str, Any], **figures: object) -> None:
-    """Write figures as JSON, together with the machine that they were measured on, described before the work began."""
+    """Write figures as JSON, with the machine as `describe` described it before the work."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"machine": machine, **figures}, indent=1) + "\n", encoding="utf-8")
     print(f"\nwritten to {path}")
@@ -188,7 +188,7 @@ def _version(package: str) -> str | None:
 
 
 def _gpu() -> dict[str, str]:
-    """Return the first GPU's name and the driver's CUDA version, nothing where there is none."""
+    """Return the first GPU's name and the driver's CUDA version; empty without a GPU."""
     library = driver()
     if library is None:
         return {}

@@ -22,7 +22,7 @@ import signal
 import sys
 from pathlib import Path
 
-import hypothesis  # noqa: F401 (imported once, for all mutants)
+import hypothesis  # noqa: F401 (one import serves all mutants)
 import numpy as np  # noqa: F401 (as above)
 import pytest
 
@@ -147,7 +147,7 @@ class Collected:
 
 
 def forked(work) -> str:
-    """Run a function in a process of its own and return its text, or a note if the process is killed."""
+    """Run a function in a child process and return its text, or a note if the process is killed."""
     read, write = os.pipe()
     if (pid := os.fork()) == 0:
         os.close(read)
@@ -223,7 +223,7 @@ def run(module: str, number: int, seed: int, before: dict | None) -> dict:
 
 
 def main() -> None:
-    """Run the modules that the command line names, and write each row as soon as it is there."""
+    """Run the modules of the command line, and write the row of each after its run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("state", choices=["before", "after"], help="the state of the tests, a key of the report")
     parser.add_argument("--module", action="append", choices=MODULES, help="these modules alone")

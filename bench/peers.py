@@ -198,7 +198,7 @@ def c_batches(
 
 
 def loop(call: str, arrays: Sequence[object] = (), **names: object) -> Batch:
-    """Return a loop over a call that is written out, as programs have it; `{args}` are a scalar and the arrays."""
+    """Return a loop over a call, compiled from its text as in a program; `{args}` are a scalar and the arrays."""
     values = {f"x{at}": array for at, array in enumerate(arrays)} | names
     text = call.format(args=", ".join(["2.0", *(f"x{at}" for at in range(len(arrays)))]))
     source = (

@@ -168,7 +168,7 @@ def _run(what: str, root: Path, out: Path, variant: _Variant, cache: str = "0") 
 
 
 def _show_differences(wheels: dict[str, Path]) -> None:
-    """Print the members of the wheels that differ from those of the first wheel."""
+    """Print the members that differ between the first wheel and each other wheel."""
     contents = {}
     for title, wheel in wheels.items():
         with zipfile.ZipFile(wheel) as archive:

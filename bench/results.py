@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def fill(text: str) -> str:
-    """Return the page's text with every table made anew."""
+    """Return the page's text with new tables."""
     block = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
     return block.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
 
@@ -69,7 +69,7 @@ def general_path() -> Iterator[str]:
 
 
 def builds() -> Iterator[str]:
-    """Yield the table of build times, of an older commit's and of nvcc's."""
+    """Yield the table of build times, with an older commit and nvcc."""
     measured, thousand = _result("build_time"), _result("build_thousand")["figures"]
     figures = {name: figure for name, figure in thousand.items() if "thousand" in name} | measured["figures"]
     yield f"| seconds, median | {measured['commits']['before']} | {measured['commits']['now']} |"

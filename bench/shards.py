@@ -36,7 +36,7 @@ AOTCUDA = (sys.executable, "-m", "aotcuda", "build")
 
 
 def run_timed(command: tuple[str, ...], folder: Path, core: int, **environ: str) -> dict[str, float]:
-    """Run a command on one core; return the seconds of processor time of its processes, and those of the clock."""
+    """Run a command on one core; return the processor time of its processes, and the time of the clock, in seconds."""
     start = time.perf_counter()
     process = subprocess.Popen(
         ["taskset", "-c", str(core), *command],
@@ -88,7 +88,7 @@ def shards(project: Path, work: Path, number: int) -> dict[str, Any]:
 
 
 def processor_time(process: subprocess.Popen[Any]) -> float:
-    """Return the seconds that a process and its ended children have taken, by proc_pid_stat(5)."""
+    """Return the processor time of a process and its ended children in seconds, by proc_pid_stat(5)."""
     fields = Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def page(text: str) -> str:
-    """Return the text of the page with its tables made anew."""
+    """Return the text of the page with new tables."""
     for name, table in (("run", run()), ("computed", computed())):
         begin, end = f"<!-- {name}: bench/systems.py -->\n", f"<!-- end of {name} -->"
         head, _, rest = text.partition(begin)

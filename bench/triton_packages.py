@@ -1,4 +1,4 @@
-"""Compare published Triton packages, with imports changed alone, with Triton's JIT: kernels and first results.
+"""Compare published Triton packages, in which only imports are changed, with Triton's JIT: kernels, first results.
 
 1. `prepare` unpacks wheels, changes the imports of modules with kernels to `from aotcuda.triton import triton, tl`, and
    makes a project of each package.

@@ -43,7 +43,7 @@ _OPTIONS: list[dict[str, Any]] = [
 """Options of variants; clusters are refused below 9.0."""
 
 _AGAIN = 8
-"""How often Triton compiles a variant again whose packaged code is another one."""
+"""The number of times that Triton compiles a variant again if the packaged code differs."""
 
 _TENSOR_CORES: dict[str, Any] = {
     "matmul": {
@@ -119,7 +119,7 @@ def _compare() -> dict[str, Any]:
 
 
 def _varying(project: Path, folder: Path, keys: list[Key]) -> list[Key]:
-    """Return the variants of which Triton itself makes other code in other processes."""
+    """Return the variants for which Triton's own code differs between processes."""
     runs = [run_reference(project, folder / str(run), keys) for run in range(_AGAIN)]
     return [key for key in keys if len({run[key] for run in runs}) > 1]
 
@@ -183,7 +183,7 @@ def _codes(image: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def run_reference(project: Path, folder: Path, only: Collection[Key] = ()) -> dict[Key, bytes | None]:
-    """Return the machine code that Triton itself makes of variants in another process; None where it refuses."""
+    """Compile variants by Triton itself in another process; return the machine code, or None if Triton refuses."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "only.json").write_text(json.dumps([*only]))
     environment = {

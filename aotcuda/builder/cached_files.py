@@ -54,20 +54,15 @@ def check(
         path = f"{folder}/{manifest.FILE_NAME}"
         data = _content_of(files, path)
         document = manifest.parse(data, path)
-        if (
-            document["module"] != name
-            or document.get("in_place", False) != item.in_place
-            or manifest.dump(document) != data
-        ):
+        facts = document["module"], document.get("in_place", False), manifest.dump(document)
+        if facts != (name, item.in_place, data):
             message = f"{path} is not the manifest of {name}"
             raise ManifestError(message)
         expected[path] = data
         for file in _listed_files(document, name):
             content = expected[f"{folder}/{file['path']}"] = _content_of(files, f"{folder}/{file['path']}")
             manifest.check_file(content, file, file["path"])
-        expected |= {
-            f"{folder}/{manifest.SOURCES}/{file}": content for file, content in _carried_files(document, folders)
-        }
+        expected |= {f"{folder}/{manifest.SOURCES}/{file}": content for file, content in _sources(document, folders)}
         if item.in_place:
             digests[name] = manifest.digest(data)
         else:
@@ -112,7 +107,7 @@ def _listed_files(document: Manifest, name: str) -> Iterator[File]:
         yield file
 
 
-def _carried_files(document: Manifest, folders: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
+def _sources(document: Manifest, folders: Sequence[Path]) -> Iterator[tuple[str, bytes]]:
     """Return the current content of the project's files that a wheel carries for the JIT fallback."""
     for file in document["rebuild"]["files"] if "rebuild" in document else ():
         path = file["path"]

@@ -52,7 +52,7 @@ class Summary:
         parts = [_count_text(self.kernels, "kernel"), _count_text(self.functions, "device function")]
         text = (
             f"built {_count_text(self.modules, 'module')}: {', '.join(filter(None, parts))} for "
-            f"{_count_text(self.targets, 'target')}; {_size_text(self.size)} in {self.seconds:.1f} s"
+            f"{_count_text(self.targets, 'target')}; {_bytes(self.size)} in {self.seconds:.1f} s"
         )
         if self.whole:
             text += "; all from the build cache"
@@ -91,12 +91,10 @@ def wheel_warnings(wheel: Path) -> list[str]:
 def _near_limit(subject: str, size: int, sizes: Mapping[str, int]) -> list[str]:
     if size < _NEAR * _LIMIT:
         return []
-    largest = ", ".join(
-        f"{name} {_size_text(sizes[name])}" for name in sorted(sizes, key=lambda name: -sizes[name])[:3]
-    )
-    limit = f"package indexes usually refuse wheels of more than {_size_text(_LIMIT)}"
+    largest = ", ".join(f"{name} {_bytes(sizes[name])}" for name in sorted(sizes, key=lambda name: -sizes[name])[:3])
+    limit = f"package indexes usually refuse wheels of more than {_bytes(_LIMIT)}"
     advice = "name fewer targets in arch, leave data out, or spread the modules over several wheels"
-    return [f"{subject} takes {_size_text(size)}, and {limit}: {largest}; {advice}"]
+    return [f"{subject} takes {_bytes(size)}, and {limit}: {largest}; {advice}"]
 
 
 def gpu_queries(queries: Iterable[GpuQuery]) -> tuple[str, ...]:
@@ -114,10 +112,7 @@ def gpu_queries(queries: Iterable[GpuQuery]) -> tuple[str, ...]:
         file, _, line = place.rpartition(":")
         return file, int(line), query
 
-    return tuple(
-        _query_text(place, query, queries_of_line)
-        for (place, query), queries_of_line in sorted(grouped.items(), key=order)
-    )
+    return tuple(_query_text(place, query, items) for (place, query), items in sorted(grouped.items(), key=order))
 
 
 def _query_text(place: str, query: str, answered: list[GpuQuery]) -> str:
@@ -141,6 +136,6 @@ def _count_text(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}" if number else ""
 
 
-def _size_text(number: int) -> str:
+def _bytes(number: int) -> str:
     unit = min(len(str(number)) - 1, 6) // 3
     return f"{number} B" if not unit else f"{number / 1000**unit:.1f} {'kM'[unit - 1]}B"

@@ -52,7 +52,7 @@ def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
     The admitted versions form intervals. If there are any, one of them is at a bound or just after it.
     """
     lowest, first, specifier = Version(floor), Version(_FIRST), requirement.specifier
-    bounds = {first, _next_version(first), lowest, _next_version(lowest), *_bounds(specifier)}
+    bounds = {first, _bump(first), lowest, _bump(lowest), *_bounds(specifier)}
     admitted = sorted(version for version in bounds if version >= first and version in specifier)
     if not admitted or admitted[-1] < lowest:
         message = (
@@ -67,18 +67,13 @@ def _bounds(specifier: SpecifierSet) -> Iterator[Version]:
     """Yield the versions that a specifier names, those just after them, and those at which `.*` ends."""
     for clause in specifier:
         try:
-            version = Version(clause.version.removesuffix(".*"))
+            bound = Version(clause.version.removesuffix(".*"))
         except InvalidVersion:  # `===` takes any text
             continue
-        *front, last = version.release
-        yield from (
-            version,
-            Version(version.base_version),
-            _next_version(version),
-            Version(".".join(map(str, [*front, last + 1]))),
-        )
+        *front, last = bound.release
+        yield from (bound, Version(bound.base_version), _bump(bound), Version(".".join(map(str, [*front, last + 1]))))
 
 
-def _next_version(version: Version) -> Version:
+def _bump(version: Version) -> Version:
     """Return a version just after this one."""
     return Version(".".join(map(str, [*version.release, *[0] * (4 - len(version.release)), 1])))

@@ -37,25 +37,21 @@ _LONG = 100
 
 
 def make(
-    parts_by_module: Mapping[str, Sequence[tuple[Result, BuiltModule]]],
+    modules: Mapping[str, Sequence[tuple[Result, BuiltModule]]],
     installed: Sequence[Toolkit],
     packages: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> bytes:
     """Return the bill of materials of a build; `packages` has the distribution that each module of a pack is from."""
-    components = {_ref(module): _component("library", _ref(module), module, "module") for module in parts_by_module}
+    components = {_ref(module): _component("library", _ref(module), module, "module") for module in modules}
     uses: dict[str, set[str]] = {}
     tools: dict[tuple[tuple[str, str], ...], list[dict[str, Any]]] = {}  # modules have one toolchain, or a few
-    for module, parts in parts_by_module.items():
+    for module, parts in modules.items():
         used = uses[_ref(module)] = set()
         for result, built in parts:
-            used |= {_ref(item.module) for item in built.linked if item.module in parts_by_module}
+            used |= {_ref(item.module) for item in built.linked if item.module in modules}
             if (versions := tuple(result.toolchain.items())) not in tools:
                 tools[versions] = list(_tool_components(result.toolchain, installed))
-            for component in (
-                *tools[versions],
-                *_linked_components(built.linked, parts_by_module),
-                *_source_component(packages.get(module)),
-            ):
+            for component in (*tools[versions], *_links(built.linked, modules), *_source(packages.get(module))):
                 used.add(component["bom-ref"])
                 components.setdefault(component["bom-ref"], component)
     document = {
@@ -122,7 +118,7 @@ def _tool_components(versions: Mapping[str, str], installed: Iterable[Toolkit]) 
             yield _distribution_component(item.metadata, "application", "compiler")
 
 
-def _linked_components(items: Iterable[LinkedItem], modules: Container[str]) -> Iterator[dict[str, Any]]:
+def _links(items: Iterable[LinkedItem], modules: Container[str]) -> Iterator[dict[str, Any]]:
     """Yield the linked modules of other distributions, and the linked files."""
     for item in items:
         if item.module and item.module not in modules:
@@ -134,7 +130,7 @@ def _linked_components(items: Iterable[LinkedItem], modules: Container[str]) -> 
             yield _component("file", ref, item.name, "linked", hashes=hashes, licenses=terms)
 
 
-def _source_component(package: tuple[str, str] | None) -> Iterator[dict[str, Any]]:
+def _source(package: tuple[str, str] | None) -> Iterator[dict[str, Any]]:
     """Yield the distribution that a pack's module is compiled from."""
     if package is None:
         return

@@ -110,33 +110,24 @@ def check_target(target: Target, key: str, frontend: str = registry.DEFAULT) -> 
         ToolchainError: It does not; the message lists the supported targets, and names the extra whose toolchain
             supports it.
     """
-    capabilities = supported_capabilities()
+    numbers = supported_capabilities()
     lowest = FIRST_WITH[target.suffix]
-    if target.capability in capabilities and target.capability >= lowest:
+    if target.capability in numbers and target.capability >= lowest:
         return
     toolkit = loaded()
     if toolkit is not None and toolkit.links(target):
         return
     version = gpu_facts.dotted(toolkit_version())
     kind = str(target).partition("_")[0]
-    names = ", ".join(
-        f"{kind}_{major}{minor}{target.suffix}" for major, minor in capabilities if (major, minor) >= lowest
-    )
+    names = ", ".join(f"{kind}_{major}{minor}{target.suffix}" for major, minor in numbers if (major, minor) >= lowest)
     message = f"{key}: {target} is not known to the CUDA {version} toolchain, which builds for {names}"
     if releases := gpu_facts.builders(target):
         message += f"; {target} needs {releases}"
-        extra = next(
-            (
-                name
-                for name, toolkit_versions in registry.TOOLKITS.items()
-                if toolkits.code_target(target, *toolkit_versions)
-            ),
-            None,
-        )
-        registration = registry.find(frontend)
+        extra = next((name for name, pair in registry.TOOLKITS.items() if toolkits.code_target(target, *pair)), None)
+        front_end = registry.find(frontend)
         message += (
-            f": install {registration.requirement_for_extra(extra)}"
-            if extra and registration
+            f": install {front_end.requirement_for_extra(extra)}"
+            if extra and front_end
             else ", which no extra of aotcuda brings"
         )
     raise ToolchainError(message)

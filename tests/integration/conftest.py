@@ -76,9 +76,10 @@ def no_build_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def wheelhouse(once: Once) -> Path:
-    """Return a folder with a wheel of this checkout."""
+    """Return a folder with a pure wheel of this checkout."""
     command = (*projects.BUILD, "--wheel", "--outdir")
-    return once("wheelhouse", lambda folder: projects.succeed(projects.CHECKOUT, *command, folder, "."))
+    pure = {"AOTCUDA_EXTENSION": "0"}
+    return once("wheelhouse", lambda folder: projects.succeed(projects.CHECKOUT, *command, folder, ".", **pure))
 
 
 @pytest.fixture(scope="session")

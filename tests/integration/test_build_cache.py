@@ -1,4 +1,4 @@
-"""Builds with the build cache give the files of builds without it, and compile only changed code."""
+"""Test that builds with the build cache give the files of builds without it, and compile only changed code."""
 
 from __future__ import annotations
 

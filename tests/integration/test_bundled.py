@@ -1,4 +1,4 @@
-"""Wheels that hold their run time, `runtime = "bundled"`, on the stand-in driver."""
+"""Test wheels with a bundled run time, `runtime = "bundled"`, on the stand-in driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`aotcuda cache warm`: a fallback on a GPU finds the entries that a machine without a GPU compiled."""
+"""Test `aotcuda cache warm`: a fallback on a GPU finds the entries that a machine without a GPU compiled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.jit_builds import forget_cache
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
-    """A folder with the package `flat` as a wheel installs it, which has an image for 8.0 and PTX for it alone."""
+    """Return a folder with the installed package `flat`, whose images are for sm_80 and compute_80."""
     project = projects.copy("flat", tmp_path_factory.mktemp("flat") / "project")
     table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
     for path, data in api.build(table, project).files.items():

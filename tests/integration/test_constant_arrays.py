@@ -1,4 +1,4 @@
-"""Check that equal constant arrays of an image are one, and that a build refuses more than fit."""
+"""Test that equal constant arrays of an image are merged, and that a build refuses too large arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are edited during a build: make and ninja build them once more, and only once."""
+"""Test files that are edited during a build: make and ninja build once more, and only once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 BIN = Path(sys.prefix, "bin")
 
-# A source that is edited while its kernel is compiled, the first time.
+# A source that edits itself while its kernel is compiled for the first time.
 SOURCE = """\
 from pathlib import Path
 
@@ -30,11 +30,11 @@ def scaled(x):
 
 @overload(scaled, target="cuda")
 def _(x):
-    own = Path(__file__)
-    text = own.read_text()
+    source = Path(__file__)
+    text = source.read_text()
     before = "x * " + "2"
     if before in text:
-        own.write_text(text.replace(before, "x * 3"))
+        source.write_text(text.replace(before, "x * 3"))
     return lambda x: x * 2
 
 

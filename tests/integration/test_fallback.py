@@ -1,4 +1,4 @@
-"""The JIT fallback with the real compiler and the stand-in driver."""
+"""Test the JIT fallback with the real compiler and the stand-in driver."""
 
 from __future__ import annotations
 

@@ -318,15 +318,10 @@ def test_source_without_table_gets_variants_files(project: Path) -> None:
     }
     (gpu,) = read(project / "mypkg" / "_tri.tuning.json")["kernels"]["scale"].pop("gpus").values()
     assert gpu == {"capability": "9.0", "default": 0, "choices": [[[4096, "float32"], 0]]}
-    before = (project / variants).read_text()
     done = record(project, "--check", run=("more",))
     assert done.status == 1
     assert "add: void(*fp32:16, *fp32, *fp32:16, i32:1; BLOCK=1024" in done.err
     assert f"is not in {variants}" in done.err
-    assert "has every signature that was recorded" in record(project, "--write").err
-    assert (project / variants).read_text() == before
-    assert f"added to {variants}: 1 variant of 1 kernel" in record(project, "--write", run=("more",)).err
-    assert len(read(project / variants)["kernels"]["add"]["variants"]) == 3
 
 
 DEVICES = """

@@ -1,4 +1,4 @@
-"""Targets, and the rules by which code built for one runs on a GPU."""
+"""Check targets, and the rules by which their code runs on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of targets in the notations of nvcc, PyTorch and CMake."""
+"""Read lists of targets in the notations of nvcc, PyTorch and CMake."""
 
 from __future__ import annotations
 

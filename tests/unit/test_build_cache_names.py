@@ -1,4 +1,4 @@
-"""Values of the build cache: serialization and digests."""
+"""Serialize and hash values of the build cache."""
 
 from __future__ import annotations
 

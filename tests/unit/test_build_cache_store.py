@@ -1,4 +1,4 @@
-"""Entries of the build cache in a folder and at a URL: a damaged entry is missing, a fault costs one warning."""
+"""Store entries of the build cache: a damaged entry counts as missing, and a fault costs one warning."""
 
 from __future__ import annotations
 

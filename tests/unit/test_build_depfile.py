@@ -1,4 +1,4 @@
-"""Dependency files: make and ninja read them."""
+"""Check that make and ninja read dependency files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The C header: prototypes, structs, parameter blocks, and names that C accepts."""
+"""Check the C header: prototypes, structs, parameter blocks, and names that C accepts."""
 
 from __future__ import annotations
 

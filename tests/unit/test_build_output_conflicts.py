@@ -1,4 +1,4 @@
-"""Builds refuse to replace foreign files, and modules that Python would not import."""
+"""Refuse outputs that replace foreign files, and modules that Python would not import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of units; their division into stages by front end, and into shards."""
+"""Plan units, and divide plans into stages by front end and into shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers: their environment, and signals during a build."""
+"""Check the environment and tools of workers, and signals during a build."""
 
 from __future__ import annotations
 

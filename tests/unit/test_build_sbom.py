@@ -40,7 +40,7 @@ def read(data: bytes) -> dict[str, Any]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> tuple[toolkits.Toolkit, ...]:
-    """Both toolkits, in a folder."""
+    """Return both toolkits, in a folder."""
     toolkit(tmp_path, 12, "12.9.86")
     toolkit(tmp_path, 13, "13.0.88", linker="13.5.4")
     return toolkits.installed([str(tmp_path)])

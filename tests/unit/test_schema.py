@@ -1,4 +1,4 @@
-"""The JSON schema and the reference page agree with what `aotcuda.builder.config.model` reads."""
+"""Compare the JSON schema and the reference page with the parser of `aotcuda.builder.config`."""
 
 from __future__ import annotations
 

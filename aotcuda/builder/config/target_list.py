@@ -130,9 +130,7 @@ def _remedy(text: str) -> str | None:
     """Return the remedy with the most similar target; None if none is similar."""
     if text.strip().lower() in _KEYWORDS:
         return f'write "{text.strip().lower()}"'
-    match = re.fullmatch(
-        r"(sm|compute|lto)?[_ -]?([0-9]{1,2})\.?([0-9])([af]?)(\+ptx|-real|-virtual)?", _normalize(text)
-    )
+    match = re.fullmatch(r"(sm|compute|lto)?[_ -]?([0-9]{1,2})\.?([0-9])([af]?)(\+ptx|-real|-virtual)?", _lower(text))
     if match is None:
         return None
     prefix, major, minor, suffix, ending = match.groups(default="")
@@ -146,7 +144,7 @@ def _remedy(text: str) -> str | None:
     return f'write "sm_{number}" for machine code, "compute_{number}" for PTX'
 
 
-def _normalize(text: str) -> str:
+def _lower(text: str) -> str:
     return text.strip().lower() if text.isascii() else ""
 
 
@@ -156,19 +154,15 @@ def _keyword(key: Key, text: str) -> Iterator[Target]:
             yield Target("sass", major, minor)
         return
     # Targets that a newer toolkit has dropped have to be named.
-    capabilities = [
-        number
-        for number in _supported_capabilities(key, text)
-        if number not in BY_NUMBER or BY_NUMBER[number].is_current
-    ]
-    capabilities = [number for number in capabilities if number >= FIRST_CURRENT]
-    majors = [capability for capability in capabilities if capability[1] == 0]
-    for major, minor in capabilities if text == "all" else sorted({capabilities[0], *majors}):
+    numbers = [number for number in _supported(key, text) if number not in BY_NUMBER or BY_NUMBER[number].is_current]
+    numbers = [number for number in numbers if number >= FIRST_CURRENT]
+    majors = [capability for capability in numbers if capability[1] == 0]
+    for major, minor in numbers if text == "all" else sorted({numbers[0], *majors}):
         yield Target("sass", major, minor)
-    yield Target("ptx", *(majors or capabilities)[-1])
+    yield Target("ptx", *(majors or numbers)[-1])
 
 
-def _supported_capabilities(key: Key, text: str) -> Iterable[tuple[int, int]]:
+def _supported(key: Key, text: str) -> Iterable[tuple[int, int]]:
     """Return the compute capabilities that the toolchain builds for, in order."""
     if capabilities := toolkits.capabilities(toolkits.installed()):
         return capabilities

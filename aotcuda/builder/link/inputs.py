@@ -104,9 +104,7 @@ def from_module(name: str, key: str) -> Linked:
     try:
         module = targets.find_module(name)
         document = module.manifest
-        link_files = tuple(
-            (file["path"], manifest.read_file(str(module.path), file)) for file in document["function_links"]
-        )
+        files = tuple((file["path"], manifest.read_file(str(module.path), file)) for file in document["function_links"])
     except (TargetError, ManifestError) as error:
         message = f"{key}: {error}; add the package to build-system.requires, or correct the name"
         raise ConfigError(message) from None
@@ -117,7 +115,7 @@ def from_module(name: str, key: str) -> Linked:
         message = f"{key}: {name} was built before {changed}; install that project again: pip install -e ..."
         raise ConfigError(message)
     callbacks = tuple(Callbacks(**item) for item in document["callbacks"])
-    return packaged(name, module.files["functions"], module.files.get("header", b""), link_files, callbacks)
+    return packaged(name, module.files["functions"], module.files.get("header", b""), files, callbacks)
 
 
 def _edited(module: targets.PackagedModule) -> str | None:
@@ -148,18 +146,12 @@ def editable_sources(module: targets.PackagedModule) -> dict[Path, str]:
 
 
 def packaged(
-    name: str,
-    functions: bytes,
-    header: bytes,
-    link_files: Iterable[tuple[str, bytes]],
-    callbacks: tuple[Callbacks, ...],
+    name: str, functions: bytes, header: bytes, files: Iterable[tuple[str, bytes]], callbacks: tuple[Callbacks, ...]
 ) -> Linked:
-    """Return a module's device functions as link items; `link_files` has the files that they need in a link."""
-    link_inputs = [
-        LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data) for path, data in link_files
-    ]
+    """Return a module's device functions as link items; `files` has the files that they need in a link."""
+    links = [LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data) for path, data in files]
     functions_input = LinkInput(kind="fatbin", name=name, data=functions, header=header)
-    return Linked(inputs=(functions_input, *link_inputs), callbacks=callbacks)
+    return Linked(inputs=(functions_input, *links), callbacks=callbacks)
 
 
 def importable_name(function: Callable[..., object], kind: str) -> str:

@@ -89,10 +89,13 @@ def _extents(shape: object) -> tuple[int, ...]:
 
 
 def _numbers(items: object, attribute: str) -> tuple[int, ...]:
-    if not isinstance(items, tuple | list):
+    if not isinstance(items, (tuple, list)):
         message = f"has a {attribute} that is {aotcuda.errors.describe(items)}, and no tuple"
         raise aotcuda.errors.UnreadableError(message)
-    return tuple([item if type(item) is int else number(item, attribute) for item in items])
+    for item in items:
+        if type(item) is not int:
+            return tuple([number(item, attribute) for item in items])
+    return tuple(items)
 
 
 def number(item: object, attribute: str) -> int:
@@ -138,8 +141,9 @@ def contiguous_strides(shape: tuple[int, ...], itemsize: int, layout: str) -> tu
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, layout: str) -> bool:
     """Return True if strides are contiguous in an order; the stride of a dimension of one element does not matter."""
     step, contiguous = itemsize, True
-    pairs = zip(shape, strides, strict=True) if layout == "F" else zip(shape[::-1], strides[::-1], strict=True)
-    for extent, stride in pairs:
+    if layout == "C":
+        shape, strides = shape[::-1], strides[::-1]
+    for extent, stride in zip(shape, strides, strict=True):
         if extent == 0:
             return True
         if extent != 1 and stride != step:

@@ -42,11 +42,11 @@ class Cache(Files):
         self._warned = False
         self._memory: dict[str, Result] = {}
         if root is None:
-            self._give_up("there is no home folder for them; set AOTCUDA_CACHE_DIR")
+            self._give_up("there is no home folder; set AOTCUDA_CACHE_DIR")
 
     def get(self, key: str) -> Result | None:
         """Return the entry of a key; None if there is none or it is damaged."""
-        if key in self._memory or self.root is None or not self._is_trusted():
+        if key in self._memory or not self._is_trusted():
             return self._memory.get(key)
         try:
             if folder.distrust_reason(self.path(key)) is not None:
@@ -59,7 +59,7 @@ class Cache(Files):
 
     def put(self, key: str, result: Result, record: Mapping[str, object]) -> Result:
         """Store an entry, in memory if it cannot be written; return it, with its folder on disk."""
-        if self.root is not None and self._is_trusted():
+        if self._is_trusted():
             try:
                 return _write(self, key, result, record)
             except OSError as error:
@@ -75,7 +75,7 @@ class Cache(Files):
 
     def lock(self, key: str) -> Lock | None:
         """Wait until this process may compile the entry of `key`; return None if it may compile without a lock."""
-        if self.root is None or not self._is_trusted():
+        if not self._is_trusted():
             return None
         try:
             locks = self.make("locks")
@@ -91,7 +91,7 @@ class Cache(Files):
         return cache_lock.acquire(os.path.join(locks, f"{key}.lock"), is_replaced, PATIENCE)
 
     def _is_trusted(self) -> bool:
-        """Return True unless the folder belongs to another user or others can write it."""
+        """Return True if there is a folder that belongs to this user, and that others cannot write."""
         if self.root is None:
             return False
         problem = folder.problem(self.root, os.path.join(self.root, VERSION))

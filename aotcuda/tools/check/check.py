@@ -199,7 +199,7 @@ def _why_unmet(module: PackagedModule, gpu: Gpu, drivers: Sequence[Driver]) -> s
     cells = [cell for cell in (predict(module.manifest, gpu, driver) for driver in drivers) if cell.exists]
     if not cells:
         return "no known driver supports this GPU"
-    missing = [cell for cell in cells if not cell.packaged]
+    missing = [cell for cell in cells if not cell.has_image]
     if not missing:
         return ""
     first, last = missing[0].driver.name, missing[-1].driver.name

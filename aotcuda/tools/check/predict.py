@@ -53,7 +53,7 @@ class Cell:
         return f"{self.reason}; {fallback}" if fallback else self.reason
 
     @property
-    def packaged(self) -> bool:
+    def has_image(self) -> bool:
         """Return True if a packaged image runs."""
         return self.image is not None
 
@@ -72,20 +72,21 @@ def predict(manifest: Manifest, gpu: Gpu, driver: Driver) -> Cell:
         reason = f"{reason}; {choice.better} {dict(choice.rejected)[choice.better]}"
     if driver.cuda < LOWEST:
         tier, image = "nothing", None
-        first = gpu_facts.branches()[0]
-        reason = f"the run time needs a driver for CUDA {gpu_facts.dotted(LOWEST)}: {first} or newer"
+        lowest = gpu_facts.branches()[0]
+        reason = f"the run time needs a driver for CUDA {gpu_facts.dotted(LOWEST)}: {lowest} or newer"
     elif image is None and manifest["kernels"]:
         compiler, refusal = _fallback(manifest, gpu, driver)
         tier = "jit" if compiler else "nothing"
     row = BY_NUMBER.get(gpu.capability)
     exists = row is None or gpu_facts.knows_gpu(driver.cuda, row)
     if row is not None and not exists:
-        oldest = gpu_facts.first_branch(row.first_cuda)
-        since = f"driver {oldest} (CUDA {gpu_facts.dotted(row.first_cuda)})" if oldest else "none that is known"
-        support = f"the first that has is {since}"
+        first = gpu_facts.first_branch(row.first_cuda)
+        support = (
+            f"the first that does is {first} (CUDA {gpu_facts.dotted(row.first_cuda)})" if first else "none does yet"
+        )
         if driver.cuda > row.first_cuda:
-            support = f"the last that has is of branch {row.last_driver}"
-        reason, compiler, refusal = f"the driver has no support for this GPU; {support}", "", ""
+            support = f"the last branch that does is {row.last_driver}"
+        reason, compiler, refusal = f"the driver does not support this GPU; {support}", "", ""
     return Cell(
         gpu=gpu,
         driver=driver,

@@ -78,7 +78,7 @@ def _module(module: ModuleReport) -> Iterator[str]:
             ),
         ]
     )
-    notes = list(_notes([cell for cell in module.cells if cell.exists and not cell.packaged]))
+    notes = list(_notes([cell for cell in module.cells if cell.exists and not cell.has_image]))
     yield from ["", *notes] if notes else ()
 
 

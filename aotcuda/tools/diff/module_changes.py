@@ -89,7 +89,7 @@ def gpu_support(before: Manifest, after: Manifest) -> Iterator[Change]:
         pairs = []
         for driver in drivers:
             was, now = predict(before, gpu, driver), predict(after, gpu, driver)
-            if was.exists and (was.packaged, was.image) != (now.packaged, now.image):
+            if was.exists and was.image != now.image:
                 pairs.append((driver, was.image, now.image))
         for (old, new), group in itertools.groupby(pairs, key=lambda pair: pair[1:]):
             yield _support_change(gpu, [driver.name for driver, *_ in group], old, new)

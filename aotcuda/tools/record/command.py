@@ -136,14 +136,14 @@ def merge(files: Sequence[Path], *, out: Path | None = None, packages: Sequence[
     _check_writable(project)
     path = out or project.root / records.FILE_NAME
     for file in files:
-        kind = variant_files.kind_of(file)
-        if kind is None:
-            newest = records.load_given(file)
-            total = _add(path, newest, project, out)
-            report.say(f"{file}: merged into {path}")
-            _write(total, newest, replace(Project.read(project.root), packages=project.packages))
-        else:
-            report.say(f"{file}: merged into {variant_files.merge(file, kind, project)}")
+        merged = variant_files.merge(file, project)
+        if merged is not None:
+            report.say(f"{file}: merged into {merged}")
+            continue
+        newest = records.load_given(file)
+        total = _add(path, newest, project, out)
+        report.say(f"{file}: merged into {path}")
+        _write(total, newest, replace(Project.read(project.root), packages=project.packages))
 
 
 def _add(path: Path, more: Recorded, project: Project, out: Path | None) -> Recorded:
@@ -227,7 +227,6 @@ def _write(
         report.say(f"{package.relative_to(project.root)}: written; importing the package lets others use its kernels")
     lines = [
         *report.additions(lacking.additions),
-        *report.notes(lacking.additions),
         *report.added_variants(lacking.modules, written, project),
         *(f"added to {line}" for line in cuda_cpp.describe(cuda_additions)),
     ]

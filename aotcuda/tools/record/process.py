@@ -39,14 +39,29 @@ def wait_for(command: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run a command in an environment; return its exit status as a shell does.
 
     Raises:
-        OSError: As for `run`.
+        OSError: There is no such program, or it cannot be run.
     """
-    status = _wait(subprocess.Popen([_program(command[0]), *command[1:]], env=environ))
+    process = subprocess.Popen([_program(command[0]), *command[1:]], env=environ)
+
+    def forward(number: int, _: FrameType | None) -> None:
+        process.send_signal(number)
+
+    def ignore(_: int, __: FrameType | None) -> None:
+        """Ignore the signal; the terminal sends it to the command too."""
+
+    # Signals must not end this process before the command, because the record is read afterwards.
+    handlers: dict[signal.Signals, Any] = {signal.SIGTERM: forward, signal.SIGHUP: forward, signal.SIGINT: ignore}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        status = process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 128 - status if status < 0 else status
 
 
 def injected_environment() -> dict[str, str]:
-    """Return the variable by which Python processes run our `sitecustomize`."""
+    """Return the variable that lets Python processes run the `sitecustomize` of `inject/`."""
     path = os.environ.get("PYTHONPATH", "")
     return {"PYTHONPATH": f"{_INJECT}{os.pathsep}{path}" if path else str(_INJECT)}
 
@@ -71,21 +86,3 @@ def _program(name: str) -> str:
     if os.sep not in name and shutil.which(name) is None and installed.is_file():
         return str(installed)
     return name
-
-
-def _wait(process: subprocess.Popen[bytes]) -> int:
-    """Wait for the command, and forward signals that would end this process, so that the record is read afterwards."""
-
-    def forward(number: int, _: FrameType | None) -> None:
-        process.send_signal(number)
-
-    def interrupt(_: int, __: FrameType | None) -> None:
-        """Ignore the signal; the terminal sends it to the command too."""
-
-    handlers: dict[signal.Signals, Any] = {signal.SIGTERM: forward, signal.SIGHUP: forward, signal.SIGINT: interrupt}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        return process.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -49,7 +49,7 @@ class Project:
         """
         start = Path(os.path.realpath(start))  # pathlib raises for links in a circle
         folders = (start, *start.parents)
-        root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (as above)
+        root = next((folder for folder in folders if os.path.isfile(folder / FILE_NAME)), start)  # noqa: PTH113 (raises)
         return cls.read(root)
 
     @classmethod

@@ -272,7 +272,7 @@ def _parsed(text: str) -> Any:
 
 
 def _item(value: Any) -> Any:
-    import tomlkit  # noqa: PLC0415 (as above)
+    import tomlkit  # noqa: PLC0415 (an extra)
 
     return tomlkit.value(_value(value))
 

@@ -104,7 +104,7 @@ def completeness(left_out: Sequence[LeftOut]) -> str:
 
 
 def additions(items: Iterable[Addition]) -> list[str]:
-    """Return a line for each merged signature, and for each kernel that the user has to extend."""
+    """Return a line for each merged signature, each kernel that the user has to extend, and each note."""
     lines = []
     for item in items:
         key = f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quote_key(item.key)}'
@@ -115,12 +115,8 @@ def additions(items: Iterable[Addition]) -> list[str]:
             )
         else:
             lines += [f"added to {key}: {signature}" for signature in item.signatures]
+        lines += [f"{item.kernel.path}: {note}" for note in item.notes]
     return lines
-
-
-def notes(additions: Iterable[Addition]) -> list[str]:
-    """Return notes on merged kernels."""
-    return [f"{item.kernel.path}: {note}" for item in additions for note in item.notes]
 
 
 def added_variants(modules: Iterable[VariantModule], written: Sequence[Path], project: Project) -> list[str]:

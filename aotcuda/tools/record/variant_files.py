@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.tables import RecordedKernel
 
 _OPTIONAL = ("maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid")
+_REMEDY = "remove it, or restore it"
 _GPU = re.compile(r"(.*), compute capability (\d+\.\d+)", re.DOTALL)
 
 
@@ -172,25 +173,32 @@ def read(path: Path, kind: str) -> dict[str, Any] | None:
     Raises:
         ConfigError: It is not such a file, or it is damaged.
     """
-    if not path.exists():
-        return None
-    remedy = "remove it, or restore it"
+    return _check(path, _load(path, _REMEDY), kind) if path.exists() else None
+
+
+def _load(path: Path, remedy: str) -> Any:
+    """Return the JSON value of a file; None if the file is not JSON."""
     try:
-        content: dict[str, Any] = json.loads(
-            foreign.read(path, variants_file.LARGEST, remedy=remedy, error=ConfigError)
-        )
+        return json.loads(foreign.read(path, variants_file.LARGEST, remedy=remedy, error=ConfigError))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _check(path: Path, content: Any, kind: str) -> dict[str, Any]:
+    """Return the content of a file after a check of its form."""
+    try:
         is_valid = (
             content["format"] == kind
             and content["version"] == VERSION
             and isinstance(content["source"], str)
             and all(map(_is_variants if kind == VARIANTS else _is_tuning, content["kernels"].values()))
         )
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError):
         is_valid = False
     if not is_valid:
-        message = f"{path} is no file of {kind.removeprefix('aotcuda ')} of version {VERSION}; {remedy}"
+        message = f"{path} is no file of {kind.removeprefix('aotcuda ')} of version {VERSION}; {_REMEDY}"
         raise ConfigError(message)
-    return content
+    return content  # type: ignore[no-any-return]
 
 
 def _is_variants(kernel: dict[str, Any]) -> bool:
@@ -237,31 +245,20 @@ def _text(value: Any, depth: int = 0) -> str:
     return text if depth else f"{text}\n"
 
 
-def kind_of(path: Path) -> str | None:
-    """Return the kind of a file, `VARIANTS` or `TUNING`; None if it is neither.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-    try:
-        content = json.loads(foreign.read(path, variants_file.LARGEST, remedy="name another file", error=ConfigError))
-    except (ValueError, RecursionError):
-        return None
-    kind = content.get("format") if isinstance(content, dict) else None
-    return kind if kind in (VARIANTS, TUNING) else None
-
-
-def merge(path: Path, kind: str, project: Project) -> Path:
+def merge(path: Path, project: Project) -> Path | None:
     """Merge a variants or tuning file into the file of the project's module with the same source.
 
     Returns:
-        The changed file.
+        The changed file, or None if `path` is a file of another kind.
 
     Raises:
         ConfigError: The project has no such module, or one of the files is damaged.
     """
-    other = read(path, kind)
-    assert other is not None  # noqa: S101 (`kind_of` has read it)
+    content = _load(path, "name another file")
+    kind = content.get("format") if isinstance(content, dict) else None
+    if kind not in (VARIANTS, TUNING):
+        return None
+    other = _check(path, content, kind)
     for module in project.modules.values():
         if isinstance(module.get("variants"), str) and other["source"] in sources_of(module):
             variants = project.root / module["variants"]

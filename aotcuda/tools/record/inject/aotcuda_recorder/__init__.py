@@ -74,11 +74,9 @@ def _patch(module: ModuleType, module_name: str) -> None:
 
     from aotcuda_recorder import log  # noqa: PLC0415
 
-    try:
+    with log.guard(f"the launches of {module_name} cannot be recorded"):
         for name in _patches[module_name]:
             importlib.import_module(f"aotcuda_recorder.{name}").patch(module)
-    except Exception:  # noqa: BLE001 (an unknown release of Numba: the report lists the failure)
-        log.report_failure(f"the launches of {module_name} cannot be recorded")
 
 
 class _Finder:

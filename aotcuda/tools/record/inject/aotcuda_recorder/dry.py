@@ -7,7 +7,6 @@ front end, below the hooks of the recorder, so types, overloads and options come
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
 import os
@@ -49,11 +48,13 @@ class Target:
         return self.attributes.get(name, 1)
 
 
-@functools.cache
+_text = os.environ.get(TARGET)
+_target = Target(json.loads(_text)) if _text else None
+
+
 def target() -> Target | None:
     """Return the target of this process; None if launches are executed."""
-    text = os.environ.get(TARGET)
-    return Target(json.loads(text)) if text else None
+    return _target
 
 
 def require_target() -> Target:
@@ -128,5 +129,5 @@ def _bytes(described: dict[str, Any]) -> int:
         return 0
     if not strides:
         return size * int(math.prod(shape))
-    steps: int = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))  # noqa: B905 (as many)
+    steps: int = sum((extent - 1) * abs(stride) for extent, stride in zip(shape, strides))  # noqa: B905 (equal lengths; strict= came with Python 3.10)
     return size + steps

@@ -165,7 +165,7 @@ class _Calls:
             raise self._error(message)
         return getattr(self, name)
 
-    def cuMemAlloc(self, size: int) -> Any:  # noqa: N802 (CUDA's names, here and below)
+    def cuMemAlloc(self, size: int) -> Any:  # noqa: N802 (CUDA's name, as of the functions below)
         return self._binding.CUdeviceptr(self._allocate(size))
 
     def cuMemAllocManaged(self, size: int, _flags: int) -> Any:  # noqa: N802

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from aotcuda_recorder import dry, dry_driver
+from aotcuda_recorder import dry, dry_driver, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ class _Kernel:
     def launch(self, args: Any, griddim: Any, blockdim: Any, stream: Any = 0, sharedmem: int = 0) -> None:
         """Store the arrays that the kernel could have written; launch nothing."""
         self.module.__dict__["launch"](stream, (griddim, blockdim, sharedmem), self)
-        dry.mark_arrays_written(args)
+        with log.guard("the arrays of a launch cannot be read"):
+            dry.mark_arrays_written(args)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("inspect_"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from aotcuda_recorder import dry, dry_driver
+from aotcuda_recorder import dry, dry_driver, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def _wrap_call(call: Callable[..., Any]) -> Callable[..., Any]:
             return None
         with dry.ignore_reads():  # arrays of the host are copied back
             result = call(self, *args)
-        dry.mark_arrays_written(args)
+        with log.guard("the arrays of a launch cannot be read"):
+            dry.mark_arrays_written(args)
         return result
 
     return wrapper

@@ -6,6 +6,7 @@ ends by `os._exit` loses no count.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import mmap
 import os
@@ -17,7 +18,7 @@ import aotcuda_recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     Facts = dict[str, object]
 
@@ -85,6 +86,7 @@ class _State:
     """The entries of this process, and its current file."""
 
     def __init__(self) -> None:
+        self._folder = os.environ.get(aotcuda_recorder.FOLDER, "")  # the program may change the environment later
         self.reset()
         self._entries: dict[str, Entry] = {}
         self._written: set[str] = set()
@@ -102,7 +104,7 @@ class _State:
     def slot(self, facts: Facts) -> tuple[memoryview, int]:
         """Write facts, and return their counter."""
         if self._file is None or self._file.used == SLOTS:
-            self._file = _File(os.environ[aotcuda_recorder.FOLDER])
+            self._file = _File(self._folder)
         file = self._file
         index = file.used
         file.used += 1  # first, because a finalizer may launch while the line is written
@@ -133,7 +135,15 @@ class _State:
                 self._firsts.add(kind)
                 self.slot(facts)
 
-    def report_failure(self, fact: str) -> None:
+    @contextlib.contextmanager
+    def guard(self, fact: str) -> Iterator[None]:
+        """Report an error in the block as `fact`. A failure to record must not stop the command."""
+        try:
+            yield
+        except Exception:  # noqa: BLE001 (a kernel of any form)
+            self._report(fact)
+
+    def _report(self, fact: str) -> None:
         """Report that something could not be recorded, with the current exception."""
         with self.lock:
             if fact in self._firsts:
@@ -149,4 +159,4 @@ class _State:
 _state = _State()
 os.register_at_fork(after_in_child=_state.reset_after_fork)
 entry, write_once, write_first = _state.entry, _state.write_once, _state.write_first
-report_failure = _state.report_failure
+guard = _state.guard

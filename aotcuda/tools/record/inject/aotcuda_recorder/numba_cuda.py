@@ -105,11 +105,9 @@ def wrap_init(init: Callable[..., None], front_end: str) -> Callable[..., None]:
     @functools.wraps(init)
     def recorded(self: Any, py_func: Any, *args: Any, **more: Any) -> None:
         init(self, py_func, *args, **more)
-        try:
+        with log.guard("a device function cannot be recorded"):
             if self.targetoptions.get("device"):
                 log.write_once(function_facts(front_end, "device", py_func, self.targetoptions))
-        except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-            log.report_failure("a device function cannot be recorded")
 
     return recorded
 
@@ -120,12 +118,10 @@ def wrap_compile_device(compile_device: Callable[..., Any], front_end: str) -> C
     @functools.wraps(compile_device)
     def recorded(self: Any, args: Any, *rest: Any, **more: Any) -> Any:
         result = compile_device(self, args, *rest, **more)
-        try:
+        with log.guard("a device function cannot be recorded"):
             signature = result.signature
             facts = function_facts(front_end, "device", self.py_func, self.targetoptions)
             log.write_once({**facts, **types.signature(self.py_func, signature.args, signature.return_type)})
-        except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-            log.report_failure("a device function cannot be recorded")
         return result
 
     return recorded
@@ -145,12 +141,10 @@ def _wrap_add_overload(add: Callable[..., None], lazy: Container[CodeType]) -> C
     @functools.wraps(add)
     def recorded(self: Any, kernel: Any, argtypes: Any) -> None:
         add(self, kernel, argtypes)
-        try:
+        with log.guard("a kernel cannot be recorded"):
             entry = _entry(self.py_func, self.targetoptions, kernel, argtypes)
             setattr(kernel, _ENTRY, entry)
             declare(entry.facts, lazy)
-        except Exception:  # noqa: BLE001 (as above)
-            log.report_failure("a kernel cannot be recorded")
 
     return recorded
 
@@ -189,10 +183,8 @@ class _Launches:
         @functools.wraps(launch)
         def recorded(*args: Any, **more: Any) -> Any:
             result = launch(*args, **more)
-            try:
+            with log.guard("a launch cannot be recorded"):
                 _entry_of(now.kernel).count(ordinal(), label)
-            except Exception:  # noqa: BLE001 (as above)
-                log.report_failure("a launch cannot be recorded")
             return result
 
         return recorded

@@ -49,10 +49,8 @@ def _wrap_launch(launch: Callable[..., Any], gpus: numba_cuda.Gpus) -> Callable[
 
 
 def _count(dispatcher: Any, argtypes: Any, gpus: numba_cuda.Gpus) -> None:
-    try:
+    with log.guard("a launch cannot be recorded"):
         _entry(dispatcher, tuple(argtypes)).count(gpus.ordinal(), gpus.label)
-    except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-        log.report_failure("a launch cannot be recorded")
 
 
 def _entry(dispatcher: Any, argtypes: tuple[Any, ...]) -> Entry:
@@ -84,11 +82,9 @@ def _wrap_compile(compile_kernel: Callable[..., Any], lazy: Container[CodeType])
     @functools.wraps(compile_kernel)
     def recorded(self: Any, *args: Any, **more: Any) -> Any:
         result = compile_kernel(self, *args, **more)
-        try:
+        with log.guard("a kernel cannot be recorded"):
             if not self.targetoptions.get("device"):
                 numba_cuda.declare(_entry(self, tuple(result.signature.args)).facts, lazy)
-        except Exception:  # noqa: BLE001 (as above)
-            log.report_failure("a kernel cannot be recorded")
         return result
 
     return recorded

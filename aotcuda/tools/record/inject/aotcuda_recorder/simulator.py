@@ -111,10 +111,8 @@ def _wrap_jit(jit: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _add_state(kernel: Any, options: dict[str, Any], signatures: list[Any]) -> Any:
-    try:
+    with log.guard("a kernel cannot be recorded"):
         setattr(kernel, _STATE, _Kernel(kernel, options, signatures))
-    except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-        log.report_failure("a kernel cannot be recorded")
     return kernel
 
 
@@ -139,24 +137,20 @@ def _wrap_call(call: Callable[..., Any], module: ModuleType) -> Callable[..., An
 
 def _entry(kernel: Any, args: tuple[Any, ...], *, inside: bool) -> Entry | None:
     """Return the entry to count for a call; None for a call from inside a kernel."""
-    try:
+    with log.guard("a launch cannot be recorded"):
         state = kernel.__dict__.get(_STATE)
         if state is None:
             state = _Kernel(kernel, {}, [])
             setattr(kernel, _STATE, state)
         device = inside or state.device
         entry: Entry = state.entry("device" if device else "kernel", args)
-    except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-        log.report_failure("a launch cannot be recorded")
-        return None
-    return None if device else entry
+        return None if device else entry
+    return None
 
 
 def _count(entry: Entry) -> None:
-    try:
+    with log.guard("a launch cannot be recorded"):
         entry.count(GPU, GPU.__str__)
-    except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-        log.report_failure("a launch cannot be recorded")
 
 
 def _was_started(error: BaseException, code: CodeType) -> bool:

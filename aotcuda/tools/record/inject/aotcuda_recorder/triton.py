@@ -52,12 +52,10 @@ def _wrap_run(run: Callable[..., Any]) -> Callable[..., Any]:
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         kernel = run(self, *args, **named)
         if kernel is not None and not named.get("warmup") and not getattr(_now, "is_timing", False):
-            try:
+            with log.guard("a launch cannot be recorded"):
                 gpu = kernel.metadata.target.arch if dry.target() is None else dry.LABEL
                 _count(self, *_compiled(self, kernel), _options(named), gpu)
                 dry.mark_arrays_written((*args, *named.values()))
-            except Exception:  # noqa: BLE001 (a failure to record must not stop the command)
-                log.report_failure("a launch cannot be recorded")
         return kernel
 
     return recorded
@@ -68,11 +66,9 @@ def _wrap_interpreted_run(run: Callable[..., Any]) -> Callable[..., Any]:
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         result = run(self, *args, **named)
         if not named.get("warmup") and not getattr(_now, "is_timing", False):
-            try:
+            with log.guard("a launch cannot be recorded"):
                 arguments = {name: value for name, value in named.items() if name not in ("grid", "warmup")}
                 _count(self, *_specialisation(self, args, arguments), _options(named), "Triton's interpreter")
-            except Exception:  # noqa: BLE001 (as above)
-                log.report_failure("a launch cannot be recorded")
         return result
 
     return recorded
@@ -110,10 +106,8 @@ def _wrap_tuner_run(run: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             _now.tuner = before
         if not named.get("warmup") and not _is_interpreted() and dry.target() is None:
-            try:
+            with log.guard("an autotuner's choice cannot be recorded"):
                 _count_choice(self, arguments)
-            except Exception:  # noqa: BLE001 (as above)
-                log.report_failure("an autotuner's choice cannot be recorded")
         return result
 
     return recorded
@@ -198,7 +192,7 @@ def _specialisation(function: Any, args: tuple[Any, ...], named: dict[str, Any])
     bound, specialisation, _ = bind(*args, **named)
     types: list[Any] = []
     constants: dict[str, object] = {}
-    for parameter, (kind, hint, *_) in zip(params, specialisation):  # noqa: B905 (as many)
+    for parameter, (kind, hint, *_) in zip(params, specialisation):  # noqa: B905 (equal lengths; strict= came with Python 3.10)
         value = bound[parameter.name]
         if parameter.is_constexpr:
             constants[parameter.name] = value
@@ -247,7 +241,7 @@ def _constant(value: Any) -> tuple[object, str]:
 def _refusal(params: Any, types: list[Any], problems: dict[str, str]) -> str:
     """Return the problem and the remedy for an argument that no packaged kernel accepts; empty if there is none."""
     plain = [parameter.name for parameter in params if not parameter.is_constexpr]
-    tuples = [name for name, kind in zip(plain, types) if kind is None]  # noqa: B905 (as many)
+    tuples = [name for name, kind in zip(plain, types) if kind is None]  # noqa: B905 (equal lengths; strict= came with Python 3.10)
     if tuples:
         return f"{tuples[0]} is a tuple; pass its parts"
     for name, problem in problems.items():
