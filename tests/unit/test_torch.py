@@ -141,7 +141,7 @@ def test_a_traced_operator_is_one_node(kernels, by):
     else:
         torch._dynamo.reset()
         with pytest.raises(
-            ArgumentError, match="axpy runs on CUDA GPUs alone, and its tensors are on cpu: move them there"
+            ArgumentError, match="axpy runs on CUDA GPUs alone, and its tensors are on cpu; move them to a GPU"
         ):
             torch.compile(Model(), fullgraph=True, backend=backend)(torch.zeros(4))
     assert [node.target for node in graphs[0].graph.nodes].count(operator) == 1
