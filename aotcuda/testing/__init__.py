@@ -62,7 +62,7 @@ _LAUNCHES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
 def stand_in(name: str) -> Any:
     """Import a stand-in under the name of a missing library that needs a GPU.
 
-    `aotcuda record --dry` calls it. A `prelude` may call it for builds, and a conftest.py for tests.
+    A `prelude` may call it for builds, and a conftest.py for tests. `aotcuda record --dry` needs no call.
 
     Args:
         name: `cupy` or `cupyx`.
@@ -72,6 +72,7 @@ def stand_in(name: str) -> Any:
 
     Raises:
         ConfigError: There is no stand-in for the library.
+        ImportError: NumPy is missing, or for `cupyx` there is neither CuPy nor its stand-in.
     """
     from importlib.machinery import PathFinder  # noqa: PLC0415 (only this function needs it)
     from importlib.util import module_from_spec  # noqa: PLC0415
@@ -81,7 +82,11 @@ def stand_in(name: str) -> Any:
         message = f"{name}: there is no stand-in for this library; there are {' and '.join(STAND_INS)}"
         raise ConfigError(message)
     module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]  # as in an import that fails
+        raise
     return module
 
 

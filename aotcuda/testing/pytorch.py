@@ -1,7 +1,7 @@
-"""Let PyTorch report a GPU on a machine without one: tensors on the CPU whose device is `cuda:0`.
+"""Let PyTorch report a GPU on a machine without a GPU: tensors on the CPU whose device is `cuda:0`.
 
 `aotcuda record --dry` calls `install` after a program has imported PyTorch. Operators run on the CPU. A tensor counts
-as on the GPU if its storage was made for `device="cuda"`, or by an operator with such a tensor. The module uses
+as on the GPU if its storage was made for `device="cuda"`, or by an operator with a tensor on the GPU. The module uses
 PyTorch's dispatch modes and names of `torch.cuda`, so it works with tested releases only (`TESTED`).
 """
 

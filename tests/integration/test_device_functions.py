@@ -40,7 +40,7 @@ class Code:
 def helper(x):
     return t.looked_up(x) + t.looked_up(x + 1)
 
-found = {}
+results = {}
 for name, (body, types_, lto, cc) in json.load(sys.stdin).items():
     names = ", ".join(f"a{index}" for index in range(len(types_)))
     scope = dict(globals())
@@ -48,14 +48,14 @@ for name, (body, types_, lto, cc) in json.load(sys.stdin).items():
     try:
         code, callbacks, links = compiled(scope["kernel"], eval(f"types.void({', '.join(types_)})"), tuple(cc), lto)
     except Exception as error:
-        found[name] = {"error": f"{type(error).__name__}: {error}"}
+        results[name] = {"error": f"{type(error).__name__}: {error}"}
         continue
     calls.clear()
     hooks.calls.clear()
     for function in callbacks:
         function(Code)
-    found[name] = {"code": base64.b64encode(code).decode(), "links": links, "calls": calls + hooks.calls}
-print(json.dumps(found))
+    results[name] = {"code": base64.b64encode(code).decode(), "links": links, "calls": calls + hooks.calls}
+print(json.dumps(results))
 """
 COMPILED = {
     front_ends.NUMBA: """
@@ -129,11 +129,11 @@ def compiled(front_end: str, library: Path) -> dict[str, dict[str, object]]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    for result in found.values():
+    results = json.loads(done.stdout.splitlines()[-1])
+    for result in results.values():
         if "code" in result:
             result["sass"] = cuobjdump(base64.b64decode(result["code"]), "--dump-sass")
-    return found
+    return results
 
 
 @front_ends.EACH

@@ -60,20 +60,20 @@ def config(site: Path, kind: str, module: str) -> list[str]:
 
 def members(parameters: list[dict]) -> list[tuple[str, int]]:
     """Return each member of the parameter struct with its offset in the manifest."""
-    found: list[tuple[str, int]] = []
+    offsets: list[tuple[str, int]] = []
     for parameter in parameters:
         name = parameter["name"].replace("[", "_").replace("]", "")
         if parameter["kind"] == "tuple":
-            found += members(parameter["members"])
+            offsets += members(parameter["members"])
         elif parameter["kind"] == "array":
             seen: dict[str, int] = {}
             for index, word in enumerate(parameter["words"]):
                 number = seen[word] = seen.get(word, -1) + 1
                 suffix = str(number) if parameter["words"].count(word) > 1 else ""
-                found.append((f"{name}.{word}{suffix}", parameter["offset"] + 8 * index))
+                offsets.append((f"{name}.{word}{suffix}", parameter["offset"] + 8 * index))
         else:
-            found.append((name, parameter["offset"]))
-    return found
+            offsets.append((name, parameter["offset"]))
+    return offsets
 
 
 def assertions(site: Path) -> str:
@@ -83,9 +83,9 @@ def assertions(site: Path) -> str:
         for overload in kernel["overloads"]:
             name = f"devicefunctions_plain_{overload['symbol']}_parameter"
             lines.append(f"CHECK({name}_bytes == {overload['parameter_bytes']});")
-            found = members(overload["parameters"])
-            lines += [f"CHECK(offsetof({name}s, {member}) == {offset});" for member, offset in found]
-            if found:
+            fields = members(overload["parameters"])
+            lines += [f"CHECK(offsetof({name}s, {field}) == {offset});" for field, offset in fields]
+            if fields:
                 lines.append(f"CHECK(sizeof({name}s) - {name}_bytes < 8);")
     for kind, size, offsets in (
         ("particle", 22, {"x": 0, "n": 4, "v": 8, "tag": 20, "tag.b": 21}),

@@ -54,7 +54,7 @@ def crossed(z):
 
 @pytest.fixture(scope="module", params=["numba-cuda-mlir", "numba-cuda"])
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder to import `a.k` from, built with one compiler or the other."""
+    """Return a folder to import `a.k` from, built with either compiler."""
     if request.param == "numba-cuda":
         pytest.importorskip("numba")
     folder = tmp_path_factory.mktemp("library")
@@ -90,7 +90,7 @@ def test_kernels_call_functions_unless_an_argument_has_another_abi(library: Path
 
 
 def test_other_overloads_of_a_name_stay_callable(library: Path) -> None:
-    """`a.k.add` stands for two functions of numbers, `a.k.scale` for one of numbers and one of complex numbers."""
+    """`a.k.scale` has an overload for float32, which both compilers pass alike, and one for complex64."""
     script = """
 import json
 import a.k as k
@@ -103,14 +103,14 @@ def number(x):
 def pair(z):
     z[0] = k.scale(z[0], z[1])
 
-found = []
+errors = []
 for kernel, dtype in ((number, types.float32), (pair, types.complex64)):
     try:
         cuda.jit(kernel).compile(types.void(dtype[::1]))
-        found.append("")
+        errors.append("")
     except Exception as error:
-        found.append(str(error))
-print(json.dumps([k.__aotcuda__.manifest["frontend"], found]))
+        errors.append(str(error))
+print(json.dumps([k.__aotcuda__.manifest["frontend"], errors]))
 """
     path = os.pathsep.join(filter(None, [str(library), os.environ.get("PYTHONPATH")]))
     own = {"PYTHONPATH": path, "AOTCUDA_LOAD": "first-use"}

@@ -72,7 +72,7 @@ def kernel_code(text: str, name: str) -> str:
 
 def test_every_linked_item_is_listed_with_the_functions_it_defines(foreign):
     linked = projects.manifest_of(foreign, "foreign.kinds")["linked"]
-    assert len(linked) == 9  # objects in memory with the content of a file are that file
+    assert len(linked) == 9  # an object in memory with the content of a file counts as the file
     symbols = {item["name"]: item["symbols"] for item in linked}
     assert symbols["csrc/plain.cu"] == ["plain_c", "plain_numba", "headers_c", "sum_reduce"]
     assert symbols["csrc/generated/from_ptx.ptx"] == ["from_ptx"]
@@ -168,7 +168,7 @@ NO_INCLUDE = '#include "gone.h"\n'
 IN_NUMBA = SOURCE.replace(', abi="c"', "")
 
 Case = tuple[str, "dict[str, bytes | str]", str, str]
-"""A source, files beside the package, keys of the module's table, and the error."""
+"""A source, files next to the package, keys of the module's table, and the error."""
 
 DECLARATIONS: dict[str, Case] = {
     "the other ABI": (
@@ -323,8 +323,7 @@ def project_of(folder: Path, cases: dict[int, Case]) -> Path:
 def refusals(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[str, list[str]]]:
     """Return a function that returns the errors of a table's cases, which are the modules of one project.
 
-    If one module cannot be compiled, none is linked. So the modules with errors are left out, and the others are built
-    again.
+    If a module cannot be compiled, no module is linked, so the other modules are built again without it.
     """
 
     @functools.cache

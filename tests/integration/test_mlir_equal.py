@@ -139,4 +139,4 @@ def test_status_or_exception_of_helper_ends_the_thread(wheels: dict[str, dict[st
         2
     ]
     code = code.partition("Function : ")[0]
-    assert code.count("EXIT") >= 3  # one of each helper, and the end of the kernel
+    assert code.count("EXIT") >= 3  # an exit in each of two helpers, and the end of the kernel

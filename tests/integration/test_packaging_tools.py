@@ -128,15 +128,6 @@ def test_missing_hook_is_reported_by_every_command(flat: Path) -> None:
         assert done.err.count("\n") == 1
 
 
-def test_misspelt_hook_is_reported(flat: Path) -> None:
-    edit(flat, "hooks.aotcuda]", "hooks.aot-cuda]")
-    done = projects.forked_run(flat, *HATCHLING)
-    assert done.status != 0
-    assert done.message.endswith(
-        ": its table for a hook aot-cuda is misspelt; write [tool.hatch.build.targets.wheel.hooks.aotcuda]"
-    )
-
-
 def test_hook_for_all_targets_gives_the_same_wheel(flat: Path, reference: bytes) -> None:
     edit(flat, "tool.hatch.build.targets.wheel.hooks", "tool.hatch.build.hooks")
     assert build_wheel(flat).read_bytes() == reference
@@ -153,19 +144,6 @@ def test_editable_build_lists_files_that_git_should_ignore(flat: Path) -> None:
     assert f"{hint}/flat/kernels.pyi\n" in editable(flat)
     (flat / ".gitignore").write_text("/flat/kernels.*\n")
     assert hint not in editable(flat)
-
-
-def test_without_hooks_no_module_is_generated(flat: Path) -> None:
-    wheel = build_wheel(flat, HATCH_BUILD_NO_HOOKS="1")
-    assert not [name for name in content(wheel) if name.startswith("flat/kernels")]
-
-
-def test_environment_variable_replaces_the_targets(flat: Path) -> None:
-    files = content(build_wheel(flat, AOTCUDA_ARCH="sm_90a, compute_75;sm_75"))
-    manifest = projects.manifest_of(files, "flat.kernels")
-    images = [(image["arch"], image["kind"]) for image in manifest["images"]]
-    assert images == [("sm_75", "sass"), ("sm_90a", "sass"), ("compute_75", "ptx")]
-    assert [image["arch"] for image in manifest["ltoir"]] == ["sm_75", "sm_90a", "compute_75"]
 
 
 def on_terminal(project: Path, *command: str | Path) -> str:

@@ -369,13 +369,10 @@ def test_module_run_by_name_is_recorded(project: Path) -> None:
     assert 'scale = [\n  "void(float64, float64[::1])",\n]' in done.out
 
 
-@pytest.mark.parametrize(
-    ("way", "status"), [pytest.param("fail", 3, id="exit"), pytest.param("die", 137, id="SIGKILL")]
-)
-def test_failed_command_keeps_its_record(project: Path, way: str, status: int) -> None:
-    done = run(project, way, options=("--write",))
+def test_failed_command_keeps_its_record(project: Path) -> None:
+    done = run(project, "fail", options=("--write",))
     assert done.status == 0, "something was recorded"
-    assert f"the command ended with exit status {status}, " in done.err
+    assert "the command ended with exit status 3, " in done.err
     assert launches(project)["add"] == 1
     assert "add" in table(project, "kernels")["kernels"]
 

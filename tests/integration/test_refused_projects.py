@@ -88,8 +88,8 @@ def lines(back_end: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         (project / "pkg" / f"_{name}.py").write_text(source)
     (project / "pkg" / "table.py").write_text("raise ValueError('no table')\n")
     (project / "table.py").write_text("")
-    found = [line.removeprefix('tool.aotcuda.modules."pkg.') for line in lines_of(refused(project).err)]
-    return {name: error for name, _, error in (line.partition('".source: ') for line in found)}
+    errors = [line.removeprefix('tool.aotcuda.modules."pkg.') for line in lines_of(refused(project).err)]
+    return {name: error for name, _, error in (line.partition('".source: ') for line in errors)}
 
 
 @pytest.mark.parametrize("name", IMPORTS)

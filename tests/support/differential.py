@@ -81,7 +81,7 @@ class Project:
     """A project, the caches of its builds and its environment.
 
     Attributes:
-        base: The folder of everything.
+        base: The folder of the project, its caches and an installed distribution.
         front_end: The project's front end.
         made: The files of the last build of each kind.
         environ: Environment variables that edits have changed.

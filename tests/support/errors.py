@@ -1,7 +1,7 @@
 """Read the corpora of errors in tests/data/errors: configurations with their error messages.
 
-A file has sections (`== name`). A case is a piece of TOML, then the whole message, indented; `...` stands for any text,
-and `{M}` for the key of the module `pkg.k`. Cases are separated by an empty line.
+A file has sections (`== name`). A case is a piece of TOML, then the complete message, indented. `...` stands for any
+text, and `{M}` for the key of the module `pkg.k`. Cases are separated by an empty line.
 """
 
 from __future__ import annotations

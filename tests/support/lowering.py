@@ -47,12 +47,12 @@ def main() -> int:
                     units[completed] = (loaded, item.compiled_for(unit))
     if mode == "texts":
         texts = in_children({unit: partial(text, front, unit, *units[unit]) for unit in units})
-        result = {unit.name: found for unit, found in texts.items()}
+        result = {unit.name: content for unit, content in texts.items()}
     elif mode == "served":
         front.generate = lambda *_: ()
         targets = [Target("sass", *map(int, number.split("."))) for number in numbers]
         lists = in_children({unit: partial(served, front, unit, units[unit][0], targets) for unit in units})
-        result = {unit.name: found for unit, found in lists.items()}
+        result = {unit.name: names for unit, names in lists.items()}
     elif mode == "rows":
         result = in_rows(front, units)
     else:

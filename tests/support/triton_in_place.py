@@ -40,8 +40,8 @@ def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]
     """Return a kernel's record.
 
     Args:
-        name: Its name in the source.
-        arguments: Its arguments, as the manifest has them.
+        name: The name of the kernel in the source.
+        arguments: Its arguments in the form of the manifest.
         variants: For each variant, values by name: the value of a constexpr or option, or the type of an argument
             (`*fp32`, `i32:16` if it is divisible by 16, `tensordesc<fp32[32, 64]>`, or None).
     """
@@ -166,7 +166,7 @@ def both(installed: Path, name: str) -> Iterator[SimpleNamespace]:
 
 
 def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets the names of the kernels that Triton compiles."""
+    """Return a list to which the names of the kernels that Triton compiles are appended."""
     import triton
 
     names: list[str] = []

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda.builder.worker import imports
+from aotcuda.builder.worker import imports, observer
+from aotcuda.common.stamp import Stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -116,3 +117,23 @@ def test_modules_without_a_file_have_none(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "gone", module)
     assert imports.files_of(["gone", "sys", "not imported"]) == set()
     assert imports.files_of(["os"]) == {os.path.realpath(os.__file__)}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "file"),
+    [
+        ("missing.txt", "missing.txt"),
+        ("missing/**/*.txt", "missing/a/b.txt"),
+        ("folder/*.txt", "folder/b.txt"),
+        ("folder/*/b.txt", "folder/a/b.txt"),
+        ("folder/**/*.txt", "folder/a/c/b.txt"),
+    ],
+)
+def test_new_file_that_matches_a_glob_changes_the_stamp(pattern: str, file: str, tmp_path: Path) -> None:
+    (tmp_path / "folder/a/c").mkdir(parents=True)
+    stamp = Stamp()
+    observer.add_matches(stamp, [str(tmp_path / pattern)])
+    assert stamp.changed() is None
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("")
+    assert stamp.changed() is not None

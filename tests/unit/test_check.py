@@ -110,7 +110,7 @@ def test_one_pair_is_described_in_words(package, capsys, gpu, driver, takes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "arguments", "says"),
+    ("changes", "arguments", "problem"),
     [
         ({}, ("--gpu", "A100", "--driver", "535"), "the driver supports CUDA 12.2, and the images need CUDA 13.0"),
         ({}, ("--gpu", "A100", "--driver", "470"), "the run time needs a driver for CUDA 12.0: 525.60 or newer"),
@@ -127,11 +127,11 @@ def test_one_pair_is_described_in_words(package, capsys, gpu, driver, takes):
         ({"fallback": "jit"}, ("--gpu", "A100", "--driver", "535"), "the package has no recipe for the JIT fallback"),
     ],
 )
-def test_pair_without_a_usable_image_gives_exit_code_1(package, capsys, changes, arguments, says):
+def test_pair_without_a_usable_image_gives_exit_code_1(package, capsys, changes, arguments, problem):
     code, out, error = run(capsys, package(**changes), *arguments)
     assert code == 1
     assert error.startswith("mypkg.kernels: nothing runs on ")
-    assert says in error
+    assert problem in error
     assert out
 
 
@@ -167,7 +167,7 @@ def test_unmet_requirements_are_reported_in_one_line(package, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "problem"),
     [
         (("--gpu", "RTX 509O"), "the nearest names are RTX 5090"),
         (("--gpu", "sm_52"), "'sm_52' is older than all known GPUs; write a compute capability, one of sm_60"),
@@ -178,10 +178,10 @@ def test_unmet_requirements_are_reported_in_one_line(package, capsys):
         (("--require", " , "), "--require names no GPU; write a list such as 'A100,H100,RTX 5090@525'"),
     ],
 )
-def test_bad_input_gets_one_line_with_a_correct_example(package, capsys, arguments, says):
+def test_bad_input_gets_one_line_with_a_correct_example(package, capsys, arguments, problem):
     code, out, error = run(capsys, package(), *arguments)
     assert (code, out) == (1, "")
-    assert says in error
+    assert problem in error
 
 
 def test_targets_that_cannot_be_checked_are_refused(package, tmp_path, capsys):

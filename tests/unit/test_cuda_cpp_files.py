@@ -1,4 +1,4 @@
-"""`aotcuda init` lists files with kernels in CUDA C++ and what a build of them lacks."""
+"""`aotcuda init` lists files with kernels in CUDA C++, and the missing parts of a build."""
 
 from __future__ import annotations
 

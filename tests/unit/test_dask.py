@@ -1,4 +1,4 @@
-"""Kernels on Dask's workers: processes of their own, which are sent the kernel and have the package."""
+"""Launches in Dask's workers: separate processes, which have the package and receive the kernel."""
 
 from __future__ import annotations
 

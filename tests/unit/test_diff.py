@@ -117,7 +117,7 @@ def axpy(manifest):
 
 
 @pytest.mark.parametrize(
-    ("change", "breaks", "says"),
+    ("change", "breaks", "text"),
     [
         (lambda m: axpy(m).update(symbol="axpy__7"), True, "its symbol was axpy_0 and is axpy__7"),
         (lambda m: axpy(m)["parameters"][1].update(offset=16), True, "offset of b was 8 and is 16"),
@@ -139,11 +139,11 @@ def axpy(manifest):
         (lambda m: m["files"]["kernels"].update(bytes=1), False, "-> 1 bytes"),
     ],
 )  # fmt: skip
-def test_breaking_changes_are_marked(content, change, breaks, says):
+def test_breaking_changes_are_marked(content, change, breaks, text):
     new = copy.deepcopy(content)
     change(new)
     changes = changes_of(content, new)
-    (line,) = [change for change in changes if says in f"{change.kind} {change.name}: {change.text}"][:1]
+    (line,) = [change for change in changes if text in f"{change.kind} {change.name}: {change.text}"][:1]
     assert line.breaks is breaks
     assert any(change.breaks for change in changes) is breaks
 

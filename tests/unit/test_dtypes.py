@@ -39,8 +39,8 @@ def test_offsets_of_fields_equal_those_of_numpy(align):
         kinds = choose.choices(FIELDS, k=choose.randint(1, 6))
         fields = [(f"f{at}", kind, choose.choice([(), (3,), (2, 2)])) for at, kind in enumerate(kinds)]
         dtype = np.dtype(fields, align=align)
-        found = re.findall(r"(f\d+):[^,]*?@(\d+)", structured(dtype.str, dtype.descr))
-        assert found == [(name, str(dtype.fields[name][1])) for name in dtype.names]
+        offsets = re.findall(r"(f\d+):[^,]*?@(\d+)", structured(dtype.str, dtype.descr))
+        assert offsets == [(name, str(dtype.fields[name][1])) for name in dtype.names]
 
 
 CODES = {

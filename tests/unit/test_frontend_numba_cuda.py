@@ -105,10 +105,10 @@ from aotcuda.builder.frontends.numba_cuda import compiler
 compiler.FRONT_END.prepare("/")
 compiler.FRONT_END.warm_up()
 context = descriptor.cuda_target.target_context
-for one in (context, context.typing_context):
-    assert one._registries
-    one.refresh()
-    for registry, loader in one._registries.items():
+for each in (context, context.typing_context):
+    assert each._registries
+    each.refresh()
+    for registry, loader in each._registries.items():
         assert all(not list(loader.new_registrations(name)) for name in loader.registry_items)
 
 def extended(x): pass

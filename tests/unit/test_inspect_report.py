@@ -133,6 +133,7 @@ recursion. -: not compiled yet. !: registers spilled, or all 255 in use."""
 def example() -> Report:
     """Return a module with a function, and a kernel that has the most registers for one GPU and spills on another."""
     array = "Array(float32, 1, 'C', False, aligned=True)"
+    versions = "numba-cuda 0.30.4, numba 0.68.1, llvmlite 0.50.0, nvjitlink 13.0.88, nvfatbin 13.0.85, nvvm 13.0.88"
     function = Symbol(
         name="add_i32",
         symbol="add_i32",
@@ -162,14 +163,7 @@ def example() -> Report:
     module = Module(
         name="mypkg.kernels",
         where="dist/mypkg-1.0-py3-none-any.whl/mypkg/kernels.aotcuda",
-        toolchain={
-            "numba-cuda": "0.30.4",
-            "numba": "0.68.1",
-            "llvmlite": "0.50.0",
-            "nvjitlink": "13.0.88",
-            "nvfatbin": "13.0.85",
-            "nvvm": "13.0.88",
-        },
+        toolchain=dict(item.split() for item in versions.split(", ")),
         min_driver="580.65",
         settings={"front end": "numba-cuda", "load": "import"},
         images=(

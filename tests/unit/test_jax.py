@@ -18,7 +18,7 @@ with warnings.catch_warnings():
 
     import aotcuda.jax
 
-pytestmark = pytest.mark.filterwarnings("default")  # JAX has warnings of its own
+pytestmark = pytest.mark.filterwarnings("default")  # JAX itself warns
 AXPY = [
     "void(float32, float32[::1], float32[::1], float32[::1])",
     "void(float64, float64[::1], float64[::1], float64[::1])",

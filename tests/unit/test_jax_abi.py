@@ -1,4 +1,4 @@
-"""The structures of XLA's FFI as the extension declares them, held against the header that JAX ships."""
+"""The structures of XLA's FFI as the extension declares them, compared with the header in JAX."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 FAST = Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast"
 
-# Ours, JAX's, and the members in the order of both.
+# The extension's name, JAX's name, and the members of both in order.
 SAME = [
     ("XlaExtension", "XLA_FFI_Extension_Base", "struct_size type next", ""),
     (

@@ -186,32 +186,29 @@ def test_first_line_says_if_launches_are_executed(
     assert output.out.strip() == ("" if "H1000" in message else "1 0" if "simulator" in message else "None 0")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "message"),
-    [
-        (["--check", "--", sys.executable, "-c", "pass"], 0, "no kernel was launched, so nothing was recorded"),
-        (
-            ["--check", "--", sys.executable, "-I", "-c", "pass"],
-            1,
-            "no Python process of the command could be recorded",
-        ),
-        (
-            ["--", sys.executable, "-c", "raise SystemExit(4)"],
-            4,
-            "with exit status 4, as programs may that need results",
-        ),
-        (["--", "sh", "-c", 'rm -r "$AOTCUDA_RECORD_FOLDER"; : > "$AOTCUDA_RECORD_FOLDER"'], 0, "no Python process"),
-        (["--", "no-such-program"], 127, "no-such-program cannot be run: No such file or directory"),
-        (["--", "./pyproject.toml"], 126, "./pyproject.toml cannot be run: Permission denied"),
-        (["--gpu", "H100", "--execute", "--", "true"], 2, "remove --gpu or --execute"),
-        ([], 2, "name the command to record, after --"),
-    ],
-    ids=["no launch", "isolated", "exit", "no folder", "no program", "no executable", "contradiction", "no command"],
-)
+PYTHON = [sys.executable, "-c"]
+SHELL = ["--", "sh", "-c"]
+COMMANDS: dict[str, tuple[list[str], int, str]] = {
+    "no launch": (["--check", "--", *PYTHON, "pass"], 0, "no kernel was launched, so nothing was recorded"),
+    "isolated": (
+        ["--check", "--", *PYTHON[:1], "-Ic", "pass"],
+        1,
+        "no Python process of the command could be recorded",
+    ),
+    "exit": (["--", *PYTHON, "raise SystemExit(4)"], 4, "with exit status 4, as programs may that need results"),
+    "SIGKILL": ([*SHELL, "kill -KILL $$"], 137, "with exit status 137, as programs may that need results"),
+    "no folder": ([*SHELL, 'rm -r "$AOTCUDA_RECORD_FOLDER"; : > "$AOTCUDA_RECORD_FOLDER"'], 0, "no Python process"),
+    "no program": (["--", "no-such-program"], 127, "no-such-program cannot be run: No such file or directory"),
+    "no executable": (["--", "./pyproject.toml"], 126, "./pyproject.toml cannot be run: Permission denied"),
+    "contradiction": (["--gpu", "H100", "--execute", "--", "true"], 2, "remove --gpu or --execute"),
+    "no command": ([], 2, "name the command to record, after --"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.usefixtures("project")
-def test_command_without_launches_is_reported(
-    arguments: list[str], status: int, message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_command_without_launches_is_reported(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments, status, message = COMMANDS[name]
     try:
         result = cli.main(["record", *arguments])
     except SystemExit as end:
@@ -222,17 +219,17 @@ def test_command_without_launches_is_reported(
     assert "every signature" not in error
 
 
-def test_run_without_launches_writes_what_earlier_runs_recorded(
-    project: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_run_without_launches_writes_records_of_earlier_runs(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (project / "ops.variants.json").unlink()
     assert cli.main(["record", "--write", "--", "true"]) == 0
     message = f"so there is nothing to write into {project / 'pyproject.toml'}; run a command that launches the kernels"
     assert f"aotcuda: no kernel of the project was launched, {message}" in capfd.readouterr().err
     records.add(project / records.FILE_NAME, Recorded(records=[launch("mypkg.ops")], runs=1))
-    assert cli.main(["record", "--write", "--", "true"]) == 0
-    assert read("ops.variants.json")["variants"] == [VARIANT]
-    assert (project / "pyproject.toml").read_text() == SETTINGS
+    for message in ("added to ops.variants.json: 1 variant of 1 kernel", "has every signature that was recorded"):
+        assert cli.main(["record", "--write", "--", "true"]) == 0
+        assert message in capfd.readouterr().err
+        assert read("ops.variants.json")["variants"] == [VARIANT]
+        assert (project / "pyproject.toml").read_text() == SETTINGS
 
 
 def test_variants_of_a_table_are_extended_by_hand(project: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -171,11 +171,11 @@ def test_uv_installs_the_variant_for_the_gpu(gpu, label, parts, tmp_path, monkey
 def test_all_providers_choose_images_as_one_wheel(parts: Parts, install: Install, cuda: StandIn) -> None:
     module = install(*[path for name, path in parts.items() if name.startswith("providers")])
     files = wheel_archive.read(QUICKSTART).files
-    whole = manifest.parse(files[f"{FOLDER}/manifest.json"], "it")
+    content = manifest.parse(files[f"{FOLDER}/manifest.json"], "it")
     for row in CAPABILITIES:
         for driver in ((12, 0), (12, 9), (13, 0)):
             chosen = module.__aotcuda__.choice_for(row.number, driver)
-            assert str(chosen) == str(choose(whole, row.number, driver=driver))
+            assert str(chosen) == str(choose(content, row.number, driver=driver))
     launch(module, cuda)
     (call,) = cuda.calls("cuLibraryLoadData")
     assert call["bytes"] == len(files[f"{FOLDER}/kernels.fatbin"])

@@ -129,6 +129,13 @@ def test_a_stand_in_has_the_name_of_its_library(cupy):
         testing.stand_in("torch")
 
 
+def test_stand_in_that_fails_is_not_imported(cupy):
+    sys.modules["cupy"] = None  # an import fails
+    with pytest.raises(ModuleNotFoundError, match="cupy"):
+        testing.stand_in("cupyx")
+    assert "cupyx" not in sys.modules
+
+
 def test_arrays_share_memory_that_another_object_owns(cupy):
     owner = np.arange(4, dtype="<f4")
     memory = cupy.cuda.UnownedMemory(owner.ctypes.data, owner.nbytes, owner)

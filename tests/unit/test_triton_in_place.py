@@ -208,7 +208,7 @@ class TestLaunches:
     def test_launches_take_packaged_variants(self, launch, cuda, by_triton):
         ops, x = package(cuda), cuda.array()
         symbol, run = LAUNCHES[launch]
-        for _ in range(4):  # the fast path learns
+        for _ in range(4):  # the fast path makes later launches
             run(ops, x)
         assert symbols(cuda) == [symbol] * 4
         assert {tuple(call["grid"]) for call in cuda.launches()} == {(3, 1, 1)}

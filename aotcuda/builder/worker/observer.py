@@ -83,18 +83,6 @@ class Observer:
                 mapping._data = plain  # noqa: SLF001 (as above)
             self._add_modules(set(sys.modules) - before)
 
-    def watch(self, patterns: Iterable[str]) -> None:
-        """Record the files that match globs, and the folders in which there may be more."""
-        for pattern in patterns:
-            for path in glob.glob(pattern, recursive=True, include_hidden=True):
-                self.seen.add_question("file" if os.path.isfile(path) else "names", os.path.normpath(path))
-            folder = pattern
-            while glob.has_magic(folder):
-                folder = os.path.dirname(folder)
-            for above, folders, _ in os.walk(folder) if "**" in pattern else [(folder, [], [])]:
-                folders[:] = [name for name in folders if name != "__pycache__"]
-                self.seen.add_question("names", os.path.normpath(above))
-
     def record_variable(self, name: str) -> None:
         """Record that an environment variable is read; `ALL_NAMES` stands for the names of all variables."""
         if self.is_on and name not in self._assigned and name not in self.seen.variables and self._reads_directly():
@@ -252,9 +240,25 @@ def observing(own: Iterable[str], patterns: Iterable[str], variables: Iterable[s
     _observers[:] = [observer]
     with observer.observing() as seen:
         yield seen
-    observer.watch(patterns)
+    add_matches(seen, patterns)
     for name in variables:
         seen.add_variable(name)
+
+
+def add_matches(stamp: Stamp, patterns: Iterable[str]) -> None:
+    """Add the files that match absolute globs, and the folders in which a new file may match."""
+    for pattern in patterns:
+        paths = glob.glob(pattern, recursive=True, include_hidden=True) if glob.has_magic(pattern) else [pattern]
+        for path in paths:
+            stamp.add_question("names" if os.path.isdir(path) else "file", os.path.normpath(path))
+        above = pattern
+        while glob.has_magic(above):
+            above = os.path.dirname(above)
+            is_glob = glob.has_magic(above)
+            for folder in glob.glob(above, recursive=True, include_hidden=True) if is_glob else [above]:
+                path = os.path.normpath(folder)
+                if (os.path.isdir(path) or not is_glob) and os.path.basename(path) != "__pycache__":
+                    stamp.add_question("names", path)
 
 
 @contextmanager

@@ -192,7 +192,7 @@ class Cuda(Proxy):
         self.current_context().synchronize()
 
     def current_context(self, devnum: int | None = None) -> Context:
-        """Return the current context; without one, make the context of a GPU current in this thread.
+        """Return the current context; if there is none, make the context of a GPU current in this thread.
 
         Args:
             devnum: The GPU's ordinal; by default the current GPU, or 0.

@@ -34,7 +34,7 @@ class InPlaceModule(Module):
         """Return an export by name; the source keeps its own names.
 
         Raises:
-            AttributeError: The module exports no such name.
+            AttributeError: The module does not export the name.
         """
         value = self._export(name)
         if value is None:

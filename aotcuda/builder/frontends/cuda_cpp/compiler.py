@@ -137,7 +137,7 @@ class CudaCppFrontEnd:
 
         Raises:
             CompileError: The table contradicts the declaration, or no launch could choose this kernel.
-            SourceError: There is no such kernel or function.
+            SourceError: No file defines the kernel or the function.
         """
         if unit.kind == "function":
             return _function(unit, files).signature
@@ -223,7 +223,7 @@ class CudaCppFrontEnd:
             return _compile_file(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
 
     def include_dirs(self) -> list[str]:
-        """Implement FrontEnd.include_dirs: there are no folders besides those of the toolkit and the files."""
+        """Implement FrontEnd.include_dirs: only the folders of the toolkit and of the files are searched."""
         return []
 
 

@@ -169,7 +169,7 @@ SECTIONS = (("A device function", "functions.scaled", Function), ("A kernel", "k
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CppUnit(Unit):
-    """A kernel, an instance of one, or a device function.
+    """A kernel, an instance of a template, or a device function.
 
     Attributes:
         sources: The files of its module.

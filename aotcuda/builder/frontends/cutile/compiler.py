@@ -110,7 +110,7 @@ class CutileFrontEnd:
         """Implement FrontEnd.load: return the kernel that `@ct.kernel` made.
 
         Raises:
-            SourceError: A source cannot be imported, or has no such kernel.
+            SourceError: A source cannot be imported, or lacks the kernel.
         """
         import cuda.tile  # noqa: PLC0415 (imported at the first use)
 

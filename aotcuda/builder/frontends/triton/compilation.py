@@ -189,7 +189,7 @@ def gpu_target(target: Target) -> Any:
 
 
 class _NoCache:
-    """Replace Triton's cache, which writes the result of each stage, by one that stores nothing."""
+    """A cache that stores nothing. It replaces Triton's cache, which writes the result of each stage."""
 
     def __init__(self, key: str) -> None:
         del key

@@ -119,7 +119,7 @@ class TritonFrontEnd:
         """Implement FrontEnd.load.
 
         Raises:
-            SourceError: A source cannot be imported, or has no such kernel.
+            SourceError: A source cannot be imported, or lacks the kernel.
         """
         name, value = python_source.find(unit, unit.sources, root)
         inner, function = decorators.layers(value)

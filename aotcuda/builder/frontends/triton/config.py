@@ -86,7 +86,7 @@ def _one_or_several(shape: Integer) -> ListOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One of a kernel's `configs`, as `triton.Config`: constants that a launch may leave out."""
+    """A config of a kernel, as `triton.Config`: constants that a launch may omit."""
 
     constexprs: Constants = field(
         default=(),

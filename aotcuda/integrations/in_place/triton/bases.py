@@ -1,4 +1,4 @@
-"""Name the classes that packaged kernels are subclasses of: Triton's, or light ones where it is not installed."""
+"""Define the base classes of packaged kernels: Triton's classes, or light classes if Triton is not installed."""
 
 from __future__ import annotations
 
