@@ -40,7 +40,7 @@ else:
         versions.append(value.value)
 found = doctor.examine()
 (image,) = [module["takes"][0]["image"] for module in found["modules"] if module["name"] == "quickstart.kernels"]
-print(json.dumps([chosen, versions, out.read(), cell.image, bool(cell.packaged), image, found["driver"]]))
+print(json.dumps([chosen, versions, out.read(), cell.image, bool(cell.has_image), image, found["driver"]]))
 """
 
 
