@@ -57,9 +57,14 @@ def _difference(expected: dict[str, Any], distributions: list[str]) -> str:
     tools = json.loads(json.dumps(settings.tools(distributions, toolkits.installed())))
     for name in sorted({*expected, *tools}):
         if expected.get(name) != tools.get(name):
-            tool = f"{name} {tools[name]}" if name in tools else f"no {name}"
-            return f"has {tool}, and the build has {expected.get(name, 'none')}"
+            tool = f"{name} {_text(tools[name])}" if name in tools else f"no {name}"
+            return f"has {tool}, and the build has {_text(expected.get(name, 'none'))}"
     return ""
+
+
+def _text(version: object) -> str:
+    """Return a version, or the parts of one, as one line."""
+    return ", ".join(map(_text, version)) if isinstance(version, list) else " ".join(str(version).split())
 
 
 def _build(folder: Path, request: dict[str, Any]) -> list[str]:

@@ -322,6 +322,6 @@ def _check_layout(unit: Unit, built: CompiledKernel, kernel: cubin.CubinKernel, 
     if actual != built.layout or kernel.parameter_bytes != built.parameter_bytes:
         message = (
             f"{unit.head}: the image for {target} takes its parameters as {actual}, and the front end "
-            f"said {built.layout}; this is a defect of aotcuda, please report it with the kernel's source"
+            f"expects {built.layout}; this is a defect of aotcuda, please report it with the kernel's source"
         )
         raise LinkError(message)

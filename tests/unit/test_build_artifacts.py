@@ -67,7 +67,7 @@ def test_different_layout_is_refused(layout: tuple[tuple[int, int], ...], parame
         check(layout, parameter_bytes)
     message = str(caught.value)
     assert message.startswith('tool.aotcuda.modules."pkg.k".kernels.axpy: void(float32, float32[::1], float32[::1]): ')
-    assert f"takes its parameters as {LAYOUT}, and the front end said {layout}; " in message
+    assert f"takes its parameters as {LAYOUT}, and the front end expects {layout}; " in message
 
 
 @pytest.mark.parametrize(

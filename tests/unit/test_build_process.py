@@ -74,6 +74,10 @@ def test_toolkit_of_a_worker_precedes_the_machines(tmp_path: Path) -> None:
     [
         ({"Python": "3.12", "numba-cuda": "0.30"}, ""),
         ({"Python": "3.13", "numba-cuda": "0.30"}, "has Python 3.13, and the build has 3.12"),
+        (
+            {"Python": ["cpython-312", "3.12.1\n[GCC]"]},
+            "has Python cpython-312, 3.12.1 [GCC], and the build has 3.12",
+        ),
         ({"Python": "3.12"}, "has no numba-cuda, and the build has 0.30"),
         ({"Python": "3.12", "numba-cuda": "0.30", "triton": "3.9"}, "has triton 3.9, and the build has none"),
     ],
