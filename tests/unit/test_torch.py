@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import random
 import warnings
@@ -46,7 +45,6 @@ def kernels(cuda):
         manifests.kernel("reads", "void(float32[::1], float32[::1])", readonly=("a",)),
     )
     aotcuda.torch._libraries.clear()
-    gc.collect()  # releases of PyTorch keep an operator in a cycle of references
 
 
 def make(kernel, name="test::op", **options):
