@@ -67,19 +67,6 @@ def test_symbolic_links_are_files_of_the_project(tmp_path):
     assert Headers([item], root, []).project_files == {root / "a.cu", root / "a.h"}
 
 
-def test_headers_above_a_linked_folder_are_found(tmp_path):
-    root, outside = (tmp_path / "project").resolve(), tmp_path / "outside"
-    (outside / "folder").mkdir(parents=True)
-    root.mkdir()
-    (root / "link").symlink_to(outside / "folder")
-    (root / "a.cu").write_text('#include "link/b.h"\n')
-    (outside / "folder" / "b.h").write_text('#include "../c.h"\n')
-    (outside / "c.h").touch()  # root / "c.h" does not exist
-    headers = Headers([inputs.from_file(root / "a.cu", root, "key")], root, [])
-    assert headers.project_files == {root / "a.cu", root / "link" / "b.h"}
-    assert headers.outside_files == {outside.resolve() / "c.h"}
-
-
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_includes_are_followed_like_the_compiler(tmp_path, name):
     files, headers = FOLLOWED[name]

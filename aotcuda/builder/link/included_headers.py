@@ -7,11 +7,10 @@ macro is not found.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from aotcuda.builder.link.inputs import without_dots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -141,7 +140,7 @@ class Headers:
                 queue.append((path.read_bytes(), path.parent))
 
     def _add(self, path: Path, *, is_read: bool) -> None:
-        path = without_dots(path)
+        path = Path(os.path.normpath(path))
         if path.is_file():
             self._read |= {path} if is_read else set()
             (self.project_files if path.is_relative_to(self._root) else self.outside_files).add(path)

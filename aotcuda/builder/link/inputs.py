@@ -62,12 +62,6 @@ def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> 
     return Linked(inputs=tuple(inputs), callbacks=tuple(callbacks))
 
 
-def without_dots(path: Path) -> Path:
-    """Return the path of the same file without `..`; symbolic links stay, unless `..` follows one."""
-    normal = Path(os.path.normpath(path))
-    return normal if normal.exists() and normal.samefile(path) else path.resolve()
-
-
 def from_file(path: Path, root: Path, key: str) -> LinkInput:
     """Return the file at `path` as a link input, named relative to `root` if it is below it.
 
@@ -85,7 +79,7 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
     except foreign.UnreadableError as error:
         message = f"{key}: {foreign.escape(path)} {error}; {remedy_for(path, root)}"
         raise ConfigError(message) from None
-    absolute = without_dots(path)
+    absolute = Path(os.path.normpath(path))
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else absolute.name
     return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))
 
