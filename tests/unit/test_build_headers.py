@@ -56,15 +56,16 @@ FOLLOWED = {
 }
 
 
-def test_symbolic_links_are_files_of_the_project(tmp_path):
-    root, outside = (tmp_path / "project").resolve(), tmp_path / "outside"
-    for name, text in (("a.cu", '#include "a.h"\n'), ("a.h", "")):
-        for folder in (root, outside):
-            folder.mkdir(exist_ok=True)
-        (outside / f"target_{name}").write_text(text)
-        (root / name).symlink_to(outside / f"target_{name}")
+def test_link_to_a_file_outside_the_project_is_followed(tmp_path):
+    files = {name: tmp_path / name for name in ("outside/b.cu", "outside/b.h", "project/a.cu")}
+    for path in files.values():
+        path.parent.mkdir(exist_ok=True)
+    files["outside/b.cu"].write_text('#include "b.h"\n')
+    files["outside/b.h"].write_text("")
+    files["project/a.cu"].symlink_to(files["outside/b.cu"])
+    root = (tmp_path / "project").resolve()
     item = inputs.from_file(root / "a.cu", root, "key")
-    assert Headers([item], root, []).project_files == {root / "a.cu", root / "a.h"}
+    assert [path.name for path in Headers([item], root, []).files] == ["b.cu", "b.h"]
 
 
 @pytest.mark.parametrize("name", FOLLOWED)

@@ -7,7 +7,6 @@ macro is not found.
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,7 +99,7 @@ class Headers:
         settings = " ".join([*options.nvrtc_options, *(value for _, value in options.defines)]).encode()
         if options.debug or _DEBUG.search(settings):
             return True
-        if self._read <= {Path(item.folder, Path(item.name).name) for item in self._sources}:
+        if self._read <= {Path(item.folder, Path(item.name).name).resolve() for item in self._sources}:
             return False
         return any(
             _PLACE.search(reading) for text in (settings, *self._texts().values()) for reading in _readings(text)
@@ -140,7 +139,7 @@ class Headers:
                 queue.append((path.read_bytes(), path.parent))
 
     def _add(self, path: Path, *, is_read: bool) -> None:
-        path = Path(os.path.normpath(path))
+        path = path.resolve()
         if path.is_file():
             self._read |= {path} if is_read else set()
             (self.project_files if path.is_relative_to(self._root) else self.outside_files).add(path)

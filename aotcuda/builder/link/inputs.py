@@ -63,9 +63,7 @@ def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> 
 
 
 def from_file(path: Path, root: Path, key: str) -> LinkInput:
-    """Return the file at `path` as a link input, named relative to `root` if it is below it.
-
-    Symbolic links are not resolved: as in compilers, a source's headers are searched next to the link.
+    """Return the file at `path` as a link input. Links are resolved; the name is relative to `root` if possible.
 
     Raises:
         ConfigError: It cannot be read, or its suffix is unknown.
@@ -79,7 +77,7 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
     except foreign.UnreadableError as error:
         message = f"{key}: {foreign.escape(path)} {error}; {remedy_for(path, root)}"
         raise ConfigError(message) from None
-    absolute = Path(os.path.normpath(path))
+    absolute = path.resolve()
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else absolute.name
     return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))
 

@@ -85,7 +85,7 @@ class ModuleInputs:
         """Return the key that requests a link input: an item of `link`, or a unit that needs the input."""
         path = Path(item.folder, PurePath(item.name).name)
         for listed in plan.config.link:
-            if listed.path is not None and Path(os.path.normpath(Path(self.job.root, listed.path))) == path:
+            if listed.path is not None and Path(self.job.root, listed.path).resolve() == path:
                 return listed.key
             if listed.module is not None and f"{item.name} ".startswith(f"{listed.module} "):
                 return listed.key

@@ -268,13 +268,13 @@ def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -
     key = _source_key(unit.module)
     inputs_by_path: dict[str, tuple[LinkInput, list[str]]] = {}
     for path in unit.sources:
-        absolute = Path(os.path.normpath(Path(root, path)))
+        absolute = Path(root, path)
         try:
             data = foreign.content(absolute)
         except foreign.UnreadableError as error:
             message = f"{key}: {path} {error}; {inputs.remedy_for(absolute, Path(root))}"
             raise SourceError(message) from None
-        inputs_by_path[path] = LinkInput(kind="cu", name=path, data=data, folder=str(absolute.parent)), []
+        inputs_by_path[path] = LinkInput(kind="cu", name=path, data=data, folder=str(absolute.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}
     for expression, where in unit.expressions:
         path, name = _find_kernel(expression, {path: item.data for path, (item, _) in inputs_by_path.items()})
