@@ -159,6 +159,29 @@ def test_records_of_other_packages_are_merged_into_a_pack(
     assert records.load(project / records.FILE_NAME).runs == 1
 
 
+MARKERS = ["helper>=1; python_version < '3.12'", "helper>=2; python_version >= '3.12'"]
+REQUIREMENTS: dict[str, tuple[str, list[str]]] = {
+    "no distribution is known": ("foreign.ops", []),
+    "the distribution is installed": ("_pytest.ops", [f"pytest=={pytest.__version__}"]),
+    "one distribution for each Python": ("mypkg.ops", MARKERS),
+}
+
+
+@pytest.mark.parametrize("name", REQUIREMENTS)
+def test_build_requires_what_the_kernels_import(name: str, project: Path, tmp_path: Path) -> None:
+    module, added = REQUIREMENTS[name]
+    settings = SETTINGS.replace("[tool.aotcuda]", f"dependencies = {json.dumps(MARKERS)}\n[tool.aotcuda]")
+    pack = "" if module == "mypkg.ops" else PACK.replace("foreign.ops", module)
+    build = '[build-system]\nrequires = ["triton", "foreign-core"]\n'
+    (project / "pyproject.toml").write_text(settings + pack + build)
+    (project / "mypkg" / "__init__.py").write_text("import helper\n")
+    (project / "my_pack").mkdir()
+    records.add(tmp_path / "record.json", Recorded(records=[launch(module)], runs=1))
+    assert cli.main(["record", "--merge", str(tmp_path / "record.json")]) == 0
+    requires = tomllib.loads((project / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert requires == ["triton", "foreign-core", *added]
+
+
 @pytest.mark.parametrize(
     ("options", "environ", "message"),
     [

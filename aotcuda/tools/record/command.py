@@ -252,9 +252,10 @@ def _missing_requirements(project: Project, sources: set[str], installed: Mappin
         return []  # `aotcuda init` writes the table
     exact = packs.requirements(sources, project, installed)
     imported = source_files.requirements(project, source_files.parse(project)[0], sources, installed)
-    requirements = {source_files.distribution(item): item for item in [*imported, *exact]}
+    pinned = {*map(source_files.distribution, exact)}
+    others = [item for item in imported if source_files.distribution(item) not in pinned]
     listed = {*map(source_files.distribution, project_file.strings(system["requires"]))}
-    return [item for name, item in requirements.items() if name not in listed]
+    return [item for item in [*others, *exact] if source_files.distribution(item) not in listed]
 
 
 def _print(lacking: Missing, devices: Sequence[Record]) -> None:

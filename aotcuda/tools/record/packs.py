@@ -72,13 +72,15 @@ def requirements(sources: Iterable[str], project: Project, installed: Mapping[st
     Args:
         sources: The source modules of the kernels.
         project: The project.
-        installed: The distribution of each installed package.
+        installed: The distribution of each package that a command imported. Others are looked up here, and a package
+            of an unknown distribution is left out.
     """
     packages = {source.partition(".")[0] for source in sources} & _packages(project)
     if not packages:
         return []
+    known = {name: found[0] for name, found in metadata.packages_distributions().items()} | dict(installed)
     lines = []
-    for name in sorted({"triton", *(installed.get(package, package) for package in packages)}):
+    for name in sorted({"triton", *(known[package] for package in packages if package in known)}):
         try:
             lines.append(f"{name}=={metadata.version(name).partition('+')[0]}")
         except metadata.PackageNotFoundError:
