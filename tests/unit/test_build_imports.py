@@ -123,6 +123,7 @@ def test_modules_without_a_file_have_none(tmp_path: Path, monkeypatch: pytest.Mo
     ("pattern", "file"),
     [
         ("missing.txt", "missing.txt"),
+        ("missing", "missing/a.txt"),
         ("missing/**/*.txt", "missing/a/b.txt"),
         ("folder/*.txt", "folder/b.txt"),
         ("folder/*/b.txt", "folder/a/b.txt"),

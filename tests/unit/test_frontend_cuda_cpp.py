@@ -163,6 +163,14 @@ def test_parameters_have_the_offsets_of_the_ptx(settle):
     assert kernel.signature == "void(char, double, float4, short, const float * as pointer)"
 
 
+def test_parameters_of_a_pack_are_all_arguments(settle):
+    code = "template <class... Ts> __global__ void k(float *out, Ts... args) { out[0] = (args + ...); }"
+    front, ((unit, files),) = settle('kernels.k = ["k<float, int>"]', code)
+    kernel = front.compile_kernel(unit, files, TARGET)
+    assert kernel.signature == "void(float *, float, int)"
+    assert [item["offset"] for item in kernel.parameters] == [0, 8, 12]
+
+
 @pytest.mark.parametrize("name", ["C", "face", "x0"])
 def test_hexadecimal_name_is_not_read_as_an_address(settle, name):
     """Debug information in PTX has addresses as names."""

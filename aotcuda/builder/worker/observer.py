@@ -143,8 +143,8 @@ class Observer:
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 (its documented use)
         while frame is not None:
             file = frame.f_code.co_filename
-            if file == _LINKED:
-                return True
+            if file == _LINKED:  # packaged modules are in the stamp of their readers
+                return frame.f_code.co_name == inputs.from_file.__name__
             if file != _HERE and file.startswith(_BUILDER):
                 return False  # frames below belong to the start of the worker
             if self._kind(file) == "project":
@@ -250,7 +250,10 @@ def add_matches(stamp: Stamp, patterns: Iterable[str]) -> None:
     for pattern in patterns:
         paths = glob.glob(pattern, recursive=True, include_hidden=True) if glob.has_magic(pattern) else [pattern]
         for path in paths:
-            stamp.add_question("names" if os.path.isdir(path) else "file", os.path.normpath(path))
+            if not os.path.isdir(path):
+                stamp.add_question("file", os.path.normpath(path))
+            if not os.path.isfile(path):  # a path that does not exist may become a folder
+                stamp.add_question("names", os.path.normpath(path))
         above = pattern
         while glob.has_magic(above):
             above = os.path.dirname(above)

@@ -59,17 +59,18 @@ def make_arguments(declaration: Declaration, stated: Mapping[str, Stated], key: 
             message = f"{where}.{name}: the kernel is declared with no parameter of that name; {hint}"
             raise CompileError(message)
     sizes: dict[str, list[Size]] = {}
-    arguments: dict[str, Parameter] = {}
+    arguments: list[Parameter] = []  # the parameters of a pack have one name
     for item in declaration.parameters:
         entry = stated.get(item.name)
         if entry is not None and entry.array:
             sizes.setdefault(entry.array, []).append(_size(item, entry, names, f"{where}.{item.name}"))
         else:
-            arguments[item.name] = _parameter(item, entry, f"{where}.{item.name}")
+            arguments.append(_parameter(item, entry, f"{where}.{item.name}"))
+    by_name = {parameter["name"]: parameter for parameter in arguments}
     for array, of_array in sizes.items():
-        _add_sizes(array, arguments.get(array), of_array, stated, where)
-    signature = ", ".join(_parameter_text(parameter, stated.get(name)) for name, parameter in arguments.items())
-    return Arguments(tuple(arguments.values()), f"void({signature})")
+        _add_sizes(array, by_name.get(array), of_array, stated, where)
+    signature = ", ".join(_parameter_text(parameter, stated.get(parameter["name"])) for parameter in arguments)
+    return Arguments(tuple(arguments), f"void({signature})")
 
 
 def _parameter_text(parameter: Parameter, entry: Stated | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from types import ModuleType
 
 from aotcuda.integrations.in_place.triton import bases, functions
@@ -13,12 +12,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-@functools.cache
-def module() -> ModuleType:
-    """Return the module. A process has one, so that a replacement of `triton.autotune` applies to all modules.
+_modules: dict[str, ModuleType] = {}
 
-    The module is a plain ModuleType, because Triton's compiler refuses names of other objects in kernels.
-    """
+
+def module() -> ModuleType:
+    """Return the module. A process has one, so that a replacement of `triton.autotune` applies to all modules."""
+    return _modules.get("triton") or _modules.setdefault("triton", _make())  # two threads may import at the same time
+
+
+def _make() -> ModuleType:
+    """Return a plain ModuleType, because Triton's compiler refuses names of other objects in kernels."""
     functions.adopt_wrappers()
     replacement = ModuleType("triton", bases.triton.__doc__)
     names = vars(replacement)
