@@ -255,6 +255,18 @@ def test_run_without_launches_writes_records_of_earlier_runs(project: Path, capf
         assert (project / "pyproject.toml").read_text() == SETTINGS
 
 
+def test_tables_of_one_module_with_two_front_ends_are_printed(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (project / "pyproject.toml").write_text('[project]\nname = "mypkg"\n')
+    facts: dict[str, Any] = {"frontend": "numba-cuda", "kind": "kernel", "module": "mypkg.ops", "function": "add"}
+    facts |= {"path": "add", "file": "mypkg/ops.py", "line": 1, "signature": "void(float32[::1])", "options": {}}
+    recorded = [Record(**facts, launches={"H100": 1}), launch("mypkg.ops")]
+    records.add(project / records.FILE_NAME, Recorded(records=recorded, runs=1))
+    assert cli.main(["record", "--", "true"]) == 0
+    numba, triton = capfd.readouterr().out.split('[tool.aotcuda.modules."mypkg.ops"]\n')[1:]
+    assert tomllib.loads(numba)["tool"]["aotcuda"]["modules"]["mypkg.ops"]["kernels"] == {"add": ["void(float32[::1])"]}
+    assert tomllib.loads(triton)["frontend"] == "triton"
+
+
 def test_variants_of_a_table_are_extended_by_hand(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (project / "pyproject.toml").write_text(
         SETTINGS.replace('variants = "ops.variants.json"', "").replace('ops"]', 'tri"]', 1)

@@ -260,9 +260,12 @@ def _missing_requirements(project: Project, sources: set[str], installed: Mappin
 
 def _print(lacking: Missing, devices: Sequence[Record]) -> None:
     """Print tables, and the device functions that their kernels call."""
-    editor = pyproject.Editor("")
-    lacking.add_tables(editor, registry.DEFAULT, with_comments=True)
-    lines = editor.text().splitlines()
+    texts = []
+    for part in lacking.parts():
+        editor = pyproject.Editor("")
+        part.add_tables(editor, registry.DEFAULT, with_comments=True)
+        texts.append(editor.text())
+    lines = "\n".join(filter(None, texts)).splitlines()
     if devices and lacking.additions:
         lines += ["", "# Device functions come along with the kernels that call them:"]
         lines += dict.fromkeys(

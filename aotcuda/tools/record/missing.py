@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aotcuda.tools.record import cuda_cpp, pyproject, tables, variant_files
@@ -40,6 +40,14 @@ class Missing:
     def has_tables(self) -> bool:
         """Return True if pyproject.toml lacks an entry."""
         return bool(self.additions or self.cuda_cpp or any(module.settings for module in self.modules))
+
+    def parts(self) -> list[Missing]:
+        """Return the entries of kernels, of variants files and of CUDA C++ apart, as each may name the same module."""
+        return [
+            replace(self, modules=(), cuda_cpp=()),
+            replace(self, additions=(), cuda_cpp=()),
+            replace(self, additions=(), modules=()),
+        ]
 
     def add_tables(self, editor: Editor, default_front_end: str, *, with_comments: bool = False) -> None:
         """Add the missing entries of pyproject.toml."""
