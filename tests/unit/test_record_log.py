@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -50,10 +51,10 @@ ENDS = {
 }
 
 
-def recorded(folder: Path, code: str) -> tuple[collect.Launches, str]:
-    """Run code in a process with the recorder; return the launches and what it printed."""
+def recorded(folder: Path, code: str, before: str = "") -> tuple[collect.Launches, str]:
+    """Run code in a process with the recorder; return the launches and what it printed. `before` runs first."""
     environ = {**os.environ, "PYTHONPATH": str(INJECT), "AOTCUDA_RECORD_FOLDER": str(folder)}
-    text = f"import sys; sys.path.insert(0, {str(INJECT)!r})\nF = {FACTS!r}\n{START}{code}"
+    text = f"import sys; sys.path.insert(0, {str(INJECT)!r})\nF = {FACTS!r}\n{before}{START}{code}"
     command = [sys.executable, "-W", "error", "-c", text]
     done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
     return collect.read(folder, Path("/")), done.stdout + done.stderr
@@ -74,6 +75,23 @@ def test_launches_are_counted_for_each_gpu(tmp_path: Path) -> None:
     with path.open("a") as file:
         file.write('{"slot": 1, "kind": "ker')  # the process was killed here
     assert collect.read(tmp_path, Path("/")).records == run.records
+
+
+def test_a_process_that_clears_its_environment_first_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = {"name": "NVIDIA X", "capability": [8, 7], "attributes": {}}
+    monkeypatch.setenv("AOTCUDA_RECORD_DRY", json.dumps(target))
+    monkeypatch.setenv("AOTCUDA_RECORD_TYPES", '{"pair": "os:name"}')
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "records"
+    folder.mkdir()
+    code = "c()\nimport cupy\nfrom aotcuda_recorder import dry, types\n"
+    code += "print(cupy.cuda.Device().compute_capability, dry.target().name, *types._types_of_the_project())"
+    run, output = recorded(folder, code, "import os\nos.environ.clear()\n")
+    assert output == f"87 NVIDIA X {('pair', os.name)}\n"
+    assert [item.count for item in run.records] == [1]
+    assert [*tmp_path.iterdir()] == [folder]
 
 
 def test_paths_through_a_link_are_relative_to_the_project(tmp_path: Path) -> None:

@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 FOLDER = "AOTCUDA_RECORD_FOLDER"
 """The environment variable that names the folder where the processes of a recorded command write."""
 
+TARGET = "AOTCUDA_RECORD_DRY"
+"""The environment variable with the target's properties as JSON; it is not set if launches are executed."""
+
+TYPES = "AOTCUDA_RECORD_TYPES"
+"""The environment variable with the project's named types as JSON."""
+
+environ = {name: os.environ.get(name, "") for name in (FOLDER, TARGET, TYPES)}
+"""The variables at the start of the process; the program may change its environment before it imports Numba."""
+
 _RECORDERS = {
     "numba.cuda.dispatcher": "numba_cuda",
     "numba.cuda.simulator.api": "simulator",
@@ -56,12 +65,12 @@ _STAND_INS = ("cupy", "cupyx")
 
 def start() -> None:
     """Begin to record, if `AOTCUDA_RECORD_FOLDER` names a folder."""
-    folder = os.environ.get(FOLDER, "")
+    folder = environ[FOLDER]
     if not os.path.isdir(folder):
         return
     os.close(os.open(os.path.join(folder, "started"), os.O_WRONLY | os.O_CREAT, 0o600))
     sys.meta_path.insert(0, _Finder())
-    for table in (_DRY, _RECORDERS) if os.environ.get("AOTCUDA_RECORD_DRY") else (_RECORDERS,):
+    for table in (_DRY, _RECORDERS) if environ[TARGET] else (_RECORDERS,):
         for name, patch in table.items():
             _patches.setdefault(name, []).append(patch)
     for name in _patches:  # a .pth file of the environment may have imported Numba already
@@ -84,7 +93,7 @@ class _Finder:
 
     def __init__(self) -> None:
         self._busy = threading.local()
-        self._stand_ins = _STAND_INS if os.environ.get("AOTCUDA_RECORD_DRY") else ()
+        self._stand_ins = _STAND_INS if environ[TARGET] else ()
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Implement MetaPathFinder.find_spec. Numba-CUDA's own finder calls all finders, this one included."""

@@ -9,19 +9,16 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import os
 import threading
 import weakref
 
+import aotcuda_recorder
 from aotcuda_recorder import functions, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
-
-TARGET = "AOTCUDA_RECORD_DRY"
-"""The environment variable with the target's properties as JSON; it is not set if launches are executed."""
 
 LABEL = "not executed"
 """The label for launches in place of a GPU's name."""
@@ -48,7 +45,7 @@ class Target:
         return self.attributes.get(name, 1)
 
 
-_text = os.environ.get(TARGET)
+_text = aotcuda_recorder.environ[aotcuda_recorder.TARGET]
 _target = Target(json.loads(_text)) if _text else None
 
 

@@ -1,7 +1,10 @@
-"""Have the stand-in for CuPy (`aotcuda.testing.cupy`) report reads of results and launches of Numba's kernels."""
+"""Have the stand-in for CuPy (`aotcuda.testing.cupy`) describe the target, and report reads and launches."""
 
 from __future__ import annotations
 
+import json
+
+import aotcuda_recorder
 from aotcuda_recorder import dry
 
 TYPE_CHECKING = False
@@ -11,9 +14,10 @@ if TYPE_CHECKING:
 
 
 def patch(module: ModuleType) -> None:
-    """Set the hooks of the stand-in."""
+    """Set the target and the hooks of the stand-in."""
     hooks = module.__dict__.get("_Hooks")
     if hooks is not None:
+        module.__dict__["cuda"]._FACTS.update(json.loads(aotcuda_recorder.environ[aotcuda_recorder.TARGET]))
         hooks.results = dry
         hooks.launch = staticmethod(_launch)
 

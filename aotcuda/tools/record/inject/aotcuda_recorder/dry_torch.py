@@ -22,4 +22,4 @@ def patch(module: ModuleType) -> None:
     assert spec.loader is not None  # noqa: S101
     stand_in = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(stand_in)
-    stand_in.install(module, json.loads(os.environ[dry.TARGET]), dry)
+    stand_in.install(module, json.loads(aotcuda_recorder.environ[aotcuda_recorder.TARGET]), dry)

@@ -86,7 +86,7 @@ class _State:
     """The entries of this process, and its current file."""
 
     def __init__(self) -> None:
-        self._folder = os.environ.get(aotcuda_recorder.FOLDER, "")  # the program may change the environment later
+        self._folder = aotcuda_recorder.environ[aotcuda_recorder.FOLDER]
         self.reset()
         self._entries: dict[str, Entry] = {}
         self._written: set[str] = set()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 import sys
+
+import aotcuda_recorder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def _record(ty: Any, namespace: Mapping[str, object]) -> str:
 
 def _types_of_the_project() -> Iterator[tuple[str, Any]]:
     """Return objects that `[tool.aotcuda.types]` names in imported modules: `particle = "mypkg.dtypes:particle"`."""
-    for name, text in json.loads(os.environ.get("AOTCUDA_RECORD_TYPES") or "{}").items():
+    for name, text in json.loads(aotcuda_recorder.environ[aotcuda_recorder.TYPES] or "{}").items():
         module, colon, attribute = text.strip().partition(":")
         if colon:
             value: object = sys.modules.get(module)
