@@ -107,7 +107,8 @@ def test_declaration_that_differs_from_built_function_is_refused(tmp_path: Path)
     )
 
 
-def test_stale_editable_dependency_is_refused(tmp_path: Path) -> None:
+def link_editable_library(tmp_path: Path) -> tuple[Path, Path]:
+    """Return a project, and a library outside of the environment whose functions it calls, in an editable install."""
     library = write(tmp_path / "library", SOURCE, module=LIBRARY)
     table = tomllib.loads((library / "pyproject.toml").read_text())["tool"]["aotcuda"]
     (library / "pkg" / "_hooks.py").write_text(HOOKS)
@@ -123,6 +124,20 @@ def test_stale_editable_dependency_is_refused(tmp_path: Path) -> None:
     before, _, after = config.read_text().partition('[tool.aotcuda.modules."pkg.k"]')
     users = after[after.index("[tool.aotcuda.modules") :]
     config.write_text(before + users.replace('module = "pkg.k"', 'module = "neighbour.k"'))
+    return user_project, library
+
+
+def test_shards_link_an_editable_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user_project, library = link_editable_library(tmp_path)
+    monkeypatch.syspath_prepend(library)
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path / "cache"))
+    table = tomllib.loads((user_project / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    api.build(table, user_project, shard=(1, 1))
+    assert api.build(table, user_project, from_cache_only=True).files
+
+
+def test_stale_editable_dependency_is_refused(tmp_path: Path) -> None:
+    user_project, library = link_editable_library(tmp_path)
     (library / "neighbour" / "other.py").write_text("")
     build_wheel(user_project, PYTHONPATH=str(library))
     source = library / "neighbour" / "_k.py"
