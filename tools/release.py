@@ -3,6 +3,7 @@
 
     python3 tools/release.py BUILT OUT --tag v1.2.3
     python3 tools/release.py BUILT OUT --tag v1.2.3 --python python3.14 --python python3.14t
+    python3 tools/release.py --notes v1.2.3         # print the changes of this version, from CHANGELOG
 
 BUILT holds a folder for each machine. The sdist and the pure wheel must be equal on all machines. The files must
 have the tag's version, CHANGELOG must have a heading for this version and contain all changes, and twine must find no
@@ -32,11 +33,19 @@ def main() -> None:
     """Gather the files. After a fault, exit with one line; the folder stays empty."""
     check_machine()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("built", metavar="BUILT", type=Path, help="the folder with a folder for each machine")
-    parser.add_argument("out", metavar="OUT", type=Path, help="the folder to gather them in; it must be empty or new")
-    parser.add_argument("--tag", required=True, help="the release's tag, v and the version")
+    parser.add_argument(
+        "built", metavar="BUILT", type=Path, nargs="?", help="the folder with a folder for each machine"
+    )
+    parser.add_argument("out", metavar="OUT", type=Path, nargs="?", help="the empty or new folder to gather them in")
+    parser.add_argument("--tag", help="the release's tag, v and the version")
     parser.add_argument("--python", action="append", default=[], help="a further Python that installs the wheels")
+    parser.add_argument("--notes", metavar="TAG", help="print the changes of this version, and do nothing else")
     arguments = parser.parse_args()
+    if arguments.notes:
+        print(notes((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), arguments.notes))
+        return
+    if not (arguments.built and arguments.out and arguments.tag):
+        parser.error("name BUILT, OUT and --tag, or --notes")
     out: Path = arguments.out.resolve()
     if out.exists() and any(out.iterdir()):
         sys.exit(f"{out} is not empty; name an empty or new folder")
@@ -87,6 +96,15 @@ def check_version(tag: str, files: dict[str, Path], changelog: str, fragments: S
         sys.exit(f"CHANGELOG.md has no heading '## {version}'; run towncrier build --version {version}")
     if fragments:
         sys.exit(f"changes/{fragments[0].name} is not in CHANGELOG.md; run towncrier build --version {version}")
+
+
+def notes(changelog: str, tag: str) -> str:
+    """Return the changes of the version of `tag`, without its heading; exit if CHANGELOG has no such heading."""
+    version = re.escape(tag.removeprefix("v"))
+    match = re.search(rf"^## {version}\b[^\n]*\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    if match is None:
+        sys.exit(f"CHANGELOG.md has no heading '## {tag.removeprefix('v')}'; run towncrier build --version VERSION")
+    return match[1].strip()
 
 
 def check_wheels(wheels: Sequence[Path], interpreter: str) -> list[Path]:

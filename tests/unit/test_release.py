@@ -61,3 +61,11 @@ def test_files_that_differ_between_machines_are_no_release(release, built):
 def test_tag_files_and_changes_have_one_version(release, built, tag, changelog, fragments, problem):
     with pytest.raises(SystemExit, match=problem):
         release.check_version(tag, release.gather(built), changelog, fragments)
+
+
+def test_notes_of_a_release_are_its_section_of_the_changelog(release):
+    changelog = "# Changes\n\n## 1.20 (2027-01-01)\n\n- new\n\n## 1.2 (2026-12-01)\n\n- one\n- two\n\n## 1.1\n\n- old\n"
+    assert release.notes(changelog, "v1.2") == "- one\n- two"
+    assert release.notes(changelog, "v1.1") == "- old"
+    with pytest.raises(SystemExit, match=r"CHANGELOG.md has no heading '## 1.3'"):
+        release.notes(changelog, "v1.3")
