@@ -317,11 +317,11 @@ def _config(arguments: argparse.Namespace) -> None:
 def _build(arguments: argparse.Namespace) -> None:
     if arguments.rebuild_missing and None in (arguments.depfile, arguments.stamp):
         arguments.usage("--rebuild-missing is for the rule of --depfile, whose target is --stamp; name both files")
-    from aotcuda.builder.worker import interrupt  # noqa: PLC0415
+    from aotcuda.builder.compile import interrupt  # noqa: PLC0415
 
     with interrupt.raise_interrupts():
         try:
-            from aotcuda.builder.build_command import build_project  # noqa: PLC0415
+            from aotcuda.builder.entry.build_command import build_project  # noqa: PLC0415
         except ImportError as error:
             from aotcuda import registry  # noqa: PLC0415
 

@@ -35,8 +35,8 @@ MODULES = {
     "aotcuda/integrations/in_place/triton/functions.py": ["triton_in_place", "triton_tuning", "triton_layers"],
     "aotcuda/manifest/__init__.py": ["manifest", "schema", "run_time_requirement"],
     "aotcuda/common/stamp.py": ["runtime_stale", "build_depfile"],
-    "aotcuda/builder/build_cache/store.py": ["build_cache_store"],
-    "aotcuda/builder/wheel_files.py": ["build_artifacts", "build_output_conflicts"],
+    "aotcuda/builder/cache/store.py": ["build_cache_store"],
+    "aotcuda/builder/emit/wheel_files.py": ["build_artifacts", "build_output_conflicts"],
     "aotcuda/binary/fatbin.py": ["inspect_fatbin", "inspect_hostile"],
     "aotcuda/tools/record/records.py": ["record_records", "record_log", "record_variants"],
 }

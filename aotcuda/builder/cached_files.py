@@ -13,8 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest
-from aotcuda.builder import in_place, packs, wheel_files
-from aotcuda.builder.c_header import header
+from aotcuda.builder.emit import in_place, packs, wheel_files
+from aotcuda.builder.emit.c_header import header
 from aotcuda.common import foreign
 from aotcuda.errors import ManifestError, TargetError
 from aotcuda.manifest import linkable
@@ -22,7 +22,7 @@ from aotcuda.manifest import linkable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.plan.plan import ModulePlan
     from aotcuda.manifest import File, Manifest
 
 _SUFFIXES = "|".join(re.escape(suffix) for suffix in sorted({".fatbin", *linkable.SUFFIXES.values()}))

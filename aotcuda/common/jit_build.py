@@ -1,6 +1,6 @@
 """Declare the request and the result of a JIT build.
 
-The run time makes a `Request`; the JIT cache is keyed by it, and `aotcuda.builder.jit` builds it into a `Result`.
+The run time makes a `Request`; the JIT cache is keyed by it, and `aotcuda.builder.entry.jit` builds it into a `Result`.
 """
 
 from __future__ import annotations

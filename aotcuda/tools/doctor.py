@@ -11,7 +11,7 @@ from pathlib import Path
 
 import aotcuda
 from aotcuda import registry
-from aotcuda.builder import toolkits
+from aotcuda.builder.plan import toolkits
 from aotcuda.cache import compilers, folder
 from aotcuda.common import gpu_facts, variables
 from aotcuda.common.foreign import excerpt

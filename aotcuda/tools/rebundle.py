@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotcuda.builder import bundle, sbom
+from aotcuda.builder.emit import bundle, sbom
 from aotcuda.errors import TargetError
 from aotcuda.tools import wheel_archive
 from aotcuda.version import __version__, is_older

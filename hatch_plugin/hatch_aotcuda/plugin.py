@@ -1,4 +1,4 @@
-"""Pass `[tool.aotcuda]` to `aotcuda.builder.backend`, and the files of the build to hatchling's wheel."""
+"""Pass `[tool.aotcuda]` to `aotcuda.builder.entry.backend`, and the files of the build to hatchling's wheel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from aotcuda.builder.built import Output
+    from aotcuda.builder.emit.built import Output
 
 _HATCHLING_KEYS = {"dependencies", "enable-by-default", "require-runtime-dependencies", "require-runtime-features"}
 """The keys that hatchling itself reads in the hook's table."""
@@ -50,14 +50,14 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
     def clean(self, versions: list[str]) -> None:
         """Remove the files of editable builds from the source tree (`hatch clean`)."""
         del versions
-        from aotcuda.builder import source_tree
+        from aotcuda.builder.write import source_tree
 
         source_tree.clean(self._table(), Path(self.root))
 
     @contextmanager
     def _in_one_line(self) -> Iterator[None]:
         try:
-            from aotcuda.builder.worker import interrupt
+            from aotcuda.builder.compile import interrupt
         except KeyboardInterrupt:
             self.app.abort("aotcuda: build interrupted; nothing was written", code=130)
             raise
@@ -65,7 +65,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             yield
 
     def _table(self) -> Mapping[str, object]:
-        from aotcuda.builder import backend
+        from aotcuda.builder.entry import backend
 
         is_for_wheels = "aotcuda" in self.build_config.target_config.get("hooks", {})
         hooks = "tool.hatch.build.targets.wheel.hooks" if is_for_wheels else "tool.hatch.build.hooks"
@@ -73,7 +73,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         return backend.table(self.metadata.config, "hook")
 
     def _install(self, built: Output | None) -> None:
-        from aotcuda.builder import source_tree
+        from aotcuda.builder.write import source_tree
 
         for text in source_tree.install(built, Path(self.root)) if built is not None else ():
             self.app.display_warning(f"aotcuda: warning: {text}")
@@ -82,7 +82,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         """Check the complete wheel, because other hooks may change its content."""
         from zipfile import ZipFile
 
-        from aotcuda.builder import backend
+        from aotcuda.builder.entry import backend
 
         if built is not None:
             with ZipFile(wheel) as archive:
@@ -92,7 +92,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
 
     def _add_named_files(self, build_data: dict[str, Any]) -> None:
         """Add the files that the table names to an sdist, and remove files of `aotcuda record`."""
-        from aotcuda.builder import backend
+        from aotcuda.builder.entry import backend
 
         root, config = Path(self.root), self.build_config
         config.build_reserved_paths.update(map(config.get_distribution_path, backend.NOT_FOR_SDISTS))
@@ -105,7 +105,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         """Return the fault of sdists of this project, for which hatchling does not call a hook for wheels alone."""
         from hatchling.builders.sdist import SdistBuilder
 
-        from aotcuda.builder import backend
+        from aotcuda.builder.entry import backend
 
         root = Path(self.root)
         sdist = SdistBuilder(self.root, metadata=self.metadata).config
@@ -124,7 +124,9 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         )
 
     def _build(self, build_data: dict[str, Any], *, editable: bool) -> None:
-        from aotcuda.builder import backend, report, source_tree
+        from aotcuda.builder.emit import report
+        from aotcuda.builder.entry import backend
+        from aotcuda.builder.write import source_tree
         from aotcuda.errors import ConfigError
 
         root, table, config = Path(self.root), self._table(), self.build_config

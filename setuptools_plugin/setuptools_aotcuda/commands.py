@@ -1,4 +1,4 @@
-"""Pass `[tool.aotcuda]` to `aotcuda.builder.backend`, and the files of the build to setuptools' commands."""
+"""Pass `[tool.aotcuda]` to `aotcuda.builder.entry.backend`, and the files of the build to setuptools' commands."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from pathlib import Path
 import setuptools
 from setuptools import Command
 
-from aotcuda.builder import backend, report, sbom, source_tree, wheel_content
-from aotcuda.builder.worker import interrupt
+from aotcuda.builder.compile import interrupt
+from aotcuda.builder.emit import report, sbom
+from aotcuda.builder.entry import backend
+from aotcuda.builder.project import wheel_content
+from aotcuda.builder.write import source_tree
 from aotcuda.common import project_file
 from aotcuda.errors import ConfigError
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
     from setuptools import Distribution
 
-    from aotcuda.builder.built import Output
+    from aotcuda.builder.emit.built import Output
 
 NAME = "build_aotcuda"
 _OLDEST = 64
@@ -85,7 +88,7 @@ class Project:
             return backend.sdist_files(self.table(), self.root)
 
     def build(self, extensions: Mapping[str, Path], *, editable: bool) -> Output:
-        """Build the files that the wheel gains; see `aotcuda.builder.backend.build`."""
+        """Build the files that the wheel gains; see `aotcuda.builder.entry.backend.build`."""
         with self._in_one_line():
             self._check_version()
             table = self.table()

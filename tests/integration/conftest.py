@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder.worker import process
+from aotcuda.builder.compile import process
 from integration import forked, projects
 from support import front_ends
 from support.stand_in import cuda, stand_in_library

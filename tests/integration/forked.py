@@ -34,7 +34,7 @@ _IDLE = 120
 _SEARCHED_FIRST = {"nvidia", "sitecustomize", "usercustomize"}
 """Modules that a process looks for on its path before it imports a compiler."""
 
-_ALWAYS = ("aotcuda.builder.backend", "aotcuda.builder.worker.interrupt", "packaging.requirements", "zipfile")
+_ALWAYS = ("aotcuda.builder.entry.backend", "aotcuda.builder.compile.interrupt", "packaging.requirements", "zipfile")
 _BACK_ENDS = {
     "-m": (
         *_ALWAYS,
@@ -69,7 +69,7 @@ class Session:
 def install(folder: Path, owner: int) -> None:
     """Use `folder` for the sockets of servers, which end with the process `owner`."""
     from aotcuda import registry
-    from aotcuda.builder.worker import process
+    from aotcuda.builder.compile import process
 
     kinds = {
         registry.requirement(name, jit=jit): name
@@ -220,8 +220,8 @@ def _import(kind: str) -> None:
     if kind in _BACK_ENDS:
         return
     gc.disable()  # as a worker does
+    from aotcuda.builder.compile import main, start  # noqa: F401
     from aotcuda.builder.frontends import loading
-    from aotcuda.builder.worker import main, start  # noqa: F401
 
     front = loading.compiler(kind, "the tests")
     if hasattr(front, "start"):
@@ -304,7 +304,7 @@ def _run_worker(request: dict[str, Any], parent: int) -> NoReturn:
     sys.argv = ["-c", str(parent), "3", request["arguments"]]
 
     def worker() -> int:
-        from aotcuda.builder.worker import start
+        from aotcuda.builder.compile import start
 
         main.update(json=json, sys=sys, start=start)
         return start.main()

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import api
-from aotcuda.builder.worker import process
+from aotcuda.builder.compile import process
+from aotcuda.builder.entry import api
 from integration import projects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from aotcuda.builder.built import Output
+    from aotcuda.builder.emit.built import Output
 
 SOURCE = """\
 from numba import cuda

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.binary import fatbin
-from aotcuda.builder import api, jit
+from aotcuda.builder.entry import api, jit
 from aotcuda.common.stamp import TABLE
 from aotcuda.runtime.jit import build_inputs
 from integration import projects

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import aotcuda
-from aotcuda.builder import bundle
+from aotcuda.builder.emit import bundle
 from aotcuda.tools.split import join, split
 from integration import projects
 

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 from aotcuda import cli
-from aotcuda.builder import api, jit
+from aotcuda.builder.entry import api, jit
 from aotcuda.errors import NoImageError
 from aotcuda.runtime.image_source import Packaged
 from aotcuda.runtime.jit import compile as jit_compile

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda.builder import api, executor, remote_job
+from aotcuda.builder.entry import api
+from aotcuda.builder.shards import executor, remote_job
 from aotcuda.errors import AotcudaError
 from integration import projects
 

@@ -11,7 +11,8 @@ import zipfile
 
 import pytest
 
-from aotcuda.builder import api, source_tree
+from aotcuda.builder.entry import api
+from aotcuda.builder.write import source_tree
 from integration import forked, projects
 
 pytestmark = pytest.mark.usefixtures("front_end")

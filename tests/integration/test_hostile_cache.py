@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder.build_cache import serialization
+from aotcuda.builder.cache import serialization
 from support.hostile_entries import NAMES, OUTPUTS, PLACES, Project, named, spoilt
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import api, source_tree
+from aotcuda.builder.entry import api
+from aotcuda.builder.write import source_tree
 from integration import cuda_cpp, projects
 from integration.projects import build_wheel, content, manifest_of, refused, write
 from support.images import cuobjdump

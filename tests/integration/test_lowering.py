@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cuda.pathfinder import find_nvidia_binary_utility
 
-from aotcuda.builder.worker import process
+from aotcuda.builder.compile import process
 from integration import projects
 from support import front_ends
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda.builder import plan
 from aotcuda.builder.config.parser import parse
+from aotcuda.builder.plan import plan
 from integration import projects
 
 if TYPE_CHECKING:

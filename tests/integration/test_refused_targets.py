@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder import toolchain
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvrtc
+from aotcuda.builder.plan import toolchain
 from integration import projects
 
 if TYPE_CHECKING:

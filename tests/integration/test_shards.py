@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import api
-from aotcuda.builder.progress import Progress
+from aotcuda.builder.emit.progress import Progress
+from aotcuda.builder.entry import api
 from aotcuda.errors import AotcudaError
 from integration import projects
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from aotcuda.builder.built import Output
+    from aotcuda.builder.emit.built import Output
 
 KERNELS = [f"k{number}" for number in range(5)]
 SOURCE = """\

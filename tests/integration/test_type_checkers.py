@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import stub
+from aotcuda.builder.emit import stub
 from integration import projects
 from support import grids, manifests
 from support.manifests import kernel

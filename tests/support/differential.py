@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from aotcuda import manifest as manifests
-from aotcuda.builder import api, build_command, stages
+from aotcuda.builder.entry import api, build_command
+from aotcuda.builder.plan import stages
 from aotcuda.common import stamp
 from aotcuda.errors import FallbackWarning, NoImageError
 from aotcuda.runtime.jit import build_inputs

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import fsspec
 
 from aotcuda import manifest as manifests
-from aotcuda.builder import api, output
-from aotcuda.builder.build_cache import serialization
+from aotcuda.builder.cache import serialization
+from aotcuda.builder.entry import api
+from aotcuda.builder.write import output
 from aotcuda.cache.entries import ENTRY, VERSION, Files, entry_bytes
 from aotcuda.cli import main
 from aotcuda.common.jit_build import Result

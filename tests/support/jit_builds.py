@@ -27,7 +27,7 @@ def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: ob
 
 
 class Builder:
-    """Stand in for `aotcuda.builder.jit.build`.
+    """Stand in for `aotcuda.builder.entry.jit.build`.
 
     Attributes:
         requests: The requests of builds.

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
-from aotcuda.builder import plan
+from aotcuda.builder.compile import flows, imports, pool
 from aotcuda.builder.config import parser
 from aotcuda.builder.frontends import loading
-from aotcuda.builder.worker import flows, imports, pool
+from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotcuda.builder import toolkits
+from aotcuda.builder.plan import toolkits
 
 if TYPE_CHECKING:
     from pathlib import Path

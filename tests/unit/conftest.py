@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import jit
+from aotcuda.builder.entry import jit
 from support import jit_builds, libraries
 from support.launch_paths import both_paths, extension_module, general, path
 from support.stand_in import cuda, stand_in_library

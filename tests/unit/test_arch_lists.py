@@ -9,10 +9,10 @@ import jsonschema
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder import toolchain, toolkits
 from aotcuda.builder.config import parser
 from aotcuda.builder.config.keys import Key
 from aotcuda.builder.config.target_list import TargetList
+from aotcuda.builder.plan import toolchain, toolkits
 from aotcuda.errors import ConfigError
 from aotcuda.runtime import driver
 

@@ -10,11 +10,13 @@ import pytest
 
 from aotcuda import arch
 from aotcuda.binary import cubin
-from aotcuda.builder import assembly, code_warnings, consistency, plan, wheel_files
+from aotcuda.builder.compile import code_warnings
 from aotcuda.builder.config import parser
 from aotcuda.builder.config.model import Options
+from aotcuda.builder.emit import assembly, wheel_files
 from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.builder.link.images import Image
+from aotcuda.builder.plan import consistency, plan
 from aotcuda.errors import CompileError, LinkError
 from support import images
 

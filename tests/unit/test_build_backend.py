@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aotcuda.builder import backend
+from aotcuda.builder.entry import backend
 
 TABLE = {"modules": {"pkg.kernels": {"source": "pkg._kernels", "link": ["csrc/table.cu"]}}}
 

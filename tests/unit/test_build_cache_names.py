@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotcuda.arch import parse
-from aotcuda.builder.build_cache import hashing, serialization
-from aotcuda.builder.build_cache.hashing import NamelessError
-from aotcuda.builder.build_cache.serialization import ForeignValueError
+from aotcuda.builder.cache import hashing, serialization
+from aotcuda.builder.cache.hashing import NamelessError
+from aotcuda.builder.cache.serialization import ForeignValueError
 from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput
 
 VALUES = st.recursive(

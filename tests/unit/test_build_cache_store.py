@@ -14,10 +14,10 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from aotcuda import registry
-from aotcuda.builder.build_cache import remote, settings
-from aotcuda.builder.build_cache import store as stores
-from aotcuda.builder.build_cache.settings import Settings
-from aotcuda.builder.build_cache.store import Store
+from aotcuda.builder.cache import remote, settings
+from aotcuda.builder.cache import store as stores
+from aotcuda.builder.cache.settings import Settings
+from aotcuda.builder.cache.store import Store
 from aotcuda.cache.entries import VERSION, Files
 from aotcuda.errors import ConfigError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import capacity
+from aotcuda.builder.plan import capacity
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aotcuda.builder import depfile
+from aotcuda.builder.write import depfile
 from aotcuda.errors import BuildError
 
 NAMES = ["plain.py", "with blank.h", "a $sign #1.cu", "ünïcode.h", "a:b", r"a\b", r"a\ b"]

@@ -15,8 +15,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from aotcuda.builder import api, build_command, depfile, output, source_tree, wheel_files
-from aotcuda.builder.worker import interrupt
+from aotcuda.builder.compile import interrupt
+from aotcuda.builder.emit import wheel_files
+from aotcuda.builder.entry import api, build_command
+from aotcuda.builder.write import depfile, output, source_tree
 from aotcuda.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aotcuda.builder.c_header import c_types, header, parameter_blocks
 from aotcuda.builder.config import rules
+from aotcuda.builder.emit.c_header import c_types, header, parameter_blocks
 from aotcuda.builder.frontends.protocol import CompiledFunction
 from aotcuda.integrations.interop import packaged
 

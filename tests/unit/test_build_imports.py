@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda.builder.worker import imports, observer
+from aotcuda.builder.compile import imports, observer
 from aotcuda.common.stamp import Stamp
 
 if TYPE_CHECKING:

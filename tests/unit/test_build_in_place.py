@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from aotcuda.builder import in_place
+from aotcuda.builder.emit import in_place
 
 if TYPE_CHECKING:
     from pathlib import Path

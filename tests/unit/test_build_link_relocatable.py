@@ -9,10 +9,10 @@ import pytest
 
 from aotcuda.arch import Target, parse
 from aotcuda.binary import cubin
+from aotcuda.builder.compile import kernel_groups
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink, nvrtc
-from aotcuda.builder.worker import kernel_groups
 from support import images
 
 KERNELS = {

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from aotcuda import manifest
 from aotcuda.arch import parse
 from aotcuda.binary import fatbin
-from aotcuda.builder import linked_modules
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import inputs, preconditions, symbols
+from aotcuda.builder.project import linked_modules
 from aotcuda.errors import ImageError, LinkError
 from support import manifests, modules
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import cli
-from aotcuda.builder import output_conflicts, wheel_files
+from aotcuda.builder.emit import wheel_files
+from aotcuda.builder.project import output_conflicts
 from aotcuda.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:

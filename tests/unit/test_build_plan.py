@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from aotcuda.builder import plan, stages
+from aotcuda.builder.compile import kernel_groups
+from aotcuda.builder.compile.job import Job, Result
 from aotcuda.builder.config import parser
-from aotcuda.builder.worker import kernel_groups, shards
-from aotcuda.builder.worker.job import Job, Result
+from aotcuda.builder.plan import plan, stages
+from aotcuda.builder.shards import shards
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import AotcudaError, BuildError, CompileError, ConfigError
 

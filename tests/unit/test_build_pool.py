@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder.worker import flows, pool
-from aotcuda.builder.worker.pool import Task
+from aotcuda.builder.compile import flows, pool
+from aotcuda.builder.compile.pool import Task
 from aotcuda.errors import BuildError, CompileError, LinkError, SourceError
 
 if TYPE_CHECKING:

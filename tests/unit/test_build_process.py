@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import registry
-from aotcuda.builder import remote_build, toolkits
-from aotcuda.builder.build_cache import settings
-from aotcuda.builder.worker import interrupt, process
-from aotcuda.builder.worker.interrupt import NOTHING_WRITTEN, Interrupted
+from aotcuda.builder.cache import settings
+from aotcuda.builder.compile import interrupt, process
+from aotcuda.builder.compile.interrupt import NOTHING_WRITTEN, Interrupted
+from aotcuda.builder.plan import toolkits
+from aotcuda.builder.shards import remote_build
 from aotcuda.errors import BuildError
 from aotcuda.registry import Registration, Variables
 from support.toolkits import toolkit

@@ -7,8 +7,8 @@ import string
 import pytest
 
 from aotcuda.arch import Target
-from aotcuda.builder.c_header import header
 from aotcuda.builder.config.model import Options
+from aotcuda.builder.emit.c_header import header
 from aotcuda.builder.frontends.protocol import CompiledFunction, External, LinkInput
 from aotcuda.builder.link import prototypes
 from aotcuda.errors import LinkError

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder.build_cache.compile_cache import CompileCache
-from aotcuda.builder.worker import flows, pool, telemetry, unit_compiling
+from aotcuda.builder.cache.compile_cache import CompileCache
+from aotcuda.builder.compile import flows, pool, telemetry, unit_compiling
 from aotcuda.errors import BuildError, CompileError
 
 if TYPE_CHECKING:

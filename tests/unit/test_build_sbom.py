@@ -11,8 +11,9 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from aotcuda.builder import sbom, toolkits
-from aotcuda.builder.worker.job import BuiltModule, LinkedItem, Result
+from aotcuda.builder.compile.job import BuiltModule, LinkedItem, Result
+from aotcuda.builder.emit import sbom
+from aotcuda.builder.plan import toolkits
 from support.toolkits import toolkit
 
 if TYPE_CHECKING:

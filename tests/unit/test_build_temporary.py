@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder import temporary
+from aotcuda.builder.write import temporary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ DAY = 24 * 3600
 @pytest.fixture(scope="module")
 def dead() -> str:
     """Return the temporary name of a process that has ended."""
-    code = "from aotcuda.builder import temporary; print(temporary.make_name(''))"
+    code = "from aotcuda.builder.write import temporary; print(temporary.make_name(''))"
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder import jit, plan, toolchain, toolkits
 from aotcuda.builder.config import parser
+from aotcuda.builder.entry import jit
+from aotcuda.builder.plan import plan, toolchain, toolkits
 from aotcuda.common.jit_build import Request
 from aotcuda.errors import ToolchainError
 from support.toolkits import toolkit
@@ -16,7 +17,7 @@ from support.toolkits import toolkit
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aotcuda.builder.toolkits import Toolkit
+    from aotcuda.builder.plan.toolkits import Toolkit
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from aotcuda import cli
-from aotcuda.builder import toolkits
+from aotcuda.builder.plan import toolkits
 from aotcuda.common.jit_build import Result
 from aotcuda.runtime.jit.cache import Cache
 from support import jit_builds

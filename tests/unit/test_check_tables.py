@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder import toolchain
+from aotcuda.builder.plan import toolchain
 from aotcuda.common import gpu_facts
 from aotcuda.gpus import CAPABILITIES
 from aotcuda.tools.check import gpus

@@ -22,9 +22,9 @@ def wheel(tmp_path: Path) -> Path:
 
 
 def fake_build(monkeypatch: pytest.MonkeyPatch, build_project: object) -> None:
-    module = types.ModuleType("aotcuda.builder.build_command")
+    module = types.ModuleType("aotcuda.builder.entry.build_command")
     module.build_project = build_project
-    monkeypatch.setitem(sys.modules, "aotcuda.builder.build_command", module)
+    monkeypatch.setitem(sys.modules, "aotcuda.builder.entry.build_command", module)
 
 
 def test_inspect_takes_several_targets(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +123,7 @@ def test_failed_build_gives_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def test_build_without_its_extra_names_the_extra(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "aotcuda.builder.build_command", None)
+    monkeypatch.setitem(sys.modules, "aotcuda.builder.entry.build_command", None)
     assert main(["build"]) == 1
     error = capsys.readouterr().err
     assert error.endswith("; run: pip install 'aotcuda[cu13]'\n")

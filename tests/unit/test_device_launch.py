@@ -8,10 +8,10 @@ import pytest
 
 from aotcuda import arch
 from aotcuda.binary import cubin
-from aotcuda.builder import toolchain
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink, nvrtc
+from aotcuda.builder.plan import toolchain
 from aotcuda.errors import LinkError
 
 SOURCE = """__global__ void child(float *x) { x[threadIdx.x] += 1; }

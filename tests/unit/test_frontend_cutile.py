@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.arch import parse as target_of
-from aotcuda.builder import backend, plan
 from aotcuda.builder.config.parser import parse
+from aotcuda.builder.entry import backend
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.protocol import LeftOut
+from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 from support.errors import assert_message, cases
 

@@ -14,12 +14,13 @@ import pytest
 
 from aotcuda.arch import parse as target_of
 from aotcuda.binary import cubin
-from aotcuda.builder import plan, stub
+from aotcuda.builder.compile import left_out, process
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
+from aotcuda.builder.emit import stub
 from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
 from aotcuda.builder.frontends.triton import config, ptx
-from aotcuda.builder.worker import left_out, process
+from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 from support.errors import assert_message, cases
 

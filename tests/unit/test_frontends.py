@@ -63,9 +63,9 @@ def test_modules_of_a_compiler_are_known_by_name() -> None:
 STARTED = """\
 import json, sys
 from aotcuda import registry
-from aotcuda.builder import toolchain, toolkits
+from aotcuda.builder.plan import toolchain, toolkits
 from aotcuda.builder.frontends import loading
-from aotcuda.builder.worker import main
+from aotcuda.builder.compile import main
 toolchain.load(next(iter(toolkits.installed()), None))
 front = loading.compiler(sys.argv[1], "", jit=False)
 loading.prepare(front, sys.argv[2], sys.argv[1], "")

@@ -11,10 +11,10 @@ from cuda.pathfinder import find_nvidia_binary_utility
 
 from aotcuda import arch
 from aotcuda.binary import grid_sync
-from aotcuda.builder import toolchain
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink, nvrtc
+from aotcuda.builder.plan import toolchain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from aotcuda import manifest
-from aotcuda.builder import plan
 from aotcuda.builder.config.parser import parse
+from aotcuda.builder.plan import plan
 from aotcuda.cli import main
 from aotcuda.runtime.jit import build_inputs
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from aotcuda.builder import progress, report
-from aotcuda.builder.worker.telemetry import Step
+from aotcuda.builder.compile.telemetry import Step
+from aotcuda.builder.emit import progress, report
 
 
 class Terminal(io.StringIO):

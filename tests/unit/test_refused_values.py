@@ -10,7 +10,7 @@ from numba.core import sigutils
 from numba.cuda import types
 from numba.np import numpy_support
 
-from aotcuda.builder import stamps
+from aotcuda.builder.cache import stamps
 from aotcuda.builder.config import parser
 from aotcuda.builder.frontends.numba import jit_options
 from aotcuda.builder.frontends.numba.type_notation import Notation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from packaging.requirements import Requirement
 
-from aotcuda.builder import run_time_requirement
+from aotcuda.builder.project import run_time_requirement
 from aotcuda.errors import ConfigError
 
 

@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from aotcuda.builder.c_header import header
+from aotcuda.builder.emit.c_header import header
 from aotcuda.errors import ArgumentError
 from support import manifests
 from support.manifests import kernel

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda.builder import backend, plan
 from aotcuda.builder.config.parser import parse
+from aotcuda.builder.entry import backend
 from aotcuda.builder.frontends.triton import variants_file
+from aotcuda.builder.plan import plan
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aotcuda.builder.plan import ModulePlan
+    from aotcuda.builder.plan.plan import ModulePlan
 
 KEY = 'tool.aotcuda.modules."pkg.ops".variants: pkg/ops.variants.json'
 VARIANT: dict[str, Any] = {"types": ["*fp32:16", "i32"], "constexprs": {"BLOCK": 64}}

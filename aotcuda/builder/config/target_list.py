@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import arch, registry
 from aotcuda.arch import Target
-from aotcuda.builder import toolkits
 from aotcuda.builder.config import keys
+from aotcuda.builder.plan import toolkits
 from aotcuda.errors import AotcudaError
 from aotcuda.gpus import BY_NUMBER, FIRST_CURRENT
 
@@ -167,7 +167,7 @@ def _supported(key: Key, text: str) -> Iterable[tuple[int, int]]:
     if capabilities := toolkits.capabilities(toolkits.installed()):
         return capabilities
     try:
-        from aotcuda.builder import toolchain  # noqa: PLC0415 (most lists name their targets, and need no toolchain)
+        from aotcuda.builder.plan import toolchain  # noqa: PLC0415 (most lists name their targets, and need no toolchain)
 
         return toolchain.supported_capabilities()
     except ImportError as error:

@@ -453,7 +453,7 @@ class FrontEnd(Protocol):
         """
 
     def keep_in(self, cache: Any) -> None:
-        """Store the results of the front end's own tools in a `aotcuda.builder.build_cache.compile_cache.CompileCache`.
+        """Store the results of the front end's own tools in a `aotcuda.builder.cache.compile_cache.CompileCache`.
 
         Optional. The build itself caches the results of `generated`.
         """
@@ -487,7 +487,7 @@ class FrontEnd(Protocol):
     def declared(self, unit: Any, loaded: Any) -> object:
         """Return the inputs of a batch in addition to `sources` and their headers; `unit` is the first of the batch.
 
-        Optional. `aotcuda.builder.build_cache.hashing` must support the returned object. With this method the build
+        Optional. `aotcuda.builder.cache.hashing` must support the returned object. With this method the build
         cache stores whole batches, which must not depend on Python modules.
         """
 

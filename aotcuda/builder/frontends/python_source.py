@@ -11,8 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from aotcuda.builder.compile.imports import Placeholder
 from aotcuda.builder.frontends.protocol import Unit
-from aotcuda.builder.worker.imports import Placeholder
 from aotcuda.errors import SourceError, text_of
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from cuda.bindings import nvjitlink
 
 from aotcuda.arch import Target
 from aotcuda.binary import cubin, fatbin
-from aotcuda.builder import toolchain
 from aotcuda.builder.config import nvrtc_options
 from aotcuda.builder.frontends import error_table
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import file_variables, images, kernel_swap, nvrtc
+from aotcuda.builder.plan import toolchain
 from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
 

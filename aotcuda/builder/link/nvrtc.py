@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from cuda.bindings import nvrtc
 
-from aotcuda.builder import toolchain
 from aotcuda.builder.link.included_headers import Headers
+from aotcuda.builder.plan import toolchain
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:

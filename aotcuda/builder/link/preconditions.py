@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from aotcuda import arch
 from aotcuda.arch import Target
-from aotcuda.builder import toolchain
 from aotcuda.builder.frontends import error_table
 from aotcuda.builder.link import nvjitlink, nvrtc, prototypes, symbols
+from aotcuda.builder.plan import toolchain
 from aotcuda.errors import CompileError, ImageError, LinkError
 
 if TYPE_CHECKING:

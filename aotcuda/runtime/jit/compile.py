@@ -117,7 +117,7 @@ def _is_importable(package: str) -> bool:
 
 def _build(request: Request) -> Result:
     try:
-        from aotcuda.builder import jit  # noqa: PLC0415 (the only import of the builder by the run time)
+        from aotcuda.builder.entry import jit  # noqa: PLC0415 (the only import of the builder by the run time)
     except ImportError as error:
         message = f"{error.name} is not installed, which compiling on this machine needs; install aotcuda again"
         raise DependencyError(message) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from aotcuda.builder.build_cache import remote, settings
+from aotcuda.builder.cache import remote, settings
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
 from aotcuda.common.foreign import excerpt

@@ -8,7 +8,7 @@ from aotcuda import arch as archs
 from aotcuda import registry
 from aotcuda.binary import targets
 from aotcuda.binary.targets import PackagedModule
-from aotcuda.builder import toolkits
+from aotcuda.builder.plan import toolkits
 from aotcuda.cache import folder
 from aotcuda.errors import ConfigError, FallbackWarning, NoImageError, TargetError
 from aotcuda.runtime.images.choice import choose
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from aotcuda.builder.toolkits import Toolkit
+    from aotcuda.builder.plan.toolkits import Toolkit
     from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Manifest
 

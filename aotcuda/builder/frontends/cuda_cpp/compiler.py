@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from cuda.bindings import nvrtc as bindings
 
-from aotcuda.builder.build_cache.compile_cache import CompileCache
-from aotcuda.builder.c_header import c_types
+from aotcuda.builder.cache.compile_cache import CompileCache
+from aotcuda.builder.compile import flows, pool
+from aotcuda.builder.emit.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import file_variables, inputs, nvrtc, preconditions
 from aotcuda.builder.link.included_headers import Headers
-from aotcuda.builder.worker import flows, pool
 from aotcuda.common import foreign
 from aotcuda.errors import AotcudaError, CompileError, SourceError
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from aotcuda.arch import Target
-from aotcuda.builder.c_header.c_types import NUMBERS
 from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import ListOf, TableOf
+from aotcuda.builder.emit.c_header.c_types import NUMBERS
 from aotcuda.builder.frontends import dtypes, variants
 from aotcuda.builder.frontends.variants import VariantKernel, VariantUnit
 from aotcuda.errors import CompileError

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotcuda.builder.c_header import c_types
+from aotcuda.builder.emit.c_header import c_types
 from aotcuda.builder.frontends.numba import units
 from aotcuda.builder.frontends.protocol import CompiledFunction
 from aotcuda.errors import CompileError

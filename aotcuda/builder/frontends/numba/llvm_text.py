@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from aotcuda.builder import toolchain
+from aotcuda.builder.plan import toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

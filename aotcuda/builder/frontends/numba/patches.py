@@ -10,7 +10,7 @@ import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder import toolchain
+from aotcuda.builder.plan import toolchain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

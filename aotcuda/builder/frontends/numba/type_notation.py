@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aotcuda.builder.c_header.c_types import NUMBERS, SCALARS
 from aotcuda.builder.config import rules
+from aotcuda.builder.emit.c_header.c_types import NUMBERS, SCALARS
 from aotcuda.manifest.dtypes import structured
 
 if TYPE_CHECKING:

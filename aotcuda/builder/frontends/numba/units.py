@@ -7,10 +7,10 @@ import sys
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.builder.compile.imports import Placeholder
 from aotcuda.builder.frontends.numba import other_compilers
 from aotcuda.builder.frontends.numba.config import symbol
 from aotcuda.builder.frontends.numba.user_lines import function_place
-from aotcuda.builder.worker.imports import Placeholder
 from aotcuda.errors import CompileError, SourceError
 
 if TYPE_CHECKING:

@@ -9,18 +9,18 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
-from aotcuda.builder.build_cache import hashing
+from aotcuda.builder.cache import hashing
+from aotcuda.builder.compile import telemetry
 from aotcuda.builder.frontends import error_table
 from aotcuda.builder.frontends.protocol import Generated, Wanted
 from aotcuda.builder.frontends.triton import compile_errors, gpu, source_function, type_notation
-from aotcuda.builder.worker import telemetry
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aotcuda.builder.build_cache.compile_cache import CompileCache
+    from aotcuda.builder.cache.compile_cache import CompileCache
     from aotcuda.builder.frontends.triton.config import TritonUnit
     from aotcuda.builder.frontends.triton.type_notation import Value
 

@@ -14,7 +14,6 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from aotcuda.builder import toolchain
 from aotcuda.builder.frontends import python_source, variants
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LeftOut, LinkInput, Wanted
 from aotcuda.builder.frontends.triton import (
@@ -29,6 +28,7 @@ from aotcuda.builder.frontends.triton import (
 )
 from aotcuda.builder.frontends.triton.source_function import Loaded
 from aotcuda.builder.link import images
+from aotcuda.builder.plan import toolchain
 from aotcuda.common import gpu_facts as versions
 from aotcuda.common import kernel_digest
 from aotcuda.errors import CompileError, ToolchainError
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from aotcuda.arch import Target
-    from aotcuda.builder.build_cache.compile_cache import CompileCache
+    from aotcuda.builder.cache.compile_cache import CompileCache
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.protocol import GpuQuery
     from aotcuda.builder.frontends.triton.config import TritonUnit

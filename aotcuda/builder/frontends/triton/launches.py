@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any, cast
 
-from aotcuda.builder import code_warnings
+from aotcuda.builder.compile import code_warnings
 from aotcuda.builder.frontends.triton import config, source_function, type_notation
 from aotcuda.builder.frontends.triton.compilation import WARP
 from aotcuda.errors import CompileError

@@ -1,0 +1,188 @@
+"""Serialize values of entries: a line of JSON, then the bytes, which the JSON names by their offsets.
+
+An entry may come from another machine, so reading one runs no code, and makes instances only of the classes in
+`CLASSES`. A decoded value equals the original; tuples stay tuples.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import types
+import typing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from aotcuda.arch import Target
+from aotcuda.builder.emit.built import Output
+from aotcuda.builder.emit.report import Summary
+from aotcuda.builder.frontends.protocol import (
+    Assembled,
+    Callbacks,
+    CompiledFunction,
+    CompiledKernel,
+    External,
+    Fault,
+    LinkInput,
+)
+from aotcuda.manifest import linkable, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+CLASSES: Mapping[str, type] = {
+    item.__name__: item
+    for item in (
+        *(Assembled, Callbacks, CompiledFunction, CompiledKernel, External, Fault, LinkInput),
+        *(Output, Summary),
+    )
+}
+
+
+class ForeignValueError(ValueError):
+    """A value of a type that entries cannot have, or data that is not an entry."""
+
+
+def encode(value: object) -> bytes:
+    """Return a value as the content of an entry's file.
+
+    Raises:
+        ForeignValueError: A part of it cannot be stored.
+    """
+    offsets: dict[bytes, list[int]] = {}
+    line = json.dumps(_encode(value, offsets), separators=(",", ":"), allow_nan=True).encode("ascii")
+    return b"\n".join([line, b"".join(offsets)])
+
+
+def _encode(value: Any, offsets: dict[bytes, list[int]]) -> Any:
+    kind = type(value)
+    if value is None or kind in (bool, int, float, str):
+        return value
+    if kind is bytes:
+        if value not in offsets:
+            start = next(reversed(offsets.values()))[1] if offsets else 0
+            offsets[value] = [start, start + len(value)]
+        return {"b": offsets[value]}
+    if kind is list:
+        return [_encode(item, offsets) for item in value]
+    if kind is tuple:
+        return {"t": [_encode(item, offsets) for item in value]}
+    if kind is dict:
+        return {"d": [[_encode(key, offsets), _encode(item, offsets)] for key, item in value.items()]}
+    if CLASSES.get(kind.__name__) is kind:
+        fields = dataclasses.fields(value)
+        return {"c": kind.__name__, "f": {item.name: _encode(getattr(value, item.name), offsets) for item in fields}}
+    message = f"a {kind.__module__}.{kind.__qualname__} cannot be stored"
+    raise ForeignValueError(message)
+
+
+def decode(data: bytes, shape: Any = object) -> Any:
+    """Return the value that `encode` serialized as `data`.
+
+    Args:
+        data: The content of an entry's file.
+        shape: The type that the value must have, as in annotations; its parts are checked as well.
+
+    Raises:
+        ForeignValueError: `data` holds no value, or one of another type.
+    """
+    line, _, stored = data.partition(b"\n")
+    try:
+        value = _decode(json.loads(line), _Bytes(stored))
+        if _fits(value, shape):
+            return value
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        message = f"not a stored value: {error}"
+        raise ForeignValueError(message) from error
+    message = "a value of another type"
+    raise ForeignValueError(message)
+
+
+class _Bytes:
+    """The bytes of an entry's file behind its line of JSON."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._left = len(data)
+        self._known: dict[tuple[int, int], bytes] = {}
+
+    def part(self, start: int, end: int) -> bytes:
+        """Return the bytes from `start` to `end`; all parts together are no longer than the data."""
+        if (start, end) not in self._known:
+            self._left -= end - start
+            if not 0 <= start <= end <= len(self._data) or self._left < 0:
+                message = f"there are no bytes from {start} to {end}"
+                raise ValueError(message)
+            self._known[start, end] = self._data[start:end]
+        return self._known[start, end]
+
+
+def _decode(data: Any, stored: _Bytes) -> Any:
+    if isinstance(data, list):
+        return [_decode(item, stored) for item in data]
+    if not isinstance(data, dict):
+        return data
+    match data:
+        case {"b": [int(start), int(end)]}:
+            return stored.part(start, end)
+        case {"t": list(items)}:
+            return tuple([_decode(item, stored) for item in items])
+        case {"d": list(items)}:
+            return {_decode(key, stored): _decode(item, stored) for key, item in items}
+        case {"c": str(name), "f": dict(fields)}:
+            return CLASSES[name](**{key: _decode(item, stored) for key, item in fields.items()})
+    message = f"{sorted(data)} has no meaning"
+    raise ValueError(message)
+
+
+_NAMES = {
+    "Kind": Literal["ir", *linkable.SUFFIXES],
+    "Argument": schema.Argument,
+    "FixedLaunch": schema.FixedLaunch,
+    "Parameter": schema.Parameter,
+    "Stamp": types.NoneType,  # entries do not contain reads
+    "Generated": types.NoneType,
+    "Step": types.NoneType,
+    "Path": Path,
+    "Summary": Summary,
+    "Target": Target,
+}
+"""Names in the annotations of stored classes that their modules import for type checkers alone."""
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Return True if a value and all its parts have the type that an annotation declares."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if hint in (object, Any):
+        return True
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, arg) for arg in args)
+    if origin is Literal:
+        return any(type(value) is type(arg) and value == arg for arg in args)
+    if origin is tuple:
+        return type(value) is tuple and _items_fit(value, args)
+    if hint is list:
+        return type(value) is list
+    if origin is list:
+        return type(value) is list and all(_fits(item, args[0]) for item in value)
+    if origin is dict:
+        return type(value) is dict and all(_fits(key, args[0]) and _fits(item, args[1]) for key, item in value.items())
+    if typing.is_typeddict(hint):
+        return schema.fits(value, hint)
+    if dataclasses.is_dataclass(hint):
+        return type(value) is hint and all(
+            _fits(getattr(value, name), declaration) for name, declaration in _fields(typing.cast("type", hint)).items()
+        )
+    return type(value) is (types.NoneType if hint is None else hint)
+
+
+def _items_fit(value: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
+    if len(hints) == 2 and hints[1] is ...:
+        return all(_fits(item, hints[0]) for item in value)
+    return len(value) == len(hints) and all(map(_fits, value, hints))
+
+
+@functools.cache
+def _fields(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls, localns=_NAMES)

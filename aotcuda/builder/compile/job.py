@@ -1,0 +1,168 @@
+"""The job and the result, which travel between the build and its worker process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from aotcuda.common.stamp import Stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aotcuda import manifest
+    from aotcuda.arch import Target
+    from aotcuda.builder.cache.settings import Settings
+    from aotcuda.builder.compile.telemetry import Step
+    from aotcuda.builder.frontends.protocol import Callbacks, CompiledFunction, CompiledKernel, GpuQuery
+    from aotcuda.builder.link.images import Image
+    from aotcuda.builder.link.inputs import Linked
+    from aotcuda.builder.plan.plan import ModulePlan
+    from aotcuda.builder.plan.toolkits import Toolkit
+    from aotcuda.manifest import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One build, or one of its stages: a worker builds modules of one front end.
+
+    Attributes:
+        root: The project's folder; the worker runs there.
+        import_roots: Folders that the project's packages are imported from, first match first.
+        arch_key: The key or variable that names the targets.
+        plans: What to build.
+        names: For every module that the wheel gains, the names that it will have.
+        jobs: How many children may run at a time.
+        product: The result: the files of a `"wheel"`, or one bare image for the `"jit"` fallback on this machine.
+        own: Prefixes of the paths of the project's files, whose reads are observed.
+        watched: Absolute globs of other files that the build depends on.
+        watched_variables: Names and patterns of environment variables that the build depends on.
+        carry: Return the linked files, to be packaged for a JIT build.
+        prelude: A module that is imported before the sources.
+        known_faults: `warn` or `error`, for code that the compiler is known to compile wrongly.
+        incomplete: `warn` or `error`, for kernels that a target cannot have.
+        linkable: Modules of the same wheel that have been built already and are linked now, as link items.
+        wanted: The modules that others of the wheel link.
+        extensions: Files of extension modules that are not in the import roots, by their names.
+        toolkit: The toolkit of the compilers; None for the compilers that the bindings find.
+        images: Images of its modules that another toolkit has made, to be packed with these.
+        cache: The settings of the build cache; None if there is none.
+        shard: Compile and store one shard of the units alone: its number, from 1, and the number of shards.
+        from_cache_only: Use the units that shards have stored in the cache, or fail.
+        part: The modules with symbols of a shard's units; None before they are known.
+        costs: Recorded seconds of units, by module and symbol, to divide them among shards.
+        inputs: Inputs that must be equal in shards and in the build that uses their results, besides the files that
+            sources read.
+    """
+
+    root: str
+    import_roots: tuple[str, ...]
+    arch_key: str
+    plans: tuple[ModulePlan, ...]
+    names: dict[str, tuple[str, ...]]
+    jobs: int
+    product: Literal["wheel", "jit"] = "wheel"
+    own: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
+    watched_variables: tuple[str, ...] = ()
+    carry: bool = False
+    prelude: str | None = None
+    known_faults: str = "warn"
+    incomplete: str = "warn"
+    linkable: Mapping[str, Linked] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    toolkit: Toolkit | None = None
+    images: Mapping[str, tuple[Image, ...]] = field(default_factory=dict)
+    cache: Settings | None = None
+    shard: tuple[int, int] | None = None
+    from_cache_only: bool = False
+    part: frozenset[tuple[str, str]] | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
+    inputs: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def frontend(self) -> str:
+        """Return the name of the front end."""
+        return self.plans[0].frontend
+
+    @property
+    def is_shared(self) -> bool:
+        """Return True if several machines share the build."""
+        return self.shard is not None or self.from_cache_only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedItem:
+    """A linked file or module, for the bill of materials.
+
+    Attributes:
+        module: The packaged module that it belongs to; empty for other files.
+        licence: The value of its line `SPDX-License-Identifier`; empty if it has none.
+    """
+
+    name: str
+    sha256: str
+    module: str = ""
+    licence: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltModule:
+    """One module's linked images.
+
+    The result of the last toolkit has the images of all toolkits.
+
+    Attributes:
+        plan: The module's plan, without the kernels that no target can have.
+        left_out: The kernels that targets cannot have.
+        ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
+        foreign: Symbols of linked items, by the name of the item.
+        function_links: The files that users of the exported functions must link: name and packed content.
+        carried: The project's files that are linked and the headers that they include, by their paths from its folder.
+        pack: The package that it is compiled from, for a module of a pack.
+    """
+
+    plan: ModulePlan
+    images: tuple[Image, ...]
+    kernels: tuple[CompiledKernel, ...]
+    ltoir: tuple[tuple[Target, bytes], ...] = ()
+    functions: tuple[CompiledFunction, ...] = ()
+    left_out: tuple[manifest.LeftOut, ...] = ()
+    kernel_fatbin: bytes = b""
+    function_fatbin: bytes = b""
+    callbacks: tuple[Callbacks, ...] = ()
+    foreign: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    linked: tuple[LinkedItem, ...] = ()
+    function_links: tuple[tuple[str, bytes], ...] = ()
+    carried: tuple[tuple[str, bytes], ...] = ()
+    pack: manifest.Pack | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The result of a worker.
+
+    Attributes:
+        linkable: The link items for other modules that call the exported functions, by module.
+        unseen: Sources whose text does not determine what was compiled, for example with an include by a macro's name.
+        made: The number of results that were made.
+        problems: Warnings about the build cache.
+        unanswered: The URL of the build cache did not answer.
+        part: For a shard, the number of units that it compiled or found, and the number of all units.
+    """
+
+    toolchain: dict[str, str] = field(default_factory=dict)
+    modules: tuple[BuiltModule, ...] = ()
+    sources: tuple[Source, ...] = ()
+    warnings: tuple[str, ...] = ()
+    seen: Stamp = field(default_factory=Stamp)
+    linkable: Mapping[str, Linked] = field(default_factory=dict)
+    queries: tuple[GpuQuery, ...] = ()
+    unseen: tuple[str, ...] = ()
+    reused: int = 0
+    made: int = 0
+    problems: tuple[str, ...] = ()
+    unanswered: bool = False
+    steps: tuple[Step, ...] = ()
+    part: tuple[int, int] = (0, 0)

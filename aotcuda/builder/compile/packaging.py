@@ -1,0 +1,167 @@
+"""Package a compiled module: as files of a wheel, or as one cubin for the JIT fallback."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from aotcuda.builder.compile.job import BuiltModule
+from aotcuda.builder.frontends.protocol import LinkInput
+from aotcuda.builder.link import inputs, nvfatbin
+from aotcuda.builder.link.inputs import Linked
+from aotcuda.manifest import linkable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.compile.job import Job
+    from aotcuda.builder.compile.parts import Parts
+    from aotcuda.builder.link.images import Image
+    from aotcuda.builder.plan.plan import ModulePlan
+
+    Compile = Callable[[ModulePlan, LinkInput, Sequence[Target]], Mapping[Target, bytes]]
+    """A function that compiles CUDA C++ for targets: to LTOIR for `sm_*`, to PTX for `compute_*`."""
+
+
+class Packager(Protocol):
+    """Turn the compiled code of a module into the worker's result."""
+
+    def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
+        """Return the targets for which the exported functions of a module are merged."""
+
+    def tools(self) -> dict[str, str]:
+        """Return the versions of the tools that only this packager uses."""
+
+    def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
+        """Return the function with which child processes pack an image of a module; None if they pack none.
+
+        Args:
+            module: The name of the module.
+            versions: The CUDA versions of the images of this build.
+        """
+
+    def images(self, parts: Parts) -> tuple[Image, ...]:
+        """Return the images of a module, in the order in which they are packed."""
+
+    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
+        """Return the worker's result for a module and its `packed` images."""
+
+    def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
+        """Return the link inputs by which other modules of the project call the functions of a module."""
+
+
+class JitPackager:
+    """Package a module for the JIT fallback: one cubin, unchanged, and no functions. nvFatbin is not needed."""
+
+    def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
+        """Return the targets of the module's LTOIR."""
+        return plan.ltoir_targets
+
+    def tools(self) -> dict[str, str]:
+        """Return no tools, because the JIT fallback does not pack."""
+        return {}
+
+    def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> None:
+        """Return None, because the JIT fallback loads the cubin unchanged."""
+
+    def images(self, parts: Parts) -> tuple[Image, ...]:
+        """Return the image of the build."""
+        return parts.images
+
+    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:  # noqa: ARG002
+        """Return the module with its image; the JIT fallback stores no functions."""
+        return BuiltModule(
+            plan=parts.plan,
+            images=parts.images,
+            kernels=parts.kernels,
+            callbacks=parts.callbacks,
+            foreign=parts.foreign,
+        )
+
+    def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
+        """Return the LTOIR of a module's functions and the link inputs that they need."""
+        ((target, merged),) = parts.merged.items()
+        title = f"code of {parts.name}'s functions"
+        linked = [LinkInput(kind="ltoir", name=title, data=merged, header=parts.c_header())]
+        for item in parts.function_inputs:
+            if item.kind == "cu":
+                code = compile_source(parts.plan, item, [target])[target]
+                linked.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code))
+            else:
+                linked.append(item)
+        return Linked(inputs=tuple(linked), callbacks=built.callbacks)
+
+
+class WheelPackager:
+    """Package a module for a wheel: fatbins, link inputs for users of its functions, and inputs of the JIT fallback."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
+        """Return the targets of the module's LTOIR, and one target for PTX."""
+        return plan.function_targets
+
+    def tools(self) -> dict[str, str]:
+        """Return the version of nvFatbin."""
+        return {"nvfatbin": nvfatbin.version()}
+
+    def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes]:
+        """Return a function that packs an image into a fatbin."""
+        # The fatbins are for the drivers of all images, including images that builds with other toolkits made.
+        others = (image.cuda for image in self._job.images.get(module, ()))
+        return partial(nvfatbin.pack, module, nvfatbin.options([*versions, *others]))
+
+    def images(self, parts: Parts) -> tuple[Image, ...]:
+        """Return the images of this build and of builds with other toolkits."""
+        return (*parts.images, *self._job.images.get(parts.name, ()))
+
+    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
+        """Return the module with its packed images and functions."""
+        ltoir = tuple(parts.merged.items())
+        root = Path(self._job.root)
+        return BuiltModule(
+            plan=parts.plan,
+            images=self.images(parts),
+            kernels=parts.kernels,
+            ltoir=ltoir,
+            functions=parts.functions,
+            kernel_fatbin=nvfatbin.join(packed) if packed else b"",
+            function_fatbin=nvfatbin.functions(ltoir, parts.name) if ltoir else b"",
+            callbacks=parts.callbacks,
+            foreign=parts.foreign,
+            linked=parts.linked,
+            left_out=parts.left_out,
+            function_links=tuple(_function_links(parts, compile_source)),
+            carried=tuple(
+                (path.relative_to(root).as_posix(), path.read_bytes())
+                for path in (parts.files if self._job.carry else ())
+            ),
+        )
+
+    def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:  # noqa: ARG002
+        """Return the link inputs that other projects read from the wheel."""
+        return inputs.packaged(
+            parts.name, built.function_fatbin, parts.c_header(), built.function_links, built.callbacks
+        )
+
+
+def make(job: Job) -> Packager:
+    """Return the packager of a job."""
+    return JitPackager() if job.product == "jit" else WheelPackager(job)
+
+
+def _function_links(parts: Parts, compile_source: Compile) -> Iterator[tuple[str, bytes]]:
+    """Yield the files that users of the exported functions link: CUDA C++ compiled to LTOIR, other files unchanged."""
+    for number, item in enumerate(parts.function_inputs):
+        path = Path(item.name)  # a module's name, possibly with a file, is handled as a path too
+        plain = path.stem if path.suffix in linkable.KINDS else path.name
+        stem = f"link{number}_" + re.sub(r"\W+", "_", plain)
+        if item.kind == "cu":
+            compiled = compile_source(parts.plan, item, parts.plan.function_targets)
+            yield f"{stem}.fatbin", nvfatbin.functions(compiled.items(), item.name)
+        else:
+            yield f"{stem}{linkable.SUFFIXES[item.kind]}", item.data

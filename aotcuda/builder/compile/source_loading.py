@@ -1,0 +1,309 @@
+"""Load the sources of units: once for all targets, or once for each if the sources query the target.
+
+The order of imports is documented in docs/configuration.md: the prelude, then the sources in the order of the table.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+import sys
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aotcuda import registry
+from aotcuda.arch import Target
+from aotcuda.builder import failures
+from aotcuda.builder.cache.unit_cache import UnitCache
+from aotcuda.builder.compile import flows, imports, observer, pool, unit_compiling
+from aotcuda.builder.frontends import error_table, loading, python_source
+from aotcuda.builder.plan import plan
+from aotcuda.common.stamp import Stamp
+from aotcuda.errors import CompileError, ConfigError, SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    from aotcuda.builder.cache.compile_cache import CompileCache
+    from aotcuda.builder.compile.job import Job
+    from aotcuda.builder.compile.unit_compiling import Compiled
+    from aotcuda.builder.frontends.protocol import FrontEnd, GpuQuery, Unit
+    from aotcuda.errors import AotcudaError
+    from aotcuda.manifest import Source
+
+
+@dataclass(slots=True)
+class Loaded:
+    """The loaded sources.
+
+    Attributes:
+        job: The job with the units that the front end has completed.
+        functions: The loaded object of each unit.
+        attempt: A function that returns a context, whose errors are raised together with the errors of loading.
+        queries: The GPU queries of the imported code.
+        seen: The stamp of everything that was read.
+        prelude_modules: The names of the modules that the prelude imported.
+        warnings: A text for each kernel with recorded units that are left out.
+    """
+
+    job: Job
+    functions: dict[Unit, object]
+    attempt: Callable[[], AbstractContextManager[None]]
+    queries: Iterable[GpuQuery]
+    seen: Stamp
+    prelude_modules: frozenset[str]
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherImport:
+    """The sources and units that another process loaded and compiled, for one compute capability."""
+
+    units: tuple[Unit, ...]
+    compiled: Compiled
+    queries: tuple[GpuQuery, ...] = ()
+    seen: Stamp = field(default_factory=Stamp)
+    sources: tuple[Source, ...] = ()
+
+
+@contextmanager
+def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None]) -> Iterator[Loaded]:
+    """Import the source modules of the job for `target`; files that the block reads are observed, too.
+
+    Raises:
+        AotcudaError: Something cannot be loaded or compiled; raised at the end of the block.
+    """
+    complete: Callable[[Any, Any], Sequence[Any]] = getattr(front, "complete", lambda unit, _: [unit])
+    importing: Callable[[Target], AbstractContextManager[Iterable[GpuQuery]]] = getattr(
+        front, "importing", lambda _: nullcontext(())
+    )
+    observing = observer.observing(job.own, job.watched, job.watched_variables)
+    functions: dict[Unit, object] = {}
+    before, prelude_modules = frozenset(sys.modules), frozenset[str]()
+    warnings: list[str] = []
+    with failures.gather() as attempt, observing as seen, importing(target) as queries:
+        with attempt(), freeze_objects():
+            if job.prelude:
+                tell(step=f"importing {job.prelude}", done=0, total=0)
+                _import_prelude(job, job.prelude)
+                prelude_modules = frozenset(sys.modules) - before
+            warnings = _load(job, front, complete, tell, attempt, functions)
+        yield Loaded(_with_units(job, functions), functions, attempt, queries, seen, prelude_modules, tuple(warnings))
+
+
+_OBJECTS = 50_000
+"""The number of objects that are made between two garbage collections."""
+
+
+@contextmanager
+def freeze_objects() -> Iterator[None]:
+    """Exempt the objects that the block makes from garbage collection, in the block and after it.
+
+    A compiler has 270,000 objects, and PyTorch a million. Searching them repeatedly takes a sixth of the time of the
+    imports. Child processes that compile create only some ten thousand more objects before they end.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(_OBJECTS)
+        gc.enable()
+
+
+def _load(
+    job: Job,
+    front: FrontEnd,
+    complete: Callable[[Any, Any], Sequence[Any]],
+    tell: Callable[..., None],
+    attempt: Callable[[], AbstractContextManager[None]],
+    functions: dict[Unit, object],
+) -> list[str]:
+    """Load and complete all units, and add them to `functions`.
+
+    Returns:
+        A warning for each kernel with recorded units that do not fit its source.
+    """
+    by_signature: dict[tuple[str, str, str], Unit] = {}
+    left_out: dict[str, list[AotcudaError]] = {}
+    for item in job.plans:
+        for unit in item.units:
+            tell(step=unit.loading, done=0, total=0)
+            with attempt(), _collecting_errors(unit, left_out) if item.in_place else nullcontext():
+                loaded = front.load(unit, job.root)
+                for completed in complete(unit, loaded):
+                    signature = front.resolve(completed, loaded)
+                    first = by_signature.setdefault((unit.module, unit.name, signature), completed)
+                    if unit.recorded and first is not completed:
+                        continue  # both have the same signature
+                    functions[completed] = loaded
+                    _check_new(completed, first)
+        with attempt():
+            plan.check_symbols([unit for unit in functions if unit.module == item.config.name])
+    return [f"{errors[0]}; {_variant_count(len(errors))} left out" for errors in left_out.values()]
+
+
+@contextmanager
+def _collecting_errors(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[None]:
+    """Collect the error of a recorded unit that does not fit its source; at run time the compiler's JIT compiles it.
+
+    Errors of units from the tables are raised, and errors of source modules that cannot be imported.
+    """
+    try:
+        yield
+    except (CompileError, SourceError) as error:
+        if not unit.recorded or isinstance(error.__cause__, Exception):  # the source module cannot be imported
+            raise
+        left_out.setdefault(unit.key, []).append(error)
+
+
+def _variant_count(count: int) -> str:
+    return "its one variant is" if count == 1 else f"its {count} variants are"
+
+
+def _import_prelude(job: Job, name: str) -> None:
+    key = "tool.aotcuda.prelude"
+    file = getattr(python_source.import_for(key, name, job.root), "__file__", None) or ""
+    if job.carry and not imports.is_of_project(file, job.import_roots):
+        message = (
+            f"{key}: {name} ({file}) is not a file of the project, and the JIT fallback needs it where the wheel is "
+            'installed; copy it into the project, or set fallback = "error"'
+        )
+        raise ConfigError(message)
+
+
+def unused_packaging(job: Job, sources: Iterable[Source]) -> list[str]:
+    """Return a warning for each module in place that imports the compiler itself: launches use no packaged kernels."""
+    registered = registry.find(job.frontend)
+    module = registered.in_place if registered is not None else ""
+    names = "triton, tl" if module == "aotcuda.triton" else "cuda"
+    if any(module.encode() in Path(source["path"]).read_bytes() for source in sources):
+        return []
+    return [
+        f"{item.config.key}: it is packaged in place, and neither {item.config.name} nor a module that it imports has "
+        f"{module}, so the compiler itself would launch its kernels; write from {module} import {names}"
+        for item in job.plans
+        if item.in_place and not item.config.pack
+    ]
+
+
+_SUBMODULE_IMPORT = re.compile(r"^(?:from|import) +(numba(?:_cuda_mlir)?\.cuda[\w.]*)", re.MULTILINE)
+
+
+def direct_imports(job: Job, sources: Iterable[Source]) -> list[str]:
+    """Return a warning for each source in place that imports a submodule of Numba, which users may lack."""
+    if not any(item.in_place for item in job.plans):
+        return []
+    warnings = []
+    for source in sources:
+        text = Path(source["path"]).read_text(encoding="utf-8", errors="replace")
+        for line in _SUBMODULE_IMPORT.finditer(text) if "aotcuda.numba" in text else ():
+            where = f"{error_table.relative(source['path'], job.root)}:{text.count(chr(10), 0, line.start()) + 1}"
+            package, _, rest = line[1].partition(".")
+            warnings.append(
+                f"{where}: it imports {line[1]}, so users of the wheel need {package}; write from aotcuda.{package} "
+                f"import cuda, and {rest}.NAME in place of NAME"
+            )
+    return warnings
+
+
+def prelude_files(job: Job, prelude_modules: Iterable[str]) -> list[tuple[str, Path]]:
+    """Return the project's files that the prelude imports and that are in no package of the wheel.
+
+    Returns:
+        For each file its path relative to the folder from which it is imported, and its absolute path.
+    """
+    if job.prelude is None:
+        return []
+    modules = [
+        *job.names,
+        *(name for item in job.plans for name in loading.tables(item.frontend).modules(item.config)),
+    ]
+    packages = {name.partition(".")[0] for name in modules}
+    files = imports.files_of(name for name in prelude_modules if name.partition(".")[0] not in packages)
+    folders = sorted((Path(root).resolve() for root in job.import_roots), key=lambda path: -len(path.parts))
+    return [
+        (next(path.relative_to(folder) for folder in folders if path.is_relative_to(folder)).as_posix(), path)
+        for path in map(Path, sorted(files))
+        if imports.is_of_project(str(path), job.import_roots)
+    ]
+
+
+def _with_units(job: Job, units: Iterable[Unit]) -> Job:
+    units = list(units)
+    plans = [
+        replace(item, units=tuple(unit for unit in units if unit.module == item.config.name)) for item in job.plans
+    ]
+    return replace(job, plans=tuple(plans))
+
+
+def _check_new(unit: Unit, first: Unit) -> None:
+    if unit is not first:
+        message = (
+            f"{unit.signature_key}: {unit.signature!r} is the same signature as {first.signature!r}; remove one of them"
+        )
+        raise ConfigError(message)
+
+
+def targets_by_capability(job: Job) -> list[list[Target]]:
+    """Return the targets that units are compiled for, those of one compute capability together, the lowest first."""
+    targets: dict[tuple[int, int], set[Target]] = {}
+    for item in job.plans:
+        for target in (target for unit in item.units for target in item.compiled_for(unit)):
+            targets.setdefault(target.capability, set()).add(target)
+    return [sorted(targets[capability], key=Target.sort_key) for capability in sorted(targets)]
+
+
+def load_for_targets(
+    front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]], job: Job, tell: Callable[..., None]
+) -> list[OtherImport]:
+    """Load and compile everything again for each of several compute capabilities, each in its own process.
+
+    Raises:
+        AotcudaError: Something cannot be loaded or compiled.
+    """
+    tasks = [
+        pool.Task(
+            f"the sources, imported for {targets[0]}", partial(_load_for_target, job, front, cache, targets, tell)
+        )
+        for targets in which
+    ]
+    return flows.run(tasks, 1, lambda _: None)
+
+
+def _load_for_target(
+    job: Job, front: FrontEnd, cache: CompileCache, targets: Sequence[Target], tell: Callable[..., None]
+) -> OtherImport:
+    tell(step=f"importing the sources for {targets[0]}", done=0, total=0)
+    with load_sources(job, front, targets[0], lambda **_: None) as loaded:
+        pass
+    done = 0
+
+    def step(task: pool.Task) -> None:
+        nonlocal done
+        done += task.steps
+        tell(step=task.title, done=done, total=max(done, len(loaded.functions)))
+
+    plans = [item.only_with(job.part) if job.part is not None else item for item in loaded.job.plans]
+    units = UnitCache(job, cache, [loaded.seen]) if job.is_shared else None
+    cached = units.find(unit_compiling.targets_by_unit(plans, targets)) if units is not None else {}
+    compiled_flows = [
+        unit_compiling.compile_units(loaded.job, front, item, loaded.functions, targets, cache, cached)
+        for item in plans
+    ]
+    compiled: Compiled = {}
+    for of_module in flows.run_flows(compiled_flows, job.jobs, step):
+        compiled |= of_module
+    if units is not None:
+        units.store({key: built for key, built in compiled.items() if key not in cached})
+    return OtherImport(
+        units=tuple(unit for item in plans for unit in item.units),
+        compiled=compiled,
+        queries=tuple(loaded.queries),
+        seen=loaded.seen,
+        sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
+    )

@@ -1,0 +1,1 @@
+"""Write the files of a wheel from the results of workers."""

@@ -1,0 +1,1 @@
+"""Entry points of builds: build back ends, `aotcuda build`, and the JIT fallback."""

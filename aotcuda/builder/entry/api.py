@@ -1,0 +1,215 @@
+"""Build the modules of a project: the entry point for build back ends and for `aotcuda build`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from aotcuda.arch import Target
+from aotcuda.builder.cache import cached_build, stamps
+from aotcuda.builder.cache import settings as build_settings
+from aotcuda.builder.compile import process
+from aotcuda.builder.compile.job import Job
+from aotcuda.builder.config import parser
+from aotcuda.builder.emit import assembly, bundle, progress
+from aotcuda.builder.plan import capacity, consistency, plan, stages, toolkits
+from aotcuda.builder.project import layout
+from aotcuda.builder.shards import executor
+from aotcuda.builder.write import output, temporary
+from aotcuda.cache import compilers
+from aotcuda.common import system, variables
+from aotcuda.common.stamp import table_digest
+from aotcuda.errors import BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from aotcuda.builder.cache.settings import Settings
+    from aotcuda.builder.compile.job import BuiltModule, Result
+    from aotcuda.builder.config.model import Config
+    from aotcuda.builder.emit.built import Output
+    from aotcuda.builder.emit.progress import Progress
+    from aotcuda.builder.plan.plan import ModulePlan
+    from aotcuda.common.stamp import Stamp
+
+
+def build(
+    table: Mapping[str, object],
+    root: Path,
+    import_roots: Sequence[Path] = (),
+    *,
+    editable: bool = False,
+    extensions: Mapping[str, Path] = MappingProxyType({}),
+    with_dependencies: bool = False,
+    watcher: Progress | None = None,
+    shard: tuple[int, int] | None = None,
+    from_cache_only: bool = False,
+    costs: Mapping[str, float] = MappingProxyType({}),
+    processes: int = 0,
+) -> Output:
+    """Build every module in `table`, the content of `[tool.aotcuda]`. Nothing is written outside of the build cache.
+
+    Args:
+        table: The configuration.
+        root: The project's folder, with its pyproject.toml.
+        import_roots: Folders from which its packages are imported, in addition to `src` and `root`.
+        editable: The files are written into the source tree, and sources may be edited after the build.
+        extensions: Compiled extension modules outside of those folders, with their files.
+        with_dependencies: Return `Output.depends`; it is empty otherwise.
+        watcher: The display of progress; by default `progress.make` for standard error.
+        shard: Compile one shard into the build cache and make no files: the number of the shard, and of all shards.
+        from_cache_only: Compile nothing: shards have filled the cache. `AOTCUDA_FROM_CACHE_ONLY=1` has the same effect.
+        costs: Recorded seconds of kernels and functions, by module and symbol, to divide them among shards.
+        processes: The number of processes that compile at a time; 0 for as many as the machine allows.
+
+    Raises:
+        AotcudaError: The configuration, a source or the toolchain is at fault.
+    """
+    start = time.monotonic()
+    watcher = watcher or progress.make(sys.stderr)
+    if (problem := system.why_not("builds")) is not None:
+        raise BuildError(problem)
+    variables.check()
+    settings = parser.parse(table, environ=os.environ)
+    root = root.resolve()
+    plans = plan.make(settings, root)
+    roots = layout.import_roots(root, import_roots)
+    output.sweep([module.name for module in settings.modules], roots)
+    layout.check(plans, roots, root, extensions)
+    package_root = layout.package_root(settings.modules[0].name, roots)
+    names = tuple(plan.exported_names(plans))
+    project = stamps.Project(root=root, package_root=package_root, names=names, tops=stamps.top_packages(settings))
+    installed = toolkits.installed()
+    front_ends = [item.frontend for item in plans]
+    cache = build_settings.find(front_ends, installed, root)
+    folders = [str(package_root), *map(str, roots), *build_settings.search_folders()]
+    inputs = [table, settings, folders, compilers.distributions(), editable, sorted(extensions)]
+    entry = cached_build.open_entry(cache, project, inputs, watcher)
+    built = entry.find(plans, roots, editable=editable) if entry is not None and shard is None else None
+    if built is None:
+        python = project.files(roots, plans)
+        cache = entry.settings_of_workers() if entry is not None else cache
+        job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
+        job = replace(job, jobs=processes) if processes else job
+        from_cache_only |= os.environ.get("AOTCUDA_FROM_CACHE_ONLY", "").strip() == "1"
+        shard_warnings: list[str] = []
+        with ExitStack() as stack:
+            if shard is None and not from_cache_only and executor.read_name():
+                if job.cache is None or job.cache.folder is None or not job.cache.writes:
+                    folder = temporary.make_folder()
+                    stack.callback(temporary.remove, folder)
+                    job = replace(job, cache=build_settings.in_folder(folder / "cache", front_ends, installed, root))
+                shard_warnings = executor.fill(job, table, roots, installed, watcher)
+                from_cache_only = True
+            if shard is not None or from_cache_only:
+                job = _job_with_cache(job, table, python, shard, costs)
+            results, parts = _run(job, installed, watcher)
+        if shard is not None:
+            return assembly.shard_output(shard, results, seconds=time.monotonic() - start)
+        stamp = _make_stamp(results, project, python, plans, installed)
+        built = assembly.assemble(
+            settings, table, plans, project, results, parts, installed=installed, stamp=stamp, editable=editable
+        )
+        built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *shard_warnings])))
+        built = entry.store(built, stamp, results) if entry is not None else built
+    if settings.runtime == "bundled" and not editable:
+        built = bundle.add_run_time(built, settings, package_root)
+    summary = replace(built.summary, seconds=time.monotonic() - start)
+    return replace(built, summary=summary, depends=built.depends if with_dependencies else ())
+
+
+def _job(
+    settings: Config,
+    plans: tuple[ModulePlan, ...],
+    project: stamps.Project,
+    roots: Sequence[Path],
+    extensions: Mapping[str, Path],
+    cache: Settings | None,
+    *,
+    carry: bool,
+) -> Job:
+    """Return the job of all plans, for workers of any front end and toolkit."""
+    return Job(
+        root=str(project.root),
+        import_roots=tuple(map(str, roots)),
+        arch_key=settings.arch_key,
+        plans=tuple(item for item in plans if item.units),
+        names=plan.exported_names(plans),
+        jobs=capacity.processes(),
+        carry=carry and settings.fallback == "jit",
+        own=project.prefixes,
+        watched=stamps.patterns(settings.watch, project.root),
+        watched_variables=settings.watch_env,
+        prelude=settings.prelude,
+        known_faults=settings.known_faults,
+        incomplete=settings.incomplete,
+        extensions={name: str(path.resolve()) for name, path in extensions.items()},
+        cache=cache,
+    )
+
+
+def _job_with_cache(
+    job: Job, table: Mapping[str, object], python: Stamp, shard: tuple[int, int] | None, costs: Mapping[str, float]
+) -> Job:
+    """Return the job of a shard, or of the build that takes the shards' results from the cache.
+
+    Raises:
+        BuildError: There is no cache.
+    """
+    if job.cache is None:
+        option = "--shard" if shard is not None else "--from-cache-only"
+        message = (
+            f"{option} needs the build cache, and there is none; set {build_settings.WHERE} to a folder or a URL that "
+            "all shards share"
+        )
+        raise BuildError(message)
+    files = {path: digest for (question, path), digest in python.reads.items() if question == "file"}
+    inputs = {os.path.relpath(path, job.root): digest for path, digest in sorted(files.items())}
+    inputs["[tool.aotcuda]"] = table_digest(table)
+    return replace(job, shard=shard, from_cache_only=shard is None, costs=dict(costs), inputs=inputs)
+
+
+def _run(
+    job: Job, installed: Sequence[toolkits.Toolkit], watcher: Progress
+) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltModule]]]]:
+    """Run a job for each toolkit; return all results, and for each module its parts, the last with all images."""
+    results: list[Result] = []
+    parts_by_module: dict[str, list[tuple[Result, BuiltModule]]] = {}
+    for toolkit, plans in plan.share(job.plans, installed):
+        images = {name: parts[-1][1].images for name, parts in parts_by_module.items()}
+        for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images), watcher=watcher):
+            results.append(result)
+            for built in result.modules:
+                parts_by_module.setdefault(built.plan.config.name, []).append((result, built))
+    for parts in parts_by_module.values():
+        consistency.check(_describe_import(built) for _, built in parts)
+    return results, parts_by_module
+
+
+def _describe_import(built: BuiltModule) -> consistency.Import:
+    """Return a module's import by one toolkit, to compare it with others."""
+    item = built.plan
+    pairs = [*zip(item.kernels, built.kernels, strict=True), *zip(item.functions, built.functions, strict=True)]
+    compiled = {(unit, item.compiled_for(unit)[0]): result for unit, result in pairs}
+    first = min((target for _, target in compiled), key=Target.sort_key)
+    return consistency.Import(first, frozenset(item.units), compiled)
+
+
+def _make_stamp(
+    results: Sequence[Result],
+    project: stamps.Project,
+    python: Stamp,
+    plans: Sequence[ModulePlan],
+    installed: Sequence[toolkits.Toolkit],
+) -> Stamp:
+    """Return the stamp of a build, without variables whose values in workers follow from other inputs."""
+    names = {item.frontend for item in plans}
+    variables = process.environment(os.environ, *sorted(names), toolkit=next(iter(installed), None))
+    differences = {name for name in {*variables, *os.environ} if variables.get(name) != os.environ.get(name)}
+    return stamps.with_versions(stamps.make_stamp(results, project, python, differences))

@@ -1,0 +1,1 @@
+"""Divide a build among machines."""

@@ -1,0 +1,1 @@
+"""Write files into output folders and source trees."""
