@@ -276,6 +276,7 @@ class Kernel(TypedDict):
     doc: NotRequired[str]  # the docstring of its source
     arguments: NotRequired[list[Argument]]  # if launches may name them: the parameters of every overload, in order
     defined: NotRequired[str]  # in place: the line of its Python function, "mypkg.solver:axpy:12"
+    values: NotRequired[dict[str, list[list[object]]]]  # in place: what its code read; see `aotcuda.common.constants`
     exact: NotRequired[bool]  # by_grid: an overload serves exactly the launches that Triton compiles it for
     digest: NotRequired[str]  # in a pack: the digest of its source by `aotcuda.common.kernel_digest`
     heuristics: NotRequired[list[str]]  # the arguments that @triton.heuristics computes, the outermost first

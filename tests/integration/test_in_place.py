@@ -127,6 +127,7 @@ def test_manifest_records_exact_types(built: Path) -> None:
     assert by_name["fill"]["overloads"][0]["parameters"][1]["exact"] is True
     assert by_name["fill"]["defined"].startswith("inplace.helpers:fill:")
     assert by_name["add"]["defined"].startswith("inplace.solver:add:")
+    assert by_name["tile"]["values"]["BLOCK"] == [["int", "64"]]
 
 
 def test_packaged_kernels_launch_without_numba_and_numpy(cuda: StandIn, installed: Path) -> None:

@@ -11,7 +11,7 @@ from aotcuda import manifest as manifests
 from support import manifests as generated
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 package = "numba"
@@ -48,6 +48,7 @@ def write(
     name: str = "mypkg.solver",
     editable: bool = False,
     eager: tuple[str, ...] = (),
+    values: Mapping[str, object] = {},
     more: Sequence[dict[str, Any]] = (),
     **changes: object,
 ) -> Path:
@@ -60,6 +61,7 @@ def write(
         name: The module's name.
         editable: True for an editable install.
         eager: Kernels whose decorators name signatures.
+        values: The values that kernels read during the build, by kernel.
         more: Records of other kernels.
         changes: Keys of the manifest.
     """
@@ -69,6 +71,8 @@ def write(
     for kernel, signatures in kernels.items():
         record = generated.kernel(kernel, *signatures)
         record |= {"origin": f"{name}:{kernel}", "defined": f"{name}:{kernel}:{lines[kernel]}"}
+        if kernel in values:
+            record["values"] = values[kernel]
         if kernel not in eager:
             for overload in record["overloads"]:
                 _make_exact(overload["parameters"])

@@ -232,6 +232,47 @@ def test_numba_compiles_kernels_that_are_not_packaged(cuda, monkeypatch):
     assert decorated == [s.missing._args]
 
 
+OTHER_VALUE = r"mypkg.solver.add \(line 13\) was packaged for other values \(BLOCK is 32, and was 64 in the build\)"
+
+
+@pytest.mark.parametrize("launch", [lambda kernel: kernel[1, 1], lambda kernel: kernel.forall(1)])
+def test_numba_compiles_a_kernel_that_reads_another_value_than_the_build(cuda, monkeypatch, launch):
+    s = solver(cuda, fallback="jit", values={"add": {"BLOCK": [["int", "64"]]}, "scale": {"BLOCK": [["int", "32"]]}})
+
+    class Compiled(dict):
+        def forall(self, *_):
+            return self[1, 1]
+
+    monkeypatch.setattr(type(s.add), "_decorate", lambda *_, **__: Compiled({(1, 1): "Numba's"}))
+    assert s.add.signatures == list(KERNELS["add"])  # attributes do not compare
+    with pytest.warns(aotcuda.FallbackWarning, match=OTHER_VALUE + ", so Numba compiles it; build the package with"):
+        assert launch(s.add) == "Numba's"
+    assert launch(s.add) == "Numba's"  # with one warning
+    assert s.scale[1, 32] is not None  # and no warning
+
+
+def test_another_value_than_the_builds_is_an_error_where_nothing_may_be_compiled(cuda):
+    s = solver(cuda, values={"add": {"BLOCK": [["int", "64"]]}})
+    for _ in range(2):
+        with pytest.raises(NoImageError, match=OTHER_VALUE + ", and nothing may be compiled here; build the package"):
+            s.launch(cuda.array(), cuda.array(), cuda.array())
+    assert symbols(cuda) == []
+
+
+@pytest.mark.parametrize("is_edited", [False, True])
+def test_values_of_an_edited_source_are_those_of_its_new_images(cuda, is_edited):
+    values = {"add": {"BLOCK": [["int", "64"]]}}
+    folder = in_place.write(cuda.packages, SOURCE, KERNELS, editable=True, values=values)
+    if is_edited:
+        (folder.parent / "solver.py").write_text(SOURCE + "\n")
+    s = importlib.import_module("mypkg.solver")
+    if is_edited:
+        assert s.add[1, 32] is not None  # the launch compiles again, or raises StaleBuildError
+    else:
+        with pytest.raises(NoImageError, match=OTHER_VALUE):
+            s.add[1, 32]
+
+
 def test_nothing_is_compiled_where_the_fallback_is_off(cuda, monkeypatch):
     s = solver(cuda)
     with pytest.raises(

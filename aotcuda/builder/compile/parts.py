@@ -131,12 +131,17 @@ def _image(target: Target, code: Assembled | tuple[bytes, dict[str, int]]) -> Im
 
 
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
-    """Return a kernel with the launch configuration of each image."""
+    """Return a kernel with the launch configuration of each image, and the values that its source reads for any."""
     built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
     has = {*plan.compiled_for(unit)}
     codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
     launches = [(arch, compiled[unit, code].launch) for arch, code in codes if code in has]
-    return replace(built, launches=tuple((arch, launch) for arch, launch in launches if launch is not None))
+    values = [pair for target in plan.compiled_for(unit) for pair in compiled[unit, target].values]
+    return replace(
+        built,
+        launches=tuple((arch, launch) for arch, launch in launches if launch is not None),
+        values=tuple([pair for number, pair in enumerate(values) if pair not in values[:number]]),
+    )
 
 
 def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:

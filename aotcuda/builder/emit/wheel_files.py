@@ -235,6 +235,7 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
             kernel["heuristics"] = list(built.heuristics)
         if module.plan.in_place:
             kernel["defined"] = built.defined
+            _add_values(kernel, built)
         if built.doc:
             kernel["doc"] = built.doc
         overload: manifest.Overload = {
@@ -264,6 +265,14 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
             ]
         kernel["overloads"].append(overload)
     return list(kernels.values())
+
+
+def _add_values(kernel: manifest.Kernel, built: CompiledKernel) -> None:
+    """Add the values that an overload of a kernel read."""
+    for path, description in built.values:
+        known = kernel.setdefault("values", {}).setdefault(path, [])
+        if description not in known:
+            known.append(description)
 
 
 def _exact(parameter: manifest.Parameter) -> manifest.Parameter:

@@ -122,6 +122,7 @@ class Kernel(Function):
         super().__init__(package, decorator, function, args, options)
         self._launchers = _NONE
         self._found: PackagedKernel | None = None
+        self._is_as_built = False
         self._numba_kernel: Any = None
 
     def __getitem__(self, configuration: object) -> Any:
@@ -190,19 +191,25 @@ class Kernel(Function):
             from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (not before something is launched)
 
             self._found = lookup.find_numba_kernel(self, self.py_func)
-            if self._found is not None:
-                self._launchers = self._found.launchers
         return self._found
 
     def _launchable(self) -> Any:
-        """Return the packaged kernel, or Numba's own."""
+        """Return the packaged kernel, or Numba's own.
+
+        The first launch compares the values that the kernel reads with those of the build.
+        """
         if self._numba_kernel is None:
             packaged = self.packaged()
-            if packaged is not None:
+            if packaged is not None and self._is_as_built:
                 return packaged
             from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (as in `packaged`)
 
-            lookup.allow_numba(self.py_func, self._package)
+            difference = lookup.value_difference(packaged, self.py_func) if packaged is not None else None
+            if packaged is not None and difference is None:
+                self._is_as_built = True
+                self._launchers = packaged.launchers
+                return packaged
+            lookup.allow_numba(self.py_func, self._package, difference)
             self._numba_kernel = self._decorate(*self._args, **self._options) if self._args else self.numba_object()
         return self._numba_kernel
 

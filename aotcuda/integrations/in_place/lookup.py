@@ -6,6 +6,7 @@ import os
 import sys
 
 from aotcuda import manifest as manifests
+from aotcuda.common import constants, stamp
 from aotcuda.errors import DependencyError, NoImageError, StaleBuildError
 from aotcuda.integrations.in_place import numba_proxy, sources
 from aotcuda.integrations.in_place.kernel import PackagedKernel
@@ -110,8 +111,32 @@ def _difference(source: Source, module: InPlaceModule) -> str | None:
     )
 
 
-def allow_numba(function: FunctionType, package: str) -> None:
-    """Warn that Numba compiles a kernel that was not packaged.
+def value_difference(packaged: PackagedKernel, function: FunctionType) -> str | None:
+    """Return the first value that a kernel reads and that differs from the build's; None if there is none.
+
+    An editable install whose inputs were edited has none, since its images are compiled again.
+    """
+    source = sources.find_source(function.__globals__)
+    modules = source.modules() if source is not None else []
+    for module in (module for module in modules if module.name == packaged.__module__):
+        for record in module.manifest["kernels"]:
+            if record["name"] != packaged.__name__ or "values" not in record:
+                continue
+            difference = constants.difference(function, record["values"])
+            if difference is not None and source is not None and source.editable:
+                built = stamp.from_manifest(module.manifest, module.package_root)
+                return None if built.changed() is not None else difference
+            return difference
+    return None
+
+
+def allow_numba(function: FunctionType, package: str, difference: str | None) -> None:
+    """Warn that Numba compiles a kernel that was not packaged, or that was packaged for other values.
+
+    Args:
+        function: The function of the kernel.
+        package: The compiler's package.
+        difference: The result of `value_difference` for a packaged kernel.
 
     Raises:
         NoImageError: Nothing may be compiled here.
@@ -124,8 +149,13 @@ def allow_numba(function: FunctionType, package: str) -> None:
     modules = source.modules() if source is not None else []
     named = modules[0].name if modules else source.name if source is not None else function.__module__
     line = function.__code__.co_firstlineno
-    what = f"{function.__module__}.{function.__qualname__} (line {line}) is in no image that was packaged"
-    advice = f'name it in tool.aotcuda.modules."{named}".kernels, as `aotcuda record --write` does'
+    what = f"{function.__module__}.{function.__qualname__} (line {line})"
+    if difference is None:
+        what += " is in no image that was packaged"
+        advice = f'name it in tool.aotcuda.modules."{named}".kernels, as `aotcuda record --write` does'
+    else:
+        what += f" was packaged for other values ({difference})"
+        advice = "build the package with the values of this run, or pass them as arguments"
     if not fallback.is_allowed(modules[0].manifest["fallback"] if modules else "jit"):
         message = f"{what}, and nothing may be compiled here; {advice}"
         raise NoImageError(message)

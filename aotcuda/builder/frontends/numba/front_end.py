@@ -25,6 +25,7 @@ from aotcuda.builder.frontends.numba import (
     target_dependence,
     units,
 )
+from aotcuda.builder.frontends.numba.read_values import read_values
 from aotcuda.builder.frontends.numba.user_lines import add_context, add_places
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 
@@ -218,6 +219,7 @@ class NumbaFrontEnd(ABC):
             defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
             lazy=bool(getattr(loaded.value, "_can_compile", True)),  # Numba clears it for eager signatures
             faults=tuple(faults),
+            values=tuple(read_values(python, self.root).items()),
         )
         kernels: dict[Target, CompiledKernel] = {}
         for group, texts, needed in code:
