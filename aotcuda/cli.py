@@ -102,9 +102,6 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     form.add_argument("--header", action="store_true", help="print the C headers instead of a table")
     form.add_argument("--summary", action="store_true", help="print a line for each kernel, over all its targets")
-    keys = ("name", "bytes", "registers", "spills", "shared", "dynamic", "local")
-    inspect.add_argument("--sort", metavar="KEY", choices=keys, help=f"order kernels by one of {', '.join(keys)}")
-    inspect.add_argument("--filter", metavar="GLOB", help="show only kernels and functions of these names: 'axpy*'")
     inspect.set_defaults(run=_inspect)
 
     _add_build(commands)
@@ -173,10 +170,6 @@ def _add_wheel_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
     text = "the folder for variants and providers (default: next to the wheel)"
     split.add_argument("--out", metavar="DIR", type=Path, help=text)
     split.set_defaults(run=_split)
-    join = commands.add_parser("join", help="join all wheels of a split (experimental)")
-    join.add_argument("wheels", metavar="WHEEL", nargs="+", type=Path, help="the wheels of one of the two folders")
-    join.add_argument("--out", metavar="DIR", type=Path, default=".", help="the folder for the wheel (default: here)")
-    join.set_defaults(run=_join)
 
 
 def _add_cache(cache: argparse.ArgumentParser) -> None:
@@ -240,11 +233,11 @@ def _inspect(arguments: argparse.Namespace) -> None:
     from aotcuda.tools.inspect.report import Report  # noqa: PLC0415
 
     modules = tuple(module for target in arguments.target for module in collect(target).modules)
-    report = summary.select(Report(modules=modules), pattern=arguments.filter, sort=arguments.sort)
+    report = Report(modules=modules)
     if not arguments.json:
         width = _columns()
         if arguments.summary:
-            show(summary.render(report, sort=arguments.sort, width=width))
+            show(summary.render(report, width=width))
         else:
             show(table.render(report, width or table.WIDTH))
         return
@@ -464,12 +457,6 @@ def _split(arguments: argparse.Namespace) -> None:
 
     for path in split.run(arguments.wheel, arguments.out):
         show(str(path))
-
-
-def _join(arguments: argparse.Namespace) -> None:
-    from aotcuda.tools.split import join  # noqa: PLC0415
-
-    show(str(join.run(arguments.wheels, arguments.out)))
 
 
 def _rebundle(arguments: argparse.Namespace) -> None:

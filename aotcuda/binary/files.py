@@ -146,6 +146,11 @@ class Wheel:
         self.names = Counter(archive.namelist())
         self._archive = archive
 
+    @property
+    def members(self) -> dict[str, zipfile.ZipInfo]:
+        """Return the ZIP entries of the files, by name; folders are left out."""
+        return {info.filename: info for info in self._archive.infolist() if not info.is_dir()}
+
     def read(self, name: str, limit: int) -> bytes:
         """Return the content of a member.
 

@@ -210,7 +210,7 @@ def _read_target_file(path: Path) -> Iterator[PackagedModule | BareImage]:
             problem = f"cannot be read ({error.strerror})"
             raise UnreadableError(problem) from None
     if magic.startswith(_ZIP_MAGIC) or path.suffix == ".whl":
-        yield from _read_wheel(path, Budget(size))
+        yield from (module for _, module in _read_wheel(path, Budget(size)))
     elif magic in (fatbin.MAGIC, _ELF_MAGIC):
         data = foreign.content(path, files.LARGEST)
         yield BareImage(where=escape(str(path)), data=data, is_fatbin=magic == fatbin.MAGIC)
@@ -222,7 +222,21 @@ def _read_target_file(path: Path) -> Iterator[PackagedModule | BareImage]:
         raise UnreadableError(problem)
 
 
-def _read_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
+def wheel_modules(path: Path) -> Iterator[tuple[str, PackagedModule]]:
+    """Yield the data folder of each module in a wheel, as a name in the wheel, and the module.
+
+    Raises:
+        TargetError: The file is no wheel, or has no packaged module.
+        ManifestError: As for `find`.
+    """
+    try:
+        yield from _read_wheel(path, Budget(path.stat().st_size))
+    except UnreadableError as error:
+        message = f"{escape(str(path))} {error}"
+        raise TargetError(message) from None
+
+
+def _read_wheel(path: Path, budget: Budget) -> Iterator[tuple[str, PackagedModule]]:
     with files.open_wheel(path, budget) as wheel:
         names = sorted(name for name in wheel.names if name.endswith(_ENDING))
         _check_not_empty(names, str(path), None if names else _wheel_hint(wheel))
@@ -234,7 +248,8 @@ def _read_wheel(path: Path, budget: Budget) -> Iterator[PackagedModule]:
                 budget.spend("items", _MODULE_ITEMS)
             except TooMuchError as error:
                 raise UnreadableError(error) from None
-            yield _read_module(files.WheelFolder(wheel, name.removesuffix(f"/{manifest.FILE_NAME}")))
+            folder = name.removesuffix(f"/{manifest.FILE_NAME}")
+            yield folder, _read_module(files.WheelFolder(wheel, folder))
 
 
 def _folders_of_name(name: str) -> list[Path]:
@@ -333,8 +348,20 @@ def _read_module(folder: files.Folder) -> PackagedModule:
             manifest.check_file(data, file, f"{where}/{escape(file['path'])}")
     for file in itertools.chain(parsed["function_links"], *(toolchain["function_links"] for toolchain in toolchains)):
         _check_plain(file["path"], where)
+    _check_sources(folder, parsed)
     budget = folder.budget or Budget(sum(map(len, contents.values())))
     return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
+
+
+def _check_sources(folder: files.Folder, parsed: manifest.Manifest) -> None:
+    """Compare the files that the JIT fallback compiles with the manifest; an editable install has none of its own."""
+    if "rebuild" not in parsed or "reads" in parsed:
+        return
+    for file in parsed["rebuild"]["files"]:
+        for part in file["path"].split("/"):
+            _check_plain(part, folder.where)
+        name = f"{manifest.SOURCES}/{file['path']}"
+        manifest.check_file(_read(folder, name, files.LARGEST), file, f"{folder.where}/{escape(name)}")
 
 
 def _parts(folder: files.Folder, parsed: manifest.Manifest) -> Parts | None:
@@ -390,7 +417,7 @@ def _check_named(folder: files.Folder, name: str, text: str) -> None:
 
 def _check_plain(name: str, where: str) -> None:
     """Refuse a name that is no plain file name, such as a path out of the folder."""
-    if Path(name).name != name or "\0" in name:
+    if Path(name).name != name or name in {"", ".", ".."} or "\0" in name:
         message = (
             f"{where}/{manifest.FILE_NAME} was altered: its `files` cannot be read, because {escape(name[:200])!r} "
             "is no file name; install the package again"

@@ -11,7 +11,7 @@ from aotcuda import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import File, Manifest
 
 CUBIN = "kernels.cubin"
 """The file of a result's image."""
@@ -27,6 +27,7 @@ class Request(NamedTuple):
         package_root: The folder that holds the package.
         names: The names in each module of the project's wheel; None for the names in the table.
         files: Paths of the files that the packaged images were built from; a wheel does not contain all of them.
+        carried: The files in `root` that the wheel holds for the build, as its manifest lists them.
         kernel: The kernel to build; None for all kernels.
         signature: The kernel's argument types; None for the signatures in the table.
         capability: The GPU's compute capability; None before a GPU is chosen.
@@ -43,6 +44,7 @@ class Request(NamedTuple):
     signature: str | None = None
     capability: tuple[int, int] | None = None
     driver: tuple[int, int] = (0, 0)
+    carried: tuple[File, ...] = ()
 
     def case(
         self, kernel: str | None, signature: str | None, capability: tuple[int, int], driver: tuple[int, int]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.emit import bundle, sbom
+from aotcuda.common.foreign import escape
 from aotcuda.errors import TargetError
 from aotcuda.tools import wheel_archive
 from aotcuda.version import __version__, is_older
@@ -21,7 +22,7 @@ def run(wheel: Path) -> list[str]:
     """Replace each run time in a wheel by this version; return a line for each.
 
     Raises:
-        TargetError: The file is no wheel, or the wheel has no run time, or a later version of the run time.
+        TargetError: The file is no wheel, was altered, or has no run time, or a later version of the run time.
         BuildError: The wheel cannot be written. The old wheel is unchanged.
     """
     archive = wheel_archive.read(wheel)
@@ -32,7 +33,7 @@ def run(wheel: Path) -> list[str]:
         raise TargetError(message)
     lines = []
     for package in packages:
-        old_version = files[f"{package}/{bundle.NAME}/{bundle.VERSION}"].decode(errors="replace").strip()
+        old_version = escape(files[f"{package}/{bundle.NAME}/{bundle.VERSION}"].decode(errors="replace").strip()[:40])
         if is_older(__version__, old_version):
             message = f"{wheel}: {package} holds aotcuda {old_version}, and this is {__version__}; update aotcuda first"
             raise TargetError(message)
@@ -41,7 +42,11 @@ def run(wheel: Path) -> list[str]:
         lines.append(f"{package}/{bundle.NAME}: aotcuda {old_version} -> {__version__}")
     for name in files:
         if name.endswith(f"/sboms/{sbom.FILE_NAME}"):
-            files[name] = sbom.with_run_time(files[name])
+            try:
+                files[name] = sbom.with_run_time(files[name])
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+                message = f"{wheel}: {name} is no bill of materials that aotcuda wrote; build the wheel again"
+                raise TargetError(message) from None
     wheel_archive.write(wheel, files, archive)
     return lines
 

@@ -18,7 +18,7 @@ import pytest
 
 import aotcuda
 from aotcuda.builder.emit import bundle
-from aotcuda.tools.split import join, split
+from aotcuda.tools.split import split
 from integration import projects
 
 if TYPE_CHECKING:
@@ -245,7 +245,6 @@ def test_split_wheels_launch_with_their_own_run_time(
     (wheel,) = (site.parent / "first" / "dist").glob("*.whl")
     parts = tmp_path / "parts"
     split.run(wheel, parts)
-    assert join.full_wheel([*parts.glob(f"{way}/*.whl")]) == (wheel.name, wheel.read_bytes())
     where = ("--no-index", "--find-links", parts / way, "--target", tmp_path / "installed")
     forced = {"NV_VARIANT_PROVIDER_FORCE_SM_ARCH": "9.0", "NV_VARIANT_PROVIDER_FORCE_CUDA_DRIVER_VERSION": "13.0"}
     uv = (Path(sys.executable).with_name("uv"), "pip", "install", "--preview-features", "wheel-variants", "--quiet")
@@ -286,7 +285,7 @@ def test_imports_alone_are_rewritten(statement: str, changed: str, tmp_path: Pat
 def test_rebundle_replaces_an_older_run_time(site: Path, cuda: StandIn, tmp_path: Path) -> None:
     (original,) = (site.parent / "first" / "dist").glob("*.whl")
     of_original = projects.content(original)
-    wheel = packed(tmp_path / original.name, of_original | OLDER)
+    wheel = packed(tmp_path / original.name, with_record(of_original | OLDER, "first-1.dist-info"))
     done = projects.aotcuda(tmp_path, "rebundle", wheel)
     assert done.out == f"first/_aotcuda: aotcuda 0.0.5 -> {aotcuda.__version__}\n"
     after = projects.content(wheel)
@@ -304,6 +303,19 @@ def test_rebundle_replaces_an_older_run_time(site: Path, cuda: StandIn, tmp_path
 OLDER = {"first/_aotcuda/VERSION": b"0.0.5\n", "first/_aotcuda/gone.py": b""}
 
 
+def with_record(files: dict[str, bytes], metadata: str) -> dict[str, bytes]:
+    digests = {
+        name: base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+        for name, data in files.items()
+    }
+    rows = [f"{name},sha256={digests[name]},{len(files[name])}" for name in files if not name.endswith("/RECORD")]
+    return files | {f"{metadata}/RECORD": "\n".join([*rows, f"{metadata}/RECORD,,", ""]).encode()}
+
+
+A_WHEEL = {"a-1.dist-info/METADATA": b"Metadata-Version: 2.1\nName: a\nVersion: 1\n", "a-1.dist-info/WHEEL": b""}
+DAMAGED_BILL = {"a/_aotcuda/VERSION": b"0.0.5", "a-1.dist-info/sboms/aotcuda.cdx.json": b'{"components": 3}'}
+
+
 def packed(wheel: Path, files: dict[str, bytes]) -> Path:
     with zipfile.ZipFile(wheel, "w") as archive:
         for name, data in files.items():
@@ -314,8 +326,9 @@ def packed(wheel: Path, files: dict[str, bytes]) -> Path:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        (None, "cannot be read as a wheel"),
-        ({"a-1.dist-info/RECORD": b"", "a/_aotcuda/VERSION": b"9.0"}, "a holds aotcuda 9.0, and this is"),
+        (None, "is no readable wheel; it was truncated or altered"),
+        (A_WHEEL | {"a/_aotcuda/VERSION": b"9.0"}, "a holds aotcuda 9.0, and this is"),
+        (A_WHEEL | DAMAGED_BILL, "a-1.dist-info/sboms/aotcuda.cdx.json is no bill of materials that aotcuda wrote"),
     ],
 )
 def test_wheel_that_cannot_be_rebundled_is_unchanged(
@@ -325,7 +338,7 @@ def test_wheel_that_cannot_be_rebundled_is_unchanged(
     if files is None:
         wheel.write_text("no zip")
     else:
-        packed(wheel, files)
+        packed(wheel, with_record(files, "a-1.dist-info"))
     before = wheel.read_bytes()
     done = projects.forked_run(tmp_path, sys.executable, "-m", "aotcuda", "rebundle", str(wheel))
     assert (done.status, message in done.err, done.err.count("\n")) == (1, True, 1), done.err

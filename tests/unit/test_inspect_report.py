@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.binary import cubin
-from aotcuda.errors import TargetError
 from aotcuda.tools.inspect import summary
 from aotcuda.tools.inspect.collect import collect
 from aotcuda.tools.inspect.report import Module, PackedImage, Report, Symbol, SymbolImage
@@ -71,7 +70,7 @@ def test_spills_and_dynamic_shared_memory_come_from_the_manifest(tmp_path: Path)
     text = render(report)
     assert " dynamic: dynamic shared memory, per block; the compiler fixed its size." in " ".join(text.split())
     assert re.search(r"compute_75 +ptx +- +- +- +- +64 +- +-\n", text)
-    lines = [line.split() for line in summary.render(report, sort="dynamic").splitlines()]
+    lines = [line.split() for line in summary.render(report).splitlines()]
     assert (lines[0][5], lines[1][5], lines[2][5]) == ("dynamic", "90124", "-")
 
 
@@ -196,23 +195,3 @@ def test_summary_has_the_largest_numbers_and_the_worst_target() -> None:
     assert "aligned=True))" in summary.render(example())  # nothing is cut in a pipe
     assert max(map(len, summary.render(example(), width=60).splitlines())) <= 70  # numbers are never cut
     assert "signature" not in summary.render(example(), width=60).splitlines()[0]
-
-
-def test_summary_sorts_and_filters_kernels(tmp_path: Path) -> None:
-    report = collect(str(modules.write_package(tmp_path)))
-    for key, field in (("bytes", "size"), ("registers", "registers"), ("shared", "shared"), ("local", "local")):
-        (module,) = summary.select(report, sort=key).modules
-        images = [[image for image in symbol.images if image.kind == "sass"] for symbol in module.symbols[:3]]
-        largest = [max(getattr(image, field) or 0 for image in of_symbol) for of_symbol in images]
-        assert largest == sorted(largest, reverse=True)
-        assert module.symbols[-1].kind == "function"  # it has no numbers
-    for options, names in (
-        ({"sort": "name"}, ["add_i32", "axpy", "smooth", "smooth"]),
-        ({"pattern": "a*"}, ["add_i32", "axpy"]),
-        ({"pattern": "mypkg.kernels.s*"}, ["smooth", "smooth"]),
-        ({"pattern": "tiled"}, ["smooth"]),
-    ):
-        (module,) = summary.select(report, **options).modules
-        assert [symbol.name for symbol in module.symbols] == names
-    with pytest.raises(TargetError, match=r"^--filter 'axpi' matches nothing; there is add_i32, smooth, axpy$"):
-        summary.select(report, pattern="axpi")

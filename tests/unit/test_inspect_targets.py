@@ -7,12 +7,16 @@ import importlib
 import json
 import re
 import sys
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 
 from aotcuda import cli, manifest
+from aotcuda.builder.entry import jit
+from aotcuda.builder.project import linked_modules
 from aotcuda.cache import entries
+from aotcuda.common.jit_build import Request
 from aotcuda.errors import ImageError, ManifestError, TargetError
 from aotcuda.tools.inspect.collect import collect
 from support import hostile, images, manifests, modules
@@ -207,3 +211,60 @@ def test_damaged_module_gives_an_error_with_the_file(kind: str, tmp_path: Path) 
     with pytest.raises(ManifestError, match=message) as error:
         collect(str(folder))
     assert "\n" not in str(error.value)
+
+
+SOURCE = b"__device__ int f() { return 1; }\n"
+
+
+def _with_sources(root: Path, path: str = "csrc/f.cu") -> Path:
+    """Write a module whose wheel holds a file for the JIT fallback, and return its data folder."""
+    content, fatbins = modules.contents()
+    folder = "mypkg/kernels.aotcuda/sources"
+    content["rebuild"] = {"table": {}, "names": {}, "root": folder, "files": [manifests.file(path, SOURCE)]}
+    written = modules.write(root, content, fatbins)
+    (written / "sources" / "csrc").mkdir(parents=True)
+    (written / "sources" / "csrc" / "f.cu").write_bytes(SOURCE)
+    return written
+
+
+def _pack(root: Path) -> Path:
+    wheel = root.parent / "mypkg-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for path in root.rglob("*"):
+            if path.is_file():
+                archive.write(path, path.relative_to(root))
+    return wheel
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda file: file.write_bytes(SOURCE.replace(b"1", b"2")), r"sources/csrc/f\.cu was altered: its SHA-256 is"),
+        (lambda file: file.write_bytes(SOURCE[:5]), r"sources/csrc/f\.cu has 5 bytes where the manifest says 33"),
+        (
+            lambda file: file.write_bytes(SOURCE * 2),
+            r"sources/csrc/f\.cu has (more|66) bytes where the manifest says 33",
+        ),
+        (lambda file: file.unlink(), r"sources/csrc/f\.cu (cannot be read|is missing)"),
+    ],
+)
+def test_altered_files_for_the_jit_are_noticed(change, problem, packed, tmp_path):
+    root = tmp_path / "content"
+    folder = _with_sources(root)
+    assert collect(str(_pack(root) if packed else folder)).modules
+    change(folder / "sources" / "csrc" / "f.cu")
+    with pytest.raises(ManifestError, match=problem) as error:
+        collect(str(_pack(root) if packed else folder))
+    assert "\n" not in str(error.value)
+    carried, root = (manifests.file("csrc/f.cu", SOURCE),), str(folder / "sources")
+    with pytest.raises(ManifestError, match=r"csrc/f\.cu"):
+        linked_modules.check_carried(carried, root)
+    with pytest.raises(ManifestError, match=r"csrc/f\.cu"):  # before it compiles anything
+        jit.build(Request("mypkg.kernels", {}, root, str(tmp_path), names={}, carried=carried))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", ["../f.cu", "/f.cu", "csrc/../../f.cu", "", "csrc//f.cu"])
+def test_listed_files_outside_the_folder_are_refused(path: str, tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"is no file name; install the package again"):
+        collect(str(_with_sources(tmp_path, path)))

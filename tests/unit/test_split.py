@@ -1,10 +1,10 @@
-"""Test the parts that `aotcuda split` makes, launches with some of them, and the full wheel that `join` restores."""
+"""Test the parts that `aotcuda split` makes, launches with some of them, and refused wheels."""
 
 from __future__ import annotations
 
 import importlib
-import io
 import json
+import os
 import re
 import resource
 import shutil
@@ -18,11 +18,12 @@ import pytest
 
 from aotcuda import arch, manifest
 from aotcuda.cli import main
-from aotcuda.errors import BuildError, FallbackWarning, ManifestError, TargetError
+from aotcuda.errors import BuildError, FallbackWarning, ManifestError
 from aotcuda.gpus import CAPABILITIES
+from aotcuda.runtime.images import subset
 from aotcuda.runtime.images.choice import choose
 from aotcuda.tools import wheel_archive
-from aotcuda.tools.split import archive, join, split
+from aotcuda.tools.split import split
 from aotcuda.tools.split.wheel import FullWheel, Module
 
 if TYPE_CHECKING:
@@ -88,39 +89,27 @@ def launch(module: Any, cuda: StandIn) -> Any:
 
 @pytest.mark.parametrize("folder", ["variants", "providers"])
 @pytest.mark.parametrize("wheel", sorted(WHEELS.glob("*.whl")), ids=lambda wheel: wheel.name.partition("-")[0])
-def test_full_wheel_is_restored_byte_for_byte(wheel, folder, tmp_path, capsys):
-    assert main(["split", str(wheel), "--out", str(tmp_path)]) == 0
-    wheels = [line for line in capsys.readouterr().out.splitlines() if f"/{folder}/" in line and ".whl" in line]
-    assert main(["join", *reversed(wheels), "--out", str(tmp_path / "full")]) == 0
-    assert (tmp_path / "full" / wheel.name).read_bytes() == wheel.read_bytes()
-
-
-def make_archive(streamed: bool = False, **options: Any) -> bytes:
-    """Return a ZIP archive with a comment, a folder, an extra field and members of several kinds."""
-    file = io.BytesIO()
-    file.seekable = lambda: not streamed  # type: ignore[method-assign]
-    with zipfile.ZipFile(file, "w", **options) as writer:
-        writer.mkdir("a")
-        info = zipfile.ZipInfo("a/stored", (2001, 2, 3, 4, 5, 6))
-        info.extra = b"\x99\x99\x02\x00ab"
-        writer.writestr(info, b"1" * 100, zipfile.ZIP_STORED)
-        writer.writestr("a/empty", b"")
-        writer.writestr("a/long", bytes(range(256)) * 999)
-        writer.comment = b"a comment"
-    return file.getvalue()
-
-
-@pytest.mark.parametrize("options", [{}, {"compresslevel": 9}, {"streamed": True}, {"compression": 0}])
-def test_archive_is_restored_from_its_description(options: dict[str, Any]) -> None:
-    data = make_archive(**{"compression": zipfile.ZIP_DEFLATED, **options})
-    description = json.loads(json.dumps(archive.describe(data, "it")))
-    with zipfile.ZipFile(io.BytesIO(data)) as reader:
-        assert archive.make(description, {name: reader.read(name) for name in reader.namelist()}) == data
-
-
-def test_archive_of_another_compressor_is_refused() -> None:
-    with pytest.raises(TargetError, match=r"^it: a/empty was not compressed by the zlib [\d.]+ of this"):
-        archive.describe(make_archive(compression=zipfile.ZIP_BZIP2), "it")
+def test_parts_hold_the_full_wheel(wheel: Path, folder: str, tmp_path: Path) -> None:
+    split.run(wheel, tmp_path)
+    full = wheel_archive.read(wheel)
+    parts = [wheel_archive.read(path) for path in (tmp_path / folder).glob("*.whl")]
+    for name, data in full.files.items():
+        if not name.endswith("/manifest.json"):
+            continue
+        content = manifest.parse(data, name)
+        kernels, archs = content["files"]["kernels"], [image["arch"] for image in content["images"]]
+        ends = (f"{name.rpartition('/')[0]}/{kernels['path']}", f"/{content['module']}/{kernels['path']}")
+        fatbins = [data for part in parts for inside, data in part.files.items() if inside.endswith(ends)]
+        assert manifest.digest(subset.only(fatbins, archs, name)) == kernels["sha256"]
+    changed = re.compile(r".*\.fatbin|.*/parts\.json|.*\.dist-info/(RECORD|METADATA|variant\.json)")
+    for part in parts:
+        if part.name == full.name:
+            assert {
+                name
+                for name, data in part.files.items()
+                if full.files.get(name) != data and not changed.fullmatch(name)
+            } == set()
+            assert part.files.keys() >= full.files.keys()
 
 
 @pytest.mark.parametrize(
@@ -136,7 +125,7 @@ def test_archive_of_another_compressor_is_refused() -> None:
 def test_variant_has_the_images_of_its_gpus(modules, variants, gpu, targets):
     parsed = [tuple(map(arch.parse, text.split())) for text in modules]
     made: Any = [Module(folder="", manifest={}, fatbin="", targets=each) for each in parsed]  # type: ignore[typeddict-item]
-    full: Any = FullWheel(wheel=None, name="", version="", about=None, modules=made, capabilities=())  # type: ignore[arg-type]
+    full: Any = FullWheel(wheel=None, modules=made, capabilities=())  # type: ignore[arg-type]
     capabilities = sorted({target.capability for each in parsed for target in each if target.kind == "sass"})
     with_variant = [f"{major}{minor}" for major, minor in capabilities if full.has_variant((major, minor))]
     assert " ".join(with_variant) == variants
@@ -242,83 +231,190 @@ def test_altered_and_newer_parts_get_one_line(file, content, problem, parts, ins
     assert main(["inspect", str(wheel)]) == 1
 
 
+NAME = "quickstart-1.0-py3-none-any.whl"
+INFO = "quickstart-1.0.dist-info"
+Files = dict[str, bytes]
+
+
+def changed_wheel(folder: Path, change: Callable[[Files], Any], name: str = NAME, *, record: bool = True) -> Path:
+    """Write a copy of the quickstart's wheel with other files, and with a RECORD that agrees with them if `record`."""
+    files = dict(wheel_archive.read(QUICKSTART).files)
+    change(files)
+    if record:
+        files[f"{INFO}/RECORD"] = wheel_archive._record(files, f"{INFO}/RECORD")
+    with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
+        for inside, data in files.items():
+            archive.writestr(inside, data)
+    return folder / name
+
+
+def metadata(old: bytes, new: bytes) -> Callable[[Files], Any]:
+    return lambda files: files.update({f"{INFO}/METADATA": files[f"{INFO}/METADATA"].replace(old, new)})
+
+
+def fill(files: Files) -> None:
+    files["quickstart/zeros"] = bytes(300 << 20)
+
+
+NO_PATH = "has a file whose name is no path inside it"
+LISTS = "is not the file that its RECORD lists"
+
+
+@pytest.mark.parametrize("command", ["split", "rebundle"])
 @pytest.mark.parametrize(
-    ("names", "problem"),
+    ("change", "record", "problem"),
     [
-        ("variants/sm80", "the wheels lack sm_75, sm_90, sm_100, sm_120 of quickstart.kernels; name all wheels of"),
-        ("providers/sm80", "is no part of a split wheel; name all wheels of"),
-        ("variants/sm80 another", "are parts of different wheels; name all wheels of one of the folders"),
-        ("newer", "was split by a newer aotcuda than this one; upgrade it: pip install --upgrade aotcuda"),
-        ("garbled variants/sm75 variants/sm90 variants/sm100 variants/sm120", "was altered after it was split"),
-        ("short variants/sm75 variants/sm90 variants/sm100 variants/sm120", "cannot be restored byte for byte: its"),
+        (metadata(b"Name: quickstart", b"Name: /tmp/x"), True, "has a METADATA whose Name is '/tmp/x'"),
+        (metadata(b"Name: quickstart", b"Name: ../x"), True, "has a METADATA whose Name is '../x'"),
+        (metadata(b"Name: quickstart", b"Name: other"), True, "is not called like a wheel of other 1.0"),
+        (metadata(b"Name: quickstart", b"Name: quickstart\nName: x"), True, "Name is 'quickstart' and 'x'"),
+        (metadata(b"Name: quickstart", b"Nom: quickstart"), True, "Name is nothing"),
+        (metadata(b"Version: 1.0", b"Version: 1.0/../../x"), True, "Version is '1.0/../../x'"),
+        (metadata(b"Version: 1.0", b"Version: 2.0"), True, "is not called like a wheel of quickstart 2.0"),
+        (metadata(b"Version: 1.0", b"Version: 1.0\nSummary: \xff"), True, "has a METADATA that is not UTF-8"),
+        (lambda files: files.update({"../x": b""}), True, NO_PATH),
+        (lambda files: files.update({"/tmp/x": b""}), True, NO_PATH),
+        (lambda files: files.update({"quickstart/./x": b""}), True, NO_PATH),
+        (lambda files: files.update({"c:/x": b""}), True, NO_PATH),
+        (lambda files: files.update({"a\\..\\x": b""}), True, NO_PATH),
+        (lambda files: files.update({"quickstart/a\x1b[2J": b""}), True, NO_PATH),
+        (lambda files: files.update({"x-1.dist-info/METADATA": b""}), True, "it has 2 folders of metadata"),
+        (lambda files: files.pop(f"{INFO}/RECORD"), False, "it has no RECORD"),
+        (lambda files: files.pop(f"{INFO}/METADATA"), True, "it has no METADATA"),
+        (lambda files: files.update({"quickstart/__init__.py": b"evil"}), False, LISTS),
+        (lambda files: files.update({"quickstart/more.py": b"evil"}), False, "which its RECORD does not list"),
+        (lambda files: files.pop("quickstart/__init__.py"), False, "lacks quickstart/__init__.py, which its RECORD"),
+        (lambda files: files.update({f"{INFO}/RECORD": b"\xff"}), False, "has a RECORD that is no list of names"),
+        (lambda files: files.update({f"{INFO}/RECORD": b"a,b\n"}), False, "has a RECORD that is no list of names"),
+        (
+            lambda files: files.update({f"{INFO}/RECORD": files[f"{INFO}/RECORD"].replace(b"sha256=", b"md5=")}),
+            False,
+            "has a RECORD without a SHA-256 of",
+        ),
+        (
+            lambda files: files.update({f"{INFO}/RECORD": files[f"{INFO}/RECORD"] * 2}),
+            False,
+            "has a RECORD that lists a file twice",
+        ),
+        (fill, True, "holds more than 268,435,456 bytes when it is unpacked"),
+    ],
+)  # fmt: skip
+def test_altered_wheels_get_one_line_and_write_nothing(command, change, record, problem, tmp_path, capsys):
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    wheel = changed_wheel(folder, change, record=record)
+    before = manifest.digest(wheel.read_bytes())
+    assert main([command, str(wheel)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert problem in line
+    assert [path.name for path in folder.iterdir()] == [NAME]
+    assert [path.name for path in tmp_path.iterdir()] == ["wheels"]
+    assert manifest.digest(wheel.read_bytes()) == before
+
+
+@pytest.mark.parametrize("command", ["split", "rebundle"])
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (os.mkfifo, "is a pipe, not a regular file"),
+        (os.mkdir, "is a folder, not a regular file"),
+        (lambda path: path.symlink_to("/dev/zero"), "is a device, not a regular file"),
+        (lambda path: None, "cannot be read (No such file or directory)"),
     ],
 )
-def test_wheels_that_cannot_be_joined_get_one_line(names: str, problem: str, parts: Parts, tmp_path: Path) -> None:
-    wheels = {**parts}
-    for name, change in {
-        "another": update(sha256="0" * 64),
-        "newer": update(format=2),
-        "garbled": update(members=7),
-        "short": update(members=[], between=[0]),
-    }.items():
-        wheels[name] = copy(parts["variants/sm80"], tmp_path / name, {"aotcuda-split.json": change})
-    with pytest.raises(TargetError, match=re.escape(problem)) as caught:
-        join.run([wheels[name] for name in names.split()], tmp_path / "out")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "out").exists()
+def test_paths_without_a_regular_file_get_one_line(command, make, problem, tmp_path, capsys):
+    make(tmp_path / NAME)
+    assert main([command, str(tmp_path / NAME)]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert problem in line
 
 
-def _wheel(folder: Path, *names: str) -> None:
-    with zipfile.ZipFile(folder / "a.whl", "w") as archive:
-        for name in names:
-            archive.writestr(f"a-1.dist-info/{name}", b"")
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_metadata_of_any_text_survive_a_split(end: bytes, tmp_path: Path) -> None:
+    lines = ["Summary: Größe 大", "License: Zwei", "        Zeilen é", "Provides-Extra: sm75", "", "# Über", "", "Ende"]
+    text = "\n".join(["Metadata-Version: 2.1", "Name: quickstart", "Version: 1.0", *lines]).encode()
+    data = text.replace(b"\n", end)
+    wheel = changed_wheel(tmp_path, lambda files: files.update({f"{INFO}/METADATA": data}))
+    by_name = {
+        path.name.partition("-")[0]: path for path in split.run(wheel, tmp_path / "out") if "providers" in path.parts
+    }
+    main_data = wheel_archive.read(by_name["quickstart"]).files[f"{INFO}/METADATA"]
+    head, _, body = data.partition(end * 2)
+    assert main_data.startswith(head + end + b"Requires-Dist: quickstart-kernels-sm75==1.0; extra == 'sm75'" + end)
+    assert main_data.endswith(end * 2 + body)
+    assert main_data.count(b"Provides-Extra: sm75") == 1
+    assert main_data.count(b"\n") == main_data.count(end)
+    about = wheel_archive.read(by_name["quickstart_kernels_sm80"]).about
+    assert about["License"] == "Zwei\n        Zeilen é"
+    assert about["Summary"].startswith("Machine code of quickstart 1.0 for compute capability 8.0")
+
+
+def test_wheels_of_other_names_are_split(tmp_path: Path) -> None:
+    """Names in METADATA, in file names and in folders differ in case and in separators."""
+    other = "Quick_Start.x-1.0-1-py3-none-any.whl"
+    files = {
+        name.replace(INFO, "quick_start_x-1.0.dist-info"): data
+        for name, data in wheel_archive.read(QUICKSTART).files.items()
+    }
+    info = "quick_start_x-1.0.dist-info"
+    files[f"{info}/METADATA"] = files[f"{info}/METADATA"].replace(b"Name: quickstart", b"Name: Quick-Start.x")
+    files[f"{info}/RECORD"] = wheel_archive._record(files, f"{info}/RECORD")
+    with zipfile.ZipFile(tmp_path / other, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    written = split.run(tmp_path / other, None)
+    assert {path.name for path in written} >= {other, "quick_start_x_kernels_sm80-1.0-1-py3-none-any.whl"}
+    for path in written:
+        if path.suffix == ".whl":
+            wheel_archive.read(path)
 
 
 def _occupy(folder: Path, name: str) -> None:
-    shutil.copy(QUICKSTART, folder / "a.whl")
+    shutil.copy(QUICKSTART, folder / NAME)
     (folder / name / "file").mkdir(parents=True)
 
 
 @pytest.mark.parametrize(
     ("prepare", "problem"),
     [
-        (lambda folder: folder.joinpath("a.whl").write_bytes(b"PK"), "a.whl cannot be read as a wheel"),
-        (lambda folder: _wheel(folder, "RECORD"), "it has no METADATA; name a .whl file"),
-        (lambda folder: _wheel(folder, "RECORD", "METADATA"), "a.whl has no machine code to split by architecture"),
-        (lambda folder: shutil.copy(folder / "part", folder / "a.whl"), "a.whl is a part of a wheel that was split"),
+        (lambda folder: folder.joinpath(NAME).write_bytes(b"PK"), f"{NAME} is no readable wheel"),
+        (lambda folder: shutil.copy(QUICKSTART, folder / "a.whl"), "a.whl is not called like a wheel of quickstart"),
         (
-            lambda folder: _occupy(folder, "variants"),
-            "variants is not empty; empty it, or name another folder: --out DIR",
+            lambda folder: changed_wheel(
+                folder, lambda files: [files.pop(name) for name in [*files] if "aotcuda/" in name]
+            ),
+            "holds no module that aotcuda built",
         ),
+        (lambda folder: shutil.copy(folder / "part", folder / NAME), "is a part of a wheel that was split"),
+        (lambda folder: shutil.copy(folder / "main", folder / NAME), "is a part of a wheel that was split"),
         (
-            lambda folder: _occupy(folder, "providers"),
-            "providers is not empty; empty it, or name another folder: --out",
+            lambda folder: changed_wheel(folder, lambda files: files.update({f"{FOLDER}/kernels.fatbin": b"x"})),
+            "kernels.fatbin has 1 bytes where the manifest says",
         ),
+        (lambda folder: _occupy(folder, "variants"), "variants is not empty; empty it, or name another folder: --out"),
+        (lambda folder: _occupy(folder, "providers"), "providers is not empty; empty it, or name another folder"),
     ],
 )
 def test_wheels_that_cannot_be_split_get_one_line(prepare, problem, parts, tmp_path, capsys):
     shutil.copy(parts["variants/sm80"], tmp_path / "part")
+    shutil.copy(parts["providers/main"], tmp_path / "main")
     prepare(tmp_path)
-    assert main(["split", str(tmp_path / "a.whl")]) == 1
+    (wheel,) = tmp_path.glob("*.whl")
+    assert main(["split", str(wheel)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert problem in line
     assert not [*tmp_path.glob("*/*.whl")]
 
 
-def test_failed_split_leaves_no_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(split, "_with_extras", lambda _: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        split.run(QUICKSTART, tmp_path)
-    assert not [*tmp_path.iterdir()]
-
-
-def test_failed_join_leaves_no_file(parts, tmp_path):
-    """A part of a wheel would look like a wheel, and be refused by the next join."""
+@pytest.mark.parametrize("existing", [True, False])
+def test_failed_split_leaves_no_files(existing: bool, tmp_path: Path) -> None:
+    if existing:
+        (tmp_path / "variants").mkdir()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(BuildError, match=r"cannot be written \(File too large\); name another folder: --out DIR"):
-            join.run([parts[f"variants/{label}"] for label in LABELS], tmp_path)
+        with pytest.raises(BuildError, match=r"cannot be written \(File too large\)"):
+            split.run(QUICKSTART, tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert not [*tmp_path.iterdir()]
+    assert [*tmp_path.rglob("*")] == ([tmp_path / "variants"] if existing else [])

@@ -178,24 +178,3 @@ def test_launches_do_what_triton_does(dtype, cuda, monkeypatch):
             assert events(ops, x, packaged(launch), launched) == expected, name
     assert [each for each in compiled if each in CONSTANTS] == []
     assert count > 60
-
-
-def run_with_another_key(self, *args, **kwargs):
-    self.cache[len(args), "T"].all_kwargs()
-
-
-def run_with_another_dictionary(self, *args, **kwargs):
-    for name, function in self.values.items():
-        kwargs[name] = function({**kwargs, "args": args})
-    self.fn.run(*args, **kwargs)
-
-
-@pytest.mark.parametrize(
-    ("kind", "run"), [("Autotuner", run_with_another_key), ("Heuristics", run_with_another_dictionary), (None, None)]
-)
-def test_a_release_with_other_wrappers_is_recognised(kind, run, monkeypatch):
-    from aotcuda.integrations.in_place.triton import private_parts
-
-    if kind is not None:
-        monkeypatch.setattr(getattr(triton.runtime.autotuner, kind), "run", run)
-    assert private_parts.are_wrappers_ordinary.__wrapped__() is (kind is None)

@@ -32,7 +32,14 @@ if TYPE_CHECKING:
 
 
 def build(request: Request) -> Result:
-    """Build the module, or the kernel, of a request."""
+    """Build the module, or the kernel, of a request.
+
+    Raises:
+        ManifestError: A file that the wheel holds for the build is missing or altered.
+        AotcudaError: The build failed.
+    """
+    if not request.is_project:
+        linked_modules.check_carried(request.carried, request.root)
     table = {**request.table, "arch": [request.target]}
     settings = parser.parse(table, environ={})
     root = linked_modules.working_folder(request.root, request.package_root)

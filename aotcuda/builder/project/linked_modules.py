@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import arch, manifest
+from aotcuda.binary import files as files_of_wheels
 from aotcuda.binary import targets
 from aotcuda.builder.cache import stamps
 from aotcuda.builder.compile.job import Job
 from aotcuda.builder.config import parser
 from aotcuda.builder.plan import capacity, plan, stages
+from aotcuda.common import foreign
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import AotcudaError, LinkError, ManifestError, TargetError
 
@@ -32,6 +34,18 @@ if TYPE_CHECKING:
 def working_folder(root: str | Path, package_root: str | Path) -> Path:
     """Return the folder that a JIT build works in, as an absolute path."""
     return Path(root if Path(root).is_dir() else package_root).resolve()
+
+
+def check_carried(files: Iterable[manifest.File], root: str | Path) -> None:
+    """Compare the files that a wheel holds for builds, in the folder `root`, with its manifest.
+
+    Raises:
+        ManifestError: One is missing or altered.
+    """
+    for file in files:
+        path = Path(root, file["path"])
+        data = foreign.read(path, files_of_wheels.LARGEST, remedy="install the package again", error=ManifestError)
+        manifest.check_file(data, file, str(path))
 
 
 def job(
@@ -117,6 +131,8 @@ def _compile_again(
     settings = replace(settings, modules=(replace(module, kernels=()),))
     own_root = folder.parents[name.count(".")]
     root = working_folder(Path(own_root, rebuild["root"]), own_root)
+    if "reads" not in document:  # an editable install has no files of its own
+        check_carried(rebuild["files"], own_root / rebuild["root"])
     tops = stamps.top_packages(settings)
     project = stamps.Project(root=root, package_root=own_root, names=(), tops=tops, is_installed=True)
     names = {module: tuple(names_of_module) for module, names_of_module in rebuild["names"].items()}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.grid_binding import Named
     from aotcuda.runtime.launch_config import Configuration
 
-_VERSION = 32
+_VERSION = 33
 """The version of the interface; in an editable install the extension may be older than the Python code."""
 
 _VARIABLE = "AOTCUDA_EXTENSION"
@@ -97,27 +97,3 @@ def wrap(
     attributes = configuration.attributes
     encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
     return module.Launcher(launcher, specializations, dimensions, configuration.stream, encoded, *(named or ()))
-
-
-def layered(
-    layers: tuple[Any, ...],
-    kinds: bytes,
-    cache_type: type,
-    config_type: type,
-    literals: tuple[tuple[str, str, bool], ...],
-) -> Any:
-    """Return the fast path of launches with Triton's heuristics and autotuners; None without the extension.
-
-    Its method `with_grid(launcher, grid)` returns a callable that launches.
-
-    Args:
-        layers: The heuristics and autotuners from the outside, and the innermost function.
-        kinds: A byte for each layer: `h` for heuristics, `t` for an autotuner.
-        cache_type: The type of an autotuner's `cache`, if it is not dict.
-        config_type: The type of configs.
-        literals: Arguments that the launcher computes: the name, the argument that is compared with None, and the
-            result if the argument is None.
-    """
-    module = in_use()
-    arg_names = layers[0].arg_names
-    return module and module.Layered(layers, kinds, arg_names, cache_type, config_type, literals)

@@ -39,7 +39,7 @@
  *
  * FILES: arrays.c reads arrays. streams.c knows the streams of the data and orders them. block.c packs parameter blocks.
  * specializations.c adds and finds specializations. launcher.c launches.
- * layers.c runs Triton's heuristics and autotuners before a launch. xla.c launches inside programs that XLA compiled. module.c makes the module.
+ * xla.c launches inside programs that XLA compiled. module.c makes the module.
  */
 #ifndef AOTCUDA_LAUNCH_H
 #define AOTCUDA_LAUNCH_H
@@ -455,7 +455,6 @@ int streams_init(void);
 int block_init(PyObject *module);
 int specializations_init(PyObject *module);
 int launcher_init(PyObject *module);
-int layers_init(PyObject *module);
 
 extern PyMethodDef streams_functions[], launcher_functions[], xla_functions[];
 

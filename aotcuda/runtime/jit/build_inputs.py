@@ -28,6 +28,7 @@ def packaged(manifest: Manifest, package_root: str) -> Request | None:
         package_root,
         names=rebuild["names"],
         files=tuple([os.path.normpath(path) for path in listed]),
+        carried=tuple(rebuild["files"]),
     )
 
 

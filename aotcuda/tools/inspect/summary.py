@@ -1,71 +1,33 @@
-"""Render one line for each kernel over all targets; filter and sort symbols."""
+"""Render one line for each kernel over all targets."""
 
 from __future__ import annotations
 
-import fnmatch
 import textwrap
-from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from aotcuda.common.foreign import excerpt
-from aotcuda.errors import TargetError
-from aotcuda.tools.inspect.report import Report, SymbolImage
+from aotcuda.tools.inspect.report import SymbolImage
 from aotcuda.tools.inspect.table import MOST_REGISTERS, WIDTH, columns, dynamic, numbers, with_dynamic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.tools.inspect.report import Module, Symbol
-
-SORT_KEYS = ("name", "bytes", "registers", "spills", "shared", "dynamic", "local")
-"""The keys of `--sort`. The largest number comes first."""
+    from aotcuda.tools.inspect.report import Module, Report, Symbol
 
 _FIELDS = {"bytes": "size"}
 _SHORTEST = 16
 """The shortest useful width of a name or signature."""
 
 
-def select(report: Report, *, pattern: str | None = None, sort: str | None = None) -> Report:
-    """Return the report with the symbols that match `pattern`, sorted within each module.
-
-    Args:
-        report: The report.
-        pattern: A pattern of the shell, `axpy*`, for the name, the symbol, or `mypkg.kernels.axpy`.
-        sort: One of `SORT_KEYS`. The largest number over all images comes first.
-
-    Raises:
-        TargetError: Nothing matches.
-    """
-    modules = report.modules
-    if pattern is not None:
-        filtered = (
-            replace(module, symbols=tuple(symbol for symbol in module.symbols if _matches(module, symbol, pattern)))
-            for module in modules
-        )
-        modules = tuple(module for module in filtered if module.symbols)
-        if not modules:
-            message = f"--filter {excerpt(pattern)!r} matches nothing; there is {_names(report)}"
-            raise TargetError(message)
-    if sort is not None:
-        modules = tuple(
-            replace(module, symbols=tuple(sorted(module.symbols, key=lambda symbol: _order(symbol, sort))))
-            for module in modules
-        )
-    return Report(modules=modules)
-
-
-def render(report: Report, *, sort: str | None = None, width: int | None = None) -> str:
+def render(report: Report, *, width: int | None = None) -> str:
     """Return a table with a line for each kernel and signature: the largest number of any target, and the worst target.
 
     Args:
         report: The report.
-        sort: As for `select`, over all modules.
         width: The width of the terminal, for which names and signatures are cut; None cuts nothing.
     """
     kernels = [(module, symbol) for module in report.modules for symbol in module.symbols if symbol.kind == "kernel"]
-    if sort is not None:
-        kernels.sort(key=lambda item: _order(item[1], sort))
     names = [module.name for module in report.modules]
     has_place = len(set(names)) < len(names)  # two targets have a module of the same name
     largest = [_largest(symbol) for _, symbol in kernels]
@@ -96,26 +58,8 @@ def render(report: Report, *, sort: str | None = None, width: int | None = None)
     return "\n".join([*lines, "", *textwrap.wrap(note, width or WIDTH)])
 
 
-def _matches(module: Module, symbol: Symbol, pattern: str) -> bool:
-    return any(
-        fnmatch.fnmatchcase(name, pattern) for name in (symbol.name, symbol.symbol, _qualified_name(module, symbol))
-    )
-
-
 def _qualified_name(module: Module, symbol: Symbol) -> str:
     return f"{module.name}.{symbol.name}"
-
-
-def _names(report: Report) -> str:
-    names = list(dict.fromkeys(symbol.name for module in report.modules for symbol in module.symbols))
-    most = 10
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(excerpt, names[:most])) + more or "no symbol"
-
-
-def _order(symbol: Symbol, sort: str) -> tuple[int, str]:
-    """Return a sort key: the name, or a number with the largest first."""
-    return (0, symbol.name) if sort == "name" else (-_number(_largest(symbol), sort), "")
 
 
 def _number(image: SymbolImage, key: str) -> int:

@@ -1,1 +1,1 @@
-"""Split a wheel into wheels for one architecture each, and join them again."""
+"""Split a wheel into wheels for one architecture each."""

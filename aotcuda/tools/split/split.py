@@ -4,8 +4,6 @@
   full wheel. Each has the machine code for one compute capability, and the PTX.
 - Provider packages: a main wheel with the PTX alone, and a package with the machine code for each compute capability,
   which the run time finds (`aotcuda.runtime.images.parts`).
-
-The metadata folders of variants and main wheel hold the data to restore the full wheel, byte for byte.
 """
 
 from __future__ import annotations
@@ -13,20 +11,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import zlib
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aotcuda.errors import BuildError
 from aotcuda.manifest import PARTS, digest
 from aotcuda.runtime.images import subset
 from aotcuda.runtime.images.parts import FORMAT
 from aotcuda.tools import wheel_archive
-from aotcuda.tools.split import archive, join, wheel
-from aotcuda.tools.split.wheel import RESTORE
+from aotcuda.tools.split import wheel
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from aotcuda.arch import Target
@@ -45,53 +41,64 @@ _VARIANTS = {
 """The part that each `variant.json` has: the plugin with which installers query the GPU."""
 
 
+class _Part(NamedTuple):
+    """A wheel to write: its path, its files, and the folder of its metadata."""
+
+    path: Path
+    files: dict[str, bytes]
+    metadata: str
+
+
 def run(path: Path, out: Path | None) -> list[Path]:
     """Split a wheel into the folders `variants` and `providers` of `out`, and return the written files.
 
-    After an error neither folder has files.
+    Nothing is written before the wheel is checked and all parts are made.
 
     Raises:
-        TargetError: It is not a wheel, was split already, has no machine code, or could not be restored.
+        TargetError: It is not a wheel, was altered, was split already, or has no machine code.
         ManifestError: A manifest or an image in it is altered.
-        BuildError: The files cannot be written.
+        ImageError: An image cannot be read.
+        BuildError: The files cannot be written; neither folder has new files.
     """
-    full, data = wheel.read(path), path.read_bytes()
-    originals = {name: full.wheel.files[f"{full.wheel.metadata}/{name}"] for name in ("RECORD", "METADATA")}
-    restore = {
-        "format": FORMAT,
-        "wheel": path.name,
-        "sha256": digest(data),
-        "zlib": zlib.ZLIB_RUNTIME_VERSION,
-        "originals": {name: content.decode(errors="surrogateescape") for name, content in originals.items()},
-        **archive.describe(data, str(path)),
-    }
-    files = {**full.wheel.files, f"{full.wheel.metadata}/{RESTORE}": _json(restore)}
-    parent, written = out or path.parent, []
-    writers = ((parent / "variants", _write_variants), (parent / "providers", _write_providers))
-    try:
-        for folder, _ in writers:
-            folder.mkdir(parents=True, exist_ok=True)
-            if any(folder.iterdir()):
-                message = f"{folder} is not empty; empty it, or name another folder: --out DIR"
-                raise BuildError(message)
-        with ExitStack() as undo:
-            for folder, write in writers:
-                undo.callback(shutil.rmtree, folder, ignore_errors=True)
-                paths = write(full, files, folder)
-                if wheels := [path for path in paths if path.suffix == ".whl"]:
-                    join.full_wheel(wheels)  # raises an error if the full wheel cannot be restored
-                written += paths
-            undo.pop_all()
-    except OSError as error:
-        message = f"{folder} cannot be written ({error.strerror}); name another folder: --out DIR"
-        raise BuildError(message) from error
-    return written
+    full, parent = wheel.read(path), out or path.parent
+    variants, providers = parent / "variants", parent / "providers"
+    parts, index = _variants(full, variants)
+    parts += _providers(full, providers)
+    return _write(full, (variants, providers), parts, index)
 
 
-def _write_variants(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[Path]:
-    """Write the variant wheels, and the file that lists them for installers; return the files."""
+def _write(full: FullWheel, folders: Sequence[Path], parts: Sequence[_Part], index: Mapping[Path, bytes]) -> list[Path]:
+    """Write the wheels and the index; after an error, remove what was written."""
+    folder = folders[0]
+    with ExitStack() as undo:
+        try:
+            for folder in folders:
+                if not folder.is_dir():
+                    folder.mkdir(parents=True)
+                    undo.callback(shutil.rmtree, folder, ignore_errors=True)
+                elif any(folder.iterdir()):
+                    message = f"{folder} is not empty; empty it, or name another folder: --out DIR"
+                    raise BuildError(message)
+            for part in parts:
+                folder = part.path.parent
+                undo.callback(part.path.unlink, missing_ok=True)
+                wheel_archive.write(part.path, part.files, full.wheel, part.metadata)
+            for file, data in index.items():
+                folder = file.parent
+                undo.callback(file.unlink, missing_ok=True)
+                file.write_bytes(data)
+        except OSError as error:
+            message = f"{folder} cannot be written ({error.strerror}); name another folder: --out DIR"
+            raise BuildError(message) from error
+        undo.pop_all()
+    return [*(part.path for part in parts), *index]
+
+
+def _variants(full: FullWheel, folder: Path) -> tuple[list[_Part], dict[Path, bytes]]:
+    """Return the variant wheels, and the file that lists them for installers."""
     capabilities = [capability for capability in full.capabilities if full.has_variant(capability)]
-    variants, written = {}, []
+    metadata = full.wheel.metadata
+    variants, parts = {}, []
     for capability in capabilities:
         label = _label(capability)
         variants[label] = {"nvidia": {"sm_arch": [f"{capability[0]}{capability[1]}_real"]}}
@@ -100,48 +107,44 @@ def _write_variants(full: FullWheel, files: dict[str, bytes], folder: Path) -> l
             | {target for target in module.targets if target.kind == "ptx" or target.capability not in capabilities}
             for module in full.modules
         ]
-        part = _part(full, files, targets, variant=label)
-        part[f"{full.wheel.metadata}/variant.json"] = _json({**_VARIANTS, "variants": {label: variants[label]}})
-        written.append(folder / f"{full.wheel.path.stem}-{label}.whl")
-        wheel_archive.write(written[-1], part, full.wheel)
-    if variants:
-        written.append(folder / f"{full.wheel.metadata.removesuffix('.dist-info')}-variants.json")
-        written[-1].write_bytes(_json({**_VARIANTS, "variants": variants}))
-    return written
+        files = _files(full, targets, variant=label)
+        files[f"{metadata}/{wheel.VARIANT}"] = _json({**_VARIANTS, "variants": {label: variants[label]}})
+        parts.append(_Part(folder / f"{full.wheel.path.stem}-{label}.whl", files, metadata))
+    index = folder / f"{metadata.removesuffix('.dist-info')}-variants.json"
+    return parts, {index: _json({**_VARIANTS, "variants": variants})} if variants else {}
 
 
-def _write_providers(full: FullWheel, files: dict[str, bytes], folder: Path) -> list[Path]:
-    """Write the main wheel and the provider packages; return the files."""
-    main = _part(
-        full, files, [{target for target in module.targets if target.kind == "ptx"} for module in full.modules]
-    )
-    main[f"{full.wheel.metadata}/METADATA"] = _with_extras(full)
-    written = [folder / full.wheel.path.name]
-    wheel_archive.write(written[0], main, full.wheel)
-    version = full.wheel.metadata.removesuffix(".dist-info").partition("-")[2]
+def _providers(full: FullWheel, folder: Path) -> list[_Part]:
+    """Return the main wheel and the provider packages."""
+    old_metadata = full.wheel.metadata
+    main = _files(full, [{target for target in module.targets if target.kind == "ptx"} for module in full.modules])
+    main[f"{old_metadata}/METADATA"] = _with_extras(full)
+    parts = [_Part(folder / full.wheel.path.name, main, old_metadata)]
+    version = old_metadata.removesuffix(".dist-info").rpartition("-")[2]
     for capability in full.capabilities:
         name = _provider_name(full, capability)
-        package = name.replace("-", "_")
+        package = name.replace("-", "_").replace(".", "_")
         metadata = f"{package}-{version}.dist-info"
-        written.append(folder / f"{package}-{full.wheel.path.stem.partition('-')[2]}.whl")
-        summary = f"Machine code of {full.name} {full.version} for compute capability {capability[0]}.{capability[1]}"
-        part = {f"{package}/__init__.py": f'"""{summary}."""\n'.encode()}
+        summary = (
+            f"Machine code of {full.wheel.name} {full.wheel.version} for compute capability "
+            f"{capability[0]}.{capability[1]}"
+        )
+        files = {f"{package}/__init__.py": f'"""{summary}."""\n'.encode()}
         for module in full.modules:
             if targets := module.targets_for(capability):
-                part |= _image_files(full, module, targets, f"{package}/{module.manifest['module']}")
-        part[f"{metadata}/METADATA"] = _metadata(full, name, summary)
+                files |= _image_files(full, module, targets, f"{package}/{module.manifest['module']}")
+        files[f"{metadata}/METADATA"] = _metadata(full, name, summary)
         for inside, data in full.wheel.files.items():
-            if inside.startswith(f"{full.wheel.metadata}/licenses/") or inside == f"{full.wheel.metadata}/WHEEL":
-                part[inside.replace(full.wheel.metadata, metadata, 1)] = data
-        wheel_archive.write(written[-1], part, full.wheel, metadata)
-    return written
+            if inside.startswith(f"{old_metadata}/licenses/") or inside == f"{old_metadata}/WHEEL":
+                files[inside.replace(old_metadata, metadata, 1)] = data
+        path = folder / f"{package}-{full.wheel.path.stem.partition('-')[2]}.whl"
+        parts.append(_Part(path, files, metadata))
+    return parts
 
 
-def _part(
-    full: FullWheel, files: dict[str, bytes], targets: Sequence[Collection[Target]], variant: str | None = None
-) -> dict[str, bytes]:
+def _files(full: FullWheel, targets: Sequence[Collection[Target]], variant: str | None = None) -> dict[str, bytes]:
     """Return the files of a wheel that has, of each module in order, the images for one item of `targets`."""
-    part = dict(files)
+    part = dict(full.wheel.files)
     for module, chosen in zip(full.modules, targets, strict=True):
         if len(chosen) < len(module.targets):
             part |= _image_files(full, module, chosen, module.folder, variant)
@@ -158,8 +161,8 @@ def _image_files(
     others = [target for target in module.targets if target not in targets]
     description = {
         "format": FORMAT,
-        "package": full.name,
-        "version": full.version,
+        "package": full.wheel.name,
+        "version": full.wheel.version,
         "variant": variant,
         "module": module.manifest["module"],
         "whole": kernels["sha256"],
@@ -172,31 +175,33 @@ def _image_files(
 
 def _with_extras(full: FullWheel) -> bytes:
     """Return the metadata of the main wheel: the full wheel's, and an extra for each provider package."""
-    lines, extras = [], full.about.get_all("Provides-Extra") or []
+    lines, extras = [], full.wheel.about.get_all("Provides-Extra") or []
     for capability in full.capabilities:
         label = _label(capability)
         lines += [] if label in extras else [f"Provides-Extra: {label}"]
-        lines.append(f"Requires-Dist: {_provider_name(full, capability)}=={full.version}; extra == '{label}'")
-    head, gap, body = full.wheel.files[f"{full.wheel.metadata}/METADATA"].partition(b"\n\n")
-    return head.rstrip(b"\n") + b"\n" + "\n".join(lines).encode() + (gap + body or b"\n")
+        lines.append(f"Requires-Dist: {_provider_name(full, capability)}=={full.wheel.version}; extra == '{label}'")
+    data = full.wheel.files[f"{full.wheel.metadata}/METADATA"]
+    end = b"\r\n" if b"\r\n" in data else b"\n"
+    head, gap, body = data.partition(end * 2)
+    return head.rstrip(end) + b"".join([end + line.encode() for line in lines]) + (gap + body or end)
 
 
 def _metadata(full: FullWheel, name: str, summary: str) -> bytes:
     """Return the metadata of a provider package; its licence is the full wheel's."""
-    copied = ("License-Expression", "License", "License-File", "Requires-Python")
+    copied, about = ("License-Expression", "License", "License-File", "Requires-Python"), full.wheel.about
     lines = [
-        f"Metadata-Version: {full.about['Metadata-Version']}",
+        f"Metadata-Version: {about['Metadata-Version']}",
         f"Name: {name}",
-        f"Version: {full.version}",
+        f"Version: {full.wheel.version}",
         f"Summary: {summary}",
-        *(f"{key}: {value}" for key in copied for value in full.about.get_all(key) or []),
-        f"Requires-Dist: {full.name}=={full.version}",
+        *(f"{key}: {value}" for key in copied for value in about.get_all(key) or []),
+        f"Requires-Dist: {full.wheel.name}=={full.wheel.version}",
     ]
     return "\n".join([*lines, ""]).encode()
 
 
 def _provider_name(full: FullWheel, capability: tuple[int, int]) -> str:
-    return f"{re.sub(r'[-_.]+', '-', full.name).lower()}-kernels-{_label(capability)}"
+    return f"{re.sub(r'[-_.]+', '-', full.wheel.name).lower()}-kernels-{_label(capability)}"
 
 
 def _label(capability: tuple[int, int]) -> str:

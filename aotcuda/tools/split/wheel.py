@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from email import message_from_bytes
 from typing import TYPE_CHECKING
 
 from aotcuda import arch
 from aotcuda import manifest as manifests
+from aotcuda.binary import targets
 from aotcuda.errors import TargetError
 from aotcuda.gpus import CAPABILITIES, TEGRA
 from aotcuda.tools import wheel_archive
+from aotcuda.tools.inspect import collect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from email.message import Message
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from aotcuda.arch import Target
+    from aotcuda.binary.targets import PackagedModule
     from aotcuda.manifest import Manifest
     from aotcuda.tools.wheel_archive import Wheel
 
-RESTORE = "aotcuda-split.json"
-"""A file in the metadata folder of each part; `aotcuda join` restores the full wheel from it."""
-
-_MANIFEST = f"{manifests.FOLDER_SUFFIX}/{manifests.FILE_NAME}"
-"""The end of the path of each manifest."""
+VARIANT = "variant.json"
+"""The file in the metadata folder that marks a variant wheel."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,17 +54,12 @@ class FullWheel:
     """A wheel that will be split.
 
     Attributes:
-        wheel: Its files.
-        name, version: Name and version of the distribution.
-        about: The core metadata.
+        wheel: Its files and metadata.
         modules: Its packaged modules with kernels.
         capabilities: The compute capabilities for which it has machine code.
     """
 
     wheel: Wheel
-    name: str
-    version: str
-    about: Message
     modules: tuple[Module, ...]
     capabilities: tuple[tuple[int, int], ...]
 
@@ -82,41 +75,32 @@ class FullWheel:
 
 
 def read(path: Path) -> FullWheel:
-    """Read a wheel.
+    """Read a wheel, and check its files and its images.
 
     Raises:
-        TargetError: The file is no wheel, was split already, or has no machine code.
+        TargetError: The file is no wheel, was altered, was split already, or has no machine code.
         ManifestError: A manifest or an image is altered.
+        ImageError: An image cannot be read.
     """
     wheel = wheel_archive.read(path)
-    if f"{wheel.metadata}/{RESTORE}" in wheel.files:
-        message = f"{path} is a part of a wheel that was split; name the full wheel, or make it: aotcuda join"
+    packaged = list(targets.wheel_modules(path))
+    parts = (f"{wheel.metadata}/{VARIANT}", *(f"{folder}/{manifests.PARTS}" for folder, _ in packaged))
+    if any(name in wheel.files for name in parts):
+        message = f"{path} is a part of a wheel that was split; name the full wheel, as the build wrote it"
         raise TargetError(message)
-    if f"{wheel.metadata}/METADATA" not in wheel.files:
-        message = f"{path} is no wheel: it has no METADATA; name a .whl file"
-        raise TargetError(message)
-    about, modules = message_from_bytes(wheel.files[f"{wheel.metadata}/METADATA"]), tuple(_modules(wheel))
+    modules = tuple(_modules(packaged))
     capabilities = {target.capability for module in modules for target in module.targets if target.kind == "sass"}
     if not capabilities:
         message = f"{path} has no machine code to split by architecture; name a wheel that was built for sm_XY"
         raise TargetError(message)
-    return FullWheel(
-        wheel=wheel,
-        name=str(about["Name"]),
-        version=str(about["Version"]),
-        about=about,
-        modules=modules,
-        capabilities=tuple(sorted(capabilities)),
-    )
+    return FullWheel(wheel=wheel, modules=modules, capabilities=tuple(sorted(capabilities)))
 
 
-def _modules(wheel: Wheel) -> Iterator[Module]:
-    for name in sorted(name for name in wheel.files if name.endswith(_MANIFEST)):
-        folder = name.rpartition("/")[0]
-        manifest = manifests.parse(wheel.files[name], f"{wheel.path}/{name}")
-        kernels = manifest["files"].get("kernels")
+def _modules(packaged: Iterable[tuple[str, PackagedModule]]) -> Iterator[Module]:
+    for folder, module in packaged:
+        collect.module_report(module)  # compares the images with the manifest
+        kernels = module.manifest["files"].get("kernels")
         if kernels is not None:
+            archs = tuple(arch.parse(image["arch"]) for image in module.manifest["images"])
             fatbin = f"{folder}/{kernels['path']}"
-            manifests.check_file(wheel.files.get(fatbin, b""), kernels, f"{wheel.path}/{fatbin}")
-            targets = tuple(arch.parse(image["arch"]) for image in manifest["images"])
-            yield Module(folder=folder, manifest=manifest, fatbin=fatbin, targets=targets)
+            yield Module(folder=folder, manifest=module.manifest, fatbin=fatbin, targets=archs)

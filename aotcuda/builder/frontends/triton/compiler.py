@@ -30,7 +30,6 @@ from aotcuda.builder.frontends.triton.source_function import Loaded
 from aotcuda.builder.link import images
 from aotcuda.builder.plan import toolchain
 from aotcuda.common import gpu_facts as versions
-from aotcuda.common import kernel_digest
 from aotcuda.errors import CompileError, ToolchainError
 
 if TYPE_CHECKING:
@@ -131,13 +130,15 @@ class TritonFrontEnd:
         if not unit.is_exact:
             source_function.check_configs(unit, name, decorators.tuners(inner), function)
         computed = decorators.heuristics(around)
+        digest, problem = source_function.digest(function, computed) if unit.pack else ("", "")
         return Loaded(
             function=function,
             tuned=frozenset(key for item in tuners for config in item.configs for key in config.kwargs)
             if tuners
             else None,
             computed=computed,
-            digest=kernel_digest.digest(function, computed) if unit.pack else "",
+            digest=digest,
+            problem=problem,
         )
 
     def complete(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
@@ -207,6 +208,9 @@ class TritonFrontEnd:
         Raises:
             CompileError: Triton refuses it, or a packaged kernel or the target lacks something that it needs.
         """
+        if loaded.problem:
+            message = f"{unit.head}: {loaded.problem}, so that no pack can serve it"
+            raise CompileError(message)
         compiled = compilation.compile_variant(unit, loaded.function, target, self._root, self._cache)
         if isinstance(compiled, Wanted):
             return compiled

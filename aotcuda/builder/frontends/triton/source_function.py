@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.triton import type_notation
+from aotcuda.common import kernel_digest
 from aotcuda.errors import CompileError, SourceError
 
 if TYPE_CHECKING:
@@ -33,12 +34,14 @@ class Loaded:
         computed: The arguments that `@triton.heuristics` computes, in Triton's order, each with its condition if it
             only tests another argument for None.
         digest: The digest of the kernel, for a pack.
+        problem: The reason for which a pack cannot have the kernel; may be empty.
     """
 
     function: Any
     tuned: frozenset[str] | None
     computed: Mapping[str, Question | None]
     digest: str = ""
+    problem: str = ""
 
 
 def decorators_on_path(unit: TritonUnit, root: str) -> list[Any]:
@@ -128,6 +131,14 @@ def disabled_hints(parameter: Any, *, exact: bool) -> frozenset[int]:
     if exact and parameter.annotation_type:
         hints.add(1)  # the argument keeps its type
     return frozenset(hints)
+
+
+def digest(function: Any, computed: Mapping[str, Question | None]) -> tuple[str, str]:
+    """Return the digest of a kernel, and the reason for which it has none; one of the two is empty."""
+    try:
+        return kernel_digest.digest(function, computed), ""
+    except kernel_digest.UndescribableError as error:
+        return "", f"{function.fn.__module__}.{function.fn.__qualname__} reads {error}"
 
 
 def definition(function: Any) -> str:

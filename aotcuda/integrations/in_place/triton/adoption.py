@@ -45,7 +45,7 @@ def adopt(source: str, module: ModuleType) -> None:
 
     if not private_parts.are_known() or bases.runtime.interpret:
         return
-    functions.adopt_wrappers()
+    functions.adopt_autotuners()
     for path, packed in _packed[source].items():
         value: Any = module
         for attribute in path.split("."):

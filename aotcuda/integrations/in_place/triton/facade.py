@@ -22,7 +22,7 @@ def module() -> ModuleType:
 
 def _make() -> ModuleType:
     """Return a plain ModuleType, because Triton's compiler refuses names of other objects in kernels."""
-    functions.adopt_wrappers()
+    functions.adopt_autotuners()
     replacement = ModuleType("triton", bases.triton.__doc__)
     names = vars(replacement)
     names.update({name: value for name, value in vars(bases.triton).items() if name in names}, jit=jit)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.errors import AotcudaError
+    from aotcuda.manifest import Kernel as Record
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.loader import Loader
 
@@ -49,24 +50,28 @@ class InPlaceKernel(GridKernel):
         self.folder = folder
         self.function: Any = None
         self.has_warned = False
-        self._literals: tuple[object, dict[str, tuple[str, bool]]] = None, {}
+        self._own_record: tuple[object, Any] = None, None
 
     @property
     def manifest(self) -> Manifest:
         """Return the manifest of its module."""
         return self._loader.manifest
 
-    def literals(self) -> dict[str, tuple[str, bool]]:
-        """Return, by name, the constexprs that test an argument for None: the argument, and the value for None."""
-        record = self.record()
-        if self._literals[0] is not record:
-            literals = {}
-            for argument in record["arguments"]:
-                for key, answer in (("is_none", True), ("is_not_none", False)):
-                    if key in argument:
-                        literals[argument["name"]] = (str(argument[key]), answer)  # type: ignore[literal-required]
-            self._literals = record, literals
-        return self._literals[1]
+    def record(self) -> Record:
+        """Return its record in the manifest. Triton's own objects compute heuristics, so launches name the constants.
+
+        Raises:
+            LaunchError: The current images have no such kernel.
+        """
+        packaged = super().record()
+        if self._own_record[0] is not packaged:
+            computed = ("is_none", "is_not_none")
+            arguments = [
+                {key: value for key, value in argument.items() if key not in computed}
+                for argument in packaged["arguments"]
+            ]
+            self._own_record = packaged, {**packaged, "arguments": arguments}
+        return self._own_record[1]  # type: ignore[no-any-return]
 
     def miss(self, error: AotcudaError, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
         """Launch the kernel that Triton compiles, with one warning in the process.
@@ -81,11 +86,7 @@ class InPlaceKernel(GridKernel):
 
     def launch_by_triton(self, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
         """Launch the kernel that Triton compiles."""
-        function = self.function
-        arguments = {**dict(zip(function.arg_names, args, strict=False)), **named}
-        for name, (argument, answer) in self.literals().items():
-            named = {**named, name: (arguments[argument] is None) is answer}  # a KeyError is the heuristic's, too
-        return function.run_by_triton(grid, args, named)
+        return self.function.run_by_triton(grid, args, named)
 
     def allow_miss(self, error: AotcudaError) -> None:
         """Warn once that Triton compiles the kernel.

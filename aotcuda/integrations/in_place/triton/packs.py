@@ -62,7 +62,11 @@ def difference(layers: Sequence[Any], packed: Packed) -> str | None:
     release = bases.triton.__version__
     if release.partition("+")[0] != packed.triton.partition("+")[0]:
         return f"it was compiled by Triton {packed.triton}, and Triton {release} is installed"
-    if kernel_digest.digest(layers[-1], computed_arguments(layers, bases.Heuristics)) != packed.digest:
+    try:
+        digest = kernel_digest.digest(layers[-1], computed_arguments(layers, bases.Heuristics))
+    except kernel_digest.UndescribableError as error:
+        return str(error)
+    if digest != packed.digest:
         return "its source, a function that it calls or a global that it reads has changed"
     return None
 

@@ -28,7 +28,6 @@ NAMES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (_TUNER, "Autotuner.__init__", ("fn", "configs"), "Autotuners around packaged kernels are adopted when made."),
     (_TUNER, "Autotuner.run", (), "It looks for a key in `cache`, and times configs if there is none."),
     (_TUNER, "Autotuner.prune_configs", ("kwargs",), "A config of another key has to pass the pruning."),
-    (_TUNER, "Heuristics.__init__", ("fn", "values"), "Heuristics around packaged kernels are adopted when made."),
     (_TUNER, "Heuristics.run", (), "It computes constexprs and calls `run` of the kernel."),
     ("triton.runtime._allocation", "_allocator.get", (), "Kernels with scratch memory ask the program's allocator."),
     ("triton.knobs", "runtime.launch_enter_hook.calls", (), "Triton makes launches with hooks, and calls the hooks."),
@@ -42,7 +41,6 @@ NAMES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 ATTRIBUTES: dict[str, tuple[str, ...]] = {
     "JITFunction": ("fn", "arg_names", "pre_run_hooks", "debug"),
     "Autotuner": ("fn", "arg_names", "configs", "keys", "cache"),
-    "Heuristics": ("fn", "arg_names", "values"),
 }
 """Attributes of the objects of each class."""
 
@@ -98,52 +96,3 @@ def _missing() -> str | None:
 def has_attributes(kind: str, item: object) -> bool:
     """Return True if an object of a class has the attributes that packaged kernels use."""
     return all(hasattr(item, name) for name in ATTRIBUTES[kind])
-
-
-@functools.cache
-def are_wrappers_ordinary() -> bool:
-    """Return True if `run` of Triton's heuristics and autotuners has the behaviour that the fast path reproduces.
-
-    The first call tries it with a kernel that records its arguments, because other releases may differ.
-    """
-    tuners: Any = import_module(_TUNER)
-    try:
-        return _try_heuristics(tuners) and _try_autotuner(tuners)
-    except Exception:  # noqa: BLE001 (another release may need other private parts)
-        return False
-
-
-def _try_heuristics(tuners: Any) -> bool:
-    kernel, calls = _Kernel(), []
-
-    def heuristic(args: dict[str, Any]) -> int:
-        calls.append(dict(args))
-        return 1
-
-    values = {"A": heuristic, "B": lambda args: args["A"] + 1}
-    tuners.Heuristics(kernel, kernel.arg_names, values).run(5, grid=(1,), warmup=False, C=3)
-    named = {"grid": (1,), "warmup": False, "C": 3}
-    return calls == [{"x": 5, **named}] and kernel.launched == [((5,), {**named, "A": 1, "B": 2})]
-
-
-def _try_autotuner(tuners: Any) -> bool:
-    kernel, configs = _Kernel(), [tuners.Config({"A": value}) for value in (1, 2)]
-    tuner = tuners.Autotuner.__new__(tuners.Autotuner)
-    vars(tuner).update(fn=kernel, arg_names=kernel.arg_names, configs=configs, keys=["n"], cache={(7, "T"): configs[1]})
-    named = {"grid": (1,), "warmup": False, "n": 7}
-    tuner.run(kernel, **named)
-    is_marked = tuner.best_config is configs[1] and tuner.nargs is None
-    return is_marked and kernel.launched == [((kernel,), {**named, **configs[1].all_kwargs()})]
-
-
-class _Kernel:
-    """Stand in for a kernel, and for an array."""
-
-    arg_names = ["x", "n", "A", "B", "C"]  # noqa: RUF012 (as those of Triton's kernels)
-    dtype = "T"
-
-    def __init__(self) -> None:
-        self.launched: list[object] = []
-
-    def run(self, *args: object, **named: object) -> None:
-        self.launched.append((args, named))
