@@ -92,7 +92,7 @@ def _by_driver(kernels: Any, tensors: tuple[Any, ...], n: int) -> dict[str, Call
     record = kernels.__aotcuda__.manifest
     overload = next(item for item in record["kernels"] if item["name"] == "add")["overloads"][0]
     folder = Path(kernels.__file__).with_suffix(".aotcuda")
-    image = (folder / record["files"]["kernels"]["path"]).read_bytes()
+    image = (folder / record["fatbins"][0]["file"]["path"]).read_bytes()
     library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
     _check(cuda.cuLibraryLoadData(ctypes.byref(library), image, None, None, 0, None, None, 0))
     _check(cuda.cuLibraryGetKernel(ctypes.byref(kernel), library, overload["symbol"].encode()))

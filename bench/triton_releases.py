@@ -165,7 +165,7 @@ def packaged(folder: Path) -> Iterator[tuple[Key, bytes]]:
     manifest = json.loads((folder / "manifest.json").read_text())
     (source,) = {kernel["origin"].partition(":")[0] for kernel in manifest["kernels"]}
     symbols = {item["symbol"]: kernel["name"] for kernel in manifest["kernels"] for item in kernel["overloads"]}
-    for entry in fatbin.read((folder / manifest["files"]["kernels"]["path"]).read_bytes(), str(folder)):
+    for entry in fatbin.read((folder / manifest["fatbins"][0]["file"]["path"]).read_bytes(), str(folder)):
         for symbol, code in _codes(entry.content) if entry.kind == "sass" else ():
             number = int(symbol.removeprefix(f"{symbols[symbol]}__").partition("_")[0])
             yield (source, symbols[symbol], number, entry.arch), code

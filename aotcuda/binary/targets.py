@@ -51,8 +51,8 @@ class PackagedModule:
         where: The path of its data folder for messages, with escapes for characters that do not print.
         path: The data folder; None if it is in a wheel.
         manifest: Its manifest.
-        files: The content of the files in the manifest, compared with it: the fatbins `kernels` and `functions`, and
-            `header`; the functions of other toolchains by their path.
+        files: The content of the files in the manifest, compared with it: `functions`, `header`, and by their path the
+            fatbins of the kernels and the functions of other toolchains.
         budget: The remaining budget for its images.
     """
 
@@ -330,22 +330,20 @@ def _read_module(folder: files.Folder) -> PackagedModule:
         _check_digest(folder, manifest.FILE_NAME, data, generated)
     parts = _parts(folder, parsed)
     contents: dict[str, bytes] = {}
-    for key in ("kernels", "functions", "header"):
-        if file := parsed["files"].get(key):
-            if key == "kernels" and parts is not None:
-                if folder.path is not None:  # provider packages may have some images
-                    contents[key] = parts.fatbin(parsed)
-                    continue
-                file = parts.kernels
-            _check_plain(file["path"], where)
-            data = contents[key] = _read(folder, file["path"], files.LARGEST)
-            manifest.check_file(data, file, f"{where}/{escape(file['path'])}")
+    listed = [item["file"] for item in parsed["fatbins"]]
+    if parts is not None:
+        for index, fatbin in enumerate(listed):
+            if folder.path is not None:  # provider packages may have some images
+                contents[fatbin["path"]] = parts.fatbin(parsed, index)
+        listed = parts.files if folder.path is None else []
     toolchains = parsed.get("toolchains", [])
-    for toolchain in toolchains:
-        if file := toolchain.get("functions"):
-            _check_plain(file["path"], where)
-            data = contents[file["path"]] = _read(folder, file["path"], files.LARGEST)
-            manifest.check_file(data, file, f"{where}/{escape(file['path'])}")
+    named = [(item["path"], item) for item in listed]
+    named += [(key, item) for key in ("functions", "header") if (item := parsed["files"].get(key))]
+    named += [(item["path"], item) for toolchain in toolchains if (item := toolchain.get("functions"))]
+    for name, file in named:
+        _check_plain(file["path"], where)
+        data = contents[name] = _read(folder, file["path"], files.LARGEST)
+        manifest.check_file(data, file, f"{where}/{escape(file['path'])}")
     for file in itertools.chain(parsed["function_links"], *(toolchain["function_links"] for toolchain in toolchains)):
         _check_plain(file["path"], where)
     _check_sources(folder, parsed)

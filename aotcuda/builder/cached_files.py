@@ -97,6 +97,9 @@ def _listed_files(document: Manifest, name: str) -> Iterator[File]:
         files.append((file, file["path"] == path))
     parts = document.get("toolchains", [])
     links = [*document["function_links"], *(file for part in parts for file in part["function_links"])]
+    files += [
+        (item["file"], item["file"]["path"] == manifest.fatbin_name(at)) for at, item in enumerate(document["fatbins"])
+    ]
     files += [(file, _LINK.fullmatch(file["path"]) is not None) for file in links]
     functions = [part["functions"] for part in parts if "functions" in part]
     files += [(file, _FUNCTIONS.fullmatch(file["path"]) is not None) for file in functions]

@@ -9,7 +9,8 @@
 #         manifest.json
 #         in-place                only for a module in place: the manifest's SHA-256
 #         pack.json               only for a pack: the kernels of other packages that it has
-#         kernels.fatbin          all images of the kernels; absent without kernels
+#         kernels.fatbin          the images of the kernels; absent without kernels
+#         kernels-1.fatbin ...    images of kernels that were linked separately
 #         functions.fatbin        the exported device functions: LTOIR for each compute capability, and PTX for the
 #                                 lowest, for links without link-time optimisation; absent without functions
 #         link0_name.fatbin ...   foreign code that the functions call
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest.schema import Argument as Argument
     from aotcuda.manifest.schema import Callbacks as Callbacks
+    from aotcuda.manifest.schema import Fatbin as Fatbin
     from aotcuda.manifest.schema import File as File
     from aotcuda.manifest.schema import FixedLaunch as FixedLaunch
     from aotcuda.manifest.schema import Function as Function
@@ -67,8 +69,9 @@ if TYPE_CHECKING:
     from aotcuda.manifest.schema import Size as Size
     from aotcuda.manifest.schema import Source as Source
     from aotcuda.manifest.schema import Toolchain as Toolchain
+    from aotcuda.manifest.schema import Variable as Variable
 
-FORMAT = 2
+FORMAT = 3
 """The version of the manifest's format. A reader accepts only this version.
 
 Raise it when older readers would misread a manifest. Do not raise it for keys that older readers may ignore.
@@ -82,6 +85,21 @@ Raise it with `FORMAT`, and when older run times cannot launch some builds, for 
 """
 
 SOURCES = "sources"
+
+
+def kernel_images(manifest: Manifest) -> list[Image]:
+    """Return the images of all fatbins, fatbin by fatbin."""
+    return [image for fatbin in manifest["fatbins"] for image in fatbin["images"]]
+
+
+def kernel_targets(manifest: Manifest) -> list[str]:
+    """Return the targets of the kernels, each once, in order."""
+    return list(dict.fromkeys(image["arch"] for image in kernel_images(manifest)))
+
+
+def fatbin_name(index: int) -> str:
+    """Return the name of the file that builds give a fatbin."""
+    return f"kernels-{index}.fatbin" if index else "kernels.fatbin"
 
 
 def overload_groups(manifest: Manifest) -> dict[str, list[Function]]:

@@ -90,7 +90,7 @@ class File(TypedDict):
 
 
 class Image(TypedDict):
-    """One entry of `kernels.fatbin` or `functions.fatbin`, in file order, before packing.
+    """One entry of a fatbin, before packing.
 
     Packing keeps the bytes of machine code, strips comments from PTX, and changes the form of LTOIR.
     """
@@ -104,6 +104,27 @@ class Image(TypedDict):
     linker: NotRequired[Version]  # the `nvjitlink` that made it; absent: `toolchain["nvjitlink"]`
     absent: NotRequired[str]  # only in memory, for a split wheel: the reason that the image is missing, and the remedy
     path: NotRequired[str]  # only in memory: the fatbin that has the image
+
+
+class Fatbin(TypedDict):
+    """A file with the code of some kernels: one image for each target.
+
+    Variables and callbacks belong to a fatbin, and the driver loads each fatbin as a library of its own.
+    """
+
+    file: File
+    images: list[Image]  # in file order
+
+
+Index = Annotated[int, Integer(1 << 16)]
+"""The index of a fatbin in `fatbins` of the manifest."""
+
+
+class Variable(TypedDict):
+    """A device variable that programs can read and write."""
+
+    symbol: str
+    fatbin: Index
 
 
 class Size(TypedDict):
@@ -249,10 +270,11 @@ class Raised(TypedDict):
 
 
 class Overload(TypedDict):
-    """A kernel for one signature: one entry point in every image."""
+    """A kernel for one signature: one entry point in every image of its fatbin."""
 
     signature: str
     symbol: str
+    fatbin: NotRequired[Index]  # absent: 0
     parameters: list[Parameter]
     parameter_bytes: Block  # size of the whole parameter block
     cooperative: bool
@@ -308,6 +330,7 @@ class Callbacks(TypedDict):
     setup: str | None  # called once after loading, in each context
     teardown: str | None  # called once before unloading
     origin: str  # the linked item that they belong to
+    fatbin: NotRequired[Index]  # absent: 0
 
 
 class Linked(TypedDict):
@@ -315,6 +338,7 @@ class Linked(TypedDict):
 
     name: str  # a file's path from the project's folder, or the name of an object in memory
     symbols: list[str]  # the known functions that it defines
+    fatbin: NotRequired[Index]  # absent: 0
 
 
 class Toolchain(TypedDict):
@@ -372,11 +396,12 @@ class Manifest(TypedDict):
     load: Literal["import", "first-use"]
     fallback: Literal["jit", "error"]
     options: dict[str, object]
-    files: dict[Literal["kernels", "functions", "header", "tuning"], File]
-    images: list[Image]  # of the kernels
+    files: dict[Literal["functions", "header", "tuning"], File]
+    fatbins: list[Fatbin]  # of the kernels
     ltoir: list[Image]  # of the functions: LTOIR for each capability, then one PTX
     kernels: list[Kernel]
     functions: list[Function]
+    globals: NotRequired[dict[str, Variable]]  # by the name that `symbol` takes: "x", "csrc/b.cu:x"
     callbacks: list[Callbacks]
     handle: str  # the type of the argument of callbacks: "cuda.core.ObjectCode"
     linked: list[Linked]
@@ -438,9 +463,29 @@ def _contradictions(value: Any) -> Iterator[str]:
         yield from _problems(cuda, _spec(Version), "toolchain.cuda")
     for number, other in enumerate(value.get("toolchains", ())):
         yield from _problems(other["versions"].get("cuda"), _spec(Version), f"toolchains[{number}].versions.cuda")
-    archs = [image["arch"] for image in value["images"]]
-    if len(set(archs)) < len(archs):
-        yield "images lists a target twice"
+    for number, item in enumerate(value["fatbins"]):
+        archs = [image["arch"] for image in item["images"]]
+        if len(set(archs)) < len(archs):
+            yield f"fatbins[{number}].images lists a target twice"
+    paths = [item["file"]["path"] for item in value["fatbins"]]
+    if len(set(paths)) < len(paths):
+        yield "fatbins lists a file twice"
+    yield from _index_problems(value)
+
+
+def _index_problems(value: Any) -> Iterator[str]:
+    """Yield the keys `fatbin` of a manifest that name no fatbin."""
+    overloads = (
+        (f"kernels[{at}].overloads[{number}]", overload)
+        for at, kernel in enumerate(value["kernels"])
+        for number, overload in enumerate(kernel["overloads"])
+    )
+    lists = ((f"{key}[{at}]", item) for key in ("callbacks", "linked") for at, item in enumerate(value[key]))
+    variables = ((f"globals[{name[:80]!a}]", item) for name, item in value.get("globals", {}).items())
+    count = len(value["fatbins"])
+    for where, item in itertools.chain(overloads, lists, variables):
+        if "fatbin" in item and item["fatbin"] >= count:
+            yield f"{where}.fatbin names none of the fatbins"
 
 
 class _Keys:

@@ -66,8 +66,8 @@ class Packaged:
         """Return the fatbin; raise ManifestError if it is missing or altered."""
         manifest = self.manifest()
         if self._parts is not None:
-            return self._parts.fatbin(manifest)
-        return manifests.read_file(os.path.dirname(self._path), manifest["files"]["kernels"])
+            return self._parts.fatbin(manifest, 0)
+        return manifests.read_file(os.path.dirname(self._path), manifest["fatbins"][0]["file"])
 
     def _read(self) -> Manifest:
         folder = os.path.dirname(self._path)

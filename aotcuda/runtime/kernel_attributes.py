@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from aotcuda.manifest import Overload
     from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.loader import Loader
@@ -75,14 +76,17 @@ class OnThisGpu:
             message = f"{self._where} has no machine code for {gpu}: {choice}"
             raise LaunchError(message)
         arch = choice.arch
-        image = next(image for image in kernel_table.manifest["images"] if image["arch"] == arch)
-        fatbin = os.path.join(kernel_table.library.folder, kernel_table.manifest["files"]["kernels"]["path"])
-        path = image.get("path", fatbin)  # a part of a split wheel is in another package
+
+        def disassembled(record: Overload) -> str:
+            fatbin = kernel_table.manifest["fatbins"][record.get("fatbin", 0)]
+            image = next(image for image in fatbin["images"] if image["arch"] == arch)
+            path = os.path.join(kernel_table.library.folder, fatbin["file"]["path"])
+            # A part of a split wheel is in another package.
+            return text(arch, record["symbol"], image.get("path", path))
+
         if signature is not None:
-            return text(arch, self._find(signature).record["symbol"], path)
-        return {
-            overload.record["signature"]: text(arch, overload.record["symbol"], path) for overload in self._overloads
-        }
+            return disassembled(self._find(signature).record)
+        return {overload.record["signature"]: disassembled(overload.record) for overload in self._overloads}
 
     def _kernel(self, overload: PackedOverload) -> DeviceKernel:
         return self._kernel_table.device_kernel(overload, self._device)

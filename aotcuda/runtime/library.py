@@ -96,7 +96,7 @@ class Library:
         self._setups: set[ref[_Setup]] = set()  # threads that run setup callbacks
         self._is_unloaded = False
         self.synchronous = _is_synchronous()
-        data = image or fatbin or manifests.read_file(folder, manifest["files"]["kernels"])
+        data = image or fatbin or manifests.read_file(folder, manifest["fatbins"][0]["file"])
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
         if image and manifest.get("by_grid"):  # compiled on this machine
             overloads = [item for kernel in manifest["kernels"] for item in kernel["overloads"]]
@@ -163,7 +163,7 @@ class Library:
         """
         target = "sm_{}{}".format(*device.capability)
         general = self.manifest["toolchain"].get("cuda", "")
-        for image in self.manifest["images"]:
+        for image in manifests.kernel_images(self.manifest):
             if image["arch"] == target and "absent" not in image:
                 major = image.get("cuda", general).partition(".")[0]
                 return major.isdecimal() and device.driver_version[0] >= int(major)
@@ -177,8 +177,9 @@ class Library:
         if all(device.capability not in TEGRA for device in self.driver.devices):
             return data
         chosen = {choice.arch for choice in self.choices.values()}
-        targets = [item["arch"] for item in self.manifest["images"] if item["arch"] in chosen]
-        if len(targets) == len(self.manifest["images"]):
+        images = self.manifest["fatbins"][0]["images"]
+        targets = [item["arch"] for item in images if item["arch"] in chosen]
+        if len(targets) == len(images):
             return data
         from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
 

@@ -165,7 +165,7 @@ def _register(module: Any, kernel_table: KernelTable, described: tuple[Any, ...]
     from zlib import crc32  # noqa: PLC0415 (few programs come here)
 
     where, symbol, kernel, dimensions, counts, packed, holes, starts = described
-    identity = crc32(repr((kernel_table.manifest["files"], where, symbol, dimensions, packed, holes)).encode())
+    identity = crc32(repr((kernel_table.manifest["fatbins"], where, symbol, dimensions, packed, holes)).encode())
     driver = kernel_table.library.driver
     flag = kernel_table.live
     with _lock:

@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import aotcuda
+from aotcuda import manifest as manifests
 from aotcuda import registry
 from aotcuda.builder.plan import toolkits
 from aotcuda.cache import compilers, folder
@@ -185,7 +186,9 @@ def _module(module: InstalledModule, driver: dict[str, Any]) -> dict[str, Any]:
     if module.packaged is None:
         return description
     manifest = module.packaged.manifest
-    description["images"] = [image["arch"] for image in manifest["images"] if "absent" not in image]
+    description["images"] = list(
+        dict.fromkeys(image["arch"] for image in manifests.kernel_images(manifest) if "absent" not in image)
+    )
     for gpu in driver["gpus"] if manifest["kernels"] else ():
         cuda = gpus.Driver(driver["cuda"], gpu_facts.pair(driver["cuda"]))
         cell = predict.predict(manifest, gpus.Gpu(gpu["name"], gpu_facts.pair(gpu["capability"])), cuda)

@@ -54,7 +54,7 @@ def test_fallback_finds_warmed_entry(warmed, monkeypatch, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = jit_compile.obtain(inputs.case(None, None, (7, 5), (13, 0)), "GPU 0", NoImageError("there is none"))
-    assert [image["arch"] for image in result.manifest["images"]] == ["sm_75"]
+    assert [image["arch"] for image in result.manifest["fatbins"][0]["images"]] == ["sm_75"]
 
 
 @pytest.mark.parametrize(

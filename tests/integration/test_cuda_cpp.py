@@ -58,7 +58,7 @@ class TestTheWheel:
         ]
         assert manifest["frontend"] == "cuda-cpp"
         assert manifest["toolchain"]["nvrtc"].startswith("13.")
-        assert [image["arch"] for image in manifest["images"]] == ["sm_80", "sm_90", "compute_80"]
+        assert [image["arch"] for image in manifest["fatbins"][0]["images"]] == ["sm_80", "sm_90", "compute_80"]
         assert [(kernel["name"], kernel["origin"]) for kernel in manifest["kernels"]] == [
             ("scale", "csrc/raw.cu:ns::scale"),
             ("copy", "csrc/raw.cu:copy"),

@@ -44,7 +44,7 @@ class TestTheWheel:
     def test_wheel_is_for_one_system(self, wheel: Path, files: dict[str, bytes]) -> None:
         assert wheel.name.startswith("cutilekernels-1.0-py3-none-linux_")
         manifest = manifest_of(files, "cutilekernels.kernels")
-        assert [(image["arch"], image["kind"]) for image in manifest["images"]] == [
+        assert [(image["arch"], image["kind"]) for image in manifest["fatbins"][0]["images"]] == [
             ("sm_80", "sass"),
             ("sm_90a", "sass"),
         ]

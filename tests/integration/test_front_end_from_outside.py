@@ -71,7 +71,7 @@ class TestTheWheel:
         manifest = manifest_of(files, "elementwise.kernels")
         assert manifest["frontend"] == "elementwise"
         assert manifest["toolchain"]["nvrtc"].startswith("13.")
-        assert [image["arch"] for image in manifest["images"]] == ["sm_80", "sm_90", "compute_80"]
+        assert [image["arch"] for image in manifest["fatbins"][0]["images"]] == ["sm_80", "sm_90", "compute_80"]
         assert [source["path"] for source in manifest["sources"]] == ["basic.formulas"]
         origins = [f"basic.formulas:{name}" for name in ("axpy", "square", "fill")]
         assert [kernel["origin"] for kernel in manifest["kernels"]] == origins

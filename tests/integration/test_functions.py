@@ -140,4 +140,4 @@ def test_module_without_kernels_has_no_images(tmp_path: Path) -> None:
     generated = [name.rpartition("/")[2] for name in files if name.startswith("pkg/k.aotcuda/")]
     assert sorted(generated) == ["functions.fatbin", "manifest.json", "pkg_k.h"]
     manifest = projects.manifest_of(files, "pkg.k")
-    assert (manifest["images"], manifest["kernels"]) == ([], [])
+    assert (manifest["fatbins"], manifest["kernels"]) == ([], [])

@@ -59,7 +59,7 @@ def test_there_is_one_image_for_each_target_and_no_other(kernels: bytes, manifes
     assert cuobjdump(kernels).count("compressed") == len(SASS) + len(PTX)
     archs = re.findall(r"^arch = (\S+)", cuobjdump(kernels), re.MULTILINE)
     assert archs == [*SASS, *(name.replace("compute", "sm") for name in PTX)]
-    assert [image["arch"] for image in manifest["images"]] == [*SASS, *PTX]
+    assert [image["arch"] for image in manifest["fatbins"][0]["images"]] == [*SASS, *PTX]
 
 
 @pytest.mark.parametrize("arch", SASS)

@@ -169,7 +169,7 @@ class TestFallback:
         first = machine.run(f"{kernel}:<f4", MODULE=f"mixed.{module}", PYTHONPATH=path)
         assert first["tiers"][kernel] == ["jit"]
         manifest = self.compiled(machine)
-        assert (manifest["frontend"], manifest["images"][0]["arch"]) == (FRONT_ENDS[module], "sm_120")
+        assert (manifest["frontend"], manifest["fatbins"][0]["images"][0]["arch"]) == (FRONT_ENDS[module], "sm_120")
         second = machine.run(f"{kernel}:<f4", MODULE=f"mixed.{module}", PYTHONPATH=path)
         assert (second["images"], second["heavy"]) == (first["images"], [])
 

@@ -98,7 +98,7 @@ def test_oldest_suitable_toolkit_makes_each_image(files: dict[str, bytes], modul
     manifest = manifest_of(files, f"pkg.{module}")
     assert manifest["toolchain"]["cuda"] == manifest["toolchain"]["nvjitlink"] == "12.9"
     assert [other["versions"]["cuda"] for other in manifest["toolchains"]] == ["13.0"]
-    assert {image["arch"]: image.get("linker") for image in manifest["images"]} == {
+    assert {image["arch"]: image.get("linker") for image in manifest["fatbins"][0]["images"]} == {
         **dict.fromkeys((*OLD, "compute_75")),
         **dict.fromkeys(NEW, "13.0"),
     }
@@ -121,11 +121,13 @@ def test_every_image_has_every_kernel(files: dict[str, bytes], manifest: Manifes
 def test_drivers_from_525_on_can_load_the_wheel(files: dict[str, bytes], manifest: Manifest) -> None:
     assert manifest["min_driver"] == "525.60"
     lowest = dict.fromkeys(("sm_75", "sm_90", "compute_75"), "525.60") | {"sm_120": "570.26"}
-    assert {image["arch"]: image["min_driver"] for image in manifest["images"]} == lowest | dict.fromkeys(NEW, "580.65")
+    assert {image["arch"]: image["min_driver"] for image in manifest["fatbins"][0]["images"]} == lowest | dict.fromkeys(
+        NEW, "580.65"
+    )
     assert re.findall(rb"(?m)^\.version (.*)$", images(files, "k")["compute_75"]) == [b"8.0"]  # PTX ISA of CUDA 12.0
     packed = files["pkg/k.aotcuda/kernels.fatbin"]
     assert b"\x28\xb5\x2f\xfd" not in packed  # no Zstandard, which drivers before 550 do not read
-    assert len(packed) < 0.7 * sum(image["bytes"] for image in manifest["images"])
+    assert len(packed) < 0.7 * sum(image["bytes"] for image in manifest["fatbins"][0]["images"])
 
 
 def test_functions_are_packaged_for_linkers_of_both(files: dict[str, bytes], manifest: Manifest) -> None:

@@ -156,7 +156,7 @@ def _with_manifest(data: bytes) -> bytes:
 
 
 def _with_fatbin(path: str) -> bytes:
-    return _with_manifest(text(files={"kernels": manifests.file(path, b"x")}))
+    return _with_manifest(text(fatbins=[{"file": manifests.file(path, b"x"), "images": []}]))
 
 
 _UNREADABLE = "is not a readable manifest"

@@ -22,7 +22,7 @@ def manifest(kernels: list[dict[str, Any]], target: str = "sm_90", **changes: ob
     """Return the manifest of a JIT build, and its image."""
     record, entry = image(target)
     data = fatbin([entry])
-    complete = make(files={"kernels": file(CUBIN, data)}, images=[record], kernels=kernels)
+    complete = make(fatbins=[{"file": file(CUBIN, data), "images": [record]}], kernels=kernels)
     return complete | changes, data
 
 

@@ -126,7 +126,7 @@ def make(**changes: Any) -> dict[str, Any]:
         "fallback": "jit",
         "options": {},
         "files": {},
-        "images": [],
+        "fatbins": [],
         "ltoir": [],
         "kernels": [],
         "functions": [],
@@ -153,33 +153,34 @@ def write(
 ) -> Path:
     """Write a packaged module under `root`, a folder for `sys.path`, and return its data folder.
 
-    `data` replaces the fatbin, and `changes` replace keys of the manifest. A target such as `compute_75@12.0` has
-    another CUDA version than the toolchain.
+    The module has a fatbin for each index that its overloads have. `data` replaces the first, and `changes` replace
+    keys of the manifest. A target such as `compute_75@12.0` has another CUDA version than the toolchain.
     """
     *packages, module = name.split(".")
     folder = root.joinpath(*packages)
     folder.mkdir(parents=True, exist_ok=True)
     for depth in range(1, len(packages) + 1):
         root.joinpath(*packages[:depth], "__init__.py").touch()
-    images = [image(target.partition("@")[0]) for target in targets]
-    for (described, _), target in zip(images, targets, strict=True):
-        if "@" in target:
-            described["cuda"] = target.partition("@")[2]
-    binary = fatbin([entry for _, entry in images]) if data is None else data
     record = make(
         module=name,
         toolchain={"cuda": "13.0", "numba-cuda": "0.30.4"},
         load=load,
         fallback="error",
-        images=[image for image, _ in images],
         kernels=kernels,
         functions=[function(name) for name in functions],
     )
     data_folder = folder / (module + manifests.FOLDER_SUFFIX)
     data_folder.mkdir(exist_ok=True)
-    if kernels:
-        (data_folder / "kernels.fatbin").write_bytes(binary)
-        record["files"]["kernels"] = file("kernels.fatbin", binary)
+    overloads = [overload for kernel in kernels for overload in kernel["overloads"]]
+    for index in range(max((overload.get("fatbin", 0) for overload in overloads), default=-1) + 1):
+        images = [image(target.partition("@")[0], b"code of image %d" % index) for target in targets]
+        for (described, _), target in zip(images, targets, strict=True):
+            if "@" in target:
+                described["cuda"] = target.partition("@")[2]
+        binary = fatbin([entry for _, entry in images]) if data is None or index else data
+        path = manifests.fatbin_name(index)
+        (data_folder / path).write_bytes(binary)
+        record["fatbins"].append({"file": file(path, binary), "images": [image for image, _ in images]})
     record.update(changes)
     text = manifests.dump(record)  # type: ignore[arg-type]
     (data_folder / manifests.FILE_NAME).write_bytes(text)

@@ -36,8 +36,13 @@ def contents(name: str = "mypkg.kernels") -> tuple[Any, dict[str, bytes]]:
     content = manifests.make(
         module=name,
         toolchain={"numba-cuda": "0.30.4", "nvjitlink": "13.0"},
-        files={key: manifests.file(f"{key}.fatbin", data) for key, data in fatbins.items()},
-        images=[manifests.image_record(arch, kind, data) for kind, arch, data in kernel_images],
+        files={"functions": manifests.file("functions.fatbin", fatbins["functions"])},
+        fatbins=[
+            {
+                "file": manifests.file("kernels.fatbin", fatbins["kernels"]),
+                "images": [manifests.image_record(arch, kind, data) for kind, arch, data in kernel_images],
+            }
+        ],
         ltoir=[manifests.image_record(arch, kind, data) for kind, arch, data in function_images],
         kernels=[
             _kernel(

@@ -102,7 +102,7 @@ def test_manifest_has_the_lowest_driver_of_module_and_images(
         functions_alone = SimpleNamespace(**{**vars(module), "images": [], "ltoir": functions})
         without_images = wheel_files.describe(settings, functions_alone, result)
     assert document["min_driver"] == without_images["min_driver"] == module_driver
-    assert [image["min_driver"] for image in document["images"]] == image_drivers
+    assert [image["min_driver"] for image in document["fatbins"][0]["images"]] == image_drivers
 
 
 KERNEL, FUNCTION, OTHER = (

@@ -97,7 +97,7 @@ def test_a_change_of_an_input_that_the_build_found_makes_an_entry_stale(tmp_path
     monkeypatch.delenv("SOME_OTHER", raising=False)
     manifest = {
         "toolchain": {"cuda": "13.0"},
-        "images": [{}],
+        "fatbins": [{"images": [{}]}],
         "sources": [{"path": "mypkg/helpers.py", "sha256": manifests.digest(files[1].read_bytes())}],
         "reads": [{"ask": "file", "path": str(foreign), "answer": manifests.digest(b"{}")}],
         "variables": {"SOME_TILE": manifests.digest(b"16"), "SOME_OTHER": None},

@@ -186,7 +186,7 @@ def test_bad_input_gets_one_line_with_a_correct_example(package, capsys, argumen
 
 def test_targets_that_cannot_be_checked_are_refused(package, tmp_path, capsys):
     package()
-    manifests.write(tmp_path / "functions", [], functions=("add",), min_driver=None, images=[])
+    manifests.write(tmp_path / "functions", [], functions=("add",), min_driver=None)
     for target, problem in (
         (next(tmp_path.rglob("kernels.fatbin")), "is an image without a manifest, so its toolchain is unknown"),
         (tmp_path / "nothing", "there is no file, folder or importable module"),

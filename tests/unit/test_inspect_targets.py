@@ -157,7 +157,7 @@ def swap_code(folder: Path) -> None:
     content.append(("ptx", modules.PTX, images.numba_ptx(modules.PTX)))
     data = images.pack(content, "-compress-mode=size")
     (folder / "kernels.fatbin").write_bytes(data)
-    edit(lambda content: content["files"].update(kernels=manifests.file("kernels.fatbin", data)))(folder)
+    edit(lambda content: content["fatbins"][0].update(file=manifests.file("kernels.fatbin", data)))(folder)
 
 
 DAMAGE = {
@@ -184,15 +184,15 @@ DAMAGE = {
         r"functions\.fatbin was altered: its SHA-256 is not the manifest's",
     ),
     "path out of the folder": (
-        edit(lambda content: content["files"]["kernels"].update(path="../kernels.py")),
+        edit(lambda content: content["fatbins"][0]["file"].update(path="../kernels.py")),
         r"manifest\.json was altered: its `files` cannot be read",
     ),
     "an image less": (
-        edit(lambda content: content["images"].pop()),
+        edit(lambda content: content["fatbins"][0]["images"].pop()),
         r"manifest\.json does not list the images that its fatbin holds",
     ),
     "another digest": (
-        edit(lambda content: content["images"][1].update(sha256="0" * 64)),
+        edit(lambda content: content["fatbins"][0]["images"][1].update(sha256="0" * 64)),
         r"kernels\.aotcuda: the sass image for sm_90 is not the one in manifest\.json",
     ),
     "a kernel that is in no image": (

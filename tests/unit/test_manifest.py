@@ -42,9 +42,9 @@ def test_data_without_a_manifest_is_refused(data):
 @pytest.mark.parametrize(
     ("number", "problem"),
     [
-        (1, "format 1, and this aotcuda reads format 2; build the package again with aotcuda 0.1.0 or later"),
-        (3, "format 3, newer than this aotcuda reads (2); upgrade it: pip install --upgrade aotcuda"),
-        (10**99, "format 1000 or later, newer than this aotcuda reads (2); upgrade it: pip install --upgrade aotcuda"),
+        (1, "format 1, and this aotcuda reads format 3; build the package again with aotcuda 0.1.0 or later"),
+        (4, "format 4, newer than this aotcuda reads (3); upgrade it: pip install --upgrade aotcuda"),
+        (10**99, "format 1000 or later, newer than this aotcuda reads (3); upgrade it: pip install --upgrade aotcuda"),
     ],
 )
 @pytest.mark.parametrize("digest", [None, "0" * 64])
@@ -71,7 +71,7 @@ def test_frozen_application_without_data_gets_the_option_to_add(tmp_path, monkey
 
 
 def test_file_is_compared_with_its_size_and_digest(folder):
-    file = content(folder)["files"]["kernels"]
+    file = content(folder)["fatbins"][0]["file"]
     path = folder / "kernels.fatbin"
     original = path.read_bytes()
     assert manifest.read_file(str(folder), file) == original
@@ -124,9 +124,29 @@ def alter(change):
         (lambda content: content.update(min_driver=580), "min_driver is not a version"),
         (lambda content: content.update(kernels={}), "kernels is not a list"),
         (lambda content: content["toolchain"].update({"\n": 1}), r"toolchain\['\\n'\] is not a string"),
-        (lambda content: content["images"][1].update(arch="sm_9"), r"images\[1\]\.arch is not a target such as sm_90"),
-        (lambda content: content["images"].append(content["images"][0]), "images lists a target twice"),
-        (lambda content: content["images"][0].update(bytes=-1), r"images\[0\]\.bytes is not a whole number from 0"),
+        (
+            lambda content: images_of(content)[1].update(arch="sm_9"),
+            r"fatbins\[0\]\.images\[1\]\.arch is not a target such as sm_90",
+        ),
+        (
+            lambda content: images_of(content).append(images_of(content)[0]),
+            r"fatbins\[0\]\.images lists a target twice",
+        ),
+        (
+            lambda content: images_of(content)[0].update(bytes=-1),
+            r"fatbins\[0\]\.images\[0\]\.bytes is not a whole number from 0",
+        ),
+        (lambda content: content["fatbins"].append(content["fatbins"][0]), "fatbins lists a file twice"),
+        *[
+            (change, rf"{where}\.fatbin names none of the fatbins")
+            for change, where in (
+                (lambda content: overload_of(content).update(fatbin=1), r"kernels\[1\]\.overloads\[0\]"),
+                (lambda content: content["callbacks"][0].update(fatbin=1), r"callbacks\[0\]"),
+                (lambda content: content["linked"][0].update(fatbin=2), r"linked\[0\]"),
+                (lambda content: content.update({"globals": {"x": {"symbol": "x", "fatbin": 9}}}), r"globals\['x'\]"),
+                (lambda content: (content["fatbins"].clear(), overload_of(content).update(fatbin=0)), "kernels.*"),
+            )
+        ],
         (
             lambda content: parameter(content, 1).update(ndim=2**40),
             r"parameters\[1\]\.ndim is not a whole number below 65",
@@ -157,6 +177,14 @@ def test_manifest_without_a_digest_is_compared_with_the_schema(change, problem):
         manifest.parse(data, "manifest.json")
     # A build wrote the manifest if a generated module has its digest.
     assert manifest.parse(data, "manifest.json", sha256=manifest.digest(data))
+
+
+def images_of(content):
+    return content["fatbins"][0]["images"]
+
+
+def overload_of(content):
+    return content["kernels"][1]["overloads"][0]
 
 
 def parameter(content, at):
@@ -226,7 +254,7 @@ def test_schema_has_the_kinds_that_the_floor_knows():
     # line here.
     kinds = "scalar complex pointer datetime record array type tuple elements number constant buffer"
     kinds = f"{kinds} struct small descriptor"
-    by_floor = {"0.1.0": (2, kinds, "sass ptx ltoir", "zero one items itemsize data shape stride step")}
+    by_floor = {"0.1.0": (3, kinds, "sass ptx ltoir", "zero one items itemsize data shape stride step")}
     declared = typing.get_args(typing.get_type_hints(schema.Parameter)["kind"])
     images = typing.get_args(typing.get_type_hints(schema.Image)["kind"])
     words = re.findall("[a-z]+", schema._WORD.pattern.replace("\\d", ""))

@@ -103,7 +103,7 @@ def test_a_driver_too_old_names_both_versions(manifest, cuda, driver, advice):
 def test_each_image_has_its_own_cuda_version(manifest):
     built = manifest("sm_75", "sm_110", "compute_75", toolchain={"cuda": "12.9"})
     for image, changes in zip(
-        built["images"], ({}, {"cuda": "13.5"}, {"cuda": "12.0", "min_driver": "525.60"}), strict=True
+        built["fatbins"][0]["images"], ({}, {"cuda": "13.5"}, {"cuda": "12.0", "min_driver": "525.60"}), strict=True
     ):
         image.update(changes)
     assert choose(built, (7, 5), driver=(12, 0)).arch == "sm_75"

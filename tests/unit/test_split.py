@@ -97,10 +97,11 @@ def test_parts_hold_the_full_wheel(wheel: Path, folder: str, tmp_path: Path) -> 
         if not name.endswith("/manifest.json"):
             continue
         content = manifest.parse(data, name)
-        kernels, archs = content["files"]["kernels"], [image["arch"] for image in content["images"]]
-        ends = (f"{name.rpartition('/')[0]}/{kernels['path']}", f"/{content['module']}/{kernels['path']}")
-        fatbins = [data for part in parts for inside, data in part.files.items() if inside.endswith(ends)]
-        assert manifest.digest(subset.only(fatbins, archs, name)) == kernels["sha256"]
+        for listed in content["fatbins"]:
+            kernels, archs = listed["file"], [image["arch"] for image in listed["images"]]
+            ends = (f"{name.rpartition('/')[0]}/{kernels['path']}", f"/{content['module']}/{kernels['path']}")
+            fatbins = [data for part in parts for inside, data in part.files.items() if inside.endswith(ends)]
+            assert manifest.digest(subset.only(fatbins, archs, name)) == kernels["sha256"]
     changed = re.compile(r".*\.fatbin|.*/parts\.json|.*\.dist-info/(RECORD|METADATA|variant\.json)")
     for part in parts:
         if part.name == full.name:
@@ -124,7 +125,7 @@ def test_parts_hold_the_full_wheel(wheel: Path, folder: str, tmp_path: Path) -> 
 )
 def test_variant_has_the_images_of_its_gpus(modules, variants, gpu, targets):
     parsed = [tuple(map(arch.parse, text.split())) for text in modules]
-    made: Any = [Module(folder="", manifest={}, fatbin="", targets=each) for each in parsed]  # type: ignore[typeddict-item]
+    made: Any = [Module(folder="", manifest={}, targets=each) for each in parsed]  # type: ignore[typeddict-item]
     full: Any = FullWheel(wheel=None, modules=made, capabilities=())  # type: ignore[arg-type]
     capabilities = sorted({target.capability for each in parsed for target in each if target.kind == "sass"})
     with_variant = [f"{major}{minor}" for major, minor in capabilities if full.has_variant((major, minor))]
@@ -215,8 +216,8 @@ UNREADABLE = "parts.json is not readable; it was truncated or altered. Install t
     ("file", "content", "problem"),
     [
         ("parts.json", b"{", UNREADABLE),
-        ("parts.json", b'{"format": 1, "images": [], "kernels": {"path": 3}, "elsewhere": {}}', UNREADABLE),
-        ("parts.json", b'{"format": 2}', "parts.json has format 2, newer than this aotcuda reads (1); upgrade it: pip"),
+        ("parts.json", b'{"format": 2, "images": [], "fatbins": [{"path": 3}], "elsewhere": {}}', UNREADABLE),
+        ("parts.json", b'{"format": 3}', "parts.json has format 3, newer than this aotcuda reads (2); upgrade it: pip"),
         ("manifest.json", NEWER, "manifest.json needs aotcuda 9.1 or later, and this is"),
     ],
 )

@@ -89,5 +89,5 @@ def _images(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
     return [
         {"module": document["module"], "target": image["arch"], "kind": image["kind"], "bytes": image["bytes"]}
         for document in _manifests(files)
-        for image in (*document["images"], *document["ltoir"])
+        for image in (*manifest.kernel_images(document), *document["ltoir"])
     ]

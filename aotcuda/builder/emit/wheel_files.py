@@ -66,10 +66,10 @@ def files(
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
     document = describe(config, module, result, sizes)
+    if document["fatbins"]:
+        document["fatbins"][0]["file"] = add(manifest.fatbin_name(0), module.kernel_fatbin)
     for text in code_warnings.local_memory(name, document["kernels"]):
         warn(text)
-    if module.kernel_fatbin:
-        document["files"]["kernels"] = add("kernels.fatbin", module.kernel_fatbin)
     if module.function_fatbin:
         document["files"]["functions"] = add("functions.fatbin", module.function_fatbin)
     if module.plan.tuning and module.plan.in_place:
@@ -149,7 +149,7 @@ def _toolchain(
 def describe(
     config: Config, module: BuiltModule, result: Result, sizes: dict[str, int] | None = None
 ) -> manifest.Manifest:
-    """Return the manifest of `module` without its files and sources; for `sizes` see `files`.
+    """Return the manifest of `module` without its sources and the content of its files; for `sizes` see `files`.
 
     Raises:
         LinkError: An image differs from the front end's description.
@@ -172,7 +172,7 @@ def describe(
         "fallback": config.fallback,  # type: ignore[typeddict-item]
         "options": {name.replace("_", "-"): getattr(module.plan.config.options, name) for name in _OPTIONS},
         "files": {},
-        "images": [_kernel_image(image, result.toolchain) for image in module.images],
+        "fatbins": _fatbins(module, result.toolchain),
         "ltoir": _functions(module),
         "kernels": _kernels(module, sizes if sizes is not None else {}),
         "functions": [
@@ -280,6 +280,14 @@ def _exact(parameter: manifest.Parameter) -> manifest.Parameter:
     if parameter["kind"] == "tuple":
         return {**parameter, "members": [_exact(member) for member in parameter["members"]]}
     return {**parameter, "exact": True} if parameter["kind"] in ("scalar", "complex") else parameter
+
+
+def _fatbins(module: BuiltModule, toolchain: Mapping[str, str]) -> list[manifest.Fatbin]:
+    """Return the fatbins of the kernels; the caller replaces their files."""
+    if not module.images:
+        return []
+    file: manifest.File = {"path": "", "bytes": 0, "sha256": ""}
+    return [{"file": file, "images": [_kernel_image(image, toolchain) for image in module.images]}]
 
 
 def _function(unit: Unit, built: CompiledFunction) -> manifest.Function:

@@ -73,7 +73,7 @@ def build(request: Request) -> Result:
     ]
     image = built.images[0].data
     document = wheel_files.describe(settings, built, result)
-    document["files"] = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}}
+    document["fatbins"][0]["file"] = {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}
     results = [*linked_results, result]
     stamp = stamps.make_stamp(results, project, python, process.JIT_VARIABLES)
     paths = (item["path"] for result in results for item in result.sources)

@@ -112,7 +112,10 @@ def from_module(name: str, key: str) -> Linked:
     if (changed := _edited(module)) is not None:
         message = f"{key}: {name} was built before {changed}; install that project again: pip install -e ..."
         raise ConfigError(message)
-    callbacks = tuple(Callbacks(**item) for item in document["callbacks"])
+    callbacks = tuple(
+        Callbacks(setup=item["setup"], teardown=item["teardown"], origin=item["origin"])
+        for item in document["callbacks"]
+    )
     return packaged(name, module.files["functions"], module.files.get("header", b""), files, callbacks)
 
 

@@ -7,6 +7,7 @@ drivers for an older version refuse it.
 from __future__ import annotations
 
 from aotcuda import arch
+from aotcuda import manifest as manifests
 from aotcuda.errors import DriverTooOldError, NoImageError
 from aotcuda.gpus import CAPABILITIES, FIRST_CURRENT, TEGRA
 
@@ -14,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.errors import RuntimeUnavailableError
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Image, Manifest
     from aotcuda.runtime.driver import Driver
 
 
@@ -116,7 +117,7 @@ def choose(
     driver: tuple[int, int] | None = None,
     gpu: str | None = None,
 ) -> Choice:
-    """Choose the image of `manifest` for a GPU.
+    """Choose the target of `manifest` for a GPU; all fatbins of the module use it.
 
     Args:
         manifest: The module's manifest.
@@ -126,12 +127,9 @@ def choose(
     """
     gpu = gpu or f"a GPU of compute capability {_dotted(capability)}"
     general = manifest["toolchain"].get("cuda", "0.0")
-    versions = {
-        arch.parse(image["arch"]): _version(image.get("cuda", general))
-        for image in manifest["images"]
-        if image["kind"] != "ltoir"
-    }
-    absent = {arch.parse(image["arch"]): image["absent"] for image in manifest["images"] if "absent" in image}
+    images = manifests.kernel_images(manifest)
+    versions = _versions(images, general)
+    absent = {arch.parse(image["arch"]): image["absent"] for image in images if "absent" in image}
     targets = list(versions)
     fitting = sorted((key, str(target), target) for target in targets if (key := arch.preference(target, capability)))
     loadable = [target for _, _, target in fitting if driver is None or _loads(target, versions[target], driver)]
@@ -158,7 +156,7 @@ def choose(
         return Choice(gpu, capability, None, f"{better} {absent[better]}", tuple(rejected), better=better)
     if fitting and driver is not None:
         floor, first = min((_floor(target, versions[target]), str(target)) for _, _, target in fitting)
-        needed = next(image.get("min_driver") for image in manifest["images"] if image["arch"] == first)
+        needed = next(image.get("min_driver") for image in images if image["arch"] == first)
         if needed is None and floor[1] == 0:
             needed = manifest["min_driver"]
         why = (
@@ -169,6 +167,16 @@ def choose(
         return Choice(gpu, capability, None, why, tuple(rejected), too_old=True)
     why = "none of the packaged images runs on it" if targets else "the module has no kernels"
     return Choice(gpu, capability, None, why, tuple(rejected))
+
+
+def _versions(images: list[Image], general: str) -> dict[Target, tuple[int, int]]:
+    """Return the CUDA version of each target: the newest of its images; `general` is that of most images."""
+    versions: dict[Target, tuple[int, int]] = {}
+    for image in images:
+        if image["kind"] != "ltoir":
+            target = arch.parse(image["arch"])
+            versions[target] = max(_version(image.get("cuda", general)), versions.get(target, (0, 0)))
+    return versions
 
 
 def survey(manifest: Manifest, driver: Driver) -> dict[int, Choice]:

@@ -6,6 +6,8 @@ images, in a data folder and in a provider package, `parts.json` lists its image
     mypkg/kernels.aotcuda/parts.json
     mypkg_kernels_sm90/mypkg.kernels/parts.json
 
+Its list `fatbins` has the files in the order of the manifest's; some of them may have no image.
+
 In memory, the manifest gets the key `absent` for each image that is not installed, with its place and the remedy.
 """
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     from aotcuda.manifest import File, Manifest
 
-FORMAT = 1
+FORMAT = 2
 """The version of the file. Raise it if older readers would misread the file."""
 
 LARGEST = 1 << 20
@@ -38,7 +40,7 @@ class Parts:
     """The images of one module, and their folders.
 
     Attributes:
-        kernels: The fatbin in the module's own data folder.
+        files: The fatbins in the module's own data folder, in the manifest's order.
         faulty: The absent images that a wrong installation lacks: the wheel is a variant for another GPU, or a provider
             package does not belong to the wheel.
     """
@@ -56,39 +58,43 @@ class Parts:
             ManifestError: A file is altered, or has a later format.
         """
         self.faulty: set[str] = set()
-        self._fatbins: dict[str, tuple[str, File]] = {}  # by target: the folder and the file of its fatbin
+        self._places: dict[str, tuple[str, list[File]]] = {}  # by target: the folder and the files of its fatbins
         absent: dict[str, str] = {}
         part = _parse(data, os.path.join(folder, PARTS))
-        self.kernels: File = part["kernels"]
+        self.files: list[File] = part["fatbins"]
+        self._count = len(manifest["fatbins"])
         self._add_images(folder, part)
         problems: dict[str, tuple[str, bool]] = {}
         for target, name in part["elsewhere"].items():
             if name not in problems:
                 problems[name] = self._add(name, part, root) if name else (_variant_problem(part), True)
-            if target not in self._fatbins:
+            if target not in self._places:
                 absent[target], is_fault = problems[name]
                 self.faulty |= {target} if is_fault else set()
-        for image in manifest["images"]:
-            if image["arch"] in self._fatbins:
-                data_folder, file = self._fatbins[image["arch"]]
-                image["path"] = os.path.join(data_folder, file["path"])
-            else:
-                image["absent"] = absent.get(image["arch"], "is missing; install the package again")
+        for index, fatbin in enumerate(manifest["fatbins"]):
+            for image in fatbin["images"]:
+                if image["arch"] in self._places:
+                    data_folder, files = self._places[image["arch"]]
+                    image["path"] = os.path.join(data_folder, files[index]["path"])
+                else:
+                    image["absent"] = absent.get(image["arch"], "is missing; install the package again")
 
-    def fatbin(self, manifest: Manifest) -> bytes:
-        """Return a fatbin with the images that are installed.
+    def fatbin(self, manifest: Manifest, index: int) -> bytes:
+        """Return one of the fatbins with the images that are installed.
 
         Raises:
             ManifestError: A file is missing or altered.
         """
-        files = {image["path"]: self._fatbins[image["arch"]] for image in manifest["images"] if "path" in image}
-        data = [manifests.read_file(*place) for place in files.values()]
-        targets = [image["arch"] for image in manifest["images"] if "path" in image]
-        return subset.only(data, targets, f"the fatbin of {manifest['module']}")
+        present = {item["path"]: item["arch"] for item in manifest["fatbins"][index]["images"] if "path" in item}
+        places = [self._places[target] for target in present.values()]
+        data = [manifests.read_file(folder, files[index]) for folder, files in places]
+        targets = [image["arch"] for image in manifest["fatbins"][index]["images"] if "path" in image]
+        return subset.only(data, targets, f"{manifest['fatbins'][index]['file']['path']} of {manifest['module']}")
 
     def _add_images(self, folder: str, part: Any) -> None:
-        for target in part["images"]:
-            self._fatbins.setdefault(target, (folder, part["kernels"]))
+        if len(part["fatbins"]) == self._count:
+            for target in part["images"]:
+                self._places.setdefault(target, (folder, part["fatbins"]))
 
     def _add(self, name: str, own_part: Any, root: str | None) -> tuple[str, bool]:
         """Add the images of a provider package; return the problem if it has none, and True if that is a fault."""
@@ -112,6 +118,11 @@ class Parts:
         return "is missing; install the package again", True
 
 
+def whole(manifest: Manifest) -> str:
+    """Return the digest by which the parts of one build know each other."""
+    return manifests.digest("".join(item["file"]["sha256"] for item in manifest["fatbins"]).encode())
+
+
 def _variant_problem(part: Any) -> str:
     package, version = part["package"], part["version"]
     return (
@@ -126,12 +137,18 @@ def _parse(data: bytes, where: str) -> Any:
         content = json.loads(data)
         version = int(content["format"])
         if version <= FORMAT:
-            path, size, digest = (content["kernels"][key] for key in ("path", "bytes", "sha256"))
             texts = {key: str(content[key]) for key in ("package", "version", "variant", "module", "whole")}
             return {
                 **texts,
                 "images": list(map(str, content["images"])),
-                "kernels": {"path": os.path.basename(path), "bytes": int(size), "sha256": str(digest)},
+                "fatbins": [
+                    {
+                        "path": os.path.basename(file["path"]),
+                        "bytes": int(file["bytes"]),
+                        "sha256": str(file["sha256"]),
+                    }
+                    for file in content["fatbins"]
+                ],
                 "elsewhere": {target: str(name or "") for target, name in content["elsewhere"].items()},
             }
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

@@ -116,8 +116,9 @@ def _read(files: entries.Files, key: str) -> Result:
     _, contents = entries.read(files, key)
     manifest = manifests.parse(contents[manifests.FILE_NAME], folder)
     image = contents[CUBIN]
-    expected = {"kernels": {"path": CUBIN, "bytes": len(image), "sha256": manifests.digest(image)}}
-    if manifest["files"] != expected or len(manifest["images"]) != 1 or manifest["function_links"]:
+    file = {"path": CUBIN, "bytes": len(image), "sha256": manifests.digest(image)}
+    fatbins = [(item["file"], len(item["images"])) for item in manifest["fatbins"]]
+    if fatbins != [(file, 1)] or manifest["files"] or manifest["function_links"]:
         message = f"{folder} is not an entry of the JIT fallback's cache"
         raise ManifestError(message)
     return Result(manifest, image, folder)

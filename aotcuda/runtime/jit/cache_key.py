@@ -55,5 +55,7 @@ def is_current(result: Result, request: Request) -> bool:
     It would not if inputs have changed. The driver may be too old for a result that a machine with a newer driver made.
     """
     general = result.manifest["toolchain"].get("cuda", "0.0")
-    newest = max(int(image.get("cuda", general).partition(".")[0]) for image in result.manifest["images"])
+    newest = max(
+        int(image.get("cuda", general).partition(".")[0]) for image in manifests.kernel_images(result.manifest)
+    )
     return newest <= request.driver[0] and stamp.from_manifest(result.manifest, request.package_root).changed() is None

@@ -142,7 +142,7 @@ class Fallback:
         choices = survey(result.manifest, driver)
         packaged = self._module.packaged_choice(gpu)
         reason = _first_line(cause) if packaged is None or packaged.arch is not None else packaged.why
-        target = result.manifest["images"][0]["arch"]
+        target = result.manifest["fatbins"][0]["images"][0]["arch"]
         choice = (packaged or choices[gpu.index]).compiled(target, f"compiled on this machine: {reason}")
         choices |= {item.index: choice for item in driver.devices if item.capability == gpu.capability}
         return Library(result.manifest, result.folder, result.image, choices)

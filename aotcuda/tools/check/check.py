@@ -12,6 +12,7 @@ from aotcuda.binary.targets import PackagedModule
 from aotcuda.common import gpu_facts
 from aotcuda.errors import TargetError
 from aotcuda.gpus import CAPABILITIES
+from aotcuda.manifest import kernel_images
 from aotcuda.tools import packs
 from aotcuda.tools.check import gpus
 from aotcuda.tools.check.gpus import Driver, Gpu
@@ -230,8 +231,10 @@ def _pack_source(manifest: Manifest) -> str:
     return "" if pack is None else f"{pack['source']} of {pack['distribution']} {pack['version']}"
 
 
-def _images(manifest: Manifest) -> Iterator[Image]:
-    for image in manifest["images"]:
+def _images(manifest: Manifest) -> list[Image]:
+    """Return the images that a choice sees: one for each target, with the newest driver that any fatbin needs."""
+    found: dict[str, Image] = {}
+    for image in kernel_images(manifest):
         if "absent" in image:  # the wheel was split, and another part has the image
             continue
         lowest = image.get("min_driver")
@@ -239,7 +242,15 @@ def _images(manifest: Manifest) -> Iterator[Image]:
         if lowest is None and toolkit:
             first = gpu_facts.min_driver(arch.parse(image["arch"]), gpu_facts.pair(toolkit))
             lowest = gpu_facts.short(first) if first else None
-        yield Image(arch=image["arch"], kind=image["kind"], min_driver=lowest)
+        other = found.get(image["arch"])
+        if other is None or _is_higher(lowest, other.min_driver):
+            found[image["arch"]] = Image(arch=image["arch"], kind=image["kind"], min_driver=lowest)
+    return list(found.values())
+
+
+def _is_higher(driver: str | None, other: str | None) -> bool:
+    """Return True if an image that needs `driver` needs a newer one than an image that needs `other`."""
+    return driver is not None and (other is None or gpu_facts.version(driver) > gpu_facts.version(other))
 
 
 def _pair(cell: Cell) -> str:

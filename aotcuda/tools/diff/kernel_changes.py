@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
+from aotcuda.manifest import kernel_targets
 from aotcuda.tools.diff.change import Change, added_and_removed, changed_keys, describe, value_text
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from aotcuda.manifest import Kernel, Manifest, Overload
 
 _SKIPPED = frozenset(
-    ["signature", "symbol", "parameters", "parameter_bytes", "cooperative", "launch_bounds", "resources"]
+    ["signature", "symbol", "fatbin", "parameters", "parameter_bytes", "cooperative", "launch_bounds", "resources"]
 )
 """Keys with rules of their own, and keys that repeat facts of the images. Other keys are compared for equality."""
 
@@ -50,7 +51,7 @@ def _reasons(manifest: Manifest) -> dict[tuple[str, str, str], str]:
 def _compiled(manifest: Manifest) -> set[tuple[str, str, str]]:
     """Return kernel, signature and target of all code in the images."""
     overloads = [(kernel["name"], item["signature"]) for kernel in manifest["kernels"] for item in kernel["overloads"]]
-    return {(*overload, image["arch"]) for overload in overloads for image in manifest["images"]} - {
+    return {(*overload, target) for overload in overloads for target in kernel_targets(manifest)} - {
         *_reasons(manifest)
     }
 

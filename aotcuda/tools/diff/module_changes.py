@@ -9,6 +9,7 @@ from aotcuda import arch
 from aotcuda.arch import Target
 from aotcuda.common import gpu_facts
 from aotcuda.gpus import CAPABILITIES
+from aotcuda.manifest import kernel_images
 from aotcuda.tools.check.gpus import Driver, Gpu
 from aotcuda.tools.check.predict import predict
 from aotcuda.tools.diff.change import Change, added_and_removed, changed_keys, describe
@@ -18,7 +19,7 @@ from aotcuda.version import is_older
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from aotcuda.manifest import Image, Manifest
+    from aotcuda.manifest import File, Image, Manifest
     from aotcuda.tools.inspect.report import Module, SymbolImage
 
 _RESOURCES = ("size", "registers", "shared", "local", "constant")
@@ -27,7 +28,7 @@ _LABELS = {"size": "bytes of code"}
 _SKIPPED = frozenset(
     [
         *("format", "floor", "generator", "module", "toolchain", "toolchains", "min_driver", "fallback", "options"),
-        *("files", "images"),
+        *("files", "fatbins"),
         *("ltoir", "kernels", "functions", "callbacks", "sources", "rebuild", "left_out"),
     ]
 )
@@ -97,7 +98,7 @@ def gpu_support(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 def _choice_inputs(manifest: Manifest) -> tuple[object, ...]:
     """Return the parts of a manifest that the choice of an image depends on."""
-    images = [(image["arch"], image.get("cuda"), "absent" in image) for image in manifest["images"]]
+    images = [(image["arch"], image.get("cuda"), "absent" in image) for image in kernel_images(manifest)]
     return images, manifest["toolchain"]
 
 
@@ -117,8 +118,9 @@ def _support_change(gpu: Gpu, drivers: Sequence[str], old: str | None, new: str 
 
 def images(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield added and removed images; `gpu_support` finds the users that this breaks."""
-    for kind, key in (("image", "images"), ("function image", "ltoir")):
-        old, new = (_sizes_by_target(side[key]) for side in (before, after))  # type: ignore[literal-required]
+    kernels = (kernel_images(before), kernel_images(after))
+    for kind, sides in (("image", kernels), ("function image", (before["ltoir"], after["ltoir"]))):
+        old, new = map(_sizes_by_target, sides)
         removed = {target: size for target, size in old.items() if target not in new}
         added = {target: size for target, size in new.items() if target not in old}
         if removed:
@@ -134,11 +136,12 @@ def images(before: Manifest, after: Manifest) -> Iterator[Change]:
 
 def _sizes_by_target(images: Sequence[Image]) -> dict[str, int]:
     """Return the bytes of the images that are present; LTOIR is marked, since it has the targets of machine code."""
-    return {
-        image["arch"] + (" LTOIR" if image["kind"] == "ltoir" else ""): image["bytes"]
-        for image in images
-        if "absent" not in image
-    }
+    sizes: dict[str, int] = {}
+    for image in images:
+        if "absent" not in image:
+            target = image["arch"] + (" LTOIR" if image["kind"] == "ltoir" else "")
+            sizes[target] = sizes.get(target, 0) + image["bytes"]
+    return sizes
 
 
 def settings(before: Manifest, after: Manifest) -> Iterator[Change]:
@@ -238,9 +241,15 @@ def _kernel_images(module: Module) -> dict[tuple[str, str], SymbolImage]:
 def sizes(before: Manifest, after: Manifest) -> Iterator[Change]:
     """Yield changed sizes of the compressed fatbins."""
     for name in ("kernels", "functions"):
-        was, now = (side["files"][name]["bytes"] if name in side["files"] else 0 for side in (before, after))
+        was, now = (sum(file["bytes"] for file in _fatbins(side, name)) for side in (before, after))
         if was != now:
             yield Change(kind="size", name=name, text=f"{was} -> {now} bytes", old=was, new=now)
+
+
+def _fatbins(manifest: Manifest, name: str) -> list[File]:
+    if name == "kernels":
+        return [item["file"] for item in manifest["fatbins"]]
+    return [manifest["files"]["functions"]] if "functions" in manifest["files"] else []
 
 
 def _ltoir_versions(manifest: Manifest) -> list[tuple[int, int]]:

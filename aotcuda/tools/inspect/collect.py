@@ -49,13 +49,17 @@ def collect(target: str) -> Report:
 def module_report(module: targets.PackagedModule) -> Module:
     """Return the report on a packaged module. Errors are those of `collect`."""
     content = module.manifest
-    present = [image for image in content["images"] if "absent" not in image]
-    kernels = _images(module, "kernels", content["files"].get("kernels"), present)
     functions = _images(module, "functions", content["files"].get("functions"), content["ltoir"])
     cuda = content["toolchain"].get("cuda", "")
-    packed = [
-        replace(image.packed, cuda=item.get("linker", cuda)) for image, item in zip(kernels, present, strict=True)
-    ]
+    fatbins, packed = [], []
+    for item in content["fatbins"]:
+        present = [image for image in item["images"] if "absent" not in image]
+        name = item["file"]["path"] if len(content["fatbins"]) > 1 else ""
+        fatbins.append((name, _images(module, item["file"]["path"], item["file"], present)))
+        packed += [
+            replace(image.packed, cuda=listed.get("linker", cuda), fatbin=name)
+            for image, listed in zip(fatbins[-1][1], present, strict=True)
+        ]
     packed += [replace(image.packed, cuda=cuda) for image in functions]
     for other in content.get("toolchains", ()):
         file = other.get("functions")
@@ -63,7 +67,7 @@ def module_report(module: targets.PackagedModule) -> Module:
         packed += [replace(image.packed, cuda=other["versions"]["cuda"]) for image in others]
     linked = [(name, item["name"]) for item in content["linked"] for name in item["symbols"]]
     overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
-    _spend(module.budget, module.where, len(overloads), len(kernels))
+    _spend(module.budget, module.where, len(overloads), max((len(item[1]) for item in fatbins), default=0))
     _spend(module.budget, module.where, len(content["functions"]), len(functions))
     _spend(module.budget, module.where, len(linked), 0)
     prototypes = mangling.demangle(name for name, _ in linked)
@@ -83,7 +87,10 @@ def module_report(module: targets.PackagedModule) -> Module:
         images=tuple(packed),
         symbols=(
             *(_function(function, functions) for function in content["functions"]),
-            *(_kernel(kernel, overload, content["frontend"], kernels, module.where) for kernel, overload in overloads),
+            *(
+                _kernel(kernel, overload, content["frontend"], *fatbins[overload.get("fatbin", 0)], module.where)
+                for kernel, overload in overloads
+            ),
             *(_linked(name, origin, prototypes.get(name)) for name, origin in linked),
         ),
         left_out=left_out(content.get("left_out", [])),
@@ -173,7 +180,7 @@ def _callbacks(content: manifest.Manifest) -> dict[str, str]:
 
 
 def _kernel(
-    kernel: manifest.Kernel, overload: manifest.Overload, frontend: str, contents: list[Image], where: str
+    kernel: manifest.Kernel, overload: manifest.Overload, frontend: str, file: str, contents: list[Image], where: str
 ) -> Symbol:
     symbol = overload["symbol"]
     launches = overload.get("launches", {})
@@ -201,6 +208,7 @@ def _kernel(
             for image in contents
             if symbol in image.kernels
         ),
+        fatbin=file,
     )
 
 

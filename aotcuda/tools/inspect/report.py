@@ -65,17 +65,22 @@ class Symbol:
     signature: str | None
     origin: str
     images: tuple[SymbolImage, ...]
+    fatbin: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackedImage:
-    """An image as a whole; `size` before compression, `packed` after it, in bytes; `cuda` is the toolkit's version."""
+    """An image as a whole; `size` before compression, `packed` after it, in bytes; `cuda` is the toolkit's version.
+
+    `fatbin` is the file with the image if the module has several for its kernels.
+    """
 
     arch: str
     kind: Literal["sass", "ptx", "ltoir"]
     size: int
     packed: int
     cuda: str = ""
+    fatbin: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +141,7 @@ def _symbol(symbol: Symbol) -> dict[str, object]:
         "prototype": symbol.prototype,
         "signature": symbol.signature,
         "origin": symbol.origin,
+        **({"fatbin": symbol.fatbin} if symbol.fatbin else {}),
         "images": [_image(image) for image in symbol.images],
     }
 

@@ -100,10 +100,18 @@ def _module(module: Module, width: int) -> Iterator[str]:
     for item in module.left_out:
         yield from _field("left out", str(item), width)
     yield ""
-    rows = [(image.arch, image.kind, str(image.size), str(image.packed), image.cuda) for image in module.images]
-    header = ("image", "kind", "bytes", "packed", "by CUDA")
-    end = len(header) if module.toolchains else -1  # a module of one toolkit needs no last column
-    yield from _table(header[:end], [row[:end] for row in rows], indent="  ")
+    columns = [
+        ("image", [image.arch for image in module.images]),
+        ("kind", [image.kind for image in module.images]),
+        ("bytes", [str(image.size) for image in module.images]),
+        ("packed", [str(image.packed) for image in module.images]),
+    ]
+    if module.toolchains:
+        columns.append(("by CUDA", [image.cuda for image in module.images]))
+    if any(image.fatbin for image in module.images):
+        columns.append(("file", [excerpt(image.fatbin) for image in module.images]))
+    header = tuple(name for name, _ in columns)
+    yield from _table(header, list(zip(*(cells for _, cells in columns), strict=True)), indent="  ")
     for symbol in module.symbols:
         yield ""
         yield from _symbol(symbol, width)
@@ -120,6 +128,8 @@ def _symbol(symbol: Symbol, width: int) -> Iterator[str]:
         return
     if symbol.symbol != symbol.name:
         yield f"    symbol {excerpt(symbol.symbol)}"
+    if symbol.fatbin:
+        yield f"    in {excerpt(symbol.fatbin)}"
     if symbol.kind == "kernel":
         has_dynamic = any(image.dynamic is not None for image in symbol.images)
         keys = ("bytes", "registers", "spills", "shared", "local", "constant")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aotcuda.errors import BuildError
 from aotcuda.manifest import PARTS, digest
 from aotcuda.runtime.images import subset
-from aotcuda.runtime.images.parts import FORMAT
+from aotcuda.runtime.images.parts import FORMAT, whole
 from aotcuda.tools import wheel_archive
 from aotcuda.tools.split import wheel
 
@@ -154,10 +154,15 @@ def _files(full: FullWheel, targets: Sequence[Collection[Target]], variant: str 
 def _image_files(
     full: FullWheel, module: Module, targets: Collection[Target], folder: str, variant: str | None = None
 ) -> dict[str, bytes]:
-    """Return the files for some images of a module: a fatbin, and its `parts.json`."""
+    """Return the files for some images of a module: its fatbins, and their `parts.json`."""
     archs = [str(target) for target in module.targets if target in targets]
-    kernels = module.manifest["files"]["kernels"]
-    data = subset.only([full.wheel.files[module.fatbin]], archs, f"{full.wheel.path}/{module.fatbin}")
+    written, files = {}, []
+    for fatbin in module.manifest["fatbins"]:
+        path, inside = fatbin["file"]["path"], f"{module.folder}/{fatbin['file']['path']}"
+        kept = [image["arch"] for image in fatbin["images"] if image["arch"] in archs]
+        data = subset.only([full.wheel.files[inside]], kept, f"{full.wheel.path}/{inside}")
+        written[f"{folder}/{path}"] = data
+        files.append({"path": path, "bytes": len(data), "sha256": digest(data)})
     others = [target for target in module.targets if target not in targets]
     description = {
         "format": FORMAT,
@@ -165,12 +170,12 @@ def _image_files(
         "version": full.wheel.version,
         "variant": variant,
         "module": module.manifest["module"],
-        "whole": kernels["sha256"],
+        "whole": whole(module.manifest),
         "images": archs,
-        "kernels": {"path": kernels["path"], "bytes": len(data), "sha256": digest(data)},
+        "fatbins": files,
         "elsewhere": {str(other): None if variant else _provider_name(full, other.capability) for other in others},
     }
-    return {f"{folder}/{kernels['path']}": data, f"{folder}/{PARTS}": _json(description)}
+    return {**written, f"{folder}/{PARTS}": _json(description)}
 
 
 def _with_extras(full: FullWheel) -> bytes:

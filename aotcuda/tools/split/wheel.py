@@ -33,13 +33,11 @@ class Module:
     Attributes:
         folder: Its data folder in the wheel.
         manifest: Its manifest.
-        fatbin: The file with its images.
-        targets: Their targets, in order.
+        targets: The targets of its kernels, in order.
     """
 
     folder: str
     manifest: Manifest
-    fatbin: str
     targets: tuple[Target, ...]
 
     def targets_for(self, capability: tuple[int, int]) -> set[Target]:
@@ -99,8 +97,6 @@ def read(path: Path) -> FullWheel:
 def _modules(packaged: Iterable[tuple[str, PackagedModule]]) -> Iterator[Module]:
     for folder, module in packaged:
         collect.module_report(module)  # compares the images with the manifest
-        kernels = module.manifest["files"].get("kernels")
-        if kernels is not None:
-            archs = tuple(arch.parse(image["arch"]) for image in module.manifest["images"])
-            fatbin = f"{folder}/{kernels['path']}"
-            yield Module(folder=folder, manifest=module.manifest, fatbin=fatbin, targets=archs)
+        if module.manifest["fatbins"]:
+            archs = tuple(map(arch.parse, manifests.kernel_targets(module.manifest)))
+            yield Module(folder=folder, manifest=module.manifest, targets=archs)

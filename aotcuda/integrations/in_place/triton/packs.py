@@ -92,9 +92,9 @@ def _module(packed: Packed) -> InPlaceModule | None:
         try:
             path = os.path.join(packed.folder, manifests.IN_PLACE)
             module = sources.Source(packed.module, {}, path).modules()[0]
-            file = module.manifest["files"].get("kernels")
-            if file is not None and not os.path.isfile(os.path.join(packed.folder, manifests.PARTS)):
-                manifests.read_file(packed.folder, file)
+            if not os.path.isfile(os.path.join(packed.folder, manifests.PARTS)):
+                for fatbin in module.manifest["fatbins"]:
+                    manifests.read_file(packed.folder, fatbin["file"])
             _modules[packed.folder] = module
         except (AotcudaError, OSError, LookupError) as error:
             jit_compile.warn(f"{packed.pack}: {error}, so Triton compiles the kernels of {packed.source}")
