@@ -32,6 +32,7 @@ def content(tmp_path):
         fallback="jit",
         rebuild=RECIPE,
         options={"fastmath": False},
+        files={"functions": manifests.file("functions.fatbin", b"LTOIR")},
         callbacks=[{"setup": "mypkg._hooks:upload", "teardown": None, "origin": "table.cu"}],
         ltoir=[manifests.image("sm_80")[0] | {"kind": "ltoir"}, manifests.image("compute_75")[0]],
     )
