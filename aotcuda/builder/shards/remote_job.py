@@ -24,7 +24,7 @@ ARCHIVE, REQUEST, RESULT, ENTRIES = "project.zip", "request.json", "result.json"
 _START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv.pop(1))
-from aotcuda.builder import remote_build
+from aotcuda.builder.shards import remote_build
 remote_build.main()
 """
 
