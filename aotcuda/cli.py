@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 import aotcuda
-from aotcuda.common import system, variables
+from aotcuda.common import removed, system, variables
 from aotcuda.common.foreign import escape, show
 from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-SHELLS = ("bash", "zsh", "fish", "tcsh")
 _NARROWEST = 60
 """The smallest width for wrapped text."""
 
@@ -39,8 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line, by default the one of the process, and return the exit code."""
     _open_streams()
     _set_errors("backslashreplace")  # the encoding of a terminal may lack letters
+    words = sys.argv[1:] if argv is None else argv
+    if words and (problem := removed.command_problem(words[0])) is not None:
+        print(f"aotcuda: {problem}", file=sys.stderr)
+        return 2
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser().parse_args(words)
     except SystemExit as stop:  # argparse has printed the help or the error
         return int(stop.code or 0)
     try:
@@ -155,10 +158,18 @@ def _parser() -> argparse.ArgumentParser:
     _add_wheel_commands(commands)
     _add_cache(commands.add_parser("cache", help="manage the JIT cache and the build cache of this machine"))
 
-    completion = commands.add_parser("completion", help="print a script for a shell's completion")
-    completion.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
-    completion.set_defaults(run=_completion)
+    for (command, option), replacement in removed.OPTIONS.items():
+        text = f"{option} was removed; {replacement}"
+        commands.choices[command].add_argument(option, action=_Removed, nargs="?", help=argparse.SUPPRESS, const=text)
     return parser
+
+
+class _Removed(argparse.Action):
+    """End the command with one line about a removed option, which is `const`."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Implement argparse.Action."""
+        parser.exit(2, f"{parser.prog}: {self.const}\n")
 
 
 def _add_wheel_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -195,16 +206,6 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     build.add_argument("--sbom", metavar="FILE", type=_file, help="write the bill of materials, as CycloneDX")
     build.add_argument("--depfile", metavar="FILE", type=_file, help="write the inputs as a rule for make or ninja")
     build.add_argument("--stamp", metavar="FILE", type=_file, help="touch FILE at the end; the target of --depfile")
-    build.add_argument(
-        "--rebuild-missing", action="store_true", help="with --depfile and --stamp: build removed files again"
-    )
-    build.add_argument(
-        "--expect",
-        metavar="MODULE",
-        action="append",
-        default=[],
-        help="fail unless the project's modules are this one, and those of further --expect",
-    )
     shared = build.add_mutually_exclusive_group()
     shared.add_argument(
         "--shard", metavar="I/N", type=_shard, help="compile part I of N into the build cache, and write nothing else"
@@ -217,7 +218,7 @@ def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     output = build.add_mutually_exclusive_group()
     output.add_argument("-q", "--quiet", action="store_true", help="print no paths and no summary")
     output.add_argument("-v", "--verbose", action="store_true", help="print the slowest steps too")
-    build.set_defaults(run=_build, usage=build.error)
+    build.set_defaults(run=_build)
 
 
 def _inspect(arguments: argparse.Namespace) -> None:
@@ -308,8 +309,6 @@ def _config(arguments: argparse.Namespace) -> None:
 
 
 def _build(arguments: argparse.Namespace) -> None:
-    if arguments.rebuild_missing and None in (arguments.depfile, arguments.stamp):
-        arguments.usage("--rebuild-missing is for the rule of --depfile, whose target is --stamp; name both files")
     from aotcuda.builder.compile import interrupt  # noqa: PLC0415
 
     with interrupt.raise_interrupts():
@@ -328,8 +327,6 @@ def _build(arguments: argparse.Namespace) -> None:
             bill=arguments.sbom,
             depfile=arguments.depfile,
             stamp=arguments.stamp,
-            rebuild_missing=arguments.rebuild_missing,
-            expected=arguments.expect,
             quiet=arguments.quiet,
             verbose=arguments.verbose,
             shard=arguments.shard,
@@ -479,12 +476,6 @@ def _doctor(arguments: argparse.Namespace) -> None:
 
     report = doctor.examine()
     show(json.dumps(report, indent=2) if arguments.json else doctor.render(report))
-
-
-def _completion(arguments: argparse.Namespace) -> None:
-    from aotcuda.tools import completion  # noqa: PLC0415
-
-    print(completion.script(_parser(), arguments.shell))
 
 
 def _warm(arguments: argparse.Namespace) -> None:

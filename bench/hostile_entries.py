@@ -1,8 +1,8 @@
 """Compare reads of 1,000 damaged cache entries with the rule that they write nothing else and run no code.
 
 Each entry is a valid one, changed by a seed in its names, kinds and contents (`tests/support/hostile_entries.py`). It
-is in a folder, or at a URL of fsspec, and is read by a build, or by the JIT fallback and `aotcuda cache list`,
-`inspect`, `doctor` and `cache clear`. Faults are files written outside of the cache and the
+is in a folder, or in an archive that a worker of an executor sends, and is read by a build, or by the JIT fallback and
+`aotcuda cache list`, `inspect`, `doctor` and `cache clear`. Faults are files written outside of the cache and the
 output folder, code that runs, and tracebacks. The exit status is 1 if there are any.
 
     python bench/hostile_entries.py                   # about five minutes

@@ -9,9 +9,9 @@
 An entry is written to `tmp` and renamed, so its folder is complete or missing. A process that is killed leaves a folder
 in `tmp`, which is never read.
 
-An entry is not trusted: it may come from a URL, or from a folder that CI has restored. `parse_record` checks every
-record, from disk and from an archive, and accepts exactly the file names of the cache. No symbolic link below the root
-is followed.
+An entry is not trusted: it may come from another machine, or from a folder that CI has restored. `parse_record` checks
+every record, from disk and from an archive, and accepts exactly the file names of the cache. No symbolic link below
+the root is followed.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _RELEASE = "/proc/driver/nvidia/version"
 _PACKAGES = (
     *("hatchling", "setuptools", "cuda-bindings", "cuda-core", "numba", "llvmlite", "numpy"),
     *("cupy-cuda12x", "cupy-cuda13x", "torch", "jax"),
-    *("rich", "backports-zstd", "lz4", "tomlkit", "shtab", "fsspec"),
+    *("rich", "backports-zstd", "lz4", "tomlkit"),
 )
 """Packages whose versions belong in a bug report: build back ends, array libraries, packages of the extras."""
 

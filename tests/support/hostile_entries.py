@@ -22,10 +22,10 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import fsspec
-
 from aotcuda import manifest as manifests
 from aotcuda.builder.cache import serialization
+from aotcuda.builder.cache.settings import Settings
+from aotcuda.builder.cache.store import Store
 from aotcuda.builder.entry import api
 from aotcuda.builder.write import output
 from aotcuda.cache.entries import ENTRY, VERSION, Files, entry_bytes
@@ -37,10 +37,10 @@ from support import jit_builds
 from support.manifests import kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 KEY = "ab" + "0" * 62
-PLACES = ("folder", "file", "memory")
+PLACES = ("folder", "archive")
 
 NAMES = (
     "{outside}/planted.pth", "../planted.pth", "../../../../planted.pth", "./../planted", "a/../../planted", "..", ".",
@@ -109,13 +109,9 @@ class Project:
         cache = self.base / "cache"
         raw = Raw(self.whole, *self.entry())
         spoil(raw)
-        with _cache_of(cache, place, self.base) as (url, put):
-            for key, (record, contents) in self._kept.items():
-                if record["kind"] in ("build", "index"):
-                    put(raw if key == self.whole else Raw(key, record, contents))
-            settings = {"AOTCUDA_BUILD_CACHE": url, "AOTCUDA_CACHE_DIR": str(cache / "own"), "AOTCUDA_PROGRESS": "0"}
-            with _environment(**settings):
-                return self._watched(self._build, [self.base / "elsewhere", cache, self.out])
+        _fill(cache, place, [raw])
+        with _environment(AOTCUDA_BUILD_CACHE=str(cache), AOTCUDA_PROGRESS="0"):
+            return self._watched(self._build, [cache, self.out])
 
     def _build(self) -> str:
         """Build as `aotcuda build` does; a build that would compile stops there."""
@@ -140,7 +136,7 @@ class Project:
 
     def read_fallback(self, place: str, spoil: Callable[[Raw], None]) -> Outcome:
         """Spoil an entry of the JIT fallback, and look for it as a launch does; then list all of the cache."""
-        del place  # it has no URL
+        del place  # no other machine sends its entries
         cache = self.base / "cache"
         shutil.rmtree(cache, ignore_errors=True)
         manifest, data = jit_builds.manifest([kernel("k", "void(int32)")])
@@ -230,7 +226,7 @@ class Raw:
         self.change_folder(folder)
 
     def archive(self) -> bytes:
-        """Return the entry as a URL has it."""
+        """Return the entry as a worker of an executor sends it."""
         stream = io.BytesIO()
         twice = [(name, b"twice") for name in self.twice]
         with warnings.catch_warnings(), zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
@@ -362,26 +358,16 @@ def _entry(cache: Path, key: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     return json.loads(contents.pop(ENTRY))["record"], contents
 
 
-@contextlib.contextmanager
-def _cache_of(cache: Path, place: str, base: Path) -> Iterator[tuple[str, Callable[[Raw], None]]]:
-    """Yield the value of `AOTCUDA_BUILD_CACHE` for an empty cache, and a function that stores an entry in it."""
+def _fill(cache: Path, place: str, entries: Iterable[Raw]) -> None:
+    """Store entries in an empty cache: as files of its folder, or as archives that a worker of an executor sends."""
     shutil.rmtree(cache, ignore_errors=True)
     cache.mkdir(mode=0o700)
-    url = {"folder": str(cache), "file": f"file://{base}/elsewhere", "memory": "memory://hostile/cache"}[place]
-
-    def put(raw: Raw) -> None:
+    store = Store(Settings(folder=str(cache), writes=True, facts=""))
+    for raw in entries:
         if place == "folder":
             raw.store(cache)
         else:
-            system, path = fsspec.url_to_fs(url)
-            system.makedirs(f"{path}/{VERSION}/{raw.key[:2]}", exist_ok=True)
-            system.pipe_file(f"{path}/{VERSION}/{raw.key[:2]}/{raw.key}.zip", raw.archive())
-
-    try:
-        yield url, put
-    finally:
-        if place == "memory":
-            fsspec.url_to_fs(url)[0].store.clear()
+            store.receive(raw.key, raw.archive())
 
 
 @contextlib.contextmanager

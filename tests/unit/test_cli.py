@@ -35,31 +35,6 @@ def test_inspect_takes_several_targets(wheel: Path, capsys: pytest.CaptureFixtur
     assert capsys.readouterr() == ("", "aotcuda: there is no file, folder or importable module nothing.at.all\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "completions"),
-    [
-        (["ins"], ["inspect"]),
-        (["inspect", "--su"], ["--summary"]),
-        (["cache", "w"], ["warm"]),
-    ],
-)
-def test_bash_completes_the_command(
-    words: list[str], completions: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["completion", "bash"]) == 0
-    line = " ".join(f"'{word}'" for word in ["aotcuda", *words])
-    script = [capsys.readouterr().out, f"COMP_WORDS=({line}); COMP_CWORD={len(words)}", "_shtab_aotcuda"]
-    script.append('printf "%s\\n" "${COMPREPLY[@]}"')
-    done = subprocess.run(["bash", "-c", "\n".join(script)], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == completions
-
-
-def test_completion_without_shtab_names_the_extra(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    assert main(["completion", "zsh"]) == 1
-    assert capsys.readouterr().err.endswith("run: pip install 'aotcuda[completion]'\n")
-
-
 def test_problem_is_one_line_on_standard_error(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wheel.write_bytes(wheel.read_bytes()[:1000])
     assert main(["inspect", str(wheel), "--json"]) == 1
@@ -83,10 +58,9 @@ def test_wrong_usage_gives_exit_code_2(arguments: list[str], capsys: pytest.Capt
         (["build", "project", "--out", "there"], (Path("project"), Path("there"), {})),
         (["build", "--sbom", "bom.json"], (Path(), None, {"bill": Path("bom.json")})),
         (
-            ["build", "--rebuild-missing", "--depfile", "k.d", "--stamp", "k.s"],
-            (Path(), None, {"rebuild_missing": True, "depfile": Path("k.d"), "stamp": Path("k.s")}),
+            ["build", "--depfile", "k.d", "--stamp", "k.s"],
+            (Path(), None, {"depfile": Path("k.d"), "stamp": Path("k.s")}),
         ),
-        (["build", "--expect", "a.k", "--expect", "b"], (Path(), None, {"expected": ["a.k", "b"]})),
     ],
 )
 def test_build_lists_the_files_that_it_wrote(arguments, expected, monkeypatch, capsys):
@@ -102,12 +76,6 @@ def test_build_lists_the_files_that_it_wrote(arguments, expected, monkeypatch, c
     assert capsys.readouterr().out.splitlines() == ["there/kernels.py", "there/kernels.pyi"]
     assert main([*arguments, "--quiet"]) == 0
     assert capsys.readouterr().out == ""
-
-
-def test_rebuild_missing_without_depfile_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["build", "nowhere", "--rebuild-missing", "--stamp", "k.s"])
-    assert "--rebuild-missing is for the rule of --depfile" in capsys.readouterr().err
 
 
 def test_failed_build_gives_exit_code_1(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,1 +1,1 @@
-"""The build cache: complete builds and results of code generators, in a folder and at a URL."""
+"""The build cache: complete builds and results of code generators, in a folder."""

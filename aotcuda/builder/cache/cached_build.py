@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aotcuda.builder import cached_files
-from aotcuda.builder.cache import hashing, remote, stamps
+from aotcuda.builder.cache import hashing, stamps
 from aotcuda.builder.cache.store import Store, trim
 from aotcuda.builder.emit.built import Output
 from aotcuda.common.stamp import Stamp
@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from aotcuda.builder.cache.remote import Fetched
     from aotcuda.builder.cache.settings import Settings
     from aotcuda.builder.cache.stamps import Project
     from aotcuda.builder.compile.job import Result
-    from aotcuda.builder.emit.progress import Progress
     from aotcuda.builder.plan.plan import ModulePlan
 
 _ENTRY = tuple[list[tuple[str, str, str | None]], dict[str, str | None], Output]
@@ -35,24 +33,16 @@ class CachedBuild:
 
     Args:
         known: The inputs that are known before the build; they name the entry.
-        watcher: Shows that the build waits for a URL.
 
     Raises:
         NamelessError: An input cannot be hashed.
     """
 
-    def __init__(self, cache: Settings, project: Project, inputs: Sequence[object], watcher: Progress) -> None:
-        def fetch(url: str, names: list[str]) -> Fetched:
-            watcher.show(f"looking in {remote.without_secrets(url)}", 0, 0)
-            try:
-                return remote.fetch(url, names, watcher.tick)
-            finally:
-                watcher.clear()
-
+    def __init__(self, cache: Settings, project: Project, inputs: Sequence[object]) -> None:
         self._cache = cache
         self._project = project
         self._name = hashing.digest("build", cache.facts, str(project.root), inputs)
-        self._store = Store(cache, fetch, remote.send)
+        self._store = Store(cache)
 
     def find(self, plans: Sequence[ModulePlan], roots: Sequence[Path], *, editable: bool) -> Output | None:
         """Return the build if its stamp holds and its files are those that the build would write, else None."""
@@ -73,14 +63,8 @@ class CachedBuild:
         depends = tuple(stamps.files(stamp, project))
         return replace(built, package_root=project.relative_package_root, depends=depends)
 
-    def settings_of_workers(self) -> Settings:
-        """Return the settings for workers: without a URL that did not answer, so they neither wait nor warn again."""
-        return self._cache if self._store.answers else replace(self._cache, url=None, sends=False)
-
     def store(self, built: Output, stamp: Stamp, results: Sequence[Result]) -> Output:
         """Store a build, and return it with the problems of the cache as warnings and the reuse in its summary."""
-        if any(result.unanswered for result in results):
-            self._store.stop_using_url()
         # An input that has changed since it was read makes the stamp worthless.
         if not any(result.unseen for result in results) and stamp.changed() is None:
             reads = [(question, path, answer) for (question, path), answer in sorted(stamp.reads.items())]
@@ -98,11 +82,9 @@ class CachedBuild:
         )
 
 
-def open_entry(
-    cache: Settings | None, project: Project, inputs: Sequence[object], watcher: Progress
-) -> CachedBuild | None:
+def open_entry(cache: Settings | None, project: Project, inputs: Sequence[object]) -> CachedBuild | None:
     """Return the entry of a build; None without a cache, or if an input cannot be hashed."""
     try:
-        return CachedBuild(cache, project, inputs, watcher) if cache is not None else None
+        return CachedBuild(cache, project, inputs) if cache is not None else None
     except hashing.NamelessError:
         return None

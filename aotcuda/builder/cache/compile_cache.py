@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aotcuda import registry
-from aotcuda.builder.cache import hashing, remote
+from aotcuda.builder.cache import hashing
 from aotcuda.builder.cache.hashing import NamelessError
 from aotcuda.builder.cache.store import Store
-from aotcuda.builder.compile import flows, pool
 from aotcuda.builder.link.included_headers import Headers
 from aotcuda.common.stamp import file_digest
-from aotcuda.errors import AotcudaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,12 +39,11 @@ class CompileCache:
         self, settings: Settings | None = None, root: str = "", frontend: str = "", tools: Sequence[object] = ()
     ) -> None:
         """Open the cache, if there are settings. `tools` are the versions of the loaded compilers."""
-        self._store = Store(settings, _fetch_in_child, _send_in_child) if settings is not None else None
+        self._store = Store(settings) if settings is not None else None
         self._root = Path(root)
         self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
         self._prefixes = registry.variables([frontend]).prefixes if settings is not None else ()
         self._variables: list[tuple[str, str]] | None = None
-        self._results: dict[Name, Any] = {}
         self.reused = 0
         self.made = 0
 
@@ -57,11 +53,6 @@ class CompileCache:
         return self._store is not None
 
     @property
-    def has_url(self) -> bool:
-        """Return True if entries may be at a URL; only the worker itself reads from it."""
-        return self._store is not None and self._store.has_url
-
-    @property
     def problems(self) -> tuple[str, ...]:
         """Warnings for the user."""
         return tuple(self._store.problems) if self._store is not None else ()
@@ -69,11 +60,6 @@ class CompileCache:
     def count_reused(self, number: int) -> None:
         """Count results that front ends have found."""
         self.reused += number
-
-    @property
-    def answers(self) -> bool:
-        """Return True if the cache's URL, if there is one, has answered."""
-        return self._store is None or self._store.answers
 
     def name(self, *values: object) -> Name:
         """Return the name of a result for `values`, the tools, and the variables that compilers read."""
@@ -103,26 +89,15 @@ class CompileCache:
 
     def find(self, names: Mapping[K, Name], shape: Callable[[K], Any]) -> dict[K, Any]:
         """Return the results that the cache has; `shape` gives the type that a result must have."""
-        types = {name: shape(key) for key, name in names.items() if name and name not in self._results}
+        types = {name: shape(key) for key, name in names.items() if name}
         stored = self._store.get(types) if self._store is not None and types else {}
-        results = {key: value for key, name in names.items() if (value := stored.get(name, self._results.get(name)))}
+        results = {key: value for key, name in names.items() if (value := stored.get(name))}
         self.reused += len(results)
         return results
 
-    def fetch(self, types: Mapping[Name, Any]) -> None:
-        """Load these entries from the cache, for `find_here` in this process and its children."""
-        if self._store is not None:
-            self._results |= dict.fromkeys(types) | self._store.get(types)
-
     def find_here(self, name: Name, shape: Any) -> Any | None:
-        """Return a result that is in memory or in the folder on this machine; for children, which read from no URL."""
-        if self._store is None or not name:
-            return None
-        return self._results.get(name) or self._store.get_here({name: shape}).get(name)
-
-    def must_fetch(self, name: Name) -> bool:
-        """Return True for a result that may be at a URL and was not requested yet."""
-        return self.has_url and name not in self._results
+        """Return one result, or None; for children, whose counts are lost."""
+        return self._store.get({name: shape}).get(name) if self._store is not None and name else None
 
     def store(self, results: Mapping[K, Any], names: Mapping[K, Name], titles: Mapping[K, str], kind: str) -> bool:
         """Store the results that have a name; `titles` and `kind` are for lists of the cache.
@@ -139,19 +114,3 @@ class CompileCache:
         """Return a path relative to the project's folder, so it is the same in every checkout."""
         path = Path(folder)
         return path.relative_to(self._root).as_posix() if folder and path.is_relative_to(self._root) else folder
-
-
-def _fetch_in_child(url: str, names: list[str]) -> Any:
-    """Call `remote.fetch` in a child, because it starts threads, and a process with threads must not fork units."""
-    return _call_in_child(partial(remote.fetch, url, names), lambda problem: ({}, problem))
-
-
-def _send_in_child(url: str, packed: Any) -> Any:
-    return _call_in_child(partial(remote.send, url, packed), lambda problem: problem)
-
-
-def _call_in_child(work: Callable[[], Any], failed: Callable[[str], Any]) -> Any:
-    try:
-        return flows.run([pool.Task("the build cache", work)], 1, lambda _: None)[0]
-    except AotcudaError as error:
-        return failed(str(error))

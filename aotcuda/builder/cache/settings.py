@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import platform
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from aotcuda import registry
 from aotcuda.builder.cache import hashing
 from aotcuda.cache import compilers, entries, folder
+from aotcuda.common import removed
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _IGNORED = (
     "AOTCUDA_ARCH",
 )
 _NOT_FOLDERS = ("true", "false", "yes", "no", "on", "off", "none", "read", "read-write")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 _ISOLATED_BUILD = "pip-build-env-"
 _INSTALLER_VARIABLES = (
     *("PYTHONPATH", "PYTHONHASHSEED", "PYTHONDONTWRITEBYTECODE", "PYTHONNOUSERSITE", "PYTHONUNBUFFERED"),
@@ -55,17 +54,13 @@ class Settings:
     """The place of the cache; travels in jobs.
 
     Attributes:
-        folder: The folder of the cache on this machine; None if there is none.
-        url: The URL of the cache that fills the folder; None if there is none.
+        folder: The folder of the cache.
         writes: True if results are stored in the folder.
-        sends: True if results are stored at the URL too.
         facts: The digest of the inputs of all entries.
     """
 
-    folder: str | None
-    url: str | None
+    folder: str
     writes: bool
-    sends: bool
     facts: str
 
 
@@ -86,23 +81,16 @@ def find(front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> 
         message = f"{ACCESS} is {access!r}; write {READ!r} or {READ_WRITE!r}"
         raise ConfigError(message)
     entries.size_cap()  # a wrong value is reported before anything is compiled
-    is_url = "://" in place
-    base = default_folder() if is_url or not place else folder.expand(place)
-    if base is None and not is_url:
+    base = folder.expand(place) if place else default_folder()
+    if base is None:
         return None
-    return Settings(
-        folder=base,
-        url=place if is_url else None,
-        writes=is_url or access != READ,
-        sends=is_url and access == READ_WRITE,
-        facts=_facts(front_ends, toolkits, root),
-    )
+    return Settings(folder=base, writes=access != READ, facts=_facts(front_ends, toolkits, root))
 
 
 def in_folder(folder: Path, front_ends: Iterable[str], toolkits: Sequence[Toolkit], root: Path) -> Settings:
     """Return a cache in a folder, independent of the environment; for the other arguments see `find`."""
     facts = _facts(sorted({*front_ends}), toolkits, root)
-    return Settings(folder=str(folder), url=None, writes=True, sends=False, facts=facts)
+    return Settings(folder=str(folder), writes=True, facts=facts)
 
 
 def default_folder() -> str | None:
@@ -125,21 +113,17 @@ def configured_folder() -> str | None:
     place = _read_place()
     if place == "0":
         return None
-    return folder.expand(place) if place and "://" not in place else default_folder()
+    return folder.expand(place) if place else default_folder()
 
 
 def _read_place() -> str:
-    """Return `AOTCUDA_BUILD_CACHE`: a folder, a URL, 0, or nothing."""
+    """Return `AOTCUDA_BUILD_CACHE`: a folder, 0, or nothing."""
     place = os.environ.get(WHERE, "").strip()
     if place != "0" and (place.isdigit() or place.lower() in _NOT_FOLDERS):
-        message = f"{WHERE} is {place!r}; write a folder (./{place} for one of that name), a URL, or 0 for no cache"
+        message = f"{WHERE} is {place!r}; write a folder (./{place} for one of that name), or 0 for no cache"
         raise ConfigError(message)
-    if "://" in place and not _SCHEME.match(place):
-        message = f"{WHERE} is {place!r}; write a URL with a protocol, such as s3://bucket, or a folder"
-        raise ConfigError(message)
-    if "://" not in place and _SCHEME.match(place):
-        message = f"{WHERE} is {place!r}; write a URL with ://, or ./{place} for a folder of that name"
-        raise ConfigError(message)
+    if (problem := removed.value_problem(WHERE, place)) is not None:
+        raise ConfigError(problem)
     return place
 
 

@@ -1,4 +1,4 @@
-"""Store entries of the build cache: in a folder on this machine, and at a URL that fills the folder."""
+"""Store entries of the build cache in a folder."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.cache import remote, serialization
-from aotcuda.builder.cache.remote import NAMES, VALUE
+from aotcuda.builder.cache import archive, serialization
+from aotcuda.builder.cache.archive import NAMES, VALUE
 from aotcuda.builder.cache.settings import FORMAT
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import VERSION, Files
@@ -16,84 +16,43 @@ from aotcuda.common import foreign
 from aotcuda.errors import ManifestError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from aotcuda.builder.cache.remote import Fetched, Packed
+    from aotcuda.builder.cache.archive import Packed
     from aotcuda.builder.cache.settings import Settings
-
-    Fetch = Callable[[str, list[str]], Fetched]
-    Send = Callable[[str, Mapping[str, Packed]], str | None]
 
 
 class Store:
     """A cache's entries.
 
     An entry that cannot be read is missing, and one that cannot be written is not stored; `problems` has the reasons.
-
-    Attributes:
-        answers: The URL, if there is one, has answered all requests of this and other processes; otherwise it is not
-            used.
     """
 
-    def __init__(self, settings: Settings, fetch: Fetch, send: Send) -> None:
-        """Open a cache; `fetch` and `send` are the functions of `remote`, or call them in another process."""
+    def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._fetch = fetch
-        self._send = send
         self._files = Files(settings.folder, NAMES)
-        self.answers = True
         self.problems: list[str] = []
-        self._usable = settings.folder is not None
+        self._usable = True
         self._writes = settings.writes
         self._written = 0
-        if settings.folder is not None:
-            problem = folder.problem(settings.folder, os.path.join(settings.folder, VERSION))
-            if problem is not None:
-                self._add_problem(problem)
-                self._usable = False
+        problem = folder.problem(settings.folder, os.path.join(settings.folder, VERSION))
+        if problem is not None:
+            self.problems.append(f"the build continues without the build cache: {problem}")
+            self._usable = False
 
     def get(self, types: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the existing entries; `types` has the type of each value by its name."""
-        values = self.get_here(types)
-        missing = [name for name in types if name not in values]
-        for name, packed in self._fetch_missing(missing).items():
-            if self._take(values, name, types[name], packed, self._settings.url):
-                self._write(name, *packed)
-        self._record_size()
-        return values
-
-    def get_here(self, types: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the entries that exist in the folder on this machine."""
         values: dict[str, Any] = {}
         for name, shape in types.items():
             packed = self._read(name) if self._usable else None
             if packed is not None:
-                self._take(values, name, shape, packed, self._settings.folder)
+                self._take(values, name, shape, packed)
         return values
-
-    def stop_using_url(self) -> None:
-        """Stop using the URL, because it did not answer another process."""
-        self.answers = False
-
-    @property
-    def has_url(self) -> bool:
-        """Return True if there is a URL that answers."""
-        return self._settings.url is not None and self.answers
-
-    def _fetch_missing(self, names: list[str]) -> dict[str, Packed]:
-        """Return the wanted entries that are at the URL."""
-        if not names or self._settings.url is None or not self.answers:
-            return {}
-        fetched, problem = self._fetch(self._settings.url, names)
-        self._check_answer(problem)
-        if None in fetched.values():
-            self._add_damage(self._settings.url)
-        return {name: packed for name, packed in fetched.items() if packed is not None}
 
     def put(self, values: Mapping[str, object], kind: str, about: Mapping[str, str]) -> bool:
         """Store values under their names, if they can be encoded; `kind` and `about` are for lists of the cache.
 
-        Returns False if a value could not be stored in the folder, or at the URL if the settings send entries there.
+        Returns False if a value could not be stored.
         """
         packed: dict[str, Packed] = {}
         for name, value in values.items():
@@ -106,15 +65,11 @@ class Store:
             for name, (record, contents) in packed.items():
                 self._write(name, record, contents)
             self._record_size()
-        if self._settings.sends and self._settings.url is not None and packed and self.answers:
-            self._check_answer(self._send(self._settings.url, packed))
-        in_folder = self._usable and self._writes
-        is_stored = in_folder if not self._settings.sends else self.answers
-        return is_stored and len(packed) == len(values)
+        return self._usable and self._writes and len(packed) == len(values)
 
     def receive(self, name: str, data: bytes) -> bool:
         """Store an entry that another machine has packed; return False if it is damaged or cannot be stored."""
-        packed = remote.unpack(data, name)
+        packed = archive.unpack(data, name)
         if packed is not None:
             self._write(name, *packed)
         return packed is not None and self._usable and self._writes
@@ -131,29 +86,22 @@ class Store:
                 continue
             entries.mark_used(self._files, name)
             return packed
-        self._add_damage(self._settings.folder)
+        self.report_damage()
         return None
 
-    def _take(self, values: dict[str, Any], name: str, shape: Any, packed: Packed, place: str | None) -> bool:
-        """Add the value of an entry in `place`, if it is one of the type `shape`."""
+    def _take(self, values: dict[str, Any], name: str, shape: Any, packed: Packed) -> None:
+        """Add the value of an entry, if it has the type `shape`."""
         record, contents = packed
-        try:
+        with suppress(LookupError, TypeError, serialization.ForeignValueError):
             if record["format"] == FORMAT:
                 values[name] = serialization.decode(contents[VALUE], shape)
-                return True
-        except (LookupError, TypeError, serialization.ForeignValueError):
-            pass
-        self._add_damage(place)
-        return False
+                return
+        self.report_damage()
 
     def report_damage(self) -> None:
-        """Record that a value that `get` returned cannot be used."""
-        self._add_damage(self._settings.folder)
-
-    def _add_damage(self, place: str | None) -> None:
-        """Record once for each place that an entry cannot be used; all processes of a build use the same text."""
+        """Record once that an entry cannot be used; all processes of a build use the same text."""
         fact = "has entries that are damaged or of another version; their results are made again"
-        problem = f"the build cache in {remote.without_secrets(place or '')} {fact}"
+        problem = f"the build cache in {self._settings.folder} {fact}"
         if problem not in self.problems:
             self.problems.append(problem)
 
@@ -174,16 +122,8 @@ class Store:
         if size:
             with suppress(OSError):
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOFOLLOW
-                with open(os.open(_tally_file(self._settings.folder or ""), flags, 0o600), "wb") as file:
+                with open(os.open(_tally_file(self._settings.folder), flags, 0o600), "wb") as file:
                     file.write(b"%d\n" % size)
-
-    def _check_answer(self, problem: str | None) -> None:
-        if problem is not None:
-            self.answers = False
-            self._add_problem(problem)
-
-    def _add_problem(self, problem: str) -> None:
-        self.problems.append(f"the build continues without the build cache: {problem}")
 
 
 _RECORD = 512
@@ -213,12 +153,7 @@ def trim(settings: Settings) -> None:
     last time may have filled the cache.
     """
     base = settings.folder
-    if (
-        base is not None
-        and settings.writes
-        and os.path.isdir(base)
-        and folder.problem(base, os.path.join(base, VERSION)) is None
-    ):
+    if settings.writes and os.path.isdir(base) and folder.problem(base, os.path.join(base, VERSION)) is None:
         cap = entries.size_cap()
         if _may_be_full(base, cap):
             size = entries.trim(Files(base), cap)

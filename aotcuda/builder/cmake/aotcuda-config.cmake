@@ -63,7 +63,7 @@ function(aotcuda_build target)
     OUTPUT "${stamp}"
     COMMAND
       "${given_PYTHON}" -m aotcuda build "${given_PROJECT}" --quiet
-      --out "${given_DIRECTORY}" --depfile "${depfile}" --stamp "${stamp}" --rebuild-missing
+      --out "${given_DIRECTORY}" --depfile "${depfile}" --stamp "${stamp}"
     DEPENDS "${given_PROJECT}/pyproject.toml"
     DEPFILE "${depfile}"
     COMMENT "Compiling the GPU kernels of ${given_PROJECT}/pyproject.toml"

@@ -148,7 +148,6 @@ class Result:
         unseen: Sources whose text does not determine what was compiled, for example with an include by a macro's name.
         made: The number of results that were made.
         problems: Warnings about the build cache.
-        unanswered: The URL of the build cache did not answer.
         part: For a shard, the number of units that it compiled or found, and the number of all units.
     """
 
@@ -163,6 +162,5 @@ class Result:
     reused: int = 0
     made: int = 0
     problems: tuple[str, ...] = ()
-    unanswered: bool = False
     steps: tuple[Step, ...] = ()
     part: tuple[int, int] = (0, 0)

@@ -141,7 +141,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
 
 def _with_cache(result: Result, cache: CompileCache) -> Result:
     """Return `result` with the counts and problems of the build cache."""
-    return replace(result, reused=cache.reused, made=cache.made, problems=cache.problems, unanswered=not cache.answers)
+    return replace(result, reused=cache.reused, made=cache.made, problems=cache.problems)
 
 
 def _start_compiler(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, str]]:

@@ -228,9 +228,7 @@ class Pipeline:
         self.linking.done += sum(
             all((unit, target) in cached for target in plan.compiled_for(unit)) for unit in plan.units
         )
-        compiled = yield from unit_compiling.compile_units(
-            self.job, self.front, plan, self.functions, targets, self.cache, cached
-        )
+        compiled = yield from unit_compiling.compile_units(self.job, self.front, plan, self.functions, targets, cached)
         new_results = {key: built for key, built in compiled.items() if key not in cached}
         self._store_compiled(plan, batches, new_results)
         if self.units is not None:

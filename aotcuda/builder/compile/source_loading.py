@@ -292,8 +292,7 @@ def _load_for_target(
     units = UnitCache(job, cache, [loaded.seen]) if job.is_shared else None
     cached = units.find(unit_compiling.targets_by_unit(plans, targets)) if units is not None else {}
     compiled_flows = [
-        unit_compiling.compile_units(loaded.job, front, item, loaded.functions, targets, cache, cached)
-        for item in plans
+        unit_compiling.compile_units(loaded.job, front, item, loaded.functions, targets, cached) for item in plans
     ]
     compiled: Compiled = {}
     for of_module in flows.run_flows(compiled_flows, job.jobs, step):

@@ -8,13 +8,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.compile import flows, observer, pool, telemetry
-from aotcuda.builder.frontends.protocol import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from aotcuda.arch import Target
-    from aotcuda.builder.cache.compile_cache import CompileCache
     from aotcuda.builder.compile.job import Job
     from aotcuda.builder.frontends.protocol import FrontEnd, Unit
     from aotcuda.builder.plan.plan import ModulePlan
@@ -35,14 +33,9 @@ def compile_units(
     item: ModulePlan,
     functions: Mapping[Unit, object],
     own: Sequence[Target],
-    cache: CompileCache,
     cached: Mapping[tuple[Unit, Target], Any] = MappingProxyType({}),
 ) -> flows.Flow[Compiled]:
-    """Compile a module's units for its targets that are in `own`, except the results in `cached`.
-
-    Children read only the cache's folder. Entries that may be at its URL are fetched together; then the units that need
-    them are compiled again.
-    """
+    """Compile a module's units for its targets that are in `own`, except the results in `cached`."""
     units = targets_by_unit([item], own)
     compiled: Compiled = {key: built for key, built in cached.items() if key[0] in units}
 
@@ -64,10 +57,7 @@ def compile_units(
         results: Compiled = {}
         for result in (yield flows.Round(flows.COMPILE, tasks)):
             results |= result
-        requested = {built.name: built.shape for built in results.values() if isinstance(built, Wanted)}
-        if requested:
-            cache.fetch(requested)
-        compiled |= {key: built for key, built in results.items() if not isinstance(built, Wanted)}
+        compiled |= results
     return {(unit, target): compiled[unit, target] for unit, targets in units.items() for target in targets}
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from aotcuda.common import removed
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Key:
 
     def unknown(self, names: Iterable[str]) -> ConfigError:
         """Return an error for a key that does not exist, with the most similar key."""
+        if self.name in removed.KEYS:
+            return self.error("the key was removed", removed.KEYS[self.name])
         names = list(names)
         spelling = self.name.lower().replace("_", "-")
         matches = difflib.get_close_matches(spelling, names, n=1) or [

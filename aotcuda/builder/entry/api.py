@@ -90,18 +90,17 @@ def build(
     cache = build_settings.find(front_ends, installed, root)
     folders = [str(package_root), *map(str, roots), *build_settings.search_folders()]
     inputs = [table, settings, folders, compilers.distributions(), editable, sorted(extensions)]
-    entry = cached_build.open_entry(cache, project, inputs, watcher)
+    entry = cached_build.open_entry(cache, project, inputs)
     built = entry.find(plans, roots, editable=editable) if entry is not None and shard is None else None
     if built is None:
         python = project.files(roots, plans)
-        cache = entry.settings_of_workers() if entry is not None else cache
         job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
         job = replace(job, jobs=processes) if processes else job
         from_cache_only |= os.environ.get("AOTCUDA_FROM_CACHE_ONLY", "").strip() == "1"
         shard_warnings: list[str] = []
         with ExitStack() as stack:
             if shard is None and not from_cache_only and executor.read_name():
-                if job.cache is None or job.cache.folder is None or not job.cache.writes:
+                if job.cache is None or not job.cache.writes:
                     folder = temporary.make_folder()
                     stack.callback(temporary.remove, folder)
                     job = replace(job, cache=build_settings.in_folder(folder / "cache", front_ends, installed, root))
@@ -165,8 +164,8 @@ def _job_with_cache(
     if job.cache is None:
         option = "--shard" if shard is not None else "--from-cache-only"
         message = (
-            f"{option} needs the build cache, and there is none; set {build_settings.WHERE} to a folder or a URL that "
-            "all shards share"
+            f"{option} needs the build cache, and there is none; set {build_settings.WHERE} to a folder that all "
+            "shards share"
         )
         raise BuildError(message)
     files = {path: digest for (question, path), digest in python.reads.items() if question == "file"}

@@ -15,7 +15,7 @@ from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 
@@ -27,8 +27,6 @@ def build_project(
     bill: Path | None = None,
     depfile: Path | None = None,
     stamp: Path | None = None,
-    rebuild_missing: bool = False,
-    expected: Collection[str] = (),
     quiet: bool = False,
     verbose: bool = False,
     shard: tuple[int, int] | None = None,
@@ -44,10 +42,9 @@ def build_project(
         show: Takes each warning, note and line of the summary.
         bill: The file for the bill of materials.
         depfile: The file for the dependencies of the build, as a rule for make and ninja.
-        stamp: A file that every successful build writes. The rule's target is then this file, and files that the
-            previous build wrote and this one does not are removed.
-        rebuild_missing: List the outputs in that rule, so a removed output is built again.
-        expected: The modules that the build system lists; a project with other modules is refused.
+        stamp: A file that every successful build writes. The rule's target is then this file, and the rule names the
+            outputs, so a removed output is built again. Files that the previous build wrote and this one does not are
+            removed.
         quiet: Leave out the summary.
         verbose: Add the slowest steps to the summary.
         shard: Compile one shard into the build cache and write no files: the number of the shard, and of all shards.
@@ -63,8 +60,6 @@ def build_project(
     table = _table(path)
     option_files = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp, "--report": report_file}
     output_conflicts.check_options(option_files, path)
-    if expected:
-        _check_expected(expected, list(project_file.table(table, "modules")), path)
     hint = uninstalled_hook.project_fault(str(path.parent))
     folder = out if out is not None else path.parent / "build" / "aotcuda"
     time_file = stamp if stamp is not None else depfile  # build systems compare its time with the times of sources
@@ -87,7 +82,7 @@ def build_project(
     output_conflicts.check_files(option_files, folder, built.files, built.depends)
     read = [path.resolve(), *built.depends]
     targets = [stamp] if stamp is not None else [folder / name for name in built.files]
-    if rebuild_missing and stamp is not None:
+    if stamp is not None:
         read += [folder / name for name in built.files]
     depfile_warnings = depfiles.warnings(targets, read) if depfile is not None else []
     for text in [*([hint] if hint else []), *built.warnings, *depfile_warnings]:
@@ -140,15 +135,3 @@ def _table(path: Path) -> Mapping[str, object]:
         message = f"{path} has no [tool.aotcuda] table; the documentation's first page shows one"
         raise ConfigError(message)
     return table
-
-
-def _check_expected(expected: Collection[str], modules: Collection[str], path: Path) -> None:
-    """Refuse modules that the build system does not list; it would install an old file, or leave one out."""
-    problem = None
-    if missing := [name for name in expected if name not in modules]:
-        problem = f"has no module {missing[0]}, which --expect names, but {', '.join(modules)}; change it"
-    elif unlisted := [name for name in modules if name not in expected]:
-        problem = f"has the module {unlisted[0]}, which --expect does not name; add it"
-    if problem is not None:
-        message = f"{path} {problem} in the step that runs this, and its files among the outputs there"
-        raise ConfigError(message)

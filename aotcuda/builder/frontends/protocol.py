@@ -265,19 +265,6 @@ class Generated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A stand-in for a kernel whose code may be at the compile cache's URL; compiled again after the URL was read.
-
-    Attributes:
-        name: The name of the cache entry.
-        shape: The type of the entry, in the form of an annotation.
-    """
-
-    name: str
-    shape: Any
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
     """A stand-in for a kernel that a target cannot have.
 

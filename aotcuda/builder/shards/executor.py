@@ -81,8 +81,7 @@ def fill(
     if not name.startswith(_DASK) and not all(name.partition(":")[::2]):
         message = f"{VARIABLE} is {name!r}; write {_FORMS}"
         raise ConfigError(message)
-    # This store receives the entries of workers. It neither fetches from a URL nor sends to one.
-    store = Store(cast("Settings", job.cache), lambda *_: ({}, None), lambda *_: None)
+    store = Store(cast("Settings", job.cache))
     executors = Dask(name, watcher) if name.startswith(_DASK) else Executors(name, root)
     try:
         units = sum(len(plan.units) for plan in job.plans)
@@ -136,8 +135,6 @@ def _request(
         or name in compiler_variables.kept
         or any(fnmatchcase(name, pattern) for pattern in job.watched_variables)
     }
-    if job.cache is not None and job.cache.url is not None:
-        variables[settings.WHERE] = job.cache.url
     return {
         "table": table,
         "roots": [path.relative_to(job.root).as_posix() for path in roots],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from aotcuda import registry
-from aotcuda.builder.cache import remote, settings
+from aotcuda.builder.cache import archive, settings
 from aotcuda.builder.compile import interrupt, process_tree
 from aotcuda.builder.emit import progress
 from aotcuda.builder.entry import api
@@ -72,8 +72,8 @@ def _text(version: object) -> str:
 def _build(folder: Path, request: dict[str, Any]) -> list[str]:
     """Build the shard, and put its entries into a folder; return the warnings."""
     project = folder / "project"
-    with zipfile.ZipFile(folder / ARCHIVE) as archive:
-        archive.extractall(project)
+    with zipfile.ZipFile(folder / ARCHIVE) as sent:
+        sent.extractall(project)
     built = api.build(
         request["table"],
         project,
@@ -83,8 +83,8 @@ def _build(folder: Path, request: dict[str, Any]) -> list[str]:
         watcher=progress.Progress(),
     )
     (folder / ENTRIES).mkdir()
-    files = entries.Files(settings.default_folder(), remote.NAMES)
+    files = entries.Files(settings.default_folder(), archive.NAMES)
     for name in files.stored():
         record, contents = entries.read(files, name)
-        (folder / ENTRIES / name).write_bytes(remote.pack(name, record, contents))
+        (folder / ENTRIES / name).write_bytes(archive.pack(name, record, contents))
     return list(built.warnings)

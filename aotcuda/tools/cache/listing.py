@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
-from aotcuda.builder.cache import remote, settings
+from aotcuda.builder.cache import archive, settings
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import Files
 from aotcuda.common.foreign import excerpt
@@ -59,7 +59,7 @@ def cache_list() -> Iterator[str]:
     builds = settings.configured_folder()
     if builds is None:
         return
-    build_entries = entries.entries(_files(builds, remote.NAMES))
+    build_entries = entries.entries(_files(builds, archive.NAMES))
     kinds = Counter("damaged" if entry.record is None else str(entry.record.get("kind")) for entry in build_entries)
     total = sum(entry.bytes for entry in build_entries)
     counts = ", ".join(f"{kinds[kind]} {text}" for kind, text in _KINDS.items() if kinds[kind])
@@ -75,7 +75,7 @@ def cache_clear() -> Iterator[str]:
         ConfigError: `AOTCUDA_BUILD_CACHE` is no place.
     """
     builds = settings.configured_folder()
-    build_cache = _files(builds, remote.NAMES) if builds is not None else None
+    build_cache = _files(builds, archive.NAMES) if builds is not None else None
     count, size = entries.clear(_jit_cache())
     yield f"{entry_count(count)}, {size_text(size)}, removed from {_root()}"
     if build_cache is not None:
@@ -87,7 +87,7 @@ def totals() -> dict[str, dict[str, Any]]:
     """Return folder, number of entries, bytes and problem of the JIT cache and the build cache."""
     return {
         "fallback": _totals(folder.folder, cache.NAMES),
-        "builds": _totals(settings.configured_folder, remote.NAMES),
+        "builds": _totals(settings.configured_folder, archive.NAMES),
     }
 
 

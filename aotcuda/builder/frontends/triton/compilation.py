@@ -12,7 +12,7 @@ from aotcuda.arch import Target
 from aotcuda.builder.cache import hashing
 from aotcuda.builder.compile import telemetry
 from aotcuda.builder.frontends import error_table
-from aotcuda.builder.frontends.protocol import Generated, Wanted
+from aotcuda.builder.frontends.protocol import Generated
 from aotcuda.builder.frontends.triton import compile_errors, gpu, source_function, type_notation
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import CompileError
@@ -54,7 +54,7 @@ class Code:
 
 
 class _CacheHit(BaseException):
-    """End a compilation at Triton's IR; the argument is the code of the compile cache, or the request to its URL."""
+    """End a compilation at Triton's IR; the argument is the code of the compile cache."""
 
 
 CODE = tuple[str, dict[str, int | bool | list[int] | tuple[int, ...] | list[dict[str, int | bool | list[int]]] | None]]
@@ -68,9 +68,7 @@ _METADATA = (
 """Keys of Triton's metadata that launches need; some versions lack some keys."""
 
 
-def compile_variant(
-    unit: TritonUnit, function: Any, target: Target, root: str, cache: CompileCache | None
-) -> Code | Wanted:
+def compile_variant(unit: TritonUnit, function: Any, target: Target, root: str, cache: CompileCache | None) -> Code:
     """Return the PTX of a variant.
 
     Raises:
@@ -110,8 +108,6 @@ def compile_variant(
                 if entry is not None:
                     text, values = entry
                     raise _CacheHit(Code(text, SimpleNamespace(**values), Generated(name=name)))
-                if cache.must_fetch(name):
-                    raise _CacheHit(Wanted(name=name, shape=CODE))
                 self.name_in_cache = name
             return module
 

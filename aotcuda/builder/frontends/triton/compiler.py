@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.frontends import python_source, variants
-from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LeftOut, LinkInput, Wanted
+from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LeftOut, LinkInput
 from aotcuda.builder.frontends.triton import (
     compilation,
     compile_errors,
@@ -195,14 +195,14 @@ class TritonFrontEnd:
         del loaded
         return unit.signature
 
-    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted | LeftOut:
+    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | LeftOut:
         """Implement FrontEnd.compile_kernel: to PTX; the key in the compile cache is Triton's IR."""
         try:
             return self._kernel(unit, loaded, target)
         except CompileError as error:
             return variants.left_out(unit, error)
 
-    def _kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | Wanted:
+    def _kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel:
         """Return a compiled kernel.
 
         Raises:
@@ -212,8 +212,6 @@ class TritonFrontEnd:
             message = f"{unit.head}: {loaded.problem}, so that no pack can serve it"
             raise CompileError(message)
         compiled = compilation.compile_variant(unit, loaded.function, target, self._root, self._cache)
-        if isinstance(compiled, Wanted):
-            return compiled
         text = compiled.ptx
         fields = ptx.fields(text)
         return CompiledKernel(
