@@ -26,8 +26,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "AOTCUDA_EXTENSION"
-MODULE = "aotcuda.runtime.fast._launch"
-SOURCES = "aotcuda/runtime/fast"  # all .c files in this folder are compiled into one extension
+MODULE = "aotcuda.runtime.launch.fast._launch"
+SOURCES = "aotcuda/runtime/launch/fast"  # all .c files in this folder are compiled into one extension
 
 # Pythons without the GIL have no stable ABI, so an extension for them is for one version.
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")

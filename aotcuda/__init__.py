@@ -38,10 +38,10 @@ if TYPE_CHECKING:
         ToolchainError,
     )
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
-    from aotcuda.runtime.for_all import ForAll
-    from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
     from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.launcher import Launcher
+    from aotcuda.runtime.launch.for_all import ForAll
+    from aotcuda.runtime.launch.grid_kernel import GridKernel, GridLauncher
+    from aotcuda.runtime.launch.launcher import Launcher
     from aotcuda.runtime.module import Module, load
     from aotcuda.version import __version__ as __version__
 
@@ -104,13 +104,13 @@ def __getattr__(name: str) -> object:
     elif name == "__version__":
         import aotcuda.version as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "ForAll":
-        import aotcuda.runtime.for_all as home  # type: ignore[no-redef]  # noqa: PLC0415
+        import aotcuda.runtime.launch.for_all as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Kernel":
         import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Launcher":
-        import aotcuda.runtime.launcher as home  # type: ignore[no-redef]  # noqa: PLC0415
+        import aotcuda.runtime.launch.launcher as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name in ("GridKernel", "GridLauncher"):
-        import aotcuda.runtime.grid_kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
+        import aotcuda.runtime.launch.grid_kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:
         import aotcuda.errors as home  # type: ignore[no-redef]  # noqa: PLC0415
     value: object = getattr(home, name)

@@ -224,7 +224,7 @@ class UnreadableError(Exception):
     """An argument cannot be read: its description is impossible, or reading it raised an exception.
 
     The text continues after the argument's name: "has a mask". Users do not see this error:
-    `aotcuda.runtime.arguments.overloads` converts it to an ArgumentError that names the kernel and the argument.
+    `aotcuda.runtime.launch.arguments.overloads` converts it to an ArgumentError that names the kernel and the argument.
     """
 
     @classmethod

@@ -20,7 +20,8 @@ import numpy as np
 
 from aotcuda.errors import ArgumentError
 from aotcuda.manifest.dtypes import NAMED
-from aotcuda.runtime import framework_checks, xla_call
+from aotcuda.runtime import framework_checks
+from aotcuda.runtime.launch import xla_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

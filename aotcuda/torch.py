@@ -22,8 +22,8 @@ import torch
 
 from aotcuda.errors import ArgumentError, LaunchError
 from aotcuda.runtime import framework_checks
-from aotcuda.runtime.arguments import arrays, type_names
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.launch.arguments import arrays, type_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

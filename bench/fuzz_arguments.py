@@ -145,8 +145,8 @@ def _fuzz(folder: Path, *, sanitize: bool) -> Any:
     compiled = folder / "_launch.so"
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     options = [*stable, f"-I{sysconfig.get_path('include')}", *(_SANITIZERS if sanitize else [])]
-    _compile(sorted((ROOT / "aotcuda" / "runtime" / "fast").glob("*.c")), compiled, options)
-    spec = importlib.util.spec_from_file_location("aotcuda.runtime.fast._launch", compiled)
+    _compile(sorted((ROOT / "aotcuda" / "runtime" / "launch" / "fast").glob("*.c")), compiled, options)
+    spec = importlib.util.spec_from_file_location("aotcuda.runtime.launch.fast._launch", compiled)
     assert spec is not None
     assert spec.loader is not None
     extension = importlib.util.module_from_spec(spec)

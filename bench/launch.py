@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import machine
 import peers
 
-from aotcuda.runtime import fast as extension
+from aotcuda.runtime.launch import fast as extension
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 MODULES = {
     "aotcuda/runtime/images/choice.py": ["runtime_choose", "runtime_tegra", "check"],
     "aotcuda/runtime/kernel_table.py": ["runtime_module", "runtime_facts", "runtime_launch"],
-    "aotcuda/runtime/arguments/overloads.py": ["runtime_dispatch", "runtime_types"],
+    "aotcuda/runtime/launch/arguments/overloads.py": ["runtime_dispatch", "runtime_types"],
     "aotcuda/integrations/in_place/triton/functions.py": ["triton_in_place", "triton_tuning", "triton_layers"],
     "aotcuda/manifest/__init__.py": ["manifest", "schema", "run_time_requirement"],
     "aotcuda/common/stamp.py": ["runtime_stale", "build_depfile"],

@@ -39,7 +39,7 @@ _DESCRIBE = """
 import json, platform, sys
 from importlib.metadata import version
 import numpy
-from aotcuda.runtime import fast
+from aotcuda.runtime.launch import fast
 gil = getattr(sys, "_is_gil_enabled", lambda: True)()
 print(json.dumps({
     "system": f"{platform.system()} {platform.machine()}, {' '.join(platform.libc_ver())}",

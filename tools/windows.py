@@ -163,9 +163,9 @@ def _on_windows() -> Path:
     """Compile the extension and the stand-in for the running Python, which has aotcuda; return that Python."""
     import sysconfig  # noqa: PLC0415 (only Windows needs it)
 
-    place = Path(sysconfig.get_path("purelib"), "aotcuda", "runtime", "fast", "_launch.pyd")
+    place = Path(sysconfig.get_path("purelib"), "aotcuda", "runtime", "launch", "fast", "_launch.pyd")
     include, libraries = sysconfig.get_path("include"), Path(sys.base_prefix, "libs")
-    sources = " ".join(f'"{path}"' for path in sorted((ROOT / "aotcuda" / "runtime" / "fast").glob("*.c")))
+    sources = " ".join(f'"{path}"' for path in sorted((ROOT / "aotcuda" / "runtime" / "launch" / "fast").glob("*.c")))
     vswhere = Path(os.environ["PROGRAMFILES(X86)"], "Microsoft Visual Studio", "Installer", "vswhere.exe")
     query = [vswhere, "-latest", "-products", "*", "-property", "installationPath"]
     studio = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()

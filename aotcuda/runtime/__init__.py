@@ -5,13 +5,7 @@ An import with `load = "first-use"` imports `module` alone; other modules are im
 
 # module              `load` and `Module`, which a generated module uses; module_attributes: reports for users
 # module_registry     `aotcuda.load(name)`: modules by name, also in a source tree that was never built
-# kernel              `kernel[grid, block](...)`; for_all: `kernel.forall(n)(...)`;
-#                     grid_kernel: kernels that are launched by their grid alone; grid_binding: their arguments;
-#                     help_text: documentation of kernels
-# launcher            a kernel with its configuration; config_key: finds a cached launcher
-# general_path        one launch, from the arguments to the driver; specialize: adds it to the fast path
-# launch_config       grid, block, stream and shared memory; launch_attributes: clusters, priorities, ...
-# launch_problems     errors before and after a launch
+# kernel              `kernel[grid, block](...)`; help_text: documentation of kernels
 # loader              loads, replaces and unloads images; unloading: waits for launches, then unloads
 # image_source        where images come from: a wheel, an editable install, a source tree that was never built
 # staleness           compares an editable install's images with its sources
@@ -21,11 +15,10 @@ An import with `load = "first-use"` imports `module` alone; other modules are im
 # driver              libcuda through ctypes; driver_errors: its errors as exceptions
 # streams             streams of every library, and their order
 # device_function     exported device functions, for kernels of Numba's compilers
-# framework_checks    checks for PyTorch, JAX and TVM-FFI; xla_call: launches inside programs that XLA compiles
+# framework_checks    checks for PyTorch, JAX and TVM-FFI
 # simulator           kernels in Numba's simulator
 # foreign_names       the private names of other libraries that launches use
-# arguments/          reads arguments, selects overloads, packs parameter blocks
-# fast/               the fast path in C; launch.h introduces it
+# launch/             one launch: configuration, arguments, overload, the C extension
 # images/             choice: the image for a GPU, with the reason; callbacks; debug_exceptions; parts: split wheels;
 #                     subset: part of a fatbin
 # jit/                fallback: images that this machine compiled; compile: from the cache or the builder;

@@ -52,7 +52,7 @@ class _Callable:
         Raises:
             CallError: Always.
         """
-        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
 
         raise errors.host_call_error(str(self))
 

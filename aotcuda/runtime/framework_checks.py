@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime.grid_kernel import GridKernel
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.launch.grid_kernel import GridKernel
 
 
 def check_kernel(kernel: object, function: str) -> None:

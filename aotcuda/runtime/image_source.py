@@ -84,7 +84,7 @@ class Packaged:
         import warnings  # noqa: PLC0415 (few wheels were split)
 
         from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (few wheels were split)
-        from aotcuda.runtime.arguments.host_arrays import caller_depth  # noqa: PLC0415 (few wheels were split)
+        from aotcuda.runtime.launch.arguments.host_arrays import caller_depth  # noqa: PLC0415 (few wheels were split)
 
         for choice in choices:
             if choice.better in parts.faulty:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import config_key
+from aotcuda.runtime.launch import config_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from typing import Any, Never, NoReturn, SupportsIndex
 
     from aotcuda import typing as types
-    from aotcuda.runtime.for_all import ForAll
     from aotcuda.runtime.kernel_attributes import OnThisGpu
     from aotcuda.runtime.kernel_table import KernelCache
-    from aotcuda.runtime.launch_attributes import LaunchAttributes
-    from aotcuda.runtime.launcher import Launcher
+    from aotcuda.runtime.launch.for_all import ForAll
+    from aotcuda.runtime.launch.launch_attributes import LaunchAttributes
+    from aotcuda.runtime.launch.launcher import Launcher
     from aotcuda.runtime.loader import Loader
 
 _MOST_LAUNCHERS = 256
@@ -126,7 +126,7 @@ class Kernel:
             LaunchError: `n` is negative, or the block is not possible.
             ArgumentError: The stream is not a stream.
         """
-        from aotcuda.runtime.for_all import ForAll  # noqa: PLC0415 (an import makes no launcher)
+        from aotcuda.runtime.launch.for_all import ForAll  # noqa: PLC0415 (an import makes no launcher)
 
         return ForAll(self, self._loader, n, block, stream, self._shared(shared))
 
@@ -164,8 +164,8 @@ class Kernel:
             LaunchError: An option is not possible, or unknown. The launch raises errors that depend on the GPU.
             ArgumentError: The stream is not a stream.
         """
-        from aotcuda.runtime import launch_attributes  # noqa: PLC0415 (few programs have any)
-        from aotcuda.runtime.launch_config import dimensions  # noqa: PLC0415
+        from aotcuda.runtime.launch import launch_attributes  # noqa: PLC0415 (few programs have any)
+        from aotcuda.runtime.launch.launch_config import dimensions  # noqa: PLC0415
 
         if unknown:
             self._refuse(launch_attributes.unknown_text(next(iter(unknown))))
@@ -199,8 +199,8 @@ class Kernel:
         attributes: LaunchAttributes | None = None,
     ) -> Launcher:
         """Make a launcher from the parts of a configuration; `stream` is a handle."""
-        from aotcuda.runtime import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
-        from aotcuda.runtime.launch_config import Configuration  # noqa: PLC0415
+        from aotcuda.runtime.launch import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
+        from aotcuda.runtime.launch.launch_config import Configuration  # noqa: PLC0415
 
         where = str(self)
         configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
@@ -209,7 +209,7 @@ class Kernel:
         return launcher if specializations is None else extension.wrap(launcher, configuration, specializations)
 
     def _launcher_class(self) -> type[Launcher]:
-        from aotcuda.runtime.launcher import Launcher  # noqa: PLC0415 (an import makes no launcher)
+        from aotcuda.runtime.launch.launcher import Launcher  # noqa: PLC0415 (an import makes no launcher)
 
         return Launcher
 
@@ -290,7 +290,7 @@ class Kernel:
             Raises:
                 CallError: Always.
             """
-            from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
+            from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
 
             raise errors.configuration_error(str(self), self.__name__)
 
@@ -323,7 +323,7 @@ class Kernel:
         return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
 
     def _shared(self, shared: object) -> int:
-        from aotcuda.runtime.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (an import makes no launcher)
+        from aotcuda.runtime.launch.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (an import makes no launcher)
 
         return bytes_of_shared_memory(shared, str(self))
 

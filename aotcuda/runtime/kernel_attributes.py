@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from aotcuda.errors import DependencyError, LaunchError, quoted
-from aotcuda.runtime.launch_config import dimensions
+from aotcuda.runtime.launch.launch_config import dimensions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from aotcuda.manifest import Overload
-    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.loader import Loader
 
 ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registers": 4}
@@ -47,7 +47,7 @@ class OnThisGpu:
         x, y, z = dimensions(block, "block", self._where)
         kernel = self.device_kernel(signature)
         if max(x * y * z, shared) >> 31:  # the driver's function takes 32-bit numbers
-            from aotcuda.runtime.launch_attributes import too_large  # noqa: PLC0415 (only errors come here)
+            from aotcuda.runtime.launch.launch_attributes import too_large  # noqa: PLC0415 (only errors come here)
 
             message = f"{self._where} cannot be launched: {too_large(kernel, (1, 1, 1), (x, y, z), shared)}"
             raise LaunchError(message)

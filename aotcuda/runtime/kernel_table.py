@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Kernel, Manifest
-    from aotcuda.runtime.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.arguments.overloads import OverloadTable, Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import ValidityFlag
     from aotcuda.runtime.jit.fallback import Fallback
     from aotcuda.runtime.jit.overloads import JitOverloads
+    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
+    from aotcuda.runtime.launch.arguments.overloads import OverloadTable, Selection
     from aotcuda.runtime.library import Library
 
     MakesFallback = Callable[[], Fallback]
@@ -150,7 +150,7 @@ class KernelTable:
         if table.is_exact:
             raise table.refusal(args)
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
-            from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+            from aotcuda.runtime.launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
             if host_arrays.find_arguments_to_copy(args, table.overloads):
                 return None
@@ -173,7 +173,7 @@ class KernelTable:
         Arrays in the host's memory are accepted if a launch would copy them.
         """
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
-            from aotcuda.runtime.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+            from aotcuda.runtime.launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
             args = host_arrays.describe_copies(args, self.table(name).overloads)
         overload, slot, *_ = self.select_or_refuse(name, args, stream)
@@ -252,9 +252,9 @@ def _takes_descriptors(record: Kernel) -> bool:
 
 def _table_class(record: Kernel) -> type[OverloadTable]:
     if record.get("exact"):
-        from aotcuda.runtime.arguments.exact import ExactOverloads  # noqa: PLC0415 (most kernels are not)
+        from aotcuda.runtime.launch.arguments.exact import ExactOverloads  # noqa: PLC0415 (most kernels are not)
 
         return ExactOverloads
-    from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
+    from aotcuda.runtime.launch.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
 
     return OverloadTable

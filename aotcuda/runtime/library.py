@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aotcuda.manifest import FixedLaunch, Manifest, Overload
-    from aotcuda.runtime.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.callbacks import Callbacks
     from aotcuda.runtime.images.choice import Choice
+    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
 
 
 class _Setup:

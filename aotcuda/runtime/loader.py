@@ -140,7 +140,7 @@ class Loader:
         """
         callbacks = kernel_table.library.callbacks
         if callbacks is not None and launch_streams:
-            from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
+            from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (few modules have any)
 
             advice = f"call aotcuda.load({self.source.name!r}).preload()"
             launch_problems.check_capture(

@@ -289,7 +289,7 @@ class Module:
 
         kind = Kernel
         if self._loader.manifest.get("by_grid"):
-            from aotcuda.runtime.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
+            from aotcuda.runtime.launch.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
 
             kind = GridKernel
         _picklable(kind)

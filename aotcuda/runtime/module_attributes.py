@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aotcuda import arch
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import fast as extension
 from aotcuda.runtime import streams
 from aotcuda.runtime.images.choice import Tier, choose, survey
+from aotcuda.runtime.launch import fast as extension
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

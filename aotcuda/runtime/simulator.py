@@ -11,8 +11,8 @@ from importlib import import_module
 
 from aotcuda import registry
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, SourceError, quoted
-from aotcuda.runtime.launch_attributes import OPTIONS, unknown_text
-from aotcuda.runtime.launch_config import block_of_elements, number_of_elements
+from aotcuda.runtime.launch.launch_attributes import OPTIONS, unknown_text
+from aotcuda.runtime.launch.launch_config import block_of_elements, number_of_elements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Kernel, Manifest
-    from aotcuda.runtime.arguments.argument_layout import PackedOverload
+    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
 
 _FRONT_END = registry.DEFAULT
 """The only front end with a simulator."""
@@ -126,7 +126,7 @@ class SimulatedKernel:
         self._table: Any = None
         if record is not None:
             from aotcuda.runtime import driver  # noqa: PLC0415 (no driver is loaded by it)
-            from aotcuda.runtime.arguments.overloads import OverloadTable  # noqa: PLC0415
+            from aotcuda.runtime.launch.arguments.overloads import OverloadTable  # noqa: PLC0415
 
             self._table = OverloadTable(record, str(self), driver.new_validity_flag())
 
@@ -162,7 +162,7 @@ class SimulatedKernel:
         Raises:
             CallError: Always.
         """
-        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
 
         raise errors.configuration_error(str(self), self.__name__)
 
@@ -171,7 +171,7 @@ class SimulatedKernel:
 
         def launch(*args: object, **named: object) -> None:
             if named:
-                from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
+                from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
 
                 raise errors.keyword_error(str(self), f"{self.__name__}{expression}", self._record, named)
             converted = self._convert(args)

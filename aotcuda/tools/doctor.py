@@ -18,7 +18,7 @@ from aotcuda.common import gpu_facts, variables
 from aotcuda.common.foreign import excerpt
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import fast as extension
+from aotcuda.runtime.launch import fast as extension
 from aotcuda.tools import installed_modules, packs
 from aotcuda.tools.cache import listing
 from aotcuda.tools.check import gpus, predict

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.runtime import fast as extension
+from aotcuda.runtime.launch import fast as extension
 from gpu import prepare
 from support import front_ends
 from support.launch_paths import general

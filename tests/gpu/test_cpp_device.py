@@ -61,7 +61,7 @@ def test_kernel_launches_kernel(package):
     "values", [(1.0, 2.0, 3.0), (0.1, 0.1, 0.1), (-3.3e38, 448, -57344), (1e-40, 2.0**-9, 2.0**-16)]
 )
 def test_bfloat16_and_float8_scalars_arrive_rounded(package, values):
-    from aotcuda.runtime.arguments import small_floats
+    from aotcuda.runtime.launch.arguments import small_floats
     from support.small_floats import decode
 
     out = cupy.zeros(3, "float32")

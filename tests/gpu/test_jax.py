@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import fast as extension
+from aotcuda.runtime.launch import fast as extension
 from support.threads import at_once
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]  # JAX gives warnings

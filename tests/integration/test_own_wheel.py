@@ -20,10 +20,10 @@ from packaging.utils import parse_wheel_filename
 from integration import projects
 from integration.projects import HATCHLING, succeed
 
-EXTENSION = "aotcuda/runtime/fast/_launch"
+EXTENSION = "aotcuda/runtime/launch/fast/_launch"
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 SUFFIX = ".abi3.so" if STABLE else sysconfig.get_config_var("EXT_SUFFIX")
-PRINT_EXTENSION = "from aotcuda.runtime import fast as extension; print(extension.why_not(), extension.in_use())"
+PRINT_EXTENSION = "from aotcuda.runtime.launch import fast as extension; print(extension.why_not(), extension.in_use())"
 
 needs_compiler = pytest.mark.skipif(
     shutil.which("cc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file(),
@@ -74,7 +74,7 @@ def test_compiler_gives_the_extension_for_every_python(source: Path, tmp_path: P
     assert "not compiled" not in output
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     done = succeed(tmp_path, sys.executable, "-P", "-S", "-c", PRINT_EXTENSION, PYTHONPATH="site", AOTCUDA_EXTENSION="")
-    assert done.out.startswith("None <module 'aotcuda.runtime.fast._launch' from ")
+    assert done.out.startswith("None <module 'aotcuda.runtime.launch.fast._launch' from ")
 
 
 def test_bill_of_materials_has_no_dependencies(source: Path, tmp_path: Path) -> None:

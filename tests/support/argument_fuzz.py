@@ -22,12 +22,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import fast as fast_extension
-from aotcuda.runtime import general_path
-from aotcuda.runtime.arguments import array_view
-from aotcuda.runtime.arguments import overloads as overload_tables
-from aotcuda.runtime.general_path import GeneralPath
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.launch import fast as fast_extension
+from aotcuda.runtime.launch import general_path
+from aotcuda.runtime.launch.arguments import array_view
+from aotcuda.runtime.launch.arguments import overloads as overload_tables
+from aotcuda.runtime.launch.general_path import GeneralPath
 from aotcuda.runtime.loader import Loader
 from support import libraries, manifests
 from support.libraries import Array, Raises, State

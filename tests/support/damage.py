@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import manifest as manifests
 from aotcuda.errors import AotcudaError, ManifestError
 from aotcuda.runtime import driver
-from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.images.choice import choose
+from aotcuda.runtime.launch.arguments.overloads import OverloadTable
 from aotcuda.tools.inspect.collect import collect
 from aotcuda.tools.inspect.table import render
 from support import hostile, images, modules

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import fast as extension
-from aotcuda.runtime.arguments import arrays
-from aotcuda.runtime.general_path import GeneralPath
-from aotcuda.runtime.launcher import Launcher
+from aotcuda.runtime.launch import fast as extension
+from aotcuda.runtime.launch.arguments import arrays
+from aotcuda.runtime.launch.general_path import GeneralPath
+from aotcuda.runtime.launch.launcher import Launcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SOURCES = sorted((Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast").glob("*.c"))
-NAME = "aotcuda.runtime.fast._launch"
+SOURCES = sorted((Path(__file__).parents[2] / "aotcuda" / "runtime" / "launch" / "fast").glob("*.c"))
+NAME = "aotcuda.runtime.launch.fast._launch"
 
 needs_extension = pytest.mark.skipif(os.environ.get("AOTCUDA_EXTENSION") == "0", reason="AOTCUDA_EXTENSION is 0")
 """Marks tests that need the installed extension, for example in other processes."""

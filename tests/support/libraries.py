@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aotcuda.runtime.arguments import array_view, arrays
+from aotcuda.runtime.launch.arguments import array_view, arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

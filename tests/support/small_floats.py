@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from aotcuda.runtime.arguments.small_floats import _FORMATS, SIGNS
+from aotcuda.runtime.launch.arguments.small_floats import _FORMATS, SIGNS
 
 
 def decode(name: str, code: int) -> float:

@@ -29,7 +29,7 @@ from aotcuda.binary import cubin, fatbin
 from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
 from aotcuda.builder.frontends.triton import config
-from aotcuda.runtime.arguments import argument_layout
+from aotcuda.runtime.launch.arguments import argument_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aotcuda.manifest.dtypes import NAMED, structured
-from aotcuda.runtime.arguments import array_view, arrays, dlpack
+from aotcuda.runtime.launch.arguments import array_view, arrays, dlpack
 
 
 @pytest.mark.parametrize(

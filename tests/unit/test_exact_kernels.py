@@ -12,7 +12,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError, MissingVariantError
 from aotcuda.runtime import driver
-from aotcuda.runtime.arguments.exact import ExactOverloads
+from aotcuda.runtime.launch.arguments.exact import ExactOverloads
 from support import libraries
 from support.libraries import Array, State
 from support.triton_in_place import record

@@ -121,7 +121,7 @@ def test_front_end_parses_signatures_of_all_kinds_of_arguments(cuda, front_end):
         pytest.skip(f"{front_end} is not installed")
     from importlib import import_module
 
-    from aotcuda.runtime.arguments import signature as signatures
+    from aotcuda.runtime.launch.arguments import signature as signatures
 
     types = import_module(f"aotcuda.builder.frontends.{front_end}.types")
     read_only = cuda.array(np.zeros(4, "f4"))

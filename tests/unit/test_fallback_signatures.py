@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aotcuda.runtime.arguments import signature as signatures
+from aotcuda.runtime.launch.arguments import signature as signatures
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from aotcuda.errors import (
     StaleBuildError,
 )
 from aotcuda.integrations.in_place import cuda_module, entry
-from aotcuda.runtime.arguments import host_arrays
+from aotcuda.runtime.launch.arguments import host_arrays
 from support import in_place
 
 SOURCE = """

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime import fast as extension
+from aotcuda.runtime.launch import fast as extension
 from support import manifests
 
 with warnings.catch_warnings():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-FAST = Path(__file__).parents[2] / "aotcuda" / "runtime" / "fast"
+FAST = Path(__file__).parents[2] / "aotcuda" / "runtime" / "launch" / "fast"
 
 # The extension's name, JAX's name, and the members of both in order.
 SAME = [

@@ -11,7 +11,7 @@ import pytest
 
 from aotcuda import cli
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import fast as extension
+from aotcuda.runtime.launch import fast as extension
 from aotcuda.tools import doctor
 from support.manifests import kernel
 
@@ -26,10 +26,10 @@ def install(monkeypatch):
         monkeypatch.setattr(extension, "_module", [])
         monkeypatch.setattr(extension, "_reason", [])
         monkeypatch.delenv("AOTCUDA_EXTENSION", raising=False)
-        monkeypatch.setitem(sys.modules, "aotcuda.runtime.fast._launch", module)
-        monkeypatch.setattr("aotcuda.runtime.fast._launch", module, raising=False)
+        monkeypatch.setitem(sys.modules, "aotcuda.runtime.launch.fast._launch", module)
+        monkeypatch.setattr("aotcuda.runtime.launch.fast._launch", module, raising=False)
         if module is None:
-            monkeypatch.delattr("aotcuda.runtime.fast._launch")
+            monkeypatch.delattr("aotcuda.runtime.launch.fast._launch")
 
     return install
 
@@ -81,8 +81,8 @@ class TestReasons:
     ):
         install(None)
         (tmp_path / name).write_text(content)
-        monkeypatch.delitem(sys.modules, "aotcuda.runtime.fast._launch")
-        monkeypatch.setattr("aotcuda.runtime.fast.__path__", [str(tmp_path)])
+        monkeypatch.delitem(sys.modules, "aotcuda.runtime.launch.fast._launch")
+        monkeypatch.setattr("aotcuda.runtime.launch.fast.__path__", [str(tmp_path)])
         assert extension.in_use() is None
         assert extension.why_not().startswith(f"it cannot be imported: {message.format(tmp_path)}")
         assert extension.why_not().endswith("; install aotcuda again with this Python")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, ConfigError, CudaError, HostArrayWarning
-from aotcuda.runtime.arguments import host_arrays
-from aotcuda.runtime.general_path import GeneralPath
+from aotcuda.runtime.launch.arguments import host_arrays
+from aotcuda.runtime.launch.general_path import GeneralPath
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")

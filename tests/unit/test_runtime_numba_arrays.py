@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aotcuda import ArgumentError
-from aotcuda.runtime.arguments import arrays
+from aotcuda.runtime.launch.arguments import arrays
 from support.manifests import kernel
 
 pytest.importorskip("numba", reason="there is no Numba for this Python")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError
-from aotcuda.runtime import fast as extension
-from aotcuda.runtime import xla_call
+from aotcuda.runtime.launch import fast as extension
+from aotcuda.runtime.launch import xla_call
 from support import manifests, threads
 
 STREAM = 0x5000

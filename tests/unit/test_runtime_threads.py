@@ -124,12 +124,12 @@ def test_fast_path_in_c_leaves_gil_off(cuda, extension_module):
     code = f"""
 import json, sys
 before = sys._is_gil_enabled()
-import aotcuda.runtime.fast
-aotcuda.runtime.fast.__path__.insert(0, {str(folder)!r})
-import aotcuda.runtime.fast._launch
+import aotcuda.runtime.launch.fast
+aotcuda.runtime.launch.fast.__path__.insert(0, {str(folder)!r})
+import aotcuda.runtime.launch.fast._launch
 import mypkg.kernels
 mypkg.kernels.k[1, 1](1)
 print(json.dumps([before, sys._is_gil_enabled(), type(mypkg.kernels.k[1, 1]).__module__]))
 """
     cuda.package(kernel("k", "void(int64)"))
-    assert json.loads(cuda.run(code)) == [False, False, "aotcuda.runtime.fast._launch"]
+    assert json.loads(cuda.run(code)) == [False, False, "aotcuda.runtime.launch.fast._launch"]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime.arguments import other_values
-from aotcuda.runtime.arguments import signature as signatures
+from aotcuda.runtime.launch.arguments import other_values
+from aotcuda.runtime.launch.arguments import signature as signatures
 from support.manifests import kernel
 
 INTEGERS = [f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")]

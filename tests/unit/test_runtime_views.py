@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from aotcuda.errors import UnreadableError
-from aotcuda.runtime.arguments import array_view, arrays
+from aotcuda.runtime.launch.arguments import array_view, arrays
 
 
 class Text(str):

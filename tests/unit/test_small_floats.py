@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime.arguments import small_floats
+from aotcuda.runtime.launch.arguments import small_floats
 from support.manifests import kernel
 from support.small_floats import decode
 

@@ -73,7 +73,7 @@ for name in "register_at_fork fork geteuid uname sched_yield O_NONBLOCK O_CLOEXE
     vars(os).pop(name, None)
 vars(sys).pop("abiflags", None)
 sys.platform = "{}"
-sys.modules["aotcuda.runtime.fast._launch"] = None
+sys.modules["aotcuda.runtime.launch.fast._launch"] = None
 """
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from aotcuda.errors import AllocatorError, ArgumentError
 from aotcuda.integrations.in_place.triton.without_triton import TensorDescriptor
-from aotcuda.runtime import scratch_memory
+from aotcuda.runtime.launch import scratch_memory
 
 pytestmark = pytest.mark.usefixtures("path")
 

@@ -115,7 +115,7 @@ def test_grid_and_forall_exclude_each_other(kernels, options):
 
 def test_other_kinds_of_kernels_are_refused(kernels):
     from aotcuda.integrations.in_place.kernel import PackagedKernel
-    from aotcuda.runtime.grid_kernel import GridKernel
+    from aotcuda.runtime.launch.grid_kernel import GridKernel
 
     for kind in (GridKernel, PackagedKernel, kernels.axpy[1, 1]):
         kernel = kind("axpy", kernels.axpy.loader) if isinstance(kind, type) else kind

@@ -12,8 +12,8 @@ import warnings
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import fast as extension
-from aotcuda.runtime.general_path import GeneralPath
+from aotcuda.runtime.launch import fast as extension
+from aotcuda.runtime.launch.general_path import GeneralPath
 from support.manifests import kernel
 
 with warnings.catch_warnings():

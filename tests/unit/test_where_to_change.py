@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime.arguments import array_view, arrays, parameter_kinds
+from aotcuda.runtime.launch.arguments import array_view, arrays, parameter_kinds
 from support.manifests import kernel, overload
 
 

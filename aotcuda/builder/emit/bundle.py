@@ -41,7 +41,7 @@ _ROOT_MODULES = (
 )
 """The modules that packaged modules and sources import; the others are found by imports."""
 
-_EXCLUDED = ("aotcuda.builder", "aotcuda.tools", "aotcuda.binary", "aotcuda.runtime.fast._launch")
+_EXCLUDED = ("aotcuda.builder", "aotcuda.tools", "aotcuda.binary", "aotcuda.runtime.launch.fast._launch")
 """Parts of aotcuda that only an installed one has: builds, commands, and the fast path in C."""
 
 _IN_PLACE_MODULES = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy
-from aotcuda.runtime.config_key import are_exact
+from aotcuda.runtime.launch.config_key import are_exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class DeviceFunction(Function):
         Raises:
             CallError: Always.
         """
-        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
 
         raise errors.host_call_error(str(self))
 
@@ -162,7 +162,7 @@ class Kernel(Function):
         Raises:
             CallError: Always; it is a ValueError, like Numba's error.
         """
-        from aotcuda.runtime.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
 
         raise errors.configuration_error(str(self), self.__name__)
 

@@ -12,11 +12,11 @@ import warnings
 
 from aotcuda.errors import HostArrayWarning, RuntimeUnavailableError
 from aotcuda.integrations.in_place.argument_annotations import is_annotation
-from aotcuda.runtime.arguments import host_arrays
-from aotcuda.runtime.config_key import are_exact
-from aotcuda.runtime.for_all import ForAll
 from aotcuda.runtime.kernel import Kernel as PackagedBase
-from aotcuda.runtime.launcher import Launcher
+from aotcuda.runtime.launch.arguments import host_arrays
+from aotcuda.runtime.launch.config_key import are_exact
+from aotcuda.runtime.launch.for_all import ForAll
+from aotcuda.runtime.launch.launcher import Launcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from aotcuda.common import system
 from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.gpus import FIRST_CURRENT
-from aotcuda.runtime.arguments.host_arrays import caller_depth
 from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.cache import Cache
+from aotcuda.runtime.launch.arguments.host_arrays import caller_depth
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aotcuda.errors import ArgumentError, NoImageError, UnreadableError
 from aotcuda.runtime import new_lock
-from aotcuda.runtime.arguments import signature as signatures
-from aotcuda.runtime.arguments.overloads import OverloadTable
 from aotcuda.runtime.jit.fallback import WHOLE
+from aotcuda.runtime.launch.arguments import signature as signatures
+from aotcuda.runtime.launch.arguments.overloads import OverloadTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Manifest
-    from aotcuda.runtime.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.arguments.overloads import Selection
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import ValidityFlag
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.jit.fallback import Case, Fallback
+    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
+    from aotcuda.runtime.launch.arguments.overloads import Selection
     from aotcuda.runtime.library import Library
 
 
@@ -102,7 +102,7 @@ class JitOverloads:
             self._with_callbacks[overload, device] = entry
         library, kernel = entry
         if library.callbacks is not None and launch_streams:
-            from aotcuda.runtime import launch_problems  # noqa: PLC0415 (few modules have any)
+            from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (few modules have any)
 
             whose = "the code that was compiled for it on this machine"
             launch_problems.check_capture(

@@ -6,7 +6,7 @@ import os
 from importlib.util import find_spec
 
 from aotcuda.integrations.in_place import sources
-from aotcuda.runtime import scratch_memory
+from aotcuda.runtime.launch import scratch_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from aotcuda.errors import (
     StaleBuildError,
 )
 from aotcuda.integrations.in_place.triton import without_triton
-from aotcuda.runtime.grid_kernel import GridKernel, GridLauncher
+from aotcuda.runtime.launch.grid_kernel import GridKernel, GridLauncher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,0 +1,179 @@
+"""The argument layout of one overload: the places of the numbers of its arguments in the parameter block."""
+
+# A `PackedOverload` is made once, from the manifest. It has one `struct` for the whole block, and for each parameter a
+# closure that appends an argument's numbers in the order of the struct, or returns False for an argument that the
+# parameter does not accept (`arguments.parameter_kinds`). A launch borrows a slot, packs the block into
+# it and returns it. The driver copies the block during the launch call.
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections import deque
+from weakref import ref
+
+import aotcuda
+from aotcuda.runtime.launch.arguments import parameter_kinds, scalars
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.manifest import Overload
+    from aotcuda.runtime.driver import ValidityFlag
+
+_END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
+
+
+class Slot:
+    """A parameter block that one launch borrows.
+
+    Attributes:
+        buffer: The block.
+        pointers: The block as `Driver.launch` takes it: `kernelParams` and `extra` of `cuLaunchKernelEx`.
+    """
+
+    __slots__ = ("__weakref__", "_size", "buffer", "pointers")
+
+    def __init__(self, size: int, starts: list[int]) -> None:
+        """Make a block of `size` bytes; `starts` are the offsets of parameters that are passed one by one."""
+        self.buffer = ctypes.create_string_buffer(max(size, 1))
+        self._size = ctypes.c_size_t(size)
+        start = ctypes.addressof(self.buffer)
+        if starts:
+            pointers = (ctypes.c_void_p * len(starts))(*[start + offset for offset in starts])
+            self.pointers: tuple[Any, Any] = ctypes.byref(pointers), None
+        else:
+            extra = (_BUFFER_POINTER, start, _BUFFER_SIZE, ctypes.addressof(self._size), _END)
+            self.pointers = None, ctypes.byref((ctypes.c_void_p * 5)(*extra))
+
+
+class PackedOverload:
+    """One overload of a kernel, ready to pack arguments, with its specializations.
+
+    Attributes:
+        record: The overload's entry in the manifest.
+        parameters: The entries of its parameters.
+        size: Bytes of the block.
+        fits: For each parameter the closure that appends the numbers of an argument, or returns False; None for a
+            number that is appended unchanged.
+        forms: `parameters.form` of each parameter.
+        pack_into: Writes a block's numbers, in the order of the parameters, into a buffer.
+        addresses: Indices of those numbers that are the addresses of arrays.
+        apart: Pairs of arguments whose arrays must not overlap.
+        starts: The offset of each parameter, if launches pass a pointer for each; the driver then copies each parameter
+            to its place on the GPU. Empty if launches pass the block.
+        live: `OverloadTable.live` of the overload's table.
+        slots: The free slots. `take` takes one, and `slots.append` returns it.
+        existing: References to all slots. An interrupted launch deletes its slot, so a slot that exists and is not in
+            `slots` belongs to a launch in progress.
+        fast_layout: The layout for the fast path in C; None before the first use, False if C does not support it.
+        kernels: The overload's `DeviceKernel` by the GPU's ordinal, if launches may use it without further checks.
+        targets: By configuration, the arguments of `Driver.launch` on the only GPU: configurations by stream, and the
+            kernel.
+    """
+
+    __slots__ = (
+        "addresses",
+        "apart",
+        "existing",
+        "fast_layout",
+        "fits",
+        "forms",
+        "kernels",
+        "live",
+        "pack_into",
+        "parameters",
+        "record",
+        "size",
+        "slots",
+        "starts",
+        "targets",
+    )
+
+    def __init__(self, overload: Overload, where: str, live: ValidityFlag, *, is_exact: bool = False) -> None:
+        """Prepare a manifest's overload. The key of an exact overload implies that constants fit."""
+        self.record = overload
+        self.live = live
+        self.parameters = overload["parameters"]
+        self.size = overload["parameter_bytes"]
+        if not all(map(parameter_kinds.is_known, self.parameters)):
+            from aotcuda.runtime.launch.arguments.other_kinds import KINDS  # noqa: PLC0415 (few kernels have them)
+
+            parameter_kinds.add_kinds(KINDS)
+        try:
+            fields = [field for each in self.parameters for field in parameter_kinds.kind_of(each).fields(each)]
+            self.pack_into = _packer(fields, self.size)
+            fits = [
+                _accept if is_exact and each["kind"] == "constant" else parameter_kinds.kind_of(each).fit(each)
+                for each in self.parameters
+            ]
+            self.fits = tuple([None if fit is scalars.fit_plain else fit for fit in fits])
+            self.apart = [(first, second) for first, second in overload.get("apart", ())]
+            for index in [index for pair in self.apart for index in pair]:
+                self.parameters[index]["dtype"]  # a KeyError if it is no array
+        except (LookupError, TypeError, ValueError, struct.error) as error:
+            message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
+            raise aotcuda.errors.ManifestError(message) from None
+        self.forms = [parameter_kinds.form(parameter) for parameter in self.parameters]
+        self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
+        in_block = [each for each in self.parameters if each["kind"] != "constant"]
+        offsets = [part["offset"] for each in in_block for part in (each, *each.get("sizes", ()))]
+        offsets += [place for each in in_block for place in each.get("places", ())[1:]]  # the first is the offset
+        self.starts = sorted([*offsets, *overload.get("reserved", ())]) if overload.get("one_by_one") else []
+        self.slots: deque[Slot] = deque()  # an empty list would free its memory
+        self.existing: set[ref[Slot]] = set()
+        self.fast_layout: object = None
+        self.kernels: dict[int, Any] = {}
+        self.targets: dict[object, tuple[Any, object]] = {}
+
+    def take(self) -> Slot:
+        """Return a free slot, or a new one."""
+        try:
+            return self.slots.pop()
+        except IndexError:
+            slot = Slot(self.size, self.starts)
+            self.existing.add(ref(slot, self.existing.discard))
+            return slot
+
+    def addresses_of(self, values: list[object]) -> list[int]:
+        """Return the addresses of the arrays among a block's numbers."""
+        return [value for index in self.addresses if isinstance(value := values[index], int)]
+
+    def is_idle(self) -> bool:
+        """Return True if no launch is in progress. If `live` is empty, no later launch begins."""
+        free = self.slots.copy()  # without the GIL, a copy waits for threads that change the deque; len() does not
+        return len(free) >= len(self.existing)
+
+
+def _accept(_read: object, _values: list[object]) -> bool:
+    return True
+
+
+def _packer(fields: list[tuple[int, str, bool]], size: int) -> Callable[..., None]:
+    """Return the function that packs the numbers of `fields` into a block of `size` bytes."""
+    block = struct.Struct(_format(fields, size))
+    order = sorted(range(len(fields)), key=lambda at: fields[at][0])
+    if order == list(range(len(fields))):
+        return block.pack_into
+
+    def pack_into(buffer: Any, offset: int, *values: object) -> None:
+        block.pack_into(buffer, offset, *[values[at] for at in order])
+
+    return pack_into
+
+
+def _format(fields: list[tuple[int, str, bool]], size: int) -> str:
+    """Return the `struct` format of the whole block, with padding in the gaps."""
+    parts = ["<"]
+    position = 0
+    for offset, form, _ in [*sorted(fields, key=lambda field: field[0]), (size, "", False)]:
+        if offset < position:
+            message = f"a parameter at byte {offset} overlaps the one before it"
+            raise ValueError(message)
+        if offset > position:
+            parts.append(f"{offset - position}x")
+        parts.append(form)
+        position = offset + (struct.calcsize("<" + form) if form else 0)
+    return "".join(parts)

@@ -1,0 +1,474 @@
+"""Select the overload of a kernel for the arguments of a launch."""
+
+# 1. The overload must have as many parameters as the launch has arguments. A closure that depends only on an argument's
+#    type reads the argument once. The parameters of the overloads then accept or refuse the value that was read (see
+#    `arguments.parameter_kinds`).
+# 2. An array must have the parameter's dtype and number of dimensions, and a layout that it accepts: a C or F parameter
+#    accepts an array that is contiguous in that order, any other accepts any strides. A read-only array fits only a
+#    parameter that was compiled as read-only.
+# 3. Scalars adopt the parameter's type, within its range (see `arguments.scalars`). The rules apply to
+#    the items of tuples, too.
+# 4. If several overloads fit, the launch takes the overload whose scalar types are nearest. If several overloads are
+#    equally near, it takes the first one in the configuration.
+# 5. If no packaged overload fits, the launch takes an overload that the JIT fallback compiled for exactly these types.
+#
+# The order of the candidates depends on the arguments' Python types alone, so it is cached by them (`Candidates`).
+# If candidates differ in dtypes, dimensions, divisors or constants, one look-up by a key of these finds the few that
+# may fit (`Specialization`, `arguments.keys`). A launch of a kernel with many overloads therefore takes
+# no longer than a launch of a kernel with two.
+#
+# An argument that cannot be read causes an ArgumentError that names it. Exceptions that do not concern the launch
+# (KeyboardInterrupt, SystemExit, MemoryError, RecursionError) pass.
+
+from __future__ import annotations
+
+import struct
+
+import aotcuda
+from aotcuda.runtime.launch import arguments
+from aotcuda.runtime.launch.arguments import arrays, keys, parameter_kinds, scalars
+from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
+from aotcuda.runtime.launch.arguments.array_view import overlap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from aotcuda.errors import ArgumentError
+    from aotcuda.manifest import Kernel, Parameter
+    from aotcuda.runtime.driver import ValidityFlag
+    from aotcuda.runtime.launch.arguments.argument_layout import Slot
+    from aotcuda.runtime.launch.arguments.direct_packing import Select
+    from aotcuda.runtime.launch.arguments.keys import Coder
+    from aotcuda.runtime.launch.arguments.scalars import Read
+
+    Selection = tuple[PackedOverload, Slot, list[object], list[object], int, "Specialization | None"]
+    """The overload; the slot with the packed arguments; the packed numbers; the pending streams and capsules (see
+    `arguments.arrays`); the launch's stream; the overload's specialization, or None if it must not be
+    added to the fast path."""
+
+_MOST_CACHED = 1024
+_MOST_SPECIALIZATIONS = 1 << 14
+"""The most specializations for arguments of the same types: a kernel may have thousands of variants in use."""
+DIRECT_AT = 3
+"""The number of launches in a row after which a specialization is selected by `direct_packing`."""
+
+
+class Specialization:
+    """The overloads that may fit arguments of some types with some key, best first.
+
+    Attributes:
+        overloads: The overloads.
+        coders: The coders of the key.
+        launches: The number of launches on the general path. There is no lock, so launches of two threads may count as
+            one.
+        in_fast_path: The configurations and contexts for which the fast path has this specialization.
+    """
+
+    __slots__ = ("coders", "in_fast_path", "launches", "overloads")
+
+    def __init__(self, overloads: list[PackedOverload], coders: Sequence[Coder] = ()) -> None:
+        self.overloads = overloads
+        self.coders = coders
+        self.launches = 0
+        self.in_fast_path: set[tuple[object, int]] = set()
+
+    def fits_fast_path(self, overload: PackedOverload) -> bool:
+        """Return True if it has `overload`, and all its overloads have arrays of the same dtypes and dimensions."""
+        return overload in self.overloads and all(other.forms == overload.forms for other in self.overloads)
+
+
+class Candidates:
+    """The overloads that may fit arguments of some Python types, and the readers of these arguments.
+
+    Attributes:
+        overloads: The overloads, best first.
+        readers: For each argument the closure that reads it; None for a number that needs no reader.
+        leader: The library whose current stream a launch uses, `"cupy"` or `"torch"`; None for the default stream. It
+            is `"torch"` for tensors that are not on a GPU and for all tensor descriptors, too; `stream` decides then.
+        coders: The coders of the arguments that decide which overloads may fit.
+        plain: The specialization of all overloads, for launches without coders.
+        cupy_index: The index of the first argument that is on CuPy's current stream; -1 if there is none.
+        direct_select: The function of `direct_packing` for the overload of the last `DIRECT_AT` launches, or None.
+        direct_specialization: The last specialization for which `direct_select` was set.
+    """
+
+    __slots__ = (
+        "_find",
+        "_key",
+        "_last",
+        "_launches_in_a_row",
+        "_specializations",
+        "coders",
+        "cupy_index",
+        "direct_select",
+        "direct_specialization",
+        "leader",
+        "overloads",
+        "plain",
+        "readers",
+    )
+
+    def __init__(
+        self,
+        overloads: list[PackedOverload],
+        readers: list[Read],
+        args: tuple[object, ...],
+        coders: list[Coder] | None = None,
+        find: Callable[[tuple[object, ...]], list[PackedOverload]] | None = None,
+    ) -> None:
+        """Store the overloads and readers for arguments of the types of `args`.
+
+        `find` returns the overloads for a key of `coders`. If both are omitted, they are derived from `overloads`.
+        """
+        self.overloads = overloads
+        self.readers = [None if read is scalars.read_plain else read for read in readers]
+        self.plain = Specialization(overloads)
+        self._specializations: dict[object, Specialization] = {}
+        self.direct_select: Select | None = None
+        self.direct_specialization: Specialization | None = None
+        self._last: Specialization | None = None
+        self._launches_in_a_row = 0
+        self.coders = keys.coders(overloads, args) if coders is None else coders
+        self._key = keys.key_of(self.coders)
+        self._find = find or self._filter
+        families = [[_leading_family(leaf) for leaf in _leaves((arg,))] for arg in args]
+        self.leader = next((found for each in families for found in each if found in ("cupy", "torch")), None)
+        self.cupy_index = next((at for at, each in enumerate(families) if "cupy" in each), -1)
+        if self.cupy_index >= 0 and not arrays.orders_cupy_stream():
+            self.cupy_index = -1
+
+    def readers_after(self, current: int) -> list[Read | None]:
+        """Return the readers for a launch that has to wait for CuPy's current stream, whose handle is `current`."""
+        first = self.readers[self.cupy_index]
+        assert first is not None  # noqa: S101 (arrays have a reader)
+
+        def read(array: object, pending: list[object], stream: int) -> object:
+            arrays.wait(current, pending, stream, mutual=True)
+            return first(array, pending, stream)
+
+        return [*self.readers[: self.cupy_index], read, *self.readers[self.cupy_index + 1 :]]
+
+    def count_launch(self, specialization: Specialization, overload: PackedOverload, args: tuple[object, ...]) -> None:
+        """Count launches in a row that select one overload; make `direct_select` after `DIRECT_AT` launches."""
+        if specialization is not self._last:
+            self._last, self._launches_in_a_row = specialization, 0
+        self._launches_in_a_row += 1
+        if self._launches_in_a_row == DIRECT_AT:
+            from aotcuda.runtime.launch.arguments import direct_packing  # noqa: PLC0415 (many kernels are launched once)
+
+            by_values = any(coder.tests or coder.is_value or coder.has_type for coder in self.coders)
+            is_fixed = overload is specialization.overloads[0] and not by_values
+            self.direct_select = direct_packing.make(specialization, args) if is_fixed else None
+            self.direct_specialization = specialization
+
+    def specialization(self, reads: Sequence[Any]) -> Specialization:
+        """Return the specialization for the values that were read."""
+        key = self._key(reads)
+        return self._specializations.get(key) or self._cache(key)
+
+    def _cache(self, key: tuple[object, ...]) -> Specialization:
+        """Find the overloads for a key, and cache them."""
+        if len(self._specializations) >= _MOST_SPECIALIZATIONS:
+            self._specializations.clear()
+        return self._specializations.setdefault(key, Specialization(self._find(key), self.coders))
+
+    def _filter(self, key: tuple[object, ...]) -> list[PackedOverload]:
+        pairs = [*zip(self.coders, key, strict=True)]
+        return [
+            overload
+            for overload in self.overloads
+            if all(coder.accepts(overload.parameters[coder.at], code) for coder, code in pairs)
+        ]
+
+
+class OverloadTable:
+    """The overloads of one kernel, with its specializations.
+
+    Attributes:
+        overloads: The overloads, in the configuration's order.
+        live: The validity flag: empty once the images are unloaded, or the process forked.
+        packs_directly: True if launches may use `direct_packing`, which needs a machine with one GPU.
+    """
+
+    __slots__ = (
+        "_candidates",
+        "_compiled",
+        "_device",
+        "_has_tuples",
+        "_open_types",
+        "_separates_large",
+        "_where",
+        "live",
+        "overloads",
+        "packs_directly",
+    )
+
+    def __init__(
+        self, kernel: Kernel, where: str, live: ValidityFlag, device: Callable[[], int | None] = lambda: None
+    ) -> None:
+        """Make the table of a kernel.
+
+        Args:
+            kernel: The kernel's entry in the manifest.
+            where: The kernel's name with its module, for errors.
+            live: The validity flag.
+            device: Returns the ordinal of the GPU of a launch; None for the GPU of the first array.
+        """
+        self._where = where
+        self._device = device
+        self.packs_directly = False
+        self.live = live
+        self.overloads = [PackedOverload(overload, where, self.live) for overload in kernel["overloads"]]
+        self._has_tuples = any(map(_has_tuple, self.overloads))
+        self._separates_large = any(_has_large(overload.parameters) for overload in self.overloads)
+        self._open_types: frozenset[type] = frozenset()
+        self._compiled: dict[object, list[PackedOverload]] = {}
+        self._candidates: dict[object, Candidates] = {}
+
+    def select(self, args: tuple[object, ...], handle: int | None) -> Selection | None:
+        """Select the overload for these arguments and pack them; return None if no overload accepts them.
+
+        The caller gives the slot back.
+
+        Args:
+            args: The arguments.
+            handle: The handle of the launch's stream; None for the current stream.
+
+        Raises:
+            ArgumentError: An argument cannot be read.
+        """
+        selection: Selection | None
+        try:
+            candidates = self._candidates.get((*map(type, args),))  # the key of most arguments
+        except Exception:  # noqa: BLE001 (`candidates` raises it as an error of the argument)
+            candidates = None
+        if candidates is not None and candidates.direct_select is not None:
+            selection = candidates.direct_select(args, handle)
+            if selection is not None:
+                return selection
+        candidates = candidates or self.candidates(args)
+        selection = self._fit(candidates, args, handle) if candidates is not None else None
+        if selection is None and self._separates_large:
+            large = scalars.separate_large(args)
+            candidates = self.candidates(large) if large is not args else None
+            selection = self._fit(candidates, large, handle) if candidates is not None else None
+            if selection is not None:
+                selection = (*selection[:5], None)  # the fast path does not support `Large`
+        return selection
+
+    def stream(self, args: tuple[object, ...], handle: int | None) -> int:
+        """Return the handle of a launch's stream: `handle`, or that of the arguments' library if `handle` is None.
+
+        Raises:
+            ArgumentError: An argument cannot be read.
+        """
+        if handle is not None:
+            return handle
+        try:
+            return arrays.current_stream(args, self._device())
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            raise self.read_error(args, error) from error
+
+    @property
+    def is_exact(self) -> bool:
+        """Return True if overloads are launched only for the arguments for which Triton would compile them."""
+        return False
+
+    def all_overloads(self) -> list[PackedOverload]:
+        """Return all overloads; `overloads` of an exact kernel is empty."""
+        return self.overloads
+
+    def refusal(self, args: tuple[object, ...]) -> ArgumentError:
+        """Return the error for arguments that no overload accepts."""
+        from aotcuda.runtime.launch.arguments.errors import refusal  # noqa: PLC0415 (only errors come here)
+
+        return refusal(self._where, self.overloads, args)
+
+    def read_error(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
+        """Return the error for an argument whose reader raised `error`; `at` is its index, or None if it is unknown."""
+        from aotcuda.runtime.launch.arguments.errors import read_error  # noqa: PLC0415 (only errors come here)
+
+        return read_error(self._where, self.overloads, args, at, error)
+
+    def is_idle(self) -> bool:
+        """Return True if no launch is in progress. If `live` is empty, no later launch begins."""
+        return all(overload.is_idle() for overload in self.overloads)
+
+    def candidates(self, args: tuple[object, ...]) -> Candidates | None:
+        """Return the overloads that may fit arguments of these types; None if there are none.
+
+        Raises:
+            ArgumentError: An argument cannot be read.
+        """
+        try:
+            key = self._key(args) if self._has_tuples or self._open_types else (*map(type, args),)
+            found = self._candidates.get(key)
+        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+            raise
+        except Exception as error:  # a class whose metaclass has no hash, or whose hash raises
+            raise self.read_error(args, error) from error
+        return found or self._rank(key, args)
+
+    def _key(self, args: tuple[object, ...]) -> object:
+        types = _types(args) if self._has_tuples else tuple(map(type, args))
+        if self._open_types:
+            leaves = _leaves(args) if self._has_tuples else args
+            if not self._open_types.isdisjoint(map(type, leaves)):
+                try:
+                    return (types, *[arrays.family(arg) for arg in leaves])
+                except (MemoryError, RecursionError):
+                    raise
+                except Exception as error:
+                    raise self.read_error(args, error) from error
+        return types
+
+    def _fit(  # noqa: PLR0912 (one more call would take a twentieth of a launch)
+        self, candidates: Candidates, args: tuple[object, ...], handle: int | None
+    ) -> Selection | None:
+        """Read the arguments once, and pack them for the first overload that accepts them."""
+        pending: list[object] = []
+        reads: list[object] = []
+        stream, readers = handle or 0, candidates.readers
+        if candidates.cupy_index >= 0 or (handle is None and candidates.leader is not None):
+            stream, current = self._streams(candidates, args, handle)
+            if candidates.cupy_index >= 0 and current != stream:
+                readers = candidates.readers_after(current)
+        try:
+            for read, arg in zip(readers, args):  # noqa: B905 (equal lengths; strict costs time)
+                reads.append(arg if read is None else read(arg, pending, stream))
+        except aotcuda.errors.UnreadableError as error:
+            raise self.read_error(args, error, len(reads)) from error.__cause__
+        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            raise self.read_error(args, error, len(reads)) from error
+        specialization = candidates.specialization(reads) if candidates.coders else candidates.plain
+        for overload in specialization.overloads:
+            values: list[object] = []
+            for fit, item in zip(overload.fits, reads):  # noqa: B905 (as above)
+                if fit is None:
+                    values.append(item)
+                elif not fit(item, values):
+                    break
+            else:
+                if overload.apart and _overlap(overload, reads):
+                    continue
+                slot = overload.take()
+                try:
+                    overload.pack_into(slot.buffer, 0, *values)
+                except (struct.error, OverflowError):  # a number is out of its parameter's range
+                    overload.slots.append(slot)
+                    continue
+                if self.packs_directly and specialization is not candidates.direct_specialization:
+                    candidates.count_launch(specialization, overload, args)
+                return overload, slot, values, pending, stream, specialization
+        return None
+
+    def _streams(self, candidates: Candidates, args: tuple[object, ...], handle: int | None) -> tuple[int, int]:
+        """Return the launch's stream, and CuPy's current stream, read once for all arrays (0 without CuPy's arrays)."""
+        try:
+            current = (
+                int(arrays.cupy_stream()().ptr) if candidates.cupy_index >= 0 or candidates.leader == "cupy" else 0
+            )
+        except (MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            raise self.read_error(args, error) from error
+        if handle is not None:
+            return handle, current
+        return current if candidates.leader == "cupy" else self.stream(args, None), current
+
+    def add_compiled(self, args: tuple[object, ...], overload: PackedOverload) -> None:
+        """Add an overload that was JIT-compiled for these arguments, for later launches."""
+        pairs = zip(overload.parameters, args, strict=True)
+        if not all(parameter_kinds.kind_of(parameter).is_exact(parameter, arg) for parameter, arg in pairs):
+            return
+        if not self._has_tuples and _has_tuple(overload):
+            self._has_tuples = True
+            self._candidates.clear()
+        key = self._key(args)
+        if len(self._compiled) >= _MOST_CACHED and key not in self._compiled:
+            return
+        compiled = self._compiled.setdefault(key, [])
+        if overload not in compiled:
+            compiled.append(overload)
+            self._candidates.pop(key, None)
+
+    def _rank(self, key: object, args: tuple[object, ...]) -> Candidates | None:
+        """Find the overloads that may fit arguments of these types, best first; return None if there are none."""
+        overloads = [
+            overload
+            for overload in (*self.overloads, *self._compiled.get(key, ()))
+            if len(overload.parameters) == len(args)
+        ]
+        if not overloads:
+            return None
+        readers: list[Read | None] = []
+        ranked = []
+        try:
+            open_types = frozenset([kind for kind in map(type, _leaves(args)) if arrays.is_open(kind)])
+            if not open_types <= self._open_types:
+                self._open_types = (
+                    open_types if len(self._open_types) >= _MOST_CACHED else self._open_types | open_types
+                )
+                self._candidates.clear()  # their keys lack the families
+                return self.candidates(args)
+            for arg in args:
+                readers.append(arguments.reader(arg))  # noqa: PERF401 (as in _fit)
+            if None in readers:
+                return None
+            for index, overload in enumerate(overloads):
+                pairs = zip(overload.parameters, args, strict=True)
+                ranks = [parameter_kinds.kind_of(parameter).rank(parameter, arg) for parameter, arg in pairs]
+                if None not in ranks:
+                    rank = sum(part or 0 for part in ranks)
+                    ranked.append((overload not in self.overloads, rank, index, overload))
+            if not ranked:
+                return None
+            ranked.sort(key=lambda item: item[:3])
+            candidates = Candidates([item[3] for item in ranked], [read for read in readers if read is not None], args)
+        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+            raise
+        except Exception as error:
+            raise self.read_error(args, error, len(readers) if len(readers) < len(args) else None) from error
+        if len(self._candidates) >= _MOST_CACHED:
+            self._candidates.clear()
+        self._candidates[key] = candidates
+        return candidates
+
+
+def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:
+    """Return True if two arrays overlap that must not overlap."""
+    return any(overlap(reads[first], reads[second]) for first, second in overload.apart)
+
+
+def _has_tuple(overload: PackedOverload) -> bool:
+    return any(parameter["kind"] == "tuple" for parameter in overload.parameters)
+
+
+def _has_large(parameters: Iterable[Parameter]) -> bool:
+    """Return True if one of these parameters accepts only Python ints beyond int64."""
+    return any(
+        _has_large(parameter["members"])
+        if parameter["kind"] == "tuple"
+        else parameter.get("exact", False) and parameter["format"] == "Q"
+        for parameter in parameters
+    )
+
+
+def _leading_family(arg: object) -> str | None:
+    return "torch" if arrays.is_descriptor(type(arg)) else arrays.family(arg)
+
+
+def _leaves(args: tuple[object, ...]) -> list[object]:
+    """Return the arguments, with the items of tuples in place of tuples."""
+    return [leaf for arg in args for leaf in (_leaves(arg) if isinstance(arg, tuple) else (arg,))]
+
+
+def _types(args: tuple[object, ...]) -> tuple[object, ...]:
+    """Return the arguments' types; for a tuple, its type and the types of its items."""
+    return tuple([(type(arg), _types(arg)) if isinstance(arg, tuple) else type(arg) for arg in args])

@@ -1,0 +1,601 @@
+/* Launchers: a kernel with a launch configuration, and the launch itself. launch.h describes its steps. */
+#include "launch.h"
+
+PyTypeObject *launcher_type;
+SHARED(int) fast_path_disabled = 0;
+Driver driver;
+static PyObject *s_fail, *s_of_function, *s_missed;
+
+enum {
+    DECLINED = -1,
+    MISSED = -2, /* no overload accepts the arguments; other code may make an exact kernel's launch */
+    AFTER = 1 << 16, /* added to the driver's code if the launch was made, and a stream does not wait for it */
+};
+
+enum { DEVICE_ORDINAL = 9 };      /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
+enum { LAST_DEFAULT_STREAM = 2 }; /* CU_STREAM_PER_THREAD; these handles are of the current context */
+enum { ATTRIBUTE_BYTES = 72 };    /* sizeof(CUlaunchAttribute) */
+
+/* CUlaunchConfig */
+typedef struct {
+    unsigned dimensions[6], shared;
+    void *stream;
+    const void *attributes;
+    unsigned count;
+} LaunchConfig;
+
+/* Return the launcher that has the members for a launch. */
+static Launcher *base_of(PyObject *object) {
+    Launcher *launcher = (Launcher *)object;
+    return launcher->base ? launcher->base : launcher;
+}
+
+/* ------------------------------------------------------------------------------------------------------------- the launch */
+
+/* Reading an array may run code that launches, and so on. Each level takes some hundred bytes of the C stack for each array, which
+ * Python does not count. Deeper launches take the general path, where Python limits the recursion. */
+enum { MOST_DEPTH = 16 };
+#ifdef Py_GIL_DISABLED
+static _Thread_local int depth;
+#else
+static int depth; /* of all threads that are reading arguments */
+#endif
+
+/* With several GPUs: return 1 if all arrays are on the specialization's GPU. */
+static int arrays_are_here(const Specialization *specialization, const ArrayView *views) {
+    for (int i = 0; i < specialization->arrays_count; i++) {
+        int device = views[i].device;
+        if (views[i].address && ((device < 0 && driver.pointer_attribute(&device, DEVICE_ORDINAL, views[i].address)) ||
+                                 device != specialization->device))
+            return 0;
+    }
+    return 1;
+}
+
+/* With several GPUs: return 1 if the stream belongs to the current context. The driver would launch in the stream's context, and
+ * the handle of a destroyed stream may be that of another GPU's stream by now. For a destroyed stream is_capturing() returns an
+ * error, and stream_context() crashes. */
+static int stream_is_here(void *stream, void *context) {
+    void *owner;
+    int status;
+    return (uintptr_t)stream <= LAST_DEFAULT_STREAM || (!driver.is_capturing(stream, &status) &&
+                                                        !driver.stream_context(stream, &owner) && owner == context);
+}
+
+static int is_within_limits(const unsigned *dimensions, const unsigned *limits) {
+    for (int i = 0; i < LIMITS; i++)
+        if (dimensions[i] > limits[i])
+            return 0;
+    return 1;
+}
+
+/* Pack the parameter block of the first candidate that accepts the arguments; return its number. Return -1 if none does, or if the
+ * fast path cannot compare an argument: the general path might choose another candidate. */
+static int pack(const Specialization *specialization, const Number *numbers, ArrayView *views, unsigned char *block) {
+    for (int i = 0; i < specialization->arrays_count; i++)
+        if (!normalize(&views[i], specialization->arrays[i].itemsize, specialization->arrays[i].address_alone))
+            return -1;
+    for (int number = 0; number < specialization->candidates_count; number++) {
+        const ArgumentLayout *layout = specialization->candidates[number].layout;
+        int apart = fill_block(layout, numbers, views, block) ? are_apart(layout, views) : 0;
+        if (apart)
+            return apart > 0 ? number : -1;
+    }
+    return -1;
+}
+
+/* Make the launch's stream wait, launch, and make streams wait for it; return the driver's code or DECLINED. begin_launch() was
+ * called. */
+static int submit(const Launcher *self, const Specialization *specialization, const Candidate *candidate,
+                  const LaunchStreams *streams, unsigned char *block) {
+    const ArgumentLayout *layout = candidate->layout;
+    const unsigned *d = self->dimensions;
+    unsigned block_x = candidate->threads ? candidate->threads : d[3], shared = candidate->threads ? candidate->shared : d[6];
+    void *stream = (void *)streams->handle;
+    size_t size = (size_t)layout->size;
+    void *whole[] = {(void *)1, block, (void *)2, &size, NULL}; /* CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE, _END */
+    void *starts[MOST_STARTS], **parameters = NULL, **extra = whole;
+    if (layout->starts_count) {
+        for (int i = 0; i < layout->starts_count; i++)
+            starts[i] = block + layout->starts[i];
+        parameters = starts;
+        extra = NULL;
+    }
+    LaunchConfig config;
+    PyObject *attributes = candidate->attributes ? candidate->attributes : self->attributes;
+    if (attributes)
+        config = (LaunchConfig){{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, PyBytes_AsString(attributes),
+                                (unsigned)(PyBytes_Size(attributes) / ATTRIBUTE_BYTES)};
+    int code = 0, ordered = 0, waits = streams->waits;
+    void *event = NULL;
+    if (waits && (!may_order(streams) || !(event = take_event((Specialization *)specialization))))
+        return DECLINED;
+    /* A full queue makes the driver wait, and it may wait for a host function that needs the GIL. */
+    Py_BEGIN_ALLOW_THREADS
+    for (int i = 0; i < waits && !ordered; i++)
+        ordered = order(event, streams->waits_for[i].stream, (uintptr_t)stream);
+    if (!ordered && !attributes)
+        code = driver.launch(candidate->kernel, d[0], d[1], d[2], block_x, d[4], d[5], shared, stream, parameters, extra);
+    else if (!ordered)
+        code = driver.launch_with_config(&config, candidate->kernel, parameters, extra);
+    for (int i = 0; i < waits && !ordered && !code; i++)
+        if (streams->waits_for[i].mutual && (code = order(event, (uintptr_t)stream, streams->waits_for[i].stream)))
+            code += AFTER;
+    Py_END_ALLOW_THREADS
+    if (event)
+        give_event((Specialization *)specialization, event, !ordered && !code);
+    return ordered ? DECLINED : code; /* the general path raises the error of the order of streams */
+}
+
+/* Launch; return the driver's code, or DECLINED, perhaps with a Python error set. */
+static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count) {
+    Table *table = READ(self->specializations->table);
+    if (!table || READ(fast_path_disabled) || depth >= MOST_DEPTH)
+        return DECLINED;
+    const ArgumentTypes *types = find_types(table, args, count);
+    if (!types)
+        return DECLINED;
+    ON_STACK(ArrayView, views, types->arrays_count + 1); /* as little stack as possible, because cache misses after a driver call cost time */
+    ON_STACK(Number, numbers, types->count + 1);
+    LaunchStreams streams;
+    begin_streams(&streams, self->is_stream_given, self->stream, READ(table->last)->device >= 0);
+    depth++;
+    int arrays = read_arrays(types, args, views, &streams);
+    int is_read = arrays >= 0 && read_argument_numbers(types, args, numbers);
+    depth--;
+    if (!is_read || (!streams.is_known && !set_launch_stream(&streams, 0)))
+        return DECLINED;
+    void *context = NULL;
+    if (READ(table->needs_context) && driver.current_context(&context))
+        return DECLINED;
+    Key key;
+    make_key(&key, types, context, views, numbers);
+    const Specialization *specialization = find_specialization(table, &key);
+    if (specialization && !specialization->candidates_count)
+        return PyList_Size(specialization->live) > 0 ? MISSED : DECLINED;
+    if (!specialization || !is_within_limits(self->dimensions, specialization->limits))
+        return DECLINED;
+    if (specialization->device >= 0 &&
+        (!arrays_are_here(specialization, views) || !stream_is_here((void *)streams.handle, context)))
+        return DECLINED;
+    ON_STACK(uint64_t, room, (specialization->most_bytes + 15) / 16 * 2 + 2); /* for the block, aligned to 16 bytes */
+    unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
+    int number = pack(specialization, numbers, views, block);
+    if (number < 0 || !begin_launch(specialization))
+        return DECLINED;
+    int code = submit(self, specialization, &specialization->candidates[number], &streams, block);
+    end_launch(specialization);
+    return code;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------- calls */
+
+/* Call the general launcher's method for a launch without an overload. */
+static PyObject *call_missed(PyObject *general, PyObject *args, PyObject *keywords) {
+    PyObject *missed = PyObject_GetAttr(general, s_missed), *result = missed ? PyObject_Call(missed, args, keywords) : NULL;
+    Py_XDECREF(missed);
+    return result;
+}
+
+/* Let the general path launch, or raise the error of the driver. */
+static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject *keywords) {
+    if (code == MISSED)
+        return call_missed(self->general, args, keywords);
+    if (code > 0) {
+        PyObject *number = PyLong_FromLong(code);
+        PyObject *result = number ? PyObject_CallMethodObjArgs(self->general, s_fail, number, args, NULL) : NULL;
+        Py_XDECREF(number);
+        return result;
+    }
+    return PyObject_Call(self->general, args, keywords);
+}
+
+/* Return a new reference to the launcher in Python behind this one. */
+static PyObject *general_of(Launcher *self) {
+    if (self->function)
+        return PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, NULL);
+    return Py_NewRef(base_of((PyObject *)self)->general);
+}
+
+/* Call an object by its vectorcall function with a tuple and a dict, or NULL, of arguments. */
+PyObject *call_by_vector(PyObject *object, PyObject *args, PyObject *keywords) {
+    PyObject *names = keywords ? PyDict_Keys(keywords) : NULL, *tuple = names ? PyList_AsTuple(names) : NULL, *result = NULL;
+    Py_ssize_t count = PyTuple_Size(args), named = tuple ? PyTuple_Size(tuple) : 0;
+    PyObject **array = PyMem_Malloc((size_t)(count + named + 1) * sizeof *array);
+    if (!array) {
+        PyErr_NoMemory();
+    } else if (!keywords || tuple) {
+        for (Py_ssize_t i = 0; i < count; i++)
+            array[i] = PyTuple_GetItem(args, i);
+        for (Py_ssize_t i = 0; i < named; i++) /* no other code has `keywords` */
+            array[count + i] = PyDict_GetItemWithError(keywords, PyTuple_GetItem(tuple, i));
+        result = ((Vectorcallable *)object)->vectorcall(object, array, (size_t)count, tuple);
+    }
+    PyMem_Free(array);
+    Py_XDECREF(names);
+    Py_XDECREF(tuple);
+    return result;
+}
+
+/* Put the arguments of a call in order, with named and omitted ones; return their number, or DECLINED. */
+static Py_ssize_t arrange(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **full) {
+    Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, next = count;
+    if (count > self->positional)
+        return DECLINED;
+    uint64_t by_name = 0;
+    for (Py_ssize_t i = 0; i < total; i++)
+        full[i] = i < count ? args[i] : PyTuple_GetItem(self->defaults, i);
+    for (Py_ssize_t j = 0; j < named; j++) {
+        PyObject *name = PyTuple_GetItem(names, j);
+        Py_ssize_t left = total - count, i = next;
+        for (; left && (i == total || PyTuple_GetItem(self->names, i) != name); left--) /* most calls name them in order */
+            i = i < total - 1 ? i + 1 : count;
+        if (!left) /* a name that is not interned, unknown, or also given by position */
+            return DECLINED;
+        full[i] = args[count + j];
+        by_name |= (uint64_t)1 << i;
+        next = i + 1;
+    }
+    for (const Derived *d = self->derived; d < self->derived + self->derived_count; d++) {
+        int is_given = by_name >> d->source & 1;
+        if (d->at < count || (d->way != COPIED && d->source >= count && !is_given))
+            return DECLINED;
+        if (d->way == COPIED)
+            full[d->at] = is_given ? full[d->source] : full[d->at];
+        else
+            full[d->at] = (full[d->source] == Py_None) == (d->way == IS_NONE) ? Py_True : Py_False;
+    }
+    for (Py_ssize_t i = count; i < total; i++)
+        if (full[i] == self->names)
+            return DECLINED;
+    return total;
+}
+
+/* Return a call's positional arguments as a tuple, and the named ones as a dict in `keywords`, NULL for none. On an error return
+ * NULL. */
+static PyObject *gather(PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **keywords) {
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    PyObject *tuple = PyTuple_New(count);
+    *keywords = named ? PyDict_New() : NULL;
+    int made = tuple && (!named || *keywords);
+    for (Py_ssize_t i = 0; made && i < count; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(args[i]));
+    for (Py_ssize_t i = 0; made && i < named; i++)
+        made = PyDict_SetItem(*keywords, PyTuple_GetItem(names, i), args[count + i]) == 0;
+    if (!made) {
+        Py_CLEAR(tuple);
+        Py_CLEAR(*keywords);
+    }
+    return tuple;
+}
+
+/* Read a grid that a function returned; 0 if the general path has to read it. */
+static int read_grid(PyObject *grid, unsigned *dimensions) {
+    Py_ssize_t count = PyTuple_CheckExact(grid) ? PyTuple_Size(grid) : 1;
+    if (count < 1 || count > 3)
+        return 0;
+    for (Py_ssize_t i = 0; i < 3; i++) {
+        PyObject *part = i >= count ? NULL : PyTuple_CheckExact(grid) ? PyTuple_GetItem(grid, i) : grid;
+        if (part && !PyLong_CheckExact(part))
+            return 0;
+        int overflow = 0;
+        long long extent = part ? PyLong_AsLongLongAndOverflow(part, &overflow) : 1;
+        if (overflow || extent < 1 || extent > UINT32_MAX)
+            return 0;
+        dimensions[i] = (unsigned)extent;
+    }
+    return 1;
+}
+
+/* Launch with the grid that the function returns for the arguments by name. If the fast path declines, the launcher in Python
+ * continues with that grid, because the function must be called once. */
+static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+    Launcher with_grid = *base_of((PyObject *)self); /* borrowed: the base lives as long as this launcher */
+    PyObject *full[MOST_ARGUMENTS], *grid = NULL, *meta = NULL, *keywords = NULL, *tuple = NULL, *general = NULL, *result = NULL;
+    Py_ssize_t total = arrange(&with_grid, args, count, names, full);
+    int code = DECLINED;
+    if (total >= 0) {
+        if (!(meta = PyDict_New()))
+            return NULL;
+        for (Py_ssize_t i = 0; i < with_grid.positional; i++)
+            if (PyDict_SetItem(meta, PyTuple_GetItem(with_grid.names, i), full[i]))
+                goto end;
+        if (!(grid = PyObject_CallFunctionObjArgs(self->function, meta, NULL)))
+            goto end;
+        if (read_grid(grid, with_grid.dimensions))
+            code = launch(&with_grid, full, total);
+        if (code == DECLINED && !clear_error())
+            goto end;
+    }
+    if (code == 0) {
+        result = Py_NewRef(Py_None);
+    } else if (code > 0) { /* the error shows all arguments in order */
+        general = PyObject_GetItem(self->kernel, grid);
+        tuple = general ? gather(full, total, NULL, &keywords) : NULL;
+        PyObject *number = tuple ? PyLong_FromLong(code) : NULL;
+        result = number ? PyObject_CallMethodObjArgs(general, s_fail, number, tuple, NULL) : NULL;
+        Py_XDECREF(number);
+    } else {
+        general = PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, grid, NULL);
+        tuple = general ? gather(args, count, names, &keywords) : NULL;
+        result = !tuple ? NULL : code == MISSED ? call_missed(general, tuple, keywords) : PyObject_Call(general, tuple, keywords);
+    }
+end:
+    Py_XDECREF(meta);
+    Py_XDECREF(grid);
+    Py_XDECREF(general);
+    Py_XDECREF(tuple);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+/* Call by the protocol of PEP 590, which needs no tuple. The stable ABI has the function from 3.12 on; types support it before. */
+static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, size_t flagged, PyObject *names) {
+    Launcher *self = base_of(object);
+    Py_ssize_t count = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
+    Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    PyObject *full[MOST_ARGUMENTS];
+    int code = DECLINED;
+    if (((Launcher *)object)->function)
+        return call_with_function((Launcher *)object, args, count, names);
+    if (self->names) {
+        Py_ssize_t total = arrange(self, args, count, names, full);
+        code = total < 0 ? DECLINED : launch(self, full, total);
+        if (code > 0) { /* the error shows all arguments in order */
+            args = full;
+            count = total;
+            named = 0;
+        }
+    } else if (!named) {
+        code = launch(self, args, count);
+    }
+    if (code == 0)
+        Py_RETURN_NONE;
+    if (code == DECLINED && !clear_error())
+        return NULL;
+    PyObject *keywords, *tuple = gather(args, count, named ? names : NULL, &keywords);
+    PyObject *result = tuple ? call_general(self, code, tuple, keywords) : NULL;
+    Py_XDECREF(tuple);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- the Python object */
+
+/* Read tuples (argument, source, way); 0 and an error if a number is no argument. */
+static int read_derived(Launcher *self, PyObject *described) {
+    Py_ssize_t count = PyTuple_Size(described), total = PyTuple_Size(self->names);
+    self->derived = PyMem_Calloc(count ? (size_t)count : 1, sizeof(Derived));
+    if (!self->derived) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    for (; self->derived_count < count; self->derived_count++) {
+        int at, source, way;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(described, self->derived_count), "iii", &at, &source, &way))
+            return 0;
+        if (at < 0 || at >= total || source < 0 || source >= total || way < COPIED || way > IS_NOT_NONE) {
+            PyErr_SetString(PyExc_ValueError, "a computed argument refers to an unknown argument");
+            return 0;
+        }
+        self->derived[self->derived_count] = (Derived){(unsigned char)at, (unsigned char)source, (unsigned char)way};
+    }
+    return 1;
+}
+
+static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    (void)keywords;
+    PyObject *general, *specializations, *given, *attributes, *names = NULL, *defaults = NULL, *derived = NULL;
+    int positional = 0;
+    unsigned d[LIMITS];
+    if (!PyArg_ParseTuple(args, "OO!(IIIIIII)OS|O!O!iO!", &general, specializations_type, &specializations, &d[0], &d[1], &d[2], &d[3],
+                          &d[4], &d[5], &d[6], &given, &attributes, &PyTuple_Type, &names, &PyTuple_Type, &defaults, &positional,
+                          &PyTuple_Type, &derived))
+        return NULL;
+    if (names && (!defaults || PyTuple_Size(names) != PyTuple_Size(defaults) || PyTuple_Size(names) > MOST_ARGUMENTS ||
+                  positional < 0 || positional > PyTuple_Size(names))) {
+        PyErr_SetString(PyExc_ValueError, "names and defaults differ in number, or there are too many");
+        return NULL;
+    }
+    unsigned long long stream = given == Py_None ? 0 : PyLong_AsUnsignedLongLong(given);
+    if (PyErr_Occurred())
+        return NULL;
+    uint64_t threads = (uint64_t)d[3] * d[4];
+    threads = threads > UINT32_MAX ? threads : threads * d[5];
+    d[7] = threads > UINT32_MAX ? UINT32_MAX : (unsigned)threads;
+    Launcher *self = (Launcher *)PyType_GenericAlloc(type, 0);
+    if (!self)
+        return NULL;
+    self->vectorcall = launcher_vectorcall;
+    self->general = Py_NewRef(general);
+    self->specializations = (Specializations *)Py_NewRef(specializations);
+    self->names = Py_XNewRef(names);
+    self->defaults = Py_XNewRef(defaults);
+    self->positional = positional;
+    if (derived && !read_derived(self, derived)) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    memcpy(self->dimensions, d, sizeof d);
+    self->attributes = PyBytes_Size(attributes) ? Py_NewRef(attributes) : NULL;
+    self->is_stream_given = given != Py_None;
+    self->stream = (void *)(uintptr_t)stream;
+#if defined(Py_GIL_DISABLED) && PY_VERSION_HEX >= 0x030E0000
+    /* Threads then do not contend for the reference count. The launcher is part of a reference cycle, so the garbage collector
+     * frees it anyway. */
+    PyUnstable_Object_EnableDeferredRefcount((PyObject *)self);
+#endif
+    return (PyObject *)self;
+}
+
+/* Return a launcher whose base is that of another one. */
+static Launcher *launcher_like(PyObject *other) {
+    Launcher *made = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    if (made) {
+        made->vectorcall = launcher_vectorcall;
+        made->base = (Launcher *)Py_NewRef((PyObject *)base_of(other));
+    }
+    return made;
+}
+
+static PyObject *launcher_with_stream(PyObject *self, PyObject *stream) {
+    Launcher *made = launcher_like(self);
+    if (made)
+        made->stream_object = Py_NewRef(stream);
+    return (PyObject *)made;
+}
+
+static PyObject *launcher_with_function(Launcher *self, PyObject *args) {
+    PyObject *function, *kernel;
+    if (!PyArg_ParseTuple(args, "OO", &function, &kernel))
+        return NULL;
+    if (!base_of((PyObject *)self)->names) {
+        PyErr_SetString(PyExc_ValueError, "this launcher has no names of arguments");
+        return NULL;
+    }
+    Launcher *made = launcher_like((PyObject *)self);
+    if (made) {
+        made->function = Py_NewRef(function);
+        made->kernel = Py_NewRef(kernel);
+    }
+    return (PyObject *)made;
+}
+
+static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->base);
+    Py_VISIT(self->stream_object);
+    Py_VISIT(self->function);
+    Py_VISIT(self->kernel);
+    Py_VISIT(self->general);
+    return 0; /* the other members refer to nothing that can refer back */
+}
+
+/* `base` stays: it clears its own references, and calls of this launcher use it. */
+static int launcher_clear(Launcher *self) {
+    PyObject *general = self->general;
+    self->general = Py_NewRef(Py_None);
+    Py_XDECREF(general);
+    Py_CLEAR(self->stream_object);
+    return 0; /* calls use the function and the kernel, so they are not cleared either */
+}
+
+static void launcher_dealloc(Launcher *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    Py_CLEAR(self->base);
+    Py_CLEAR(self->stream_object);
+    Py_CLEAR(self->function);
+    Py_CLEAR(self->kernel);
+    Py_CLEAR(self->general);
+    Py_XDECREF(self->attributes);
+    Py_XDECREF(self->names);
+    Py_XDECREF(self->defaults);
+    PyMem_Free(self->derived);
+    Py_XDECREF((PyObject *)self->specializations);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyObject *launcher_getattro(PyObject *self, PyObject *name) {
+    PyObject *value = PyObject_GenericGetAttr(self, name);
+    if (value || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return value;
+    PyErr_Clear();
+    PyObject *general = general_of((Launcher *)self);
+    value = general ? PyObject_GetAttr(general, name) : NULL;
+    Py_XDECREF(general);
+    return value;
+}
+
+static PyObject *launcher_repr(PyObject *self) {
+    PyObject *general = general_of((Launcher *)self), *text = general ? PyObject_Repr(general) : NULL;
+    Py_XDECREF(general);
+    return text;
+}
+
+static PyObject *launcher_reduce(PyObject *self, PyObject *none) {
+    (void)none;
+    return PyObject_CallMethod(base_of(self)->general, "__reduce__", NULL);
+}
+
+/* A copy of a launcher is the launcher itself, so objects with a launcher can be copied. */
+static PyObject *launcher_copy(PyObject *self, PyObject *memo) {
+    (void)memo;
+    return Py_NewRef(self);
+}
+
+static PyMethodDef launcher_methods[] = {
+    {"__copy__", (PyCFunction)launcher_copy, METH_NOARGS, "Return the launcher itself."},
+    {"__deepcopy__", (PyCFunction)launcher_copy, METH_O, "Return the launcher itself."},
+    {"with_stream", (PyCFunction)launcher_with_stream, METH_O,
+     "with_stream(stream) -> Launcher\n\nReturn a launcher like this one, which keeps the stream object alive."},
+    {"with_function", (PyCFunction)launcher_with_function, METH_VARARGS,
+     "with_function(function, kernel) -> Launcher\n\nReturn a launcher like this one whose grid a function of the arguments returns."},
+    {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "Refuse, as the general launcher does."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef launcher_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Launcher, vectorcall), READONLY, NULL},
+    {"specializations", T_OBJECT, offsetof(Launcher, specializations), READONLY, "The specializations that it searches."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot launcher_slots[] = {
+    /* Users see this text. Python makes one of (general, specializations, (grid x, y, z, block x, y, z, shared), stream, attributes[,
+     * names, defaults, positional, derived]). */
+    {Py_tp_doc, "A kernel with a launch configuration; call it with the kernel's arguments."},
+    {Py_tp_new, launcher_new},
+    {Py_tp_call, call_by_vector},
+    {Py_tp_getattro, launcher_getattro},
+    {Py_tp_methods, launcher_methods},
+    {Py_tp_members, launcher_members},
+    {Py_tp_repr, launcher_repr},
+    {Py_tp_traverse, launcher_traverse},
+    {Py_tp_clear, launcher_clear},
+    {Py_tp_dealloc, launcher_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec launcher_spec = {"aotcuda.runtime.launch.fast._launch.Launcher", sizeof(Launcher), 0,
+                                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, launcher_slots};
+
+static PyObject *disable(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    WRITE(fast_path_disabled, 1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *use_driver(PyObject *module, PyObject *args) {
+    (void)module;
+    unsigned long long f[12];
+    if (!PyArg_ParseTuple(args, "(KKKKKKKKKKKK)", &f[0], &f[1], &f[2], &f[3], &f[4], &f[5], &f[6], &f[7], &f[8], &f[9], &f[10], &f[11]))
+        return NULL;
+    void *functions[12];
+    _Static_assert(sizeof functions == sizeof driver, "use_driver() takes each function of Driver");
+    for (int i = 0; i < 12; i++)
+        functions[i] = (void *)(uintptr_t)f[i];
+    if (memcmp(functions, &driver, sizeof driver)) /* no write if equal, because other threads may be launching */
+        memcpy(&driver, functions, sizeof driver);
+    Py_RETURN_NONE;
+}
+
+PyMethodDef launcher_functions[] = {
+    {"use_driver", use_driver, METH_VARARGS, "use_driver(functions)\n\nTake the addresses of the driver's functions, in the order of Driver in launch.h."},
+    {"disable", disable, METH_NOARGS, "Let every launch take the general path from now on: the process has forked."},
+    {NULL, NULL, 0, NULL},
+};
+
+int launcher_init(PyObject *module) {
+    if ((!s_fail && !(s_fail = PyUnicode_InternFromString("fail"))) ||
+        (!s_of_function && !(s_of_function = PyUnicode_InternFromString("of_function"))) ||
+        (!s_missed && !(s_missed = PyUnicode_InternFromString("missed"))))
+        return -1;
+    if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))
+        return -1;
+    return PyModule_AddObjectRef(module, "Launcher", (PyObject *)launcher_type) ||
+                   PyModule_AddIntConstant(module, "MOST_ARGUMENTS", MOST_ARGUMENTS)
+               ? -1
+               : 0;
+}

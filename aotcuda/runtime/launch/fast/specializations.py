@@ -1,0 +1,256 @@
+"""Add specializations to the fast path in C: the readers of arguments of some types, and the overloads for them.
+
+The fast path reads the arguments again, and adds nothing if the overloads do not accept them. A program that launches
+each kernel once does not import this module.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import sys
+
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import foreign_names, module_of
+from aotcuda.runtime.launch import fast
+from aotcuda.runtime.launch.arguments import arrays, parameter_kinds, scalars
+from aotcuda.runtime.launch.launch_attributes import LaunchAttributes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.driver import Driver, ValidityFlag
+    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
+    from aotcuda.runtime.launch.arguments.keys import Coder
+    from aotcuda.runtime.launch.arguments.overloads import Specialization
+    from aotcuda.runtime.library import Library
+
+_KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
+_FUNCTIONS = (
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cuCtxGetCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuPointerGetAttribute",
+    "cuStreamGetCtx",
+    "cuStreamIsCapturing",
+    "cuStreamWaitEvent",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventDestroy_v2",
+)
+"""The driver's functions that the fast path calls, in the order of `Driver` in launch.h."""
+
+_EXCHANGE = "__dlpack_c_exchange_api__"
+_READ_OF_TENSORS = frozenset(
+    (
+        "__getattr__",
+        "__getattribute__",
+        "__torch_function__",
+        "data_ptr",
+        "dtype",
+        "element_size",
+        "get_device",
+        "is_conj",
+        "is_contiguous",
+        "is_cuda",
+        "shape",
+        "storage_offset",
+        "stride",
+    )
+)
+"""The attributes by which the general path reads a tensor. If a subclass overrides one, C reads attributes, too."""
+_INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT, _OBJECT = 16, 17, 18, 19, 20, 21, 22
+_MOST_TESTS = 4
+_OF_TRITON = (("triton.language.core", "dtype"), ("triton.language.core", "constexpr"))
+"""Classes of immutable constants."""
+
+
+def use_driver(driver: Driver) -> None:
+    """Give the fast path the driver's functions, and disable it in a process that forks."""
+    fast.in_use().use_driver(tuple([driver.address(name) for name in _FUNCTIONS]))
+    drivers.after_fork(fast.in_use().disable)
+
+
+def add(
+    specializations: Any,
+    library: Library,
+    specialization: Specialization,
+    kernels: list[DeviceKernel],
+    args: tuple[object, ...],
+    shared: int,
+) -> bool:
+    """Add a specialization for arguments of these types after a launch; return False if the fast path cannot use it.
+
+    Args:
+        specializations: The fast path's specializations of the kernel.
+        library: The loaded images.
+        specialization: The overloads.
+        kernels: The overloads' kernels on the GPU of the launch, already checked.
+        args: The arguments.
+        shared: Bytes of dynamic shared memory that a launch has already allowed.
+    """
+    layouts = []
+    for overload in specialization.overloads:
+        if overload.fast_layout is None:
+            overload.fast_layout = _layout(overload)
+        layouts.append(overload.fast_layout)
+    if False in layouts:
+        return False
+    return _add(
+        specializations,
+        library,
+        specialization.overloads[0].live,
+        specialization.coders,
+        tuple([(layout, *_describe_kernel(kernel)) for layout, kernel in zip(layouts, kernels, strict=True)]),
+        kernels[0].device.index if len(library.driver.devices) > 1 else -1,
+        _limits(kernels, shared),
+        args,
+    )
+
+
+def add_miss(
+    specializations: Any, library: Library, live: ValidityFlag, specialization: Specialization, args: tuple[object, ...]
+) -> bool:
+    """Record that no overload accepts arguments of these types; return False if the fast path cannot do that."""
+    return _add(specializations, library, live, specialization.coders, (), -1, (0,) * 8, args)
+
+
+def _add(
+    specializations: Any,
+    library: Library,
+    live: ValidityFlag,
+    coders: Sequence[Coder],
+    candidates: tuple[object, ...],
+    device: int,
+    limits: tuple[int, ...],
+    args: tuple[object, ...],
+) -> bool:
+    try:
+        families = [arrays.family(arg) for arg in args]
+        kinds = [_kind(arg) for arg in args]
+    except Exception:  # noqa: BLE001 (an argument that has changed since it was accepted)
+        return False
+    described = _coders(coders, kinds)
+    if None in kinds or described is None:
+        return False
+    if "cupy" in families:
+        _use_cupy()
+    if "torch" in families:
+        fast.in_use().set_torch_stream(arrays.torch_stream())
+    use_driver(library.driver)
+    added: bool = specializations.add(
+        args,
+        bytes(kind for kind in kinds if kind is not None),
+        candidates,
+        described,
+        live,
+        ctypes.addressof(live.flights),  # the specialization keeps `live`
+        device,
+        library.device < 0,
+        limits,
+        arrays.element,
+    )
+    return added
+
+
+def _layout(overload: PackedOverload) -> object:
+    """Return an overload's layout for the fast path; False if the fast path does not support a parameter."""
+    try:
+        described = tuple([parameter_kinds.kind_of(parameter).record(parameter) for parameter in overload.parameters])
+        if None in described:
+            return False
+        starts = struct.pack(f"<{len(overload.starts)}i", *overload.starts)
+        apart = bytes([at for pair in overload.apart for at in pair])
+        return fast.in_use().ArgumentLayout(overload.size, described, starts, apart)
+    except (LookupError, ValueError):
+        return False
+
+
+def _coders(coders: Sequence[Coder], kinds: Sequence[int | None]) -> tuple[object, ...] | None:
+    """Return coders in the form of `Coder` in launch.h; None if the fast path does not support one.
+
+    Each key in C has the element types and dimensions of arrays, so coders that have nothing else are omitted.
+    """
+    result = []
+    for coder in coders:
+        is_number = (kinds[coder.at] or 0) >= _INT
+        if is_number and coder.tests and kinds[coder.at] not in (_INT, _TRUTH, _INDEX):
+            return None
+        tests = tuple([(test == "equal", number) for test, number in coder.tests])
+        if len(tests) > _MOST_TESTS or not all(isinstance(each, int) and abs(each) < 1 << 63 for _, each in tests):
+            return None
+        if tests or coder.any_dimensions or coder.has_type or coder.is_value:
+            result.append((coder.at, coder.any_dimensions, coder.has_type, coder.is_value, tests))
+    return (*result,)
+
+
+def _describe_kernel(kernel: DeviceKernel) -> tuple[object, ...]:
+    """Return a kernel's handle and, if they are fixed, the threads of a block, shared memory and attributes."""
+    fixed = kernel.fixed
+    if fixed is None:
+        return (kernel.kernel.value,)
+    attributes = LaunchAttributes("", dependent=True).encoded() if fixed.get("dependent") else []
+    return kernel.kernel.value, fixed["threads"], fixed["shared"], b"".join(map(bytes, attributes))
+
+
+def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
+    """Return the largest grid, block, dynamic shared memory and number of threads that all overloads may have.
+
+    The limit of shared memory exceeds the driver's default only if `shared` does.
+    """
+    *extents, most_shared, threads = map(min, zip(*[kernel.unchecked_limits() for kernel in kernels], strict=True))
+    if shared > most_shared:
+        most_shared = min(kernel.device.limit("shared_optin") - kernel.static_shared for kernel in kernels)
+    return *extents, most_shared, threads
+
+
+def _kind(arg: object) -> int | None:
+    """Return the code of the fast path's reader for an argument; None if it has none."""
+    family = arrays.family(arg)
+    if family == "torch" and hasattr(type(arg), _EXCHANGE) and _shows_its_memory(type(arg)):
+        return _KINDS["exchange"]
+    if family == "cupy" and not arrays.is_base_class(type(arg)):
+        return _KINDS["cupy subclass"]
+    if family is not None:
+        return _KINDS.get(family)
+    if arg is None or type(arg) is str:
+        return _CONSTANT
+    if (module_of(type(arg)), type(arg).__name__) in _OF_TRITON:
+        return _OBJECT
+    if not isinstance(arg, (int, float, complex)) and module_of(type(arg)).partition(".")[0] != "numpy":
+        return None  # reading it runs Python code, which may change arrays that C has read already
+    number = scalars.kind_of(arg)
+    if number is None or scalars.is_from_other_library(arg):
+        return None
+    if number == "int":
+        return _INT if isinstance(arg, int) else _INDEX
+    if number == "bool":
+        return _INT if arg is True or arg is False else _TRUTH
+    if number == "float":
+        return _FLOAT
+    return _COMPLEX if isinstance(arg, complex) else None
+
+
+def _shows_its_memory(kind: type) -> bool:
+    """Return True if a class overrides no attribute of PyTorch's tensor: DLPack's exchange then gives equal values."""
+    for base in kind.__mro__:
+        if (module_of(base), base.__name__) == ("torch", "Tensor"):
+            return True
+        if not arrays.is_base_class(base) and not _READ_OF_TENSORS.isdisjoint(base.__dict__):
+            return False
+    return False
+
+
+def _use_cupy() -> None:
+    """Give the fast path CuPy's classes, names and stream functions (in C if CuPy has them)."""
+    functions = foreign_names.CUPY_STREAM.find() or {}
+    in_c = [functions.get(name) for name in ("get_current_stream_ptr", "get_stream_ptr")]
+    cupy: Any = sys.modules["cupy"]
+    classes = getattr(cupy, "ndarray", None), getattr(cupy.cuda, "MemoryPointer", None)
+    contiguous = foreign_names.CUPY_CONTIGUOUS.path
+    fast.in_use().set_cupy(*classes, contiguous, *in_c, arrays.cupy_stream(), arrays.orders_cupy_stream())

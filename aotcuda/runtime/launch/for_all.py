@@ -1,0 +1,113 @@
+"""Launch a kernel over a number of elements: `kernel.forall(n)`."""
+
+from __future__ import annotations
+
+import aotcuda
+from aotcuda.runtime.launch import config_key
+from aotcuda.runtime.launch.general_path import launch_with_retries
+from aotcuda.runtime.launch.launch_config import block_of_elements, number_of_elements
+from aotcuda.runtime.launch.launcher import ProcessLocal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, SupportsIndex
+
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.kernel_table import KernelTable
+    from aotcuda.runtime.launch.arguments.overloads import Selection
+    from aotcuda.runtime.launch.launcher import Launcher
+    from aotcuda.runtime.loader import Loader
+
+    Kernel = Any  # an `aotcuda.runtime.kernel.Kernel`, which imports this module
+
+
+class ForAll(ProcessLocal):
+    """A kernel for `n` elements; a launch computes the grid, and the block of most occupancy if none is given."""
+
+    __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
+
+    def __init__(
+        self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
+    ) -> None:
+        self._kernel = kernel
+        self._loader = loader
+        self._n = n if type(n) is int and n >= 0 else number_of_elements(n, str(kernel))
+        self._block = None if block is None else block_of_elements(block, str(kernel))
+        self._stream = None if stream is None else config_key.handle_of(stream)
+        self._owner = stream  # keeps the stream object alive
+        self._shared = shared
+
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **_none: Any) -> None:
+            """Launch the kernel; see `Launcher`."""
+
+    else:
+
+        def __call__(self, *args: object, **named: object) -> None:
+            """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
+            if named:
+                from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+
+                name = self._kernel.__name__
+                record = self._loader.kernels.get(name)
+                raise errors.keyword_error(str(self._kernel), f"{name}.forall(n)", record, named)
+            launch_with_retries(self._launch, args)
+
+    def _launch(self, args: tuple[object, ...]) -> None:
+        name, loader = self._kernel.__name__, self._loader
+        kernel_table = loader.ready() if loader.checks_each_launch else loader.current or loader.ready()
+        if self._n > 0:
+            block = self._block or self._cached_block(kernel_table, args)
+            if block is not None:
+                self._launcher(block)(*args)
+                return
+        kernel_table = loader.ready()  # raises the errors that prevent a launch
+        if self._n == 0:
+            kernel_table.check(name, args, self._stream)
+            return
+        selection = kernel_table.select(name, args, self._stream)
+        if selection is None:
+            from aotcuda.runtime.launch.general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
+
+            launch_with_copies(loader, kernel_table, (name, str(self._kernel)), self._stream, args, self._launch)
+            return
+        try:
+            launcher = self._launcher(self._best_block(kernel_table, selection))
+        except BaseException:
+            selection[0].slots.append(selection[1])
+            raise
+        launcher.submit(kernel_table, selection, args)
+        launcher.settle(kernel_table, selection, args)
+
+    def _launcher(self, block: int) -> Launcher:
+        launcher: Launcher = self._kernel[-(-self._n // block), block, self._stream, self._shared]
+        return launcher
+
+    def _cached_block(self, kernel_table: KernelTable, args: tuple[object, ...]) -> int | None:
+        """Return the block size of most occupancy, if it is cached and equal for all overloads that may be selected."""
+        candidates = kernel_table.table(self._kernel.__name__).candidates(args)
+        if candidates is None or kernel_table.library.device < 0:
+            return None
+        blocks: set[int | None] = set()
+        for overload in candidates.overloads:
+            kernel = overload.kernels.get(kernel_table.library.device)
+            blocks.add(kernel.best_blocks.get(self._shared) if kernel is not None else None)
+        return blocks.pop() if len(blocks) == 1 else None
+
+    def _best_block(self, kernel_table: KernelTable, selection: Selection) -> int:
+        """Return the block size of most occupancy for the selected overload."""
+        overload, _, values, pending, stream, _ = selection
+        kernel: DeviceKernel | None = overload.kernels.get(kernel_table.library.device)
+        if kernel is None or self._shared not in kernel.best_blocks:
+            launch_streams, where = (stream, *pending), str(self._kernel)
+            device = self._loader.enter(kernel_table, overload.addresses_of(values), launch_streams, where)
+            kernel = kernel_table.device_kernel(overload, device, launch_streams, where)
+        return kernel.best_block(self._shared)
+
+    def _describe(self) -> tuple[str, str]:
+        """Implement ProcessLocal._describe."""
+        return f"{self._kernel} for a number of elements", "kernel.forall(n)"
+
+    def __repr__(self) -> str:
+        return f"<{self._kernel} for {aotcuda.errors.short_repr(self._n)} elements>"

@@ -1,0 +1,298 @@
+"""The general path, which defines the behaviour of a launch.
+
+The fast path in C has the same behaviour, or leaves the launch to the general path.
+
+select (arguments -> overload, packed block) -> submit (kernel, GPU, configuration -> driver) -> settle (add the
+specialization to the fast path).
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import aotcuda
+from aotcuda.runtime import driver as drivers
+from aotcuda.runtime.launch.launch_config import check_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.driver import Device, Driver
+    from aotcuda.runtime.kernel_table import KernelTable
+    from aotcuda.runtime.launch.arguments.overloads import Selection
+    from aotcuda.runtime.launch.launch_config import Configuration
+    from aotcuda.runtime.loader import Loader
+
+SPECIALIZE_AT = 2
+"""The number of launches after which the fast path gets a specialization; many kernels are launched only once."""
+
+_ATTEMPTS = 30
+"""The most attempts for a launch whose images other threads, or methods of its arguments, unload meanwhile."""
+
+_MOST_TARGETS = 1024
+"""The number of launch configurations for which an overload caches the encoded form and the kernel's handle."""
+
+
+def launch_with_retries(launch: Callable[[tuple[object, ...]], None], args: tuple[object, ...]) -> None:
+    """Launch, and try again if the images are unloaded meanwhile: UnloadedError means that nothing was launched."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            launch(args)
+        except aotcuda.errors.UnloadedError:
+            continue
+        return
+    launch(args)
+
+
+class GeneralPath:
+    """A kernel with a launch configuration, which `launch` launches.
+
+    Attributes:
+        name: The kernel's name.
+        where: The kernel's name after the module's.
+        configuration: The launch configuration.
+    """
+
+    __slots__ = ("_loader", "_specializations", "configuration", "name", "where")
+
+    def __init__(
+        self, loader: Loader, name: str, where: str, configuration: Configuration, specializations: Any
+    ) -> None:
+        """Take a kernel of `loader` and the specializations of the fast path, None for no fast path."""
+        self.name = name
+        self.where = where
+        self.configuration = configuration
+        self._loader = loader
+        self._specializations = specializations
+
+    def launch(self, args: tuple[object, ...]) -> None:
+        """Launch by the general path; errors as for a call of `Launcher`."""
+        launch_with_retries(self._launch, args)
+
+    def _launch(self, args: tuple[object, ...]) -> None:
+        """Launch once; UnloadedError means that nothing was launched."""
+        loader, stream = self._loader, self.configuration.stream
+        kernel_table = loader.current
+        if kernel_table is None or loader.checks_each_launch or drivers.forked:
+            kernel_table = loader.ready()
+        try:
+            selection = kernel_table.select(self.name, args, stream)
+            if selection is None:
+                launch_with_copies(loader, kernel_table, (self.name, self.where), stream, args, self.launch)
+                return
+            self.submit(kernel_table, selection, args)
+        except aotcuda.errors.MissingVariantError:
+            if self._specializations is not None and not loader.checks_each_launch:
+                self._settle_miss(kernel_table, args)
+            raise
+        if self._specializations is not None:
+            self.settle(kernel_table, selection, args)
+
+    def submit(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
+        """Launch with selected and packed arguments, and release their slot.
+
+        Raises:
+            UnloadedError: The images of the launch or of the selection were unloaded or replaced since.
+        """
+        overload, slot, _, pending, stream, _ = selection
+        try:
+            if not overload.live or self._loader.current is not kernel_table:  # the slot in use keeps the images
+                raise aotcuda.errors.UnloadedError.for_kernel(self.where)
+            prepared = overload.targets.get(self.configuration)
+            if prepared is None or any(isinstance(item, int) for item in pending):  # an int is a stream to wait for
+                self._submit_checked(kernel_table, selection, args)
+            else:
+                configurations, kernel = prepared
+                code = kernel_table.library.driver.launch(configurations[stream], kernel, *slot.pointers)
+                if code:
+                    self._recover(code, kernel_table, overload.kernels[kernel_table.library.device], selection)
+        finally:
+            overload.slots.append(slot)
+            if self._loader.retired:
+                self._loader.sweep()
+
+    def settle(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
+        """After a launch of `selection` with `args`, add its specialization to the fast path if possible."""
+        specialization = selection[5]
+        if self._specializations is None or specialization is None or self._loader.checks_each_launch:
+            return
+        specialization.launches += 1
+        if specialization.launches >= SPECIALIZE_AT and specialization.fits_fast_path(selection[0]):
+            from aotcuda.runtime.launch import specialize  # noqa: PLC0415 (many kernels are launched once)
+
+            specialize.add_to_fast_path(
+                kernel_table, self._specializations, specialization, args, self.configuration, self.where
+            )
+
+    def _settle_miss(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
+        """Record in the fast path that an exact kernel has no overload for arguments, after the second launch."""
+        table: Any = kernel_table.table(self.name)
+        specialization = table.find_miss(args) if table.is_exact else None
+        if specialization is None:
+            return
+        specialization.launches += 1
+        if specialization.launches >= SPECIALIZE_AT:
+            from aotcuda.runtime.launch import specialize  # noqa: PLC0415 (few launches are missed)
+
+            specialize.add_miss_to_fast_path(kernel_table, self._specializations, specialization, args)
+
+    def fail(self, code: int, args: tuple[object, ...]) -> None:
+        """Raise the error of a launch that failed on the fast path; if only a context was missing, launch.
+
+        If the launch was made, and a stream could not be made to wait for it, repeat the wait.
+
+        Raises:
+            ArgumentError: A stream that has to wait for the launch was destroyed.
+            CudaError: The driver reports an error.
+            LaunchError: The stream of the launch was destroyed.
+        """
+        try:
+            self._handle_failure(code, args)
+        except aotcuda.errors.UnloadedError:
+            pass
+        else:
+            return
+        self.launch(args)
+
+    def _handle_failure(self, code: int, args: tuple[object, ...]) -> None:
+        kernel_table = self._loader.ready()
+        driver = kernel_table.library.driver
+        if code > drivers.LAUNCHED:  # the launch was made, but a stream does not wait for it
+            from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+
+            overload, slot, _, pending, stream, _ = kernel_table.select_or_refuse(
+                self.name, args, self.configuration.stream
+            )
+            overload.slots.append(slot)
+            streams.order_launch(driver, pending, stream, self.where, launched=True)
+            return
+        current = driver.current_device()
+        if code == drivers.INVALID_CONTEXT and current is None:
+            self.submit(kernel_table, kernel_table.select_or_refuse(self.name, args, self.configuration.stream), args)
+            return
+        stream = kernel_table.table(self.name).stream(args, self.configuration.stream)
+        configuration, kernel = self.configuration, None
+        if configuration.by_grid or code == drivers.INVALID_VALUE:  # the kernel may be the cause
+            kernel = kernel_table.device_kernel(kernel_table.check(self.name, args, stream), current or 0)
+            configuration = configuration.for_kernel(kernel)
+        raise self._refusal(code, driver, driver.devices[current or 0], stream, configuration, kernel)
+
+    def _submit_checked(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
+        """Launch with all checks; cache the encoded configuration if later launches need no checks."""
+        overload, slot, _, pending, stream, _ = selection
+        library = kernel_table.library
+        driver = library.driver
+        kernel: DeviceKernel | None = overload.kernels.get(library.device)
+        if kernel is None or pending or self._needs_context(kernel):
+            device = self._enter(kernel_table, selection)
+            kernel = kernel_table.device_kernel(overload, device, (stream, *pending), self.where)
+        configuration = check_once(self.configuration, kernel, self.where)
+        if pending:  # after all checks, because a stream that joins a capture here returns to it only after the launch
+            from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+            streams.order_launch(driver, pending, stream, self.where, launched=False)
+        if kernel.watch is not None:
+            kernel.watch.clear(stream)
+        if library.synchronous:
+            from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
+
+            problem = f"{self.where} was not launched, because earlier work on its stream has failed"
+            driver.check(streams.wait_unless_captured(driver, stream), problem)
+        configurations = configuration.configs_by_stream(cooperative=kernel.cooperative)
+        scratch = kernel.fixed.get("scratch") if kernel.fixed is not None else None
+        memory: object = None  # the owner of scratch memory must stay alive until the launch
+        if scratch is not None:
+            from aotcuda.runtime.launch import scratch_memory  # noqa: PLC0415 (few kernels need any)
+
+            memory = scratch_memory.allocate(scratch, configuration.grid, stream, slot.buffer, self.where)
+        code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
+        if code:
+            self._recover(code, kernel_table, kernel, selection)
+        del memory
+        if pending:
+            streams.order_launch(driver, pending, stream, self.where, launched=True)
+        code = streams.wait_unless_captured(driver, stream) if library.synchronous else 0
+        if not code and kernel.watch is not None:
+            code = kernel.watch.check(stream)
+        if code:
+            from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (only errors come here)
+
+            raise launch_problems.failure(self.where, code, driver, kernel, selection, configuration, args)
+        is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
+        if is_cached and kernel.watch is None and scratch is None and not library.synchronous:
+            if len(overload.targets) >= _MOST_TARGETS:
+                overload.targets.clear()
+            overload.targets[self.configuration] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)
+
+    def _enter(self, kernel_table: KernelTable, selection: Selection) -> int:
+        """Enter a context, and check that the GPU can read the arrays."""
+        overload, _, values, pending, stream, _ = selection
+        driver, addresses = kernel_table.library.driver, overload.addresses_of(values)
+        device = self._loader.enter(kernel_table, addresses, (stream, *pending), self.where)
+        if len(driver.devices) > 1:
+            from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (most launches have one GPU)
+
+            launch_problems.check_gpu(self.where, driver, device, addresses, stream)
+        return device
+
+    def _recover(self, code: int, kernel_table: KernelTable, kernel: DeviceKernel, selection: Selection) -> None:
+        """Launch again in a context, if a context was missing; otherwise raise the driver's error."""
+        overload, slot, values, pending, stream, _ = selection
+        driver = kernel_table.library.driver
+        if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
+            self._loader.enter(kernel_table, overload.addresses_of(values), (stream, *pending), self.where)
+            configurations = self.configuration.for_kernel(kernel).configs_by_stream(cooperative=kernel.cooperative)
+            code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
+        if code:
+            raise self._refusal(code, driver, kernel.device, stream, self.configuration.for_kernel(kernel), kernel)
+
+    def _refusal(
+        self,
+        code: int,
+        driver: Driver,
+        device: Device,
+        stream: int,
+        configuration: Configuration,
+        kernel: DeviceKernel | None = None,
+    ) -> Exception:
+        from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (only errors come here)
+
+        return launch_problems.refusal(self.where, code, driver, device, stream, configuration, kernel)
+
+    def _needs_context(self, kernel: DeviceKernel) -> bool:
+        """Return True if the configuration has unchecked attributes: their check needs a current context."""
+        return (
+            self.configuration not in kernel.verified and self.configuration.for_kernel(kernel).attributes is not None
+        )
+
+
+def launch_with_copies(
+    loader: Loader,
+    kernel_table: KernelTable,
+    kernel: tuple[str, str],
+    stream: int | None,
+    args: tuple[object, ...],
+    launch: Callable[[tuple[object, ...]], object],
+) -> None:
+    """Launch with copies of the host's arrays and records.
+
+    Args:
+        loader: The loader of the module.
+        kernel_table: Its kernel table.
+        kernel: The kernel's name, and that name after the module's.
+        stream: The handle of the launch's stream; None for the current one.
+        args: The arguments.
+        launch: A function that launches with the copies.
+    """
+    from aotcuda.runtime.launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+
+    name, where = kernel
+    table = kernel_table.table(name)
+    loader.enter(kernel_table, (), [table.stream(args, stream)], where)
+    numbers = host_arrays.find_arguments_to_copy(args, table.overloads)
+    with host_arrays.Copies(args, numbers, kernel_table.library.driver, where) as copies:
+        launch(copies.args)
+        copies.copy_back(table.stream(copies.args, stream))

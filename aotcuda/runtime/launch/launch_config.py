@@ -1,0 +1,284 @@
+"""Check a launch configuration, fit it to a GPU and a kernel, and encode it for the driver.
+
+The encoded form, a `CUlaunchConfig`, is made once. With it, `cuLaunchKernelEx` takes four arguments where
+`cuLaunchKernel` takes eleven; ctypes needs time for each argument.
+"""
+
+from __future__ import annotations
+
+from operator import le
+
+import aotcuda
+from aotcuda.runtime import integer
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ctypes
+    from collections.abc import Sequence
+
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.launch.launch_attributes import Attribute, LaunchAttributes
+
+    Dimensions = tuple[int, int, int]
+
+_MOST_STREAMS = 64
+_MOST_VERIFIED = 1024
+
+DEFINED_BY_KERNEL = object()
+"""The block of a configuration whose kernel defines block, shared memory and clusters, as Triton's kernels do."""
+
+
+# No ctypes.Structure: from Python 3.14 on, the first one imports all of ctypes, a quarter of a first launch.
+_CONFIG_WORDS = 7
+_HALF = (1 << 32) - 1
+
+
+def _encoded(
+    grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: Sequence[ctypes.Structure]
+) -> ctypes.Array[ctypes.c_uint64]:
+    """Return a `CUlaunchConfig` for `Driver.launch`; it keeps its attributes alive.
+
+    Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of padding, the
+    stream's handle, the address of the attributes, and their number as 32 bits.
+    """
+    import ctypes  # noqa: PLC0415 (the driver's start imports it anyway)
+
+    extents = [extent & _HALF for extent in (*grid, *block)]
+    pairs = (low | high << 32 for low, high in zip(extents[::2], extents[1::2], strict=True))
+    config = (ctypes.c_uint64 * _CONFIG_WORDS)(*pairs, shared & _HALF, stream or 0)
+    if attributes:
+        array = (type(attributes[0]) * len(attributes))(*attributes)
+        config[5], config[6] = ctypes.addressof(array), len(attributes)
+        config.attributes = array  # type: ignore[attr-defined]  # keeps the array alive
+    return config
+
+
+class ConfigsByStream(dict[int, object]):
+    """The driver's form of a launch configuration by stream handle, made at the first use of the stream."""
+
+    __slots__ = ("_attributes", "_block", "_grid", "_shared")
+
+    def __init__(self, grid: Dimensions, block: Dimensions, shared: int, attributes: list[Attribute]) -> None:
+        self._grid = grid
+        self._block = block
+        self._shared = shared
+        self._attributes = attributes
+
+    def __missing__(self, stream: int) -> object:
+        import ctypes  # noqa: PLC0415 (the driver's start imports it anyway)
+
+        config = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
+        if len(self) >= _MOST_STREAMS:  # a program that makes new streams all the time
+            self.clear()
+        self[stream] = config
+        return config
+
+
+class Configuration:
+    """Grid, block, stream, shared memory and attributes of a launch, after all checks that need no GPU.
+
+    Attributes:
+        grid: Blocks of the grid in x, y and z.
+        block: Threads of a block in x, y and z.
+        stream: The handle of the stream, 0 for the default stream; None for the current stream of each launch.
+        shared: Bytes of dynamic shared memory for each block.
+        attributes: Further launch attributes; None for none.
+        by_grid: True if only the grid was given; `for_kernel` adds the numbers that the kernel defines.
+    """
+
+    __slots__ = (
+        "_completed",
+        "_cooperative",
+        "_for_driver",
+        "attributes",
+        "block",
+        "by_grid",
+        "grid",
+        "shared",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        grid: object,
+        block: object,
+        stream: int | None,
+        shared: int,
+        where: str,
+        attributes: LaunchAttributes | None = None,
+    ) -> None:
+        """Check the values that a user gave for kernel `where`; the block may be `DEFINED_BY_KERNEL`.
+
+        Raises:
+            LaunchError: Grid or block is not possible.
+            ArgumentError: `stream` is not a possible handle.
+        """
+        self.grid = dimensions(grid, "grid", where)
+        self.by_grid = block is DEFINED_BY_KERNEL
+        self._completed: dict[tuple[object, ...], Configuration] = {}
+        self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
+        if stream is not None and not 0 <= stream < 1 << 64:
+            from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+
+            raise streams.no_handle_error(stream)
+        self.stream = stream
+        self.shared = shared
+        self.attributes = attributes or None
+        encoded = attributes.encoded() if attributes is not None else []
+        self._for_driver = ConfigsByStream(self.grid, self.block, shared, encoded)
+        self._cooperative: ConfigsByStream | None = None
+
+    def describe(self, stream: int) -> str:
+        """Return a text for launches on a stream: grid, block, stream, attributes and shared memory."""
+        attributes = f", {self.attributes}," if self.attributes is not None else ""
+        memory = f"{self.shared} bytes of dynamic shared memory"
+        return f"grid {self.grid}, block {self.block}, stream {stream:#x}{attributes} and {memory}"
+
+    def largest(self) -> int:
+        """Return the largest of its numbers."""
+        return max(*self.grid, *self.block, self.shared)
+
+    def configs_by_stream(self, *, cooperative: bool) -> ConfigsByStream:
+        """Return the arguments of `Driver.launch` by the stream's handle, for plain or for cooperative launches."""
+        if not cooperative:
+            return self._for_driver
+        if self._cooperative is None:
+            from aotcuda.runtime.launch.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
+
+            attributes = self.attributes or LaunchAttributes("")
+            encoded = attributes.encoded(cooperative=True)
+            self._cooperative = ConfigsByStream(self.grid, self.block, self.shared, encoded)
+        return self._cooperative
+
+    def for_kernel(self, kernel: DeviceKernel) -> Configuration:
+        """Return the configuration for launches of a kernel; if only the grid was given, complete it.
+
+        Where the kernel has clusters, the given grid counts clusters, as in Triton.
+        """
+        fixed = kernel.fixed
+        if fixed is None:
+            return self
+        cluster = tuple(fixed.get("cluster", ()))
+        cooperative, dependent = fixed.get("cooperative", False), fixed.get("dependent", False)
+        key = (fixed["threads"], fixed["shared"], cooperative, dependent, *cluster)
+        completed = self._completed.get(key)
+        if completed is None:
+            grid, attributes = self.grid, None
+            if cluster or cooperative or dependent:
+                from aotcuda.runtime.launch.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
+
+                x, y, z = cluster or (1, 1, 1)
+                grid = grid[0] * x, grid[1] * y, grid[2] * z
+                attributes = LaunchAttributes(
+                    "",
+                    cluster=(x, y, z) if cluster else None,
+                    spread=bool(cluster),
+                    cooperative=cooperative,
+                    dependent=dependent,
+                )
+            completed = Configuration(grid, fixed["threads"], self.stream, fixed["shared"], "", attributes)
+            self._completed[key] = completed
+        return completed
+
+    def check(self, kernel: DeviceKernel, where: str) -> None:
+        """Raise LaunchError if a launch of the kernel, which errors name `where`, is not possible on its GPU.
+
+        If the launch needs more shared memory than the driver's default, set the kernel attribute for it.
+        """
+        threads = self.block[0] * self.block[1] * self.block[2]
+        numbers = (*self.grid, *self.block, self.shared, threads)
+        if not kernel.cooperative and self.attributes is None and all(map(le, numbers, kernel.unchecked_limits())):
+            return
+        from aotcuda.runtime.launch import launch_attributes  # noqa: PLC0415 (few launches are large, or have any)
+
+        problem = launch_attributes.too_large(kernel, self.grid, self.block, self.shared)
+        if problem is None and self.shared > kernel.device.limit("shared") - kernel.static_shared:
+            kernel.allow_shared()
+        if problem is None and kernel.cooperative and not kernel.device.limit("cooperative"):
+            problem = f"it is a cooperative kernel, which is not possible on {kernel.device}"
+        if problem is None and self.attributes is not None:
+            config = _encoded(self.grid, self.block, self.shared, None, self.attributes.encoded())
+            problem = self.attributes.problem(kernel, self.grid, self.block, self.shared, config)
+        if problem is not None:
+            message = f"{where} cannot be launched: {problem}"
+            raise aotcuda.errors.LaunchError(message)
+
+
+def check_once(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
+    """Return `configuration.for_kernel(kernel)`; check it the first time."""
+    completed = configuration.for_kernel(kernel)
+    if configuration not in kernel.verified:
+        completed.check(kernel, where)
+        if len(kernel.verified) >= _MOST_VERIFIED:
+            kernel.verified.clear()
+        kernel.verified.add(configuration)
+    return completed
+
+
+def dimensions(value: object, key: str, where: str) -> Dimensions:
+    """Return a grid, block or cluster in three dimensions, from an int or a tuple of one to three.
+
+    Errors name the value `key`, and the kernel `where`.
+
+    Raises:
+        LaunchError: `value` is neither, or a dimension is below 1.
+    """
+    if type(value) is int and value > 0:
+        return value, 1, 1
+    parts = value if isinstance(value, tuple | list) else (value,)
+    numbers = [number for number in map(integer, parts) if number is not None]
+    if not 1 <= len(numbers) <= 3 or len(numbers) < len(parts):
+        text = aotcuda.errors.quoted(value)
+        message = f"{where} cannot be launched: {key} is {text} where an int or a tuple of one to three belongs"
+        raise aotcuda.errors.LaunchError(message)
+    if min(numbers) < 1:
+        text = aotcuda.errors.quoted(value)
+        message = f"{where} cannot be launched: {key} is {text}, and each of its dimensions must be at least 1"
+        raise aotcuda.errors.LaunchError(message)
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def bytes_of_shared_memory(shared: object, where: str) -> int:
+    """Return the bytes of dynamic shared memory as an int; `where` names the kernel in errors.
+
+    Raises:
+        LaunchError: `shared` is no integer, or negative.
+    """
+    number = integer(shared)
+    if number is None or number < 0:
+        text = aotcuda.errors.quoted(shared)
+        message = f"{where} cannot be launched: dynamic shared memory is {text} where a number of bytes belongs"
+        raise aotcuda.errors.LaunchError(message)
+    return number
+
+
+def number_of_elements(n: object, where: str) -> int:
+    """Return the number of elements of a `forall` as an int; `where` names the kernel in errors.
+
+    Raises:
+        LaunchError: `n` is no integer, or negative.
+    """
+    number = integer(n)
+    if number is None:
+        text = aotcuda.errors.quoted(n)
+        message = f"{where}.forall({text}): the number of elements must be an int; of an array that is x.size"
+        raise aotcuda.errors.LaunchError(message)
+    if number < 0:
+        message = f"{where}.forall({aotcuda.errors.quoted(number)}): the number of elements cannot be negative"
+        raise aotcuda.errors.LaunchError(message)
+    return number
+
+
+def block_of_elements(block: object, where: str) -> int:
+    """Return the threads of a block of a `forall`, which has one dimension; `where` names the kernel in errors.
+
+    Raises:
+        LaunchError: `block` is no integer, or below 1.
+    """
+    number = integer(block)
+    if number is None or number < 1:
+        text = aotcuda.errors.quoted(block)
+        message = f"{where} cannot be launched: block is {text} where forall takes an int of at least 1"
+        raise aotcuda.errors.LaunchError(message)
+    return number

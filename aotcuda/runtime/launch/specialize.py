@@ -1,0 +1,96 @@
+"""Add a specialization to the fast path in C after a launch by the general path."""
+
+from __future__ import annotations
+
+import aotcuda
+from aotcuda.runtime.launch.launch_config import check_once
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from aotcuda.runtime.device_kernel import DeviceKernel
+    from aotcuda.runtime.kernel_table import KernelTable
+    from aotcuda.runtime.launch.arguments.overloads import Specialization
+    from aotcuda.runtime.launch.launch_config import Configuration
+
+_MOST_IN_FAST_PATH = 64
+
+
+def add_to_fast_path(
+    kernel_table: KernelTable,
+    specializations: Any,
+    specialization: Specialization,
+    args: tuple[object, ...],
+    configuration: Configuration,
+    where: str,
+) -> None:
+    """Add a specialization to the fast path in C after a launch with `args`, unless it is there for this context.
+
+    The fast path launches no debug kernels, and nothing under `AOTCUDA_SYNCHRONIZE`: those launches wait for the
+    kernel.
+    """
+    library = kernel_table.library
+    if library.synchronous:
+        return
+    context, device = 0, library.device
+    if device < 0:  # several GPUs, or callbacks, which run in each context
+        try:
+            context, device = library.driver.current_context(), library.driver.current_device() or 0
+        except aotcuda.errors.CudaError:  # the launch has succeeded, and must not raise
+            return
+    key, in_fast_path = (configuration, context), specialization.in_fast_path
+    if key in in_fast_path:
+        return
+    if library.callbacks is not None and not library.callbacks.has_seen(context):
+        return  # this is a launch of a setup callback; launches of other threads must wait for the setup
+    if len(in_fast_path) >= _MOST_IN_FAST_PATH:
+        in_fast_path.clear()
+    try:
+        in_fast_path.add(key)
+        kernels = _device_kernels(kernel_table, specialization, device, configuration, where)
+        if kernels is not None:
+            from aotcuda.runtime.launch.fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
+
+            fast_path.add(specializations, library, specialization, kernels, args, configuration.shared)
+    except BaseException:  # an interrupt: the next launch adds the specialization
+        in_fast_path.discard(key)
+        raise
+
+
+def add_miss_to_fast_path(
+    kernel_table: KernelTable, specializations: Any, specialization: Specialization, args: tuple[object, ...]
+) -> None:
+    """Record in the fast path in C, on machines with one GPU, that no overload accepts the types of arguments."""
+    if kernel_table.library.device < 0 or specialization.in_fast_path:
+        return
+    specialization.in_fast_path.add((None, 0))
+    from aotcuda.runtime.launch.fast import specializations as fast_path  # noqa: PLC0415 (few launches are missed)
+
+    fast_path.add_miss(specializations, kernel_table.library, kernel_table.live, specialization, args)
+
+
+def _device_kernels(
+    kernel_table: KernelTable, specialization: Specialization, device: int, configuration: Configuration, where: str
+) -> list[DeviceKernel] | None:
+    """Return the overloads of a specialization, ready to launch; None if any of them needs the general path."""
+    kernels = []
+    try:
+        for overload in specialization.overloads:
+            if kernel_table.needs_jit(overload, device):
+                return None  # `device_kernel` might compile it
+            kernel = kernel_table.device_kernel(overload, device)
+            check_once(configuration, kernel, where)
+            fixed = kernel.fixed
+            is_cooperative = kernel.cooperative or (
+                fixed is not None and ("cluster" in fixed or fixed.get("cooperative", False))
+            )
+            needs_scratch = fixed is not None and "scratch" in fixed
+            # If the kernel is not cached, its images have callbacks, which run in each context.
+            is_cached = overload.kernels.get(device) is kernel
+            if is_cooperative or needs_scratch or kernel.watch is not None or not is_cached:
+                return None
+            kernels.append(kernel)
+    except aotcuda.errors.AotcudaError:  # the overload was not launched; a launch of it raises the error
+        return None
+    return kernels
