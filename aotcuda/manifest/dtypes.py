@@ -35,7 +35,7 @@ def _fields(descr: Sequence[Any]) -> tuple[list[str], int]:
     offset = 0
     for name, kind, *shape in descr:
         if isinstance(kind, str):
-            text, size = kind, int("".join(filter(str.isdigit, kind.partition("[")[0])))
+            text, size = kind, NAMED.get(kind) or int("".join(filter(str.isdigit, kind.partition("[")[0])))
             size *= 4 if "U" in kind else 1  # the number counts characters of strings
         else:
             inner, size = _fields(kind)

@@ -203,6 +203,7 @@ class Parameter(TypedDict):
     layout: NotRequired[Literal["C", "F", "A"]]  # C and F: contiguous in that order; A: any strides
     readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
     aligned: NotRequired[bool]
+    align: NotRequired[Annotated[int, Integer((1 << 28) + 1, start=1)]]  # array: the alignment of its address in bytes
     words: NotRequired[list[str]]
     sizes: NotRequired[list[Size]]  # a buffer has only `items` and `itemsize`
     bytes: NotRequired[Block]
@@ -280,6 +281,7 @@ class Overload(TypedDict):
     cooperative: bool
     # Maximum of threads per block, minimum of blocks per multiprocessor, maximum of blocks per cluster.
     launch_bounds: list[int]
+    block: NotRequired[list[int]]  # the only block that launches may have, in x, y and z
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if launches set the grid alone; other images lack it

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aotcuda import manifest
 from aotcuda.builder.config import rules
 from aotcuda.builder.emit.c_header import c_types, header, parameter_blocks
 from aotcuda.builder.frontends.protocol import CompiledFunction
@@ -34,11 +35,12 @@ def test_prototypes_have_the_usual_spelling() -> None:
 
 
 def test_file_name_and_guard_follow_the_module_name() -> None:
+    digest = manifest.digest(b"my_pkg.sub.kernels")[:8].upper()
     text = header.render("my_pkg.sub.kernels", [("answer", function("int"))])
     assert header.file_name("my_pkg.sub.kernels") == "my_pkg_sub_kernels.h"
-    assert (
-        re.findall(r"^#(?:ifndef|define) (AOTCUDA_MY\w+)", text, re.MULTILINE) == ["AOTCUDA_MY_PKG_SUB_KERNELS_H"] * 2
-    )
+    assert re.findall(r"^#(?:ifndef|define) (AOTCUDA_MY\w+)", text, re.MULTILINE) == [
+        f"AOTCUDA_MY_PKG_SUB_KERNELS_{digest}_H"
+    ] * 2 + ["AOTCUDA_MY_PKG_SUB_KERNELS_H"]
 
 
 def test_complex_types_are_declared_if_one_is_used() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aotcuda.manifest.dtypes import NAMED, structured
-from aotcuda.runtime.launch.arguments import array_view, arrays, dlpack
+from aotcuda.runtime.launch.arguments import array_view, arrays, dlpack, other_values
 
 
 @pytest.mark.parametrize(
@@ -81,3 +81,12 @@ def test_small_floats_have_one_name_in_every_library(name):
 def test_dtypes_of_ml_dtypes_are_known_by_their_names(name):
     dtype = np.dtype(getattr(pytest.importorskip("ml_dtypes"), name))
     assert (arrays.element(dtype), array_view.item_bytes(arrays.element(dtype))) == (name, dtype.itemsize)
+
+
+def test_record_names_the_types_of_ml_dtypes():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    inner = np.dtype([("b", ml_dtypes.bfloat16), ("n", "<i4")], align=True)
+    dtype = np.dtype([("f", ml_dtypes.float8_e4m3fn, (2,)), ("e", ml_dtypes.float8_e5m2), ("i", inner)], align=True)
+    text, data = other_values.reader(np.zeros((), dtype)[()], lambda _: None)(np.zeros((), dtype)[()], [], 0)
+    assert text == "|V12{f:float8_e4m3fn*2@0,e:float8_e5m2@2,i:{b:bfloat16@0,n:<i4@4}@4}"
+    assert len(data) == 12

@@ -10,6 +10,7 @@ import pytest
 
 from aotcuda.arch import Target
 from aotcuda.builder.config.parser import parse
+from aotcuda.builder.emit.c_header import header
 from aotcuda.builder.frontends.cuda_cpp import config, parameters
 from aotcuda.builder.frontends.cuda_cpp.compiler import CudaCppFrontEnd, _kernel
 from aotcuda.errors import AotcudaError
@@ -101,6 +102,24 @@ DECLARED = {
     "Empty": ("struct", "|V1"),
     "Anonymous": ("struct", "|V4{q:<i4@0}"),
     "Outer": ("struct", "|V24{inner:{x:<f4@0,n:<i4@4}*2@0,grid:|i1*2*3@16}"),
+    "own::complex<float>": ("struct", "|V8{mag:<f4@0,phase:<f4@4}"),
+    "const own::complex<double> *": ("buffer", "|V16{mag:<f8@0,phase:<f8@8}"),
+    "own::__half": ("struct", "|V2{bits:<u2@0}"),
+    "own::__nv_bfloat16": ("struct", "|V4{__x:<u4@0}"),
+    "own::__nv_fp8_e4m3": ("struct", "|V1{__x:|i1@0}"),
+    "own::CUtensorMap": ("struct", "|V128{opaque:<f4*32@0}"),
+    "own::CUtensorMap *": ("buffer", "|V128{opaque:<f4*32@0}"),
+    "OfOwn": ("struct", "|V12{z:{mag:<f4@0,phase:<f4@4}@0,h:{bits:<u2@0}@8}"),
+    "OfSmall": ("struct", "|V6{h:<f2@0,b:bfloat16@2,f:float8_e4m3fn*2@4}"),
+    "OfSmall *": ("buffer", "|V6{h:<f2@0,b:<V2@2,f:<V1*2@4}"),
+    "Outer *": ("buffer", "|V24{inner:{x:<f4@0,n:<i4@4}*2@0,grid:|i1*2*3@16}"),
+    "float3 (*)[2]": ("buffer", "|V12{x:<f4@0,y:<f4@4,z:<f4@8}"),
+    "Outer (*)[2][3]": ("buffer", "|V24{inner:{x:<f4@0,n:<i4@4}*2@0,grid:|i1*2*3@16}"),
+    "float &": ("buffer", "<f4"),
+    "Signed": ("scalar", "i"),
+    "Unsigned": ("scalar", "H"),
+    "Unfixed": ("scalar", "i"),
+    "Wide": ("scalar", "Q"),
 }
 """Kind and format or dtype in the manifest, by declaration of a parameter."""
 
@@ -121,6 +140,19 @@ struct MoreThanBits : Bits { int c; };
 struct Empty {};
 typedef struct { int q; } Anonymous;
 struct Outer { Point inner[2]; char grid[2][3]; };
+namespace own {
+template <class T> struct complex { T mag, phase; };
+struct __half { unsigned short bits; };
+struct __nv_bfloat16 { unsigned __x; };
+struct __nv_fp8_e4m3 { signed char __x; };
+struct CUtensorMap { float opaque[32]; };
+}
+struct OfOwn { own::complex<float> z; own::__half h; };
+struct OfSmall { __half h; __nv_bfloat16 b; __nv_fp8_e4m3 f[2]; };
+enum Signed : int { S0, S1 };
+enum class Unsigned : unsigned short { U0 };
+enum Unfixed { F0, F1 };
+enum class Wide : unsigned long long { W0 };
 """
 
 
@@ -147,6 +179,89 @@ def test_parameter_has_kind_and_dtype_of_its_declaration(declared, text):
         if kind in ("scalar", "complex")
         else parameter.get("dtype") == format_or_dtype
     )
+
+
+UNNAMEABLE = {
+    "struct S { long double a; };": "has a member a of type long double, which has 8 bytes in GPU code",
+    "struct T { long double a[2]; }; struct S { int n; T t; };": "has a member t of type T, which has a member a of ",
+    "struct S { int n; union { int i; float f; }; };": "has a member without a name, which no NumPy dtype can describe",
+    "struct S { struct { int i; }; };": "has a member without a name, which no NumPy dtype can describe",
+    "struct A { int n; }; struct S : A { int n; };": "has several members n, also from its base classes",
+    "struct A { int n; }; struct B : A {}; struct C : A {}; struct S : B, C {};": "has several members n, also from",
+    "#include <cuda/std/tuple>\ntypedef cuda::std::tuple<int, float> S;": "has several members __value_, also from its",
+}
+"""Structs that no record can be, with the reason."""
+
+
+@pytest.mark.parametrize("code", UNNAMEABLE)
+@pytest.mark.parametrize("declared", ["S", "const S *", "S (*)[2]"])
+def test_struct_that_no_record_can_be_is_refused(settle, code, declared):
+    named = declared.replace("(*)", "(*p)") if "(*)" in declared else f"{declared} p"
+    text = f"{code}\n__global__ void k({named}) {{ char c = *(char *)&p; }}"
+    first = first_line(settle, "kernels.k = {}", text)
+    assert first.startswith(f"{KEY}.kernels.k.parameters.p: ")
+    assert UNNAMEABLE[code] in first
+    if declared != "S":
+        assert first.endswith('or write parameters.p = "pointer" to take an address')
+        settle('kernels.k = { parameters = { p = "pointer" } }', text)
+
+
+def test_long_double_is_refused(settle):
+    assert "long double has 8 bytes in GPU code" in first_line(
+        settle, "kernels.k = {}", "__global__ void k(long double x) {}"
+    )
+
+
+ALIGNED = {
+    "float4 *": 16,
+    "const double *": 8,
+    "Aligned *": 32,
+    "Packed *": 1,
+    "float3 (*)[2]": 4,
+    "char *": 1,
+    "double2 &": 16,
+    "void *": None,
+    "float **": None,
+    "Unknown *": None,
+}
+"""The alignment of the type that a pointer points to."""
+
+
+def test_pointer_has_the_alignment_of_its_type(settle):
+    named = [text.replace("(*)", "(*{})") if "(*)" in text else f"{text} {{}}" for text in ALIGNED]
+    code = (
+        "struct alignas(32) Aligned { float x; };\n#pragma pack(1)\nstruct Packed { char c; float x; };\n"
+        f"#pragma pack()\nstruct Unknown;\n"
+        f"__global__ void k({', '.join(text.format(f'p{at}') for at, text in enumerate(named))}) {{}}\n"
+    )
+    front, ((unit, files),) = settle("kernels.k = {}", code)
+    parameters_of_kernel = front.compile_kernel(unit, files, TARGET).parameters
+    assert [item.get("align") for item in parameters_of_kernel] == [*ALIGNED.values()]
+
+
+@pytest.mark.parametrize(
+    ("attribute", "block", "bounds"),
+    [
+        ("__launch_bounds__(64)", (), (64,)),
+        ("__block_size__((32, 2, 1))", (32, 2, 1), (64,)),
+        ("__block_size__((128, 1, 1), (2, 1, 1))", (128, 1, 1), (128,)),
+        ("", (), ()),
+    ],
+)
+def test_kernel_for_one_block_has_it(settle, monkeypatch, attribute, block, bounds):
+    monkeypatch.setitem(globals(), "TARGET", Target("sass", 9, 0, ""))  # the first with the attribute
+    front, ((unit, files),) = settle("kernels.k = {}", f"__global__ void {attribute} k(float *x) {{}}")
+    kernel = front.compile_kernel(unit, files, TARGET)
+    assert (kernel.block, kernel.launch_bounds) == (block, bounds)
+
+
+def test_variadic_function_keeps_its_dots(settle):
+    code = 'extern "C" __device__ int sum(int n, ...) { return n; }'
+    front, ((unit, files),) = settle("functions.sum = {}", code)
+    function = front.compile_function(unit, files, TARGET)
+    assert function.signature == "int32(int32, ...)"
+    assert header.prototype("sum", function) == "int sum(int n, ...);"
+    assert "remove the signature" in first_line(settle, 'functions.sum = "int32(int32)"', code)
 
 
 def test_parameters_have_the_offsets_of_the_ptx(settle):

@@ -59,3 +59,20 @@ def test_no_lower_bound_is_needed_if_every_run_time_reads_the_wheel():
 def test_dependency_that_admits_no_run_time_is_refused(dependency):
     with pytest.raises(ConfigError, match=r'allows no aotcuda that can read the .*; write "aotcuda>=0.3"$'):
         run_time_requirement.warnings([dependency], "0.3")
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "modules", "count"),
+    [
+        (["aotcuda"], ["m.a", "m.b"], 2),
+        (["aotcuda", "cuda-core-tools"], ["m.a"], 1),
+        (["aotcuda", "cuda.core[cu13]>=1"], ["m.a"], 0),
+        (["aotcuda", "numba-cuda[cu12]"], ["m.a"], 0),
+        (["aotcuda"], [], 0),
+    ],
+)
+def test_callbacks_without_cuda_core_get_a_warning(dependencies, modules, count):
+    messages = run_time_requirement.callback_warnings(dependencies, modules, key="install_requires")
+    assert len(messages) == count
+    for module, message in zip(modules, messages, strict=False):
+        assert message.startswith("install_requires does not name cuda-core, which the callbacks of " + module)

@@ -292,6 +292,10 @@ class Pipeline:
         externals_of = {unit: code.externals for unit, code in built.items()}
         externals = [external for of_unit in externals_of.values() for external in of_unit]
         foreign = self.inputs.foreign_inputs(plan, built.values())
+        if plan.functions:
+            names = {unit.symbol: unit.key for unit in plan.functions}
+            check_names = partial(preconditions.check_names, names, code_target(first), plan.config.options)
+            yield flows.Round(flows.SURVEY, [pool.Task(f"{plan.config.name}: names of its functions", check_names)])
         if not foreign and not externals:
             return {}
         keys = {item: self.inputs.requesting_key(plan, item, compiled) for item in foreign}

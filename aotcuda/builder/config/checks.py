@@ -35,6 +35,7 @@ def check(config: Config) -> None:
         if module.pack or module.pack_from:
             _check_pack(config, module)
     _check_module_names(config)
+    _check_c_names(config.modules)
     _check_linked_modules(config)
     _check_function_names(config.modules)
 
@@ -155,6 +156,20 @@ def _check_module_names(config: Config) -> None:
                         "a single file of that name; rename one of them"
                     )
                     raise ConfigError(message)
+
+
+def _check_c_names(modules: Sequence[Module]) -> None:
+    """Refuse two modules whose C headers would have one file name and equal names in C."""
+    keys_by_name: dict[str, str] = {}
+    for module in modules:
+        name = module.name.replace(".", "_")
+        if name in keys_by_name:
+            message = (
+                f"{module.key}: its names in C begin with {name}_, as those of {keys_by_name[name]}, so no program "
+                "could include the headers of both; rename one of the modules"
+            )
+            raise ConfigError(message)
+        keys_by_name[name] = module.key
 
 
 def _check_in_place(module: Module) -> None:

@@ -82,6 +82,7 @@ def assemble(
         sbom=sbom.make(parts_by_module, installed, packs.distributions(files)),
         needed=needed_sources,
         depends=tuple(stamps.files(stamp, project)),
+        with_callbacks=tuple(name for name, parts in parts_by_module.items() if parts[-1][1].callbacks),
         summary=report.Summary(
             modules=len(plans),
             kernels=len({(unit.module, unit.name) for item in plans for unit in item.kernels}),

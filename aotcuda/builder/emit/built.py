@@ -26,6 +26,7 @@ class Output:
         summary: Counts and times.
         depends: The files and folders that the build has read, without pyproject.toml; empty if the build was not
             observed.
+        with_callbacks: The modules whose setup or teardown callbacks need cuda-core at run time.
     """
 
     files: dict[str, bytes]
@@ -36,3 +37,4 @@ class Output:
     sbom: bytes = b""
     needed: dict[str, str] = field(default_factory=dict)
     depends: tuple[Path, ...] = ()
+    with_callbacks: tuple[str, ...] = ()

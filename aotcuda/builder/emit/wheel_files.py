@@ -238,32 +238,9 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
             _add_values(kernel, built)
         if built.doc:
             kernel["doc"] = built.doc
-        overload: manifest.Overload = {
-            "signature": built.signature,
-            "symbol": unit.symbol,
-            "parameters": [_exact(parameter) for parameter in built.parameters] if exact else list(built.parameters),
-            "parameter_bytes": built.parameter_bytes,
-            "cooperative": built.cooperative,
-            "launch_bounds": list(built.launch_bounds),
-            "carveout": built.carveout,
-            "resources": resources[unit.symbol],
-        }
         if built.arguments is not None:
             kernel["arguments"] = list(built.arguments)
-        if built.launches:
-            overload["launches"] = dict(built.launches)
-        if built.one_by_one:
-            overload["one_by_one"] = True
-        if built.reserved:
-            overload["reserved"] = list(built.reserved)
-        if built.apart:
-            overload["apart"] = [list(pair) for pair in built.apart]
-        if built.exceptions is not None:
-            overload["raises"] = [
-                {"code": code, "exception": kind, "arguments": text, "function": function, "file": file, "line": line}
-                for code, kind, text, function, file, line in built.exceptions
-            ]
-        kernel["overloads"].append(overload)
+        kernel["overloads"].append(_overload(unit, built, resources[unit.symbol], exact=exact))
     return list(kernels.values())
 
 
@@ -273,6 +250,37 @@ def _add_values(kernel: manifest.Kernel, built: CompiledKernel) -> None:
         known = kernel.setdefault("values", {}).setdefault(path, [])
         if description not in known:
             known.append(description)
+
+
+def _overload(
+    unit: Unit, built: CompiledKernel, resources: dict[str, manifest.Resources], *, exact: bool
+) -> manifest.Overload:
+    overload: manifest.Overload = {
+        "signature": built.signature,
+        "symbol": unit.symbol,
+        "parameters": [_exact(parameter) for parameter in built.parameters] if exact else list(built.parameters),
+        "parameter_bytes": built.parameter_bytes,
+        "cooperative": built.cooperative,
+        "launch_bounds": list(built.launch_bounds),
+        "carveout": built.carveout,
+        "resources": resources,
+    }
+    if built.block:
+        overload["block"] = list(built.block)
+    if built.launches:
+        overload["launches"] = dict(built.launches)
+    if built.one_by_one:
+        overload["one_by_one"] = True
+    if built.reserved:
+        overload["reserved"] = list(built.reserved)
+    if built.apart:
+        overload["apart"] = [list(pair) for pair in built.apart]
+    if built.exceptions is not None:
+        overload["raises"] = [
+            {"code": code, "exception": kind, "arguments": text, "function": function, "file": file, "line": line}
+            for code, kind, text, function, file, line in built.exceptions
+        ]
+    return overload
 
 
 def _exact(parameter: manifest.Parameter) -> manifest.Parameter:

@@ -161,6 +161,9 @@ def build(
     requirement_warnings = [] if is_bundled else run_time_requirement.warnings(dependencies, key=dependencies_key)
     watcher = progress.Progress() if quiet else None
     built = api.build(table, root, packages, editable=editable, extensions=extensions, watcher=watcher)
+    requirement_warnings += run_time_requirement.callback_warnings(
+        dependencies, built.with_callbacks, key=dependencies_key
+    )
     return replace(built, warnings=(*built.warnings, *requirement_warnings))
 
 

@@ -189,6 +189,7 @@ class CompiledKernel:
         layout: `(offset, size)` of each machine-level parameter; the build compares it with the linked image.
         cooperative: True if launches must be cooperative.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
+        block: The only block that launches may have, in x, y and z; empty if launches choose it.
         carveout: Preferred share of shared memory in percent, -1 for the driver's default, None for no preference.
         callbacks: The callbacks of linked items.
         externals: The functions that link inputs have to define.
@@ -227,6 +228,7 @@ class CompiledKernel:
     cooperative: bool
     launch_bounds: tuple[int, ...]
     carveout: int | None
+    block: tuple[int, ...] = ()
     callbacks: tuple[Callbacks, ...] = ()
     externals: tuple[External, ...] = ()
     exceptions: tuple[tuple[int, str, str, str, str, int], ...] | None = None
@@ -306,6 +308,7 @@ class CompiledFunction:
         parameters: `(C type, name)` of each C parameter.
         structs: Name and definition of each struct in these types, in an order that C can read.
         records: By the spelling in the signature, the argument of `numpy.dtype` for each record.
+        is_variadic: True if further C arguments follow `parameters`.
         needed: The link inputs that the code needs.
         callbacks: The callbacks of linked items.
         externals: The functions that link inputs have to define.
@@ -321,6 +324,7 @@ class CompiledFunction:
     parameters: tuple[tuple[str, str], ...]
     structs: tuple[tuple[str, str], ...] = ()
     records: tuple[tuple[str, object], ...] = ()
+    is_variadic: bool = False
     needed: tuple[LinkInput, ...] = ()
     callbacks: tuple[Callbacks, ...] = ()
     externals: tuple[External, ...] = ()

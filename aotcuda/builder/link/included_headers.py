@@ -47,6 +47,7 @@ class Headers:
         outside_files: Headers and files in other folders.
         missing: Paths without a file, at which the compiler would have found a header first.
         names: The first header of each name in an include.
+        others: The names in includes for which no header was found, such as those of the toolkit.
     """
 
     def __init__(self, items: Iterable[LinkInput], root: Path, include_dirs: Sequence[str]) -> None:
@@ -55,6 +56,7 @@ class Headers:
         self.missing: set[Path] = set()
         self._root = root
         self.names: dict[str, Path] = {}
+        self.others: set[str] = set()
         self._sources: list[LinkInput] = []
         self._read: set[Path] = set()  # the files of the sources, and their headers
         folders = [Path(root, path) for path in include_dirs]
@@ -131,6 +133,8 @@ class Headers:
                 places = list(dict.fromkeys(folder / name for folder in [*first_folders, *folders]))
                 path = next((path for path in places if path.is_file()), None)
                 self.missing.update(places if path is None else places[: places.index(path)])
+                if path is None:
+                    self.others.add(name)
                 if path is None or (visit := (path.resolve(), path.parent.resolve())) in visits:
                     continue
                 visits.add(visit)

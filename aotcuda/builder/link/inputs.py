@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -177,6 +178,7 @@ def importable_name(function: Callable[..., object], kind: str) -> str:
             "run time, and a lambda or a function inside another one has none; define it at the top of a module"
         )
         raise SourceError(message)
+    check_parameter(function, f"the {kind} callback {module}:{name}")
     return f"{module}:{name}"
 
 
@@ -194,3 +196,23 @@ def _check_callback(name: str, key: str) -> None:
     if not callable(value):
         message = f"{key}: {name} is of type {type(value).__name__}, which cannot be called; name a function"
         raise SourceError(message)
+    check_parameter(value, f"{key}: {name}")
+
+
+def check_parameter(function: Callable[..., object], where: str) -> None:
+    """Refuse a callback that cannot be called with one argument.
+
+    Raises:
+        SourceError: It has no parameter, or more than one without a default.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a callable of an extension module
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        message = (
+            f"{where} is called with one argument, the loaded module, and takes {signature}; give it one parameter"
+        )
+        raise SourceError(message) from None

@@ -81,12 +81,14 @@ def _compile(
     arguments += ["--device-debug"] if options.debug and not source.internal else []
     arguments += _seed(source)
     arguments += list(options.nvrtc_options)
-    headers = Headers([source], Path(source.folder or "/"), include_dirs).with_byte_order_marks()
-    arguments += [f"--include-path={path.parent}" for path in dict.fromkeys(headers.values())]
-    texts = [_without_mark(path.read_bytes()) for path in headers.values()]
+    included = Headers([source], Path(source.folder or "/"), include_dirs)
+    with_marks = included.with_byte_order_marks()
+    arguments += [f"--include-path={path.parent}" for path in dict.fromkeys(with_marks.values())]
+    headers = {name: _without_mark(path.read_bytes()) for name, path in with_marks.items()}
+    headers |= _driver_header() if _DRIVER_HEADER in included.others else {}
     data = _without_mark(source.data)
     _, program = nvrtc.nvrtcCreateProgram(
-        data, source.name.encode(), len(headers), texts, [name.encode() for name in headers]
+        data, source.name.encode(), len(headers), list(headers.values()), [name.encode() for name in headers]
     )
     try:
         for name in names:
@@ -109,6 +111,23 @@ def _compile(
         return code[:size], symbols
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+_DRIVER_HEADER = "cuda.h"
+
+
+def _driver_header() -> dict[str, bytes]:
+    """Return the text of cuda.h for NVRTC, by the header's name: its types, without functions and host headers.
+
+    NVRTC has no headers of the host, and refuses declarations of host functions.
+    """
+    paths = [Path(folder, _DRIVER_HEADER) for folder in toolchain.include_dirs()]
+    path = next((path for path in paths if path.is_file()), None)
+    if path is None:
+        return {}
+    text = re.sub(rb"^[ \t]*#[ \t]*include[ \t]*<stdlib\.h>", b"", path.read_bytes(), flags=re.MULTILINE)
+    text = re.sub(rb"(#[ \t]*include[ \t]*)<stdint\.h>", rb"\1<cuda/std/cstdint>", text)
+    return {_DRIVER_HEADER: re.sub(rb"^[^\n;#]*\bCUDAAPI\b[^;]*;", b"", text, flags=re.MULTILINE)}
 
 
 def _without_mark(text: bytes) -> bytes:

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import difflib
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import arch
 from aotcuda.arch import Target
 from aotcuda.builder.frontends import error_table
+from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import nvjitlink, nvrtc, prototypes, symbols
 from aotcuda.builder.plan import toolchain
-from aotcuda.errors import CompileError, ImageError, LinkError
+from aotcuda.errors import CompileError, ConfigError, ImageError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.protocol import External, LinkInput, Unit
+    from aotcuda.builder.frontends.protocol import External, Unit
     from aotcuda.builder.link.symbols import Symbols
 
 _CUDA_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic )?error: (.+)$", re.MULTILINE)
@@ -137,6 +139,8 @@ def _advice(problem: str, file: str) -> str:
 
 def _header_advice(name: str, file: str) -> str:
     folders = [folder for folder in toolchain.include_dirs() if Path(file).is_relative_to(folder)]
+    if name.startswith("crt/"):
+        return "that is a header of CUDA's own: install cuda-toolkit[crt], or with CUDA 12 cuda-toolkit[nvcc]"
     if folders:
         header = Path(file).relative_to(max(folders, key=len))
         instead = _COMPLEX_INSTEAD if str(header) in _COMPLEX else _INSTEAD
@@ -163,6 +167,50 @@ def _first_errors(log: str) -> str:
         return log
     count = len(places) - _MOST_ERRORS
     return f"{log[: places[_MOST_ERRORS]].rstrip()}\n... and {count} more error{'s' * (count > 1)}"
+
+
+_NAMES_CODE = """
+template <class aotcuda_A, class aotcuda_B> struct aotcuda_same { static const bool aotcuda_value = false; };
+template <class aotcuda_A> struct aotcuda_same<aotcuda_A, aotcuda_A> { static const bool aotcuda_value = true; };
+struct aotcuda_mine;
+"""
+_NAMES_FILE = "aotcuda_names"
+_AT_NAME = re.compile(rf"^{_NAMES_FILE}\((\d+)\): ", re.MULTILINE)
+
+
+def check_names(keys: Mapping[str, str], target: Target, options: Options) -> None:
+    """Refuse device functions whose names CUDA C++ declares: callers in C++ would get CUDA's own function.
+
+    A line for each name declares a function in another namespace. A name that CUDA C++ declares hides this function, so
+    the line does not compile.
+
+    Args:
+        keys: The key of each function, by its C ABI name.
+        target: The target to compile for.
+        options: The module's options; only the edition of C++ among them matters.
+
+    Raises:
+        ConfigError: CUDA C++ declares one of the names.
+    """
+    lines = [
+        f"namespace aotcuda_own {{ __device__ aotcuda_mine *{name}(aotcuda_mine *); }} using namespace aotcuda_own; "
+        f'static_assert(aotcuda_same<decltype(&::{name}), aotcuda_mine *(*)(aotcuda_mine *)>::aotcuda_value, "");'
+        for name in keys
+    ]
+    text = "\n".join([_NAMES_CODE, f'#line 1 "{_NAMES_FILE}"', *lines, ""])
+    plain = replace(options, defines=(), nvrtc_options=(), debug=False, lineinfo=False)
+    try:
+        nvrtc.compile_source(LinkInput(kind="cu", name="names", data=text.encode()), target, plain, [], lto=False)
+    except CompileError as error:
+        match = _AT_NAME.search(str(error))
+        if match is None:
+            raise
+        name = [*keys][int(match[1]) - 1]
+        message = (
+            f'{keys[name]}: "{name}" is a name of CUDA C++ itself, so callers in C++ would get CUDA\'s own function; '
+            "choose another name"
+        )
+        raise ConfigError(message) from None
 
 
 def check(

@@ -38,6 +38,9 @@ template <class aotcuda_R, class... aotcuda_A> struct aotcuda_kinds<aotcuda_R(ao
     typedef aotcuda_list<aotcuda_kind<aotcuda_R>::aotcuda_value, aotcuda_kind<aotcuda_A>::aotcuda_value...>
         aotcuda_type;
 };
+template <class aotcuda_R, class... aotcuda_A> struct aotcuda_kinds<aotcuda_R(aotcuda_A..., ...)> {
+    typedef void aotcuda_type;
+};
 template <class aotcuda_A, class aotcuda_B> struct aotcuda_same { static const bool aotcuda_value = false; };
 template <class aotcuda_A> struct aotcuda_same<aotcuda_A, aotcuda_A> { static const bool aotcuda_value = true; };
 """

@@ -50,7 +50,10 @@ def read_symbols(item: LinkInput, target: Target, options: Options, include_dirs
         text = nvrtc.compile_source(item, target, options, include_dirs, lto=False)
         return Symbols(functions=_in_ptx(text))
     if item.kind == "ptx":
-        numbers = re.findall(r"^\.target\s+sm_(\w+)", _text(item.data), re.MULTILINE)
+        numbers = re.findall(r"^\s*\.target\s+sm_(\w+)", _text(item.data), re.MULTILINE)
+        if not numbers or not re.search(r"^\s*\.version\s", _text(item.data), re.MULTILINE):
+            message = f"{item.name} is no PTX: it lacks .version and .target; make it by nvcc -rdc=true -ptx"
+            raise ImageError(message)
         return Symbols(functions=_in_ptx(item.data), archs=tuple(f"compute_{number}" for number in numbers))
     if item.kind == "cubin":
         return _in_cubin(item.data, item.name)

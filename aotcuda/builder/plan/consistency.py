@@ -21,6 +21,7 @@ _SHARED = {
     "layout": "parameters",
     "cooperative": "cooperative launch",
     "launch_bounds": "launch bounds",
+    "block": "required block",
     "carveout": "shared-memory carveout",
     "prototype": "prototype",
     "result": "result",

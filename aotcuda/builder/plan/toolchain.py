@@ -79,7 +79,7 @@ def include_dirs() -> tuple[str, ...]:
     """Return the folders of the toolkit's headers and of libcu++."""
     if (toolkit := loaded()) is not None:
         return toolkit.include_dirs
-    folders = [pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")]
+    folders = [pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl", "nvcc")]
     return tuple(dict.fromkeys(path for path in folders if path))
 
 

@@ -46,6 +46,22 @@ def warnings(
     ]
 
 
+_BRINGS_CUDA_CORE = frozenset(["cuda-core", "numba-cuda", "numba-cuda-mlir"])
+
+
+def callback_warnings(
+    dependencies: Iterable[str], modules: Iterable[str], *, key: str = "project.dependencies"
+) -> list[str]:
+    """Return a warning for each of `modules`, which have callbacks, if the wheel does not require cuda-core."""
+    if any(canonicalize_name(Requirement(text).name) in _BRINGS_CUDA_CORE for text in dependencies):
+        return []
+    return [
+        f"{key} does not name cuda-core, which the callbacks of {module} need at run time; add "
+        '"cuda-core[cu13]" to it, with CUDA 12 "cuda-core[cu12]"'
+        for module in modules
+    ]
+
+
 def _admits_older(requirement: Requirement, floor: str, key: str) -> bool:
     """Return True if a requirement admits a version older than the floor.
 

@@ -108,6 +108,13 @@ def callable_from(module: Linkable, records: Sequence[Function], compiler: str) 
         TypeError: No function has it: the module was built with another compiler, which passes complex numbers,
             arrays or tuples differently.
     """
+    variadic = [record["name"] for record in records if record["signature"].endswith(", ...)")]
+    if variadic:
+        message = (
+            f"{module.name}.{variadic[0]} takes any number of arguments (...), which no compiler of Python can pass; "
+            "call it from CUDA C++"
+        )
+        raise TypeError(message)
     built_with = module.manifest["frontend"]
     if built_with == compiler:
         return list(records)

@@ -168,6 +168,7 @@ class CudaCppFrontEnd:
             layout=tuple((item.offset, item.size) for item in declaration.parameters),
             cooperative=unit.cooperative,
             launch_bounds=declaration.launch_bounds,
+            block=declaration.block,
             carveout=None,
             one_by_one=declaration.alignment > _ALIGNMENT,
             has_functions=True,
@@ -347,7 +348,7 @@ def _read_file(
     """
     os.chdir("/")
     try:
-        described = cached or nvrtc.describe_source(file.item, target, options, file.folders, file.names)
+        described = cached or _describe(file, target, options)
     except CompileError as error:
         log = str(error).partition("\n")[2]
         if _FILE_ERROR.search(log) is None and _NAME_ERROR.search(log):
@@ -363,7 +364,16 @@ def _read_file(
                 "namespace"
             )
             raise SourceError(message)
-    return replace(file, symbols=symbols, declared=declarations.read(ptx)), described
+    kernels = [symbols[name] for name in file.names]
+    return replace(file, symbols=symbols, declared=declarations.read(ptx, kernels)), described
+
+
+def _describe(file: File, target: Target, options: Options) -> _Description:
+    item = replace(file.item, data=declarations.with_facts(file.item.data, file.names))
+    try:
+        return nvrtc.describe_source(item, target, options, file.folders, file.names)
+    except CompileError:  # the errors of the file alone are shorter
+        return nvrtc.describe_source(file.item, target, options, file.folders, file.names)
 
 
 def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
@@ -445,12 +455,21 @@ def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
     where = f"{unit.key}: {unit.name} of {file.item.name}:{declaration.line}"
     types = [_numba_type(item.type, f"{where}: parameter {item.name}") for item in declaration.parameters]
     result = "void" if declaration.result.text == "void" else _numba_type(declaration.result, f"{where}: the result")
+    if declaration.is_variadic:
+        if unit.signature:
+            message = (
+                f"{unit.key}.signature: {unit.name} takes any number of arguments (...), which no caller in Python can "
+                "pass; remove the signature, or export a function with a fixed number"
+            )
+            raise CompileError(message)
+        types.append("...")
     return CompiledFunction(
         ir=(file.item.name,),
         fastmath=unit.options.fastmath,
         signature=unit.signature or f"{result}({', '.join(types)})",
         result=_c_type(declaration.result),
         parameters=tuple((_c_type(item.type), item.name) for item in declaration.parameters),
+        is_variadic=declaration.is_variadic,
     )
 
 

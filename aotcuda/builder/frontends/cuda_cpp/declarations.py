@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import math
 import re
 import struct
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 TENSOR_MAP = "|V128{opaque:<u8*16@0}"
 """The form in which launches read a `CUtensorMap`, whose only member is opaque."""
@@ -34,8 +35,11 @@ class CppType:
         dtype: NumPy's type string, with a struct's fields as `manifest.dtypes` has them; empty if there is none.
         is_complex: True for a complex number of libcu++ or Thrust.
         element: The type that a pointer points to.
+        item: For an array, the type of its elements, through all dimensions.
         leaves: The type strings of its numbers.
         constant: True for a const type.
+        is_enum: True for an enumeration.
+        problem: The reason why no argument can have the type, in words that follow its name; empty if one can.
     """
 
     text: str
@@ -44,18 +48,26 @@ class CppType:
     dtype: str = ""
     is_complex: bool = False
     element: CppType | None = None
+    item: CppType | None = None
     leaves: tuple[str, ...] = ()
     constant: bool = False
+    is_enum: bool = False
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """A parameter: its name (`arg0` if it has none), its type, and its offset in the parameter block."""
+    """A parameter: its name (`arg0` if it has none), its type, and its offset in the parameter block.
+
+    Attributes:
+        alignment: For a pointer or reference, the alignment of the type that it points to; 0 if unknown.
+    """
 
     name: str
     type: CppType
     offset: int
     size: int
+    alignment: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +82,9 @@ class Declaration:
         parameter_bytes: The size of the whole block.
         alignment: The largest of its parameters' alignments.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
+        block: The only block that launches may have, in x, y and z; empty if the kernel takes others.
         line: The line of its declaration.
+        is_variadic: True if further arguments follow its parameters (`...`).
     """
 
     symbol: str
@@ -80,17 +94,22 @@ class Declaration:
     parameter_bytes: int
     alignment: int
     launch_bounds: tuple[int, ...]
+    block: tuple[int, ...]
     line: int
+    is_variadic: bool
 
 
-def read(ptx: bytes) -> dict[str, Declaration]:
+def read(ptx: bytes, kernels: Sequence[str] = ()) -> dict[str, Declaration]:
     """Return the visible kernels and functions of a PTX module, by symbol.
+
+    `kernels` are the symbols of the kernels whose facts `with_facts` added to the source, in its order.
 
     Raises:
         ValueError: It was not compiled with debug information.
     """
     text = ptx.rstrip(b"\0").decode(errors="replace")
     subprograms = _subprograms(text)
+    facts = _facts(text, kernels)
     declarations = {}
     for match in _FUNCTION.finditer(text):
         kind, symbol, parameters, directives = match.groups()
@@ -100,6 +119,7 @@ def read(ptx: bytes) -> dict[str, Declaration]:
         places = [*_offsets(parameters or "")]
         dies = [child for child in dwarf.iter_children() if child.tag == "DW_TAG_formal_parameter"]
         end = places[-1][0] + places[-1][1] if places else 0
+        of_kernel = facts.get(symbol) or [_Fact()] * len(dies)
         declarations[symbol] = Declaration(
             symbol=symbol,
             is_kernel=kind == "entry",
@@ -107,15 +127,18 @@ def read(ptx: bytes) -> dict[str, Declaration]:
             parameters=tuple(
                 Declared(
                     name=_text(die, "DW_AT_name") or f"arg{at}",
-                    type=types.type_of(die, plain=True),
+                    type=_signed(types.type_of(die, plain=True), fact),
                     offset=offset,
                     size=size,
+                    alignment=fact.alignment,
                 )
-                for at, (die, (offset, size)) in enumerate(zip(dies, places, strict=True))
+                for at, (die, (offset, size), fact) in enumerate(zip(dies, places, of_kernel, strict=True))
             ),
             parameter_bytes=end,
             alignment=max([int(number or 1) for number, *_ in _PARAMETER.findall(parameters or "")], default=1),
             launch_bounds=_bounds(directives or "") if kind == "entry" else (),
+            block=_block(directives or "") if kind == "entry" else (),
+            is_variadic="%VAParam" in (parameters or ""),
             line=dwarf.attributes["DW_AT_decl_line"].value if "DW_AT_decl_line" in dwarf.attributes else 0,
         )
     return declarations
@@ -141,19 +164,103 @@ def _offsets(parameters: str) -> Iterator[tuple[int, int]]:
 
 def _bounds(directives: str) -> tuple[int, ...]:
     """Return `Declaration.launch_bounds` from a kernel's directives."""
-
-    def numbers(name: str) -> list[int]:
-        match = re.search(rf"\.{name}\s+([\d, ]+)", directives)
-        return [int(number) for number in match[1].split(",")] if match else []
-
-    threads = 1
-    for number in numbers("(?:maxntid|reqntid)"):
-        threads *= number
-    bounds = [threads if numbers("(?:maxntid|reqntid)") else 0, *(numbers("minnctapersm") or [0])]
-    bounds += numbers("maxclusterrank") or [0]
+    threads = _numbers("(?:maxntid|reqntid)", directives)
+    bounds = [math.prod(threads) if threads else 0, *(_numbers("minnctapersm", directives) or [0])]
+    bounds += _numbers("maxclusterrank", directives) or [0]
     while bounds and not bounds[-1]:
         bounds.pop()
     return tuple(bounds)
+
+
+def _block(directives: str) -> tuple[int, ...]:
+    """Return `Declaration.block` from a kernel's directives."""
+    numbers = _numbers("reqntid", directives)
+    return (*numbers, *[1] * (3 - len(numbers))) if numbers else ()
+
+
+def _numbers(name: str, directives: str) -> list[int]:
+    match = re.search(rf"\.{name}\s+([\d, ]+)", directives)
+    return [int(number) for number in match[1].split(",")] if match else []
+
+
+_FACTS = "aotcuda_facts"
+_FACTS_CODE = """
+#line 1 "__nv_name_map_facts"
+template <class aotcuda_T, class = void> struct aotcuda_alignment { static const unsigned aotcuda_value = 0; };
+template <class aotcuda_T> struct aotcuda_alignment<aotcuda_T, decltype(void(sizeof(aotcuda_T)))> {
+    static const unsigned aotcuda_value = alignof(aotcuda_T);
+};
+template <> struct aotcuda_alignment<void, void> { static const unsigned aotcuda_value = 0; };
+template <class aotcuda_R, class... aotcuda_A> struct aotcuda_alignment<aotcuda_R(aotcuda_A...), void> {
+    static const unsigned aotcuda_value = 0;
+};
+template <class aotcuda_T> struct aotcuda_target { static const unsigned aotcuda_value = 0; };
+template <class aotcuda_T> struct aotcuda_target<aotcuda_T *> : aotcuda_alignment<aotcuda_T> {};
+template <class aotcuda_T> struct aotcuda_target<aotcuda_T &> : aotcuda_alignment<aotcuda_T> {};
+template <class aotcuda_T> struct aotcuda_target<aotcuda_T &&> : aotcuda_alignment<aotcuda_T> {};
+template <class aotcuda_T, bool = __is_enum(aotcuda_T)> struct aotcuda_signed {
+    static const unsigned aotcuda_value = 0;
+};
+template <class aotcuda_T> struct aotcuda_signed<aotcuda_T, true> {
+    static const unsigned aotcuda_value = (__underlying_type(aotcuda_T))-1 < (__underlying_type(aotcuda_T))1;
+};
+template <unsigned... aotcuda_V> struct aotcuda_values {
+    unsigned aotcuda_list[sizeof...(aotcuda_V)] = {aotcuda_V...};
+};
+template <class aotcuda_F> struct aotcuda_facts;
+template <class... aotcuda_A> struct aotcuda_facts<void (*)(aotcuda_A...)> {
+    typedef aotcuda_values<
+        1, aotcuda_target<aotcuda_A>::aotcuda_value..., aotcuda_signed<aotcuda_A>::aotcuda_value...> aotcuda_type;
+};
+"""
+"""Code that is appended to a source. All names begin with aotcuda_, because the source's macros apply to them."""
+
+_FACTS_VALUES = re.compile(rf"\.b8 {_FACTS}_(\d+)\[(\d+)\] = \{{([\d, ]+)\}}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    """A fact about a parameter that debug information lacks.
+
+    Attributes:
+        alignment: See `Declared.alignment`.
+        is_signed: True for an enumeration whose underlying type is signed; None if unknown.
+    """
+
+    alignment: int = 0
+    is_signed: bool | None = None
+
+
+def with_facts(source: bytes, names: Sequence[str]) -> bytes:
+    """Return a source that also tells facts about the parameters of kernels: alignments, and signs of enumerations.
+
+    `names` has the C++ name expressions of the kernels.
+    """
+    lines = [
+        f'extern "C" {{ __device__ aotcuda_facts<decltype(&{name})>::aotcuda_type {_FACTS}_{at}; }}'
+        for at, name in enumerate(names)
+    ]
+    return b"\n".join([source, _FACTS_CODE.encode(), *(line.encode() for line in lines), b""])
+
+
+def _facts(text: str, kernels: Sequence[str]) -> dict[str, list[_Fact]]:
+    """Return the facts about the parameters of kernels, by symbol."""
+    facts = {}
+    for number, size, digits in _FACTS_VALUES.findall(text):
+        data = bytes(int(digit) for digit in digits.split(",")).ljust(int(size), b"\0")  # PTX omits zeros at the end
+        _, *values = struct.unpack(f"<{len(data) // 4}I", data)
+        half = len(values) // 2
+        facts[kernels[int(number)]] = [
+            _Fact(alignment, bool(is_signed)) for alignment, is_signed in zip(values[:half], values[half:], strict=True)
+        ]
+    return facts
+
+
+def _signed(kind: CppType, fact: _Fact) -> CppType:
+    """Return an enumeration with the sign of its underlying type; other types are unchanged."""
+    if not kind.is_enum or fact.is_signed is None:
+        return kind
+    return replace(_base(kind.text, 5 if fact.is_signed else 7, kind.size), is_enum=True)
 
 
 def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
@@ -215,7 +322,8 @@ _WRAPPERS = frozenset(f"DW_TAG_{kind}_type" for kind in ("volatile", "restrict",
 }
 _POINTERS = frozenset(f"DW_TAG_{kind}_type" for kind in ("pointer", "reference", "rvalue_reference"))
 _STRUCTS = frozenset(f"DW_TAG_{kind}_type" for kind in ("structure", "class"))
-_KINDS = {2: "b", 4: "f", 5: "i", 6: "i", 7: "u", 8: "u", 16: "u"}
+_FLOAT = 4
+_KINDS = {2: "b", _FLOAT: "f", 5: "i", 6: "i", 7: "u", 8: "u", 16: "u"}
 """NumPy's kinds by DWARF's encodings: boolean, float, signed, signed char, unsigned, unsigned char, UTF."""
 
 _FORMS = {"b1": "?", "f4": "f", "f8": "d"} | {
@@ -223,15 +331,40 @@ _FORMS = {"b1": "?", "f4": "f", "f8": "d"} | {
     for kind, forms in (("i", "bhiq"), ("u", "BHIQ"))
     for size, form in zip((1, 2, 4, 8), forms, strict=True)
 }
-_SMALL = {
-    "__half": "<f2",
-    "__nv_bfloat16": "bfloat16",
-    "__nv_fp8_e4m3": "float8_e4m3fn",
-    "__nv_fp8_e5m2": "float8_e5m2",
-    "__nv_fp8_e8m0": "float8_e8m0fnu",
+_Members = tuple[tuple[str, str, int], ...]
+"""Name, type string and offset of each member of a struct."""
+
+
+def _complex_members(width: int) -> tuple[_Members, ...]:
+    """Return the members of complex numbers whose parts have `width` bytes: of libcu++, and of Thrust."""
+    part = f"<f{width}"
+    return ((("__re_", part, 0), ("__im_", part, width)), (("data", f"{{x:{part}@0,y:{part}@{width}}}", 0),))
+
+
+_BITS16, _BITS8 = ((("__x", "<u2", 0),),), ((("__x", "|u1", 0),),)
+_TOOLKIT: dict[str, tuple[int, tuple[_Members, ...], dict[str, Any]]] = {
+    "__half": (2, _BITS16, {"form": "e", "dtype": "<f2"}),
+    "__nv_bfloat16": (2, _BITS16, {"dtype": "bfloat16"}),
+    "__nv_fp8_e4m3": (1, _BITS8, {"dtype": "float8_e4m3fn"}),
+    "__nv_fp8_e5m2": (1, _BITS8, {"dtype": "float8_e5m2"}),
+    "__nv_fp8_e8m0": (1, _BITS8, {"dtype": "float8_e8m0fnu"}),
+    "complex<float>": (8, _complex_members(4), {"form": "f", "dtype": "<c8", "is_complex": True, "leaves": ("<f4",)}),
+    "complex<double>": (
+        16,
+        _complex_members(8),
+        {"form": "d", "dtype": "<c16", "is_complex": True, "leaves": ("<f8",)},
+    ),
+    "CUtensorMap_st": (
+        128,
+        ((("opaque", "<u8*16", 0),),),
+        {"text": "CUtensorMap", "dtype": TENSOR_MAP, "leaves": ("<u8",)},
+    ),
 }
-"""Type strings of the small floats of `cuda_fp16.h`, `cuda_bf16.h` and `cuda_fp8.h`."""
-_COMPLEX = re.compile(r"complex<(float|double)>")
+_TOOLKIT["CUtensorMap"] = _TOOLKIT["CUtensorMap_st"]
+"""Types of the toolkit's headers that launches know: by name their size, the forms of their members, and attributes.
+
+Debug information has no namespaces, so a type of the project may have such a name.
+"""
 
 
 class _Types:
@@ -274,7 +407,8 @@ class _Types:
         if die.tag == "DW_TAG_enumeration_type":
             values = [_number(child, "DW_AT_const_value") for child in die.iter_children()]
             kind = 5 if any(value < 0 for value in values) else 7
-            return _base(_text(die, "DW_AT_name") or "enum", kind, _number(die, "DW_AT_byte_size"))
+            base = _base(_text(die, "DW_AT_name") or "enum", kind, _number(die, "DW_AT_byte_size"))
+            return replace(base, is_enum=True)
         if die.tag == "DW_TAG_array_type":
             return self._array(die)
         if die.tag in _STRUCTS:
@@ -299,63 +433,88 @@ class _Types:
             size *= extent
         shape = "".join(f"*{extent}" for extent in extents)
         text = inner.text + "".join(f"[{extent}]" for extent in extents)
-        dtype = f"{_field(inner)}{shape}" if inner.dtype else ""
-        return CppType(text=text, size=size, dtype=dtype, leaves=inner.leaves, constant=inner.constant)
+        return CppType(
+            text=text,
+            size=size,
+            dtype=f"{_field(inner)}{shape}" if inner.dtype else "",
+            item=inner.item or inner,
+            leaves=inner.leaves,
+            constant=inner.constant,
+            problem=f"has elements {inner.text}, which {inner.problem}" if inner.problem else "",
+        )
 
     def _struct(self, die: Any) -> CppType:
         name, size = _text(die, "DW_AT_name"), _number(die, "DW_AT_byte_size")
         text = name if name and not name.startswith("_Z") else "struct"
-        if name in _SMALL:
-            form = "e" if name == "__half" else ""
-            return CppType(text=text, size=size, form=form, dtype=_SMALL[name], leaves=(_SMALL[name],))
-        if match := _COMPLEX.fullmatch(name):
-            part = "f" if match[1] == "float" else "d"
-            width = struct.calcsize(part)
-            return CppType(
-                text=text, size=2 * width, form=part, dtype=f"<c{2 * width}", is_complex=True, leaves=(f"<f{width}",)
-            )
-        if name in ("CUtensorMap_st", "CUtensorMap") and size == 128:
-            return CppType(text="CUtensorMap", size=size, dtype=TENSOR_MAP, leaves=("<u8",))
         if not size:
             return CppType(text=text, size=0)
-        fields, leaves = self._fields(die) or ([], ())
-        dtype = f"|V{size}" + (f"{{{','.join(fields)}}}" if fields else "")
-        return CppType(text=text, size=size, dtype=dtype, leaves=leaves)
+        members = self._members(die)
+        if members is None:
+            return CppType(text=text, size=size, dtype=f"|V{size}")
+        described = tuple((member.name, _field(member.type), member.start) for member in members)
+        known_size, forms, attributes = _TOOLKIT.get(name, (0, (), {}))
+        if known_size == size and described in forms:
+            return CppType(**{"text": text, "size": size, "leaves": (attributes["dtype"],), **attributes})
+        fields = ",".join(f"{name}:{kind}@{start}" for name, kind, start in described)
+        return CppType(
+            text=text,
+            size=size,
+            dtype=f"|V{size}{{{fields}}}" if fields else f"|V{size}",
+            leaves=tuple(dict.fromkeys(leaf for member in members for leaf in member.type.leaves)),
+            problem=_problem_of(members),
+        )
 
-    def _fields(self, die: Any) -> tuple[list[str], tuple[str, ...]] | None:
-        """Return the members as `aotcuda.manifest.dtypes` writes fields, and their leaves; None for bit-fields."""
-        fields: list[str] = []
-        leaves: dict[str, None] = {}
-        for member in die.iter_children():
-            if member.tag not in ("DW_TAG_member", "DW_TAG_inheritance") or "DW_AT_data_member_location" not in (
-                member.attributes
+    def _members(self, die: Any) -> list[_Member] | None:
+        """Return the members of a struct, those of base classes among them; None if some have no bytes of their own."""
+        members: list[_Member] = []
+        for child in die.iter_children():
+            if child.tag not in ("DW_TAG_member", "DW_TAG_inheritance") or "DW_AT_data_member_location" not in (
+                child.attributes
             ):
                 continue
-            kind, start = self.type_of(member), _location(member)
-            if "DW_AT_bit_size" in member.attributes or not kind.dtype:
-                return None
-            leaves |= dict.fromkeys(kind.leaves or (kind.dtype,))
-            name = _text(member, "DW_AT_name")
-            if name.startswith("__b_") or member.tag == "DW_TAG_inheritance":  # a base class
-                base = self._fields(member.get_DIE_from_attribute("DW_AT_type"))
-                if base is None:
+            kind, start = self.type_of(child), _location(child)
+            name = _text(child, "DW_AT_name")
+            if name.startswith("__b_") or child.tag == "DW_TAG_inheritance":  # a base class
+                of_base = self._members(child.get_DIE_from_attribute("DW_AT_type"))
+                if of_base is None:
                     return None
-                fields += [_move_field(text, start) for text in base[0]]
+                members += [replace(member, start=member.start + start) for member in of_base]
+            elif "DW_AT_bit_size" in child.attributes or (not kind.dtype and not kind.problem):
+                return None
             else:
-                fields.append(f"{name}:{_field(kind)}@{start}")
-        return fields, tuple(leaves)
+                members.append(_Member(name, kind if kind.leaves else replace(kind, leaves=(kind.dtype,)), start))
+        return members
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """A member of a struct, at an offset in bytes."""
+
+    name: str
+    type: CppType
+    start: int
+
+
+def _problem_of(members: Sequence[_Member]) -> str:
+    """Return `CppType.problem` of a struct: a NumPy dtype needs one name for each member."""
+    names = [member.name for member in members]
+    for member in members:
+        if member.type.problem:
+            return f"has a member {member.name} of type {member.type.text}, which {member.type.problem}"
+        if not member.name:
+            return "has a member without a name, which no NumPy dtype can describe; give the member a name"
+        if names.count(member.name) > 1:
+            return (
+                f"has several members {member.name}, also from its base classes, which no NumPy dtype can describe; "
+                "give each another name"
+            )
+    return ""
 
 
 def _field(kind: CppType) -> str:
     """Return the type string of a member: for a struct its fields, nested as in NumPy's description."""
     _, brace, fields = kind.dtype.partition("{")
     return f"{{{fields}" if brace and kind.dtype.startswith("|V") else kind.dtype
-
-
-def _move_field(text: str, start: int) -> str:
-    """Return a field of a base class at its offset in the derived struct, whose base is at `start`."""
-    head, _, offset = text.rpartition("@")
-    return f"{head}@{int(offset) + start}"
 
 
 def _location(member: Any) -> int:
@@ -370,6 +529,9 @@ def _location(member: Any) -> int:
 
 
 def _base(name: str, encoding: int, size: int) -> CppType:
+    if encoding == _FLOAT and size not in (4, 8):
+        problem = "has 8 bytes in GPU code and another size elsewhere; declare it double"
+        return CppType(text=f"long {name}" if name == "double" else name, size=size, problem=problem)
     key = f"{_KINDS.get(encoding, 'V')}{size}"
     form = _FORMS.get(key, "")
     dtype = f"{'|' if size == 1 else '<'}{key}" if form else f"|V{size}"

@@ -4,7 +4,8 @@
 |---|---|
 | numbers, enumerations, `__half`, complex numbers of libcu++ and Thrust | a number |
 | `__nv_bfloat16`, `__nv_fp8_e4m3`, `__nv_fp8_e5m2` | a number, rounded as ml_dtypes rounds it |
-| a pointer to these types, or to a struct or array of them | a C-contiguous array of that dtype; read-only if `const` |
+| a pointer or reference to these types, or to a struct or array of them | a C-contiguous array of that dtype |
+| the same to `const` | such an array, also read-only |
 | `void *`, a pointer to a pointer, to a function, to an undefined type | an address |
 | a struct, a union | a NumPy record with the same members at the same offsets |
 | `CUtensorMap` | a tensor map |
@@ -13,6 +14,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from aotcuda.errors import CompileError
@@ -82,6 +84,17 @@ def _parameter(item: Declared, entry: Stated | None, where: str) -> Parameter:
     described: dict[str, object] = {"name": item.name, "type": kind.text, "offset": item.offset}
     if kind.element is not None:
         described |= _pointer(kind.element, entry, where, kind)
+        if described["kind"] != "pointer" and item.alignment:
+            described["align"] = item.alignment
+    elif kind.problem:
+        message = f"{where}: {kind.text} {kind.problem}"
+        raise CompileError(message)
+    elif kind.size != item.size:
+        message = (
+            f"{where}: {kind.text} has {item.size} bytes in the code and {kind.size} in the compiler's description; "
+            "pass a pointer to it"
+        )
+        raise CompileError(message)
     elif entry is not None and (entry.ndim is not None or entry.dtype == "pointer" or entry.dtype != kind.dtype):
         raise _contradiction(where, entry, kind)
     elif kind.is_complex:
@@ -97,19 +110,35 @@ def _parameter(item: Declared, entry: Stated | None, where: str) -> Parameter:
 
 
 def _pointer(element: CppType, entry: Stated | None, where: str, kind: CppType) -> dict[str, object]:
-    base = element.dtype.partition("*")[0]  # of `float (*)[4]`, float
-    plain = element.element is None and element.size and base
+    item = element.item or element  # of `float (*)[4]`, float
+    base = _in_array(item.dtype)
+    plain = item.element is None and item.size and base
     readonly = {"readonly": True} if element.constant else {}
+    if entry is not None and entry.dtype == "pointer":
+        return {"kind": "pointer"}
+    if item.problem:
+        name = where.rpartition(".")[2]
+        message = f'{where}: {item.text} {item.problem}, or write parameters.{name} = "pointer" to take an address'
+        raise CompileError(message)
     if entry is None:
         return {"kind": "buffer", "dtype": base, **readonly} if plain else {"kind": "pointer"}
-    if entry.dtype == "pointer":
-        return {"kind": "pointer"}
     if entry.ndim is None or (plain and not _fits(element, base, entry.dtype)):
         raise _contradiction(where, entry, kind)
     if entry.ndim < 0:
         return {"kind": "buffer", "dtype": entry.dtype, **readonly}
     words = {"ndim": entry.ndim, "layout": entry.layout, "words": ["data"]}
     return {"kind": "array", "dtype": entry.dtype, **words, **readonly}
+
+
+_IN_DESCR = {"bfloat16": "<V2", "float8_e4m3fn": "<V1", "float8_e5m2": "<f1", "float8_e8m0fnu": "<V1"}
+"""The type strings of ml_dtypes' types as members of an array's `descr`, in which they have no names."""
+
+
+def _in_array(dtype: str) -> str:
+    """Return a type string as arrays give it: the small floats in a struct have no names there."""
+    if "{" not in dtype:
+        return dtype
+    return re.sub("|".join(_IN_DESCR), lambda match: _IN_DESCR[match[0]], dtype)
 
 
 def _fits(element: CppType, base: str, dtype: str) -> bool:

@@ -82,7 +82,19 @@ def _is_tensor_map(kind: type) -> bool:
 
 def _read_record(value: Any, _pending: list[object], _stream: int) -> tuple[str, bytes]:
     """Return the type string of a NumPy record, with its fields, and the record's bytes."""
-    return structured(value.dtype.str, value.dtype.descr), value.tobytes()
+    return structured(value.dtype.str, _named(value.dtype)), value.tobytes()
+
+
+def _named(dtype: Any) -> list[Any]:
+    """Return the `descr` of a structured dtype, in which the types of ml_dtypes have their names."""
+    fields = []
+    for name, kind, *shape in dtype.descr:
+        label = name[1] if isinstance(name, tuple) else name
+        if label:
+            base = dtype.fields[label][0].base
+            kind = _named(base) if base.names else base.name if base.name in NAMED else kind  # noqa: PLW2901
+        fields.append((name, kind, *shape))
+    return fields
 
 
 def _read_tensor_map(value: Any, _pending: list[object], _stream: int) -> tuple[str, bytes]:
