@@ -114,6 +114,7 @@ class Fatbin(TypedDict):
 
     file: File
     images: list[Image]  # in file order
+    name: NotRequired[str]  # the files of its kernels, or another name; absent if the module has one fatbin
 
 
 Index = Annotated[int, Integer(1 << 16)]

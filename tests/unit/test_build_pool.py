@@ -197,6 +197,28 @@ def test_spare_process_runs_tasks_and_reports_steps_and_errors() -> None:
         call(None)
 
 
+def test_flows_side_by_side_share_rounds_of_one_rank():
+    log: list[list[str]] = []
+
+    def flow(name, ranks):
+        results = []
+        for rank in ranks:
+            results += yield flows.Round(rank, [f"{name}{rank}"])
+        return results
+
+    def drive(both):
+        answers = None
+        while True:
+            item = both.send(answers)
+            log.append(item.tasks)
+            answers = [f"{task}!" for task in item.tasks]
+
+    with pytest.raises(StopIteration) as ended:
+        drive(flows.side_by_side([flow("a", [0, 2]), flow("b", [1, 2, 3]), flow("c", [])]))
+    assert ended.value.value == [["a0!", "a2!"], ["b1!", "b2!", "b3!"], []]
+    assert log == [["a0"], ["b1"], ["a2", "b2"], ["b3"]]
+
+
 def in_rounds(*rounds: tuple[int, list[Task]]) -> flows.Flow[list[object]]:
     """Return a flow of rounds (rank and tasks) that returns all results."""
     results: list[object] = []

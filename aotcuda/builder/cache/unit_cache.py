@@ -91,7 +91,7 @@ class UnitCache:
                 for target in targets
             }
             if of_target.keys() == {str(target) for target in units[unit]}:
-                self.seconds[unit.module, unit.symbol] = seconds
+                self.seconds[unit.module, unit.identifier] = seconds
                 cached |= {(unit, target): of_target[str(target)] for target in units[unit]}
         missing = [unit for unit, targets in units.items() if any((unit, target) not in cached for target in targets)]
         if missing and self._job.from_cache_only:
@@ -121,7 +121,7 @@ class UnitCache:
                     else _in_folder(without_cache_data(built), self._relative)
                 )
                 _add_result(of_targets, str(target), value)
-            values[unit] = reads, seen.variables, seconds.get((unit.module, unit.symbol), 0.0), of_targets
+            values[unit] = reads, seen.variables, seconds.get((unit.module, unit.identifier), 0.0), of_targets
         names = {unit: self._name(unit, list(of_target)) for unit, of_target in of_unit.items()}
         for unit, name in names.items():
             if not name:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -93,30 +94,54 @@ def run_round(rank: int, tasks: Mapping[K, pool.Task]) -> Flow[dict[K, Any]]:
     return dict(zip(tasks, (yield Round(rank, list(tasks.values()))), strict=True))
 
 
+def side_by_side(flows: Sequence[Flow[T]]) -> Flow[list[T]]:
+    """Run several flows as one, and return their results; their rounds of the lowest rank run together."""
+    waiting: dict[int, Round] = {}
+    results: dict[int, T] = {}
+
+    def advance(number: int, answers: list[Any]) -> None:
+        try:
+            waiting[number] = flows[number].send(answers) if number in waiting else next(flows[number])
+        except StopIteration as end:
+            waiting.pop(number, None)
+            results[number] = end.value
+
+    for number in range(len(flows)):
+        advance(number, [])
+    while waiting:
+        rank = min(item.rank for item in waiting.values())
+        lowest = {number: item for number, item in waiting.items() if item.rank == rank}
+        answers = iter((yield Round(rank, [task for item in lowest.values() for task in item.tasks])))
+        for number, item in lowest.items():
+            advance(number, list(itertools.islice(answers, len(item.tasks))))
+    return [results[number] for number in range(len(flows))]
+
+
 def run_in_shares(rank: int, tasks: Sequence[tuple[Target, pool.Task]], processes: int) -> Flow[list[Any]]:
     """Run quick tasks for several targets in a few processes, because starting one takes as long as a task."""
     shares = [share for start in range(processes) if (share := tasks[start::processes])]
     if not shares:
         return []
-    results: dict[Target, Any] = {}
-    for result in (yield Round(rank, [_joint_task(share) for share in shares])):
-        results |= result
-    return [results[target] for target, _ in tasks]
+    results: list[Any] = [None] * len(tasks)
+    for start, of_share in enumerate((yield Round(rank, [_joint_task(share) for share in shares]))):
+        results[start::processes] = of_share
+    return results
 
 
 def _joint_task(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
     """Return a task that does several tasks, one after the other."""
 
-    def run() -> dict[Target, Any]:
-        results = {}
+    def run() -> list[Any]:
+        results = []
         with failures.gather() as attempt:
-            for target, task in tasks:
+            for _, task in tasks:
                 with attempt():
-                    results[target] = task.run()
+                    results.append(task.run())
         return results
 
     (_, first), *others = tasks
-    return pool.Task(", ".join([first.title, *(str(target) for target, _ in others)]), run, steps=len(tasks))
+    targets = dict.fromkeys(str(target) for target, _ in others)
+    return pool.Task(", ".join([first.title, *targets]), run, steps=len(tasks))
 
 
 @dataclass(slots=True)

@@ -129,7 +129,7 @@ class BuiltModule:
     ltoir: tuple[tuple[Target, bytes], ...] = ()
     functions: tuple[CompiledFunction, ...] = ()
     left_out: tuple[manifest.LeftOut, ...] = ()
-    kernel_fatbin: bytes = b""
+    kernel_fatbins: tuple[bytes, ...] = ()
     function_fatbin: bytes = b""
     callbacks: tuple[Callbacks, ...] = ()
     foreign: tuple[tuple[str, tuple[str, ...]], ...] = ()

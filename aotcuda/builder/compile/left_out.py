@@ -35,7 +35,7 @@ def remove_kernels(
     """
     if not kernels:
         return plan, [], []
-    lacking = plan.lacking | {(unit.symbol, target) for unit, target in kernels}
+    lacking = plan.lacking | {(unit.identifier, target) for unit, target in kernels}
     rest = replace(plan, lacking=lacking)
     removed = {unit for unit in plan.kernels if not rest.compiled_for(unit)}
     parts = {unit.part_of for unit in plan.kernels if unit.part_of and unit not in removed}

@@ -5,11 +5,13 @@ Results of equal inputs come from the compile cache; children make the others.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from aotcuda.builder import failures
 from aotcuda.builder.compile import flows, kernel_groups, pool, telemetry
+from aotcuda.builder.compile.parts import ModuleCode
 from aotcuda.builder.frontends.protocol import Assembled
 from aotcuda.builder.plan.plan import code_target
 from aotcuda.errors import CompileError
@@ -61,8 +63,8 @@ class Linking:
         self.assembler: Callable[..., Any] | None = getattr(self.front, "assemble", None)
         self._all_plans = {plan.config.name: plan for plan in job.plans}
 
-    def link_module(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[PerTarget]:
-        """Return a module's images and merged functions."""
+    def link_module(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[ModuleCode]:
+        """Return a module's images and merged functions. The images are linked side by side."""
         merges = self._merges(plan, compiled)
         merged: PerTarget = {}
         if self.inputs.needs_functions(plan, compiled):
@@ -71,12 +73,25 @@ class Linking:
                 plan, names, lambda missing: flows.run_round(flows.MERGE, _select(merges, missing))
             )
             merges = {}
-        return merged | (yield from self._link(plan, compiled, merges, merged))
+        images = [plan.of_image(name) for name in plan.images]
+        parts = [self._link(part, compiled, {}, merged) for part in images]
+        parts += [self._link(replace(plan, units=plan.functions), compiled, merges, merged)] if merges else []
+        linked = yield from flows.side_by_side(parts)
+        every = merged | linked[-1] if merges else merged
+        return ModuleCode(
+            functions={target: code for (_, target), code in every.items()},
+            images=tuple({target: code for (_, target), code in part.items()} for part in linked[: len(images)]),
+        )
 
-    def compile_shard(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[Objects]:
+    def compile_shard(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[list[Objects]]:
         """Make machine code of the groups of a module that are complete in a shard."""
-        group_code = self._group_code(plan, compiled)
-        return (yield from self._compile_groups(plan, group_code, self._object_names(plan, group_code)))
+        images = [plan.of_image(name) for name in plan.images]
+        codes = [self._group_code(image, compiled) for image in images]
+        groups = [
+            self._compile_groups(image, code, self._object_names(image, code))
+            for image, code in zip(images, codes, strict=True)
+        ]
+        return (yield from flows.side_by_side(groups))
 
     def _link(
         self, plan: ModulePlan, compiled: Compiled, merges: dict[Key, pool.Task], merged: PerTarget
@@ -177,7 +192,8 @@ class Linking:
     def _group_code(self, plan: ModulePlan, compiled: Compiled) -> GroupCode:
         """Return the code of each group of kernels for the targets whose images are linked from groups."""
         kernels = {unit.symbol: unit for unit in plan.kernels}
-        every_kernel = (self._all_plans[plan.config.name] if self.job.shard is not None else plan).kernels
+        every_plan = self._all_plans[plan.config.name] if self.job.shard is not None else plan
+        every_kernel = (every_plan.of_image(plan.image) if plan.image is not None else every_plan).kernels
         groups = kernel_groups.divide([unit.symbol for unit in every_kernel])
         return {
             (group, target): [
@@ -239,7 +255,7 @@ class Linking:
         return (
             self.assembler is None
             and target.kind == "sass"
-            and not plan.config.link
+            and not plan.has_links
             and all(kernel.self_contained for kernel in kernels)
         )
 
@@ -306,7 +322,8 @@ class Linking:
 
 
 def _title(plan: ModulePlan, kind: str, target: Target) -> str:
-    return f"{plan.config.name} {'linked' if kind == 'image' else kind} for {target}"
+    name = f"{plan.config.name} ({plan.image})" if plan.image and kind == "image" else plan.config.name
+    return f"{name} {'linked' if kind == 'image' else kind} for {target}"
 
 
 def _select(tasks: Mapping[Key, pool.Task], keys: Iterable[Key]) -> dict[Key, pool.Task]:
@@ -315,4 +332,4 @@ def _select(tasks: Mapping[Key, pool.Task], keys: Iterable[Key]) -> dict[Key, po
 
 def record_cached(units: Iterable[Unit], target: Target) -> None:
     """Record that the build cache had the results of units for a target."""
-    telemetry.add_cached(tuple((unit.module, unit.symbol, str(target)) for unit in units))
+    telemetry.add_cached(tuple((unit.module, unit.identifier, str(target)) for unit in units))

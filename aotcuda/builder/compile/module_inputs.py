@@ -133,7 +133,7 @@ class ModuleInputs:
         self, plan: ModulePlan, compiled: Iterable[CompiledKernel | CompiledFunction]
     ) -> list[LinkInput]:
         """Return the inputs other than compiled Python, each once: first from `link`, then from the units."""
-        items = list(self.linked[plan.config.name].inputs)
+        items = list(self.linked[plan.config.name].inputs) if plan.has_links else []
         for built in compiled:
             items += built.needed
         return nvjitlink.unique(items)

@@ -11,6 +11,9 @@ from aotcuda.builder.compile.job import BuiltModule
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import inputs, nvfatbin
 from aotcuda.builder.link.inputs import Linked
+from aotcuda.builder.plan import toolchain
+from aotcuda.common import gpu_facts
+from aotcuda.errors import LinkError
 from aotcuda.manifest import linkable
 
 if TYPE_CHECKING:
@@ -117,19 +120,33 @@ class WheelPackager:
 
     def images(self, parts: Parts) -> tuple[Image, ...]:
         """Return the images of this build and of builds with other toolkits."""
-        return (*parts.images, *self._job.images.get(parts.name, ()))
+        others = self._job.images.get(parts.name, ())
+        names = parts.plan.images
+        images = (*parts.images, *others)
+        if names and (other := next((image for image in others if image.name not in names), None)):
+            message = (
+                f"{parts.plan.config.key}: CUDA {gpu_facts.dotted(other.cuda)} compiles {other.name} to one image, and "
+                f"CUDA {gpu_facts.dotted(toolchain.toolkit_version())} makes the images {'; '.join(names)}, since the "
+                "files refer to each other's names for some targets alone; write relocatable = true"
+            )
+            raise LinkError(message)
+        return tuple(sorted(images, key=lambda image: names.index(image.name))) if names else images
 
     def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
         """Return the module with its packed images and functions."""
         ltoir = tuple(parts.merged.items())
+        images = self.images(parts)
         root = Path(self._job.root)
         return BuiltModule(
             plan=parts.plan,
-            images=self.images(parts),
+            images=images,
             kernels=parts.kernels,
             ltoir=ltoir,
             functions=parts.functions,
-            kernel_fatbin=nvfatbin.join(packed) if packed else b"",
+            kernel_fatbins=tuple(
+                nvfatbin.join([data for image, data in zip(images, packed, strict=True) if image.name == name])
+                for name in dict.fromkeys(image.name for image in images)
+            ),
             function_fatbin=nvfatbin.functions(ltoir, parts.name) if ltoir else b"",
             callbacks=parts.callbacks,
             foreign=parts.foreign,

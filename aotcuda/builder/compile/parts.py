@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda import manifest
 from aotcuda.binary import grid_sync
@@ -36,6 +36,13 @@ _HEAD = 4096
 _LICENCE = re.compile(rb"SPDX-License-Identifier:[ \t]*([A-Za-z0-9.+() \t-]+)")
 """The line with a source's licence, near its beginning; SPDX 2.2.2, annex E:
 https://spdx.github.io/spdx-spec/v2.2.2/using-SPDX-short-identifiers-in-source-files."""
+
+
+class ModuleCode(NamedTuple):
+    """The linked code of a module: its exported functions, and each image, by target."""
+
+    functions: dict[Target, bytes]
+    images: tuple[dict[Target, Any], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +81,18 @@ class Parts:
         return header.render(self.name, list(zip(names, self.functions, strict=True))).encode()
 
 
-def combine(
-    plan: ModulePlan, compiled: Compiled, linked_code: Mapping[tuple[str, Target], Any], inputs: ModuleInputs
-) -> Parts:
+def combine(plan: ModulePlan, compiled: Compiled, linked_code: ModuleCode, inputs: ModuleInputs) -> Parts:
     """Return a module's parts, compiled and linked for its targets."""
     name = plan.config.name
     surveyed = inputs.surveyed[name]
     kernels = tuple(_with_launches(plan, unit, compiled) for unit in plan.kernels)
     functions = tuple(compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.functions)
-    linked = tuple(_image(target, linked_code["image", target]) for target in plan.targets if plan.kernels)
+    linked = tuple(
+        _image(name, target, images[target])
+        for name, images in zip(plan.images, linked_code.images, strict=True)
+        for target in plan.targets
+        if target in images
+    )
     kernels = _mark_cooperative(plan, kernels, linked, inputs)
     callbacks: dict[Callbacks, None] = dict.fromkeys(inputs.linked[name].callbacks)
     for built in (*kernels, *functions):
@@ -92,7 +102,7 @@ def combine(
         images=linked,
         kernels=kernels,
         functions=functions,
-        merged={target: code for (kind, target), code in linked_code.items() if kind == "functions"},
+        merged=linked_code.functions,
         callbacks=tuple(callbacks),
         foreign=tuple((item.name, symbols.functions) for item, symbols in surveyed.items() if not item.internal),
         linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
@@ -109,25 +119,25 @@ def _mark_cooperative(
     foreign = any(not item.internal for item in surveyed) or bool(inputs.sources_of(plan.units))
     if hasattr(inputs.front, "assemble") or not foreign:
         return kernels
-    synchronizing: set[str] = set()
+    synchronizing: set[tuple[str, str]] = set()
     for image in linked:
         if image.target.kind == "ptx":
-            synchronizing |= grid_sync.in_ptx(image.data.decode())
+            symbols = grid_sync.in_ptx(image.data.decode())
         else:
-            synchronizing |= grid_sync.in_cubin(image.data, image.target.major)
-    symbols = [unit.symbol for unit in plan.kernels]
+            symbols = grid_sync.in_cubin(image.data, image.target.major)
+        synchronizing |= {(image.name, symbol) for symbol in symbols}
     return tuple(
-        replace(kernel, cooperative=kernel.cooperative or symbol in synchronizing)
-        for symbol, kernel in zip(symbols, kernels, strict=True)
+        replace(kernel, cooperative=kernel.cooperative or (unit.image, unit.symbol) in synchronizing)
+        for unit, kernel in zip(plan.kernels, kernels, strict=True)
     )
 
 
-def _image(target: Target, code: Assembled | tuple[bytes, dict[str, int]]) -> Image:
+def _image(name: str, target: Target, code: Assembled | tuple[bytes, dict[str, int]]) -> Image:
     linker = nvjitlink.number()
     if isinstance(code, Assembled):
-        return make_image(target, code.data, code.cuda)._replace(linker=linker)
+        return make_image(target, code.data, code.cuda)._replace(linker=linker, name=name)
     data, spills = code
-    return make_image(target, data, linker, spills)
+    return make_image(target, data, linker, spills)._replace(name=name)
 
 
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from aotcuda import manifest
     from aotcuda.builder.cache.compile_cache import CompileCache, Name
     from aotcuda.builder.compile.job import BuiltModule, Job
-    from aotcuda.builder.compile.linking import PerTarget
     from aotcuda.builder.compile.packaging import Packager
-    from aotcuda.builder.compile.parts import Parts
+    from aotcuda.builder.compile.parts import ModuleCode, Parts
     from aotcuda.builder.compile.source_loading import OtherImport
     from aotcuda.builder.frontends.protocol import FrontEnd, Unit
     from aotcuda.builder.link.inputs import Linked
@@ -118,7 +117,7 @@ class Pipeline:
         if self.job.shard is None:
             return None
         chosen = choose_units(self.job, self.functions, in_groups=self.linking.assembler is None)
-        part = frozenset((unit.module, unit.symbol) for unit in chosen)
+        part = frozenset((unit.module, unit.identifier) for unit in chosen)
         plans = [plan.only_with(part) for plan in self.job.plans]
         self.job = replace(self.job, plans=tuple(plan for plan in plans if plan.units))
         self.inputs.job = self.linking.job = self.job
@@ -154,8 +153,8 @@ class Pipeline:
         if self.units is not None:
             self._cached = self.units.find(unit_compiling.targets_by_unit(self.job.plans, self._own_targets()))
             for unit in dict.fromkeys(unit for unit, _ in self._cached):
-                work = tuple((unit.module, unit.symbol, str(target)) for key, target in self._cached if key is unit)
-                telemetry.add_cached(work, self.units.seconds.get((unit.module, unit.symbol), 0.0))
+                work = tuple((unit.module, unit.identifier, str(target)) for key, target in self._cached if key is unit)
+                telemetry.add_cached(work, self.units.seconds.get((unit.module, unit.identifier), 0.0))
 
     def _own_targets(self) -> list[Target]:
         """Return the targets that this process compiles for."""
@@ -343,15 +342,15 @@ def _without_left_out(compiled: Compiled) -> Compiled:
     return {key: built for key, built in compiled.items() if not isinstance(built, LeftOut)}
 
 
-def _refused_by_assembler(plan: ModulePlan, linked: PerTarget) -> dict[tuple[Unit, Target], LeftOut]:
+def _refused_by_assembler(plan: ModulePlan, linked: ModuleCode) -> dict[tuple[Unit, Target], LeftOut]:
     """Return the kernels that the front end's assembler refused."""
-    units = {unit.symbol: unit for unit in plan.kernels}
+    units = {(unit.image, unit.symbol): unit for unit in plan.kernels}
     return {
-        (units[symbol], plan.code_targets[target]): LeftOut(
-            error=CompileError(f"{units[symbol].head}: {reason}"), reason=reason
-        )
-        for (_, target), image in linked.items()
+        (unit, plan.code_targets[target]): LeftOut(error=CompileError(f"{unit.head}: {reason}"), reason=reason)
+        for name, images in zip(plan.images, linked.images, strict=True)
+        for target, image in images.items()
         for symbol, reason in getattr(image, "left_out", ())
+        if (unit := units[name, symbol])
     }
 
 

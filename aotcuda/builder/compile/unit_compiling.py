@@ -178,5 +178,5 @@ def _task(
 
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
-    work = tuple((unit.module, unit.symbol, str(target)) for unit in units for target in targets)
+    work = tuple((unit.module, unit.identifier, str(target)) for unit in units for target in targets)
     return pool.Task(f"{title} for {', '.join(map(str, targets))}", compile_and_observe, key=first.key, work=work)

@@ -77,7 +77,8 @@ def _manifest_units(files: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
         module = document["module"]
         for kernel in document["kernels"]:
             for overload in kernel["overloads"]:
-                symbol = overload["symbol"]
+                image = document["fatbins"][overload.get("fatbin", 0)].get("name", "")
+                symbol = f"{image}:{overload['symbol']}" if image else overload["symbol"]
                 units[f"{module}.{symbol}"] = _unit(module, kernel["name"], symbol, "kernel", overload["signature"])
         for function in document["functions"]:
             name = function["name"]

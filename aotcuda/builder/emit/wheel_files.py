@@ -66,8 +66,8 @@ def files(
         return {"path": file_name, "bytes": len(data), "sha256": manifest.digest(data)}
 
     document = describe(config, module, result, sizes)
-    if document["fatbins"]:
-        document["fatbins"][0]["file"] = add(manifest.fatbin_name(0), module.kernel_fatbin)
+    for number, (fatbin, data) in enumerate(zip(document["fatbins"], module.kernel_fatbins, strict=True)):
+        fatbin["file"] = add(manifest.fatbin_name(number), data)
     for text in code_warnings.local_memory(name, document["kernels"]):
         warn(text)
     if module.function_fatbin:
@@ -224,6 +224,7 @@ def _image(target: Target, data: bytes, kind: str = "") -> manifest.Image:
 def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel]:
     kernels: dict[str, manifest.Kernel] = {}
     resources = _resources(module, sizes)
+    numbers = _fatbin_numbers(module)
     for unit, built in zip(module.plan.kernels, module.kernels, strict=True):
         kernel = kernels.setdefault(unit.name, {"name": unit.name, "origin": unit.origin, "overloads": []})
         exact = module.plan.in_place and built.lazy
@@ -240,7 +241,10 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
             kernel["doc"] = built.doc
         if built.arguments is not None:
             kernel["arguments"] = list(built.arguments)
-        kernel["overloads"].append(_overload(unit, built, resources[unit.symbol], exact=exact))
+        overload = _overload(unit, built, resources[unit.identifier], exact=exact)
+        if number := numbers[unit.image]:
+            overload["fatbin"] = number
+        kernel["overloads"].append(overload)
     return list(kernels.values())
 
 
@@ -250,6 +254,11 @@ def _add_values(kernel: manifest.Kernel, built: CompiledKernel) -> None:
         known = kernel.setdefault("values", {}).setdefault(path, [])
         if description not in known:
             known.append(description)
+
+
+def _fatbin_numbers(module: BuiltModule) -> dict[str, int]:
+    """Return the number of each fatbin, by the name of its images."""
+    return {name: number for number, name in enumerate(dict.fromkeys(image.name for image in module.images))}
 
 
 def _overload(
@@ -292,10 +301,15 @@ def _exact(parameter: manifest.Parameter) -> manifest.Parameter:
 
 def _fatbins(module: BuiltModule, toolchain: Mapping[str, str]) -> list[manifest.Fatbin]:
     """Return the fatbins of the kernels; the caller replaces their files."""
-    if not module.images:
-        return []
-    file: manifest.File = {"path": "", "bytes": 0, "sha256": ""}
-    return [{"file": file, "images": [_kernel_image(image, toolchain) for image in module.images]}]
+    fatbins: dict[str, manifest.Fatbin] = {}
+    for image in module.images:
+        if image.name not in fatbins:
+            fatbins[image.name] = {"file": {"path": "", "bytes": 0, "sha256": ""}, "images": []}
+        fatbins[image.name]["images"].append(_kernel_image(image, toolchain))
+    if len(fatbins) > 1:
+        for name, fatbin in fatbins.items():
+            fatbin["name"] = name
+    return list(fatbins.values())
 
 
 def _function(unit: Unit, built: CompiledFunction) -> manifest.Function:
@@ -314,31 +328,31 @@ def _function(unit: Unit, built: CompiledFunction) -> manifest.Function:
 def _resources(module: BuiltModule, sizes: dict[str, int]) -> dict[str, dict[str, manifest.Resources]]:
     """Return the resources of each kernel on each target from the linked images, and check the argument layouts."""
     units = list(zip(module.plan.kernels, module.kernels, strict=True))
-    resources_by_symbol: dict[str, dict[str, manifest.Resources]] = {unit.symbol: {} for unit, _ in units}
-    for target, data, *_, spills in module.images:
+    resources: dict[str, dict[str, manifest.Resources]] = {unit.identifier: {} for unit, _ in units}
+    for target, data, *_, spills, name in module.images:
         if target.kind != "sass":
             continue
         image = cubin.read(data, f"{module.plan.config.name} for {target}")
         kernels = {kernel.name: kernel for kernel in image.kernels}
         code = module.plan.code_targets.get(target)
         for unit, built in units:
-            if code is not None and code not in module.plan.compiled_for(unit):
+            if unit.image != name or (code is not None and code not in module.plan.compiled_for(unit)):
                 continue
             if unit.symbol not in kernels:
                 message = f"{unit.key}: the image for {target} has no kernel {unit.symbol}; the linker dropped it"
                 raise LinkError(message)
             kernel = kernels[unit.symbol]
             _check_layout(unit, built, kernel, target)
-            sizes[f"{unit.module}.{unit.symbol} {target}"] = kernel.code
-            resources_by_symbol[unit.symbol][str(target)] = {
+            sizes[f"{unit.module}.{unit.identifier} {target}"] = kernel.code
+            resources[unit.identifier][str(target)] = {
                 "registers": kernel.registers,
                 "shared": kernel.shared,
                 "local": kernel.local,
                 "constant": kernel.constant,
             }
             if spills is not None and unit.symbol in spills:
-                resources_by_symbol[unit.symbol][str(target)]["spills"] = spills[unit.symbol]
-    return resources_by_symbol
+                resources[unit.identifier][str(target)]["spills"] = spills[unit.symbol]
+    return resources
 
 
 def _check_layout(unit: Unit, built: CompiledKernel, kernel: cubin.CubinKernel, target: Target) -> None:

@@ -53,6 +53,8 @@ class Unit:
         only: The `sm_*` targets that it is compiled for; empty for all targets of its module.
         part_of: The symbol of the unit that was divided by targets (`Tables.divided`); empty for undivided units.
         recorded: True if `aotcuda record` wrote it: a unit that cannot be compiled is then left out with a warning.
+        image: The name of the image that has the kernel, among the images of its module; empty if the module has one
+            image. The driver loads each image as a library of its own: kernels of one image share device variables.
         batch: A name for units that share compiled code. One child compiles all units of a batch in a row. Empty for
             units that share nothing.
     """
@@ -67,10 +69,16 @@ class Unit:
     signature: str = ""
     signature_key: str = ""
     shared_name: str = ""
+    image: str = ""
     batch: str = ""
     only: tuple[Target, ...] = ()
     part_of: str = ""
     recorded: bool = False
+
+    @property
+    def identifier(self) -> str:
+        """Return the unit's name among the units of its module; two images may have kernels of one symbol."""
+        return f"{self.image}:{self.symbol}" if self.image else self.symbol
 
     @property
     def title(self) -> str:

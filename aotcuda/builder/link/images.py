@@ -22,6 +22,7 @@ class Image(NamedTuple):
         cuda: The CUDA version that the image needs. Drivers of this version load PTX, drivers of its major version a
             cubin.
         spills: By symbol the bytes of spilled registers, from the linker's log; None without a log.
+        name: Its name among the images of its module for a target; see `frontends.protocol.Unit.image`.
     """
 
     target: Target
@@ -29,6 +30,7 @@ class Image(NamedTuple):
     cuda: tuple[int, int]
     linker: tuple[int, int]
     spills: Mapping[str, int] | None = None
+    name: str = ""
 
 
 def make_image(target: Target, data: bytes, linker: tuple[int, int], spills: Mapping[str, int] | None = None) -> Image:

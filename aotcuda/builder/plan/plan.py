@@ -33,7 +33,9 @@ class ModulePlan:
         warnings: Warnings about the file that `variants` names.
         recorded: The absolute paths of its variants file and tuning file.
         tuning: The file of its autotuners' choices; may be empty.
-        lacking: The symbols of units, each with a target that cannot have it.
+        lacking: The identifiers of units, each with a target that cannot have it.
+        image: The only image that the plan builds; None for all images of the module.
+        linked: The images that the items of `link` are linked into; None for all.
     """
 
     config: Module
@@ -48,13 +50,15 @@ class ModulePlan:
     recorded: tuple[str, ...] = ()
     tuning: bytes = b""
     lacking: frozenset[tuple[str, Target]] = frozenset()
+    image: str | None = None
+    linked: frozenset[str] | None = None
 
     def compiled_for(self, unit: Unit) -> tuple[Target, ...]:
         """Return the targets for which a unit is compiled, at least one."""
         if unit.kind == "function":
             return self.ltoir_targets
         targets = {target for target in self.code_targets.values() if not unit.only or target in unit.only}
-        return _sort(target for target in targets if (unit.symbol, target) not in self.lacking)
+        return _sort(target for target in targets if (unit.identifier, target) not in self.lacking)
 
     def kernels_for(self, target: Target) -> tuple[Unit, ...]:
         """Return the kernels of the image for a target."""
@@ -62,8 +66,24 @@ class ModulePlan:
         return tuple(unit for unit in self.kernels if code in self.compiled_for(unit))
 
     def only_with(self, part: Container[tuple[str, str]]) -> ModulePlan:
-        """Return the plan with only the units in `part`, which has the symbols of units by module."""
-        return replace(self, units=tuple(unit for unit in self.units if (unit.module, unit.symbol) in part))
+        """Return the plan with only the units in `part`, which has modules with the identifiers of units."""
+        return replace(self, units=tuple(unit for unit in self.units if (unit.module, unit.identifier) in part))
+
+    @property
+    def images(self) -> tuple[str, ...]:
+        """Return the names of the module's images, in the order of the kernels; each becomes a fatbin."""
+        return tuple(dict.fromkeys(unit.image for unit in self.kernels))
+
+    def of_image(self, name: str) -> ModulePlan:
+        """Return the plan of one image: its kernels, and the targets that have any."""
+        units = tuple(unit for unit in self.units if unit.kind == "function" or unit.image == name)
+        plan = replace(self, units=units, image=name)
+        return replace(plan, targets=tuple(target for target in self.targets if plan.kernels_for(target)))
+
+    @property
+    def has_links(self) -> bool:
+        """Return True if the items of `link` are linked into the plan's image."""
+        return bool(self.config.link) and (self.linked is None or self.image is None or self.image in self.linked)
 
     @property
     def kernels(self) -> tuple[Unit, ...]:
@@ -115,14 +135,14 @@ def code_target(target: Target) -> Target:
 
 
 def check_symbols(units: Iterable[Unit]) -> None:
-    """Refuse units of one module whose entry points would have the same name."""
-    units_by_symbol: dict[str, Unit] = {}
+    """Refuse units of one image whose entry points would have the same name."""
+    units_by_name: dict[str, Unit] = {}
     for unit in units:
-        if unit.symbol in units_by_symbol:
-            other = units_by_symbol[unit.symbol].key
+        if unit.identifier in units_by_name:
+            other = units_by_name[unit.identifier].key
             message = f"{unit.key}: its symbol {unit.symbol} is also that of {other}; rename one of the two"
             raise ConfigError(message)
-        units_by_symbol[unit.symbol] = unit
+        units_by_name[unit.identifier] = unit
 
 
 def _plan_module(config: Config, module: Module, root: Path) -> ModulePlan:

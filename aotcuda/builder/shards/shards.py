@@ -45,17 +45,19 @@ def _parts(plan: ModulePlan, *, in_groups: bool) -> list[list[Unit]]:
     """Divide a module's units into parts, each of which one shard compiles."""
     group_of: dict[str, object] = {}
     if in_groups:
-        for group in kernel_groups.divide([unit.symbol for unit in plan.kernels]):
-            group_of |= dict.fromkeys(group, group)
+        for image in map(plan.of_image, plan.images):
+            identifiers = {unit.symbol: unit.identifier for unit in image.kernels}
+            for group in kernel_groups.divide([*identifiers]):
+                group_of |= dict.fromkeys((identifiers[symbol] for symbol in group), (image.image, group))
     parts: dict[object, list[Unit]] = {}
     for unit in plan.units:
-        parts.setdefault(unit.batch or group_of.get(unit.symbol, unit.symbol), []).append(unit)
+        parts.setdefault(unit.batch or group_of.get(unit.identifier, unit.identifier), []).append(unit)
     return list(parts.values())
 
 
 def _cost(job: Job, unit: Unit, loaded: Any, targets: Sequence[Target]) -> float:
     """Return the recorded seconds of a unit, or an estimate by the length of its code."""
-    recorded = job.costs.get(f"{unit.module}.{unit.symbol}")
+    recorded = job.costs.get(f"{unit.module}.{unit.identifier}")
     if recorded is not None:
         return recorded
     for name in ("python", "function", "fn"):  # attributes of loaded objects and of Triton's functions
