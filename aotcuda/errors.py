@@ -192,6 +192,10 @@ class MissingVariantError(ArgumentError):
         return type(self), (str(self),)
 
 
+class AlignmentError(ArgumentError):
+    """An array does not begin, or does not continue, at the addresses that the kernel's loads need."""
+
+
 class CallbackError(AotcudaError):
     """A setup or teardown callback raised an exception, which is chained."""
 

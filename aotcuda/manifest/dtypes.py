@@ -23,6 +23,18 @@ NAMED = {
 """The sizes in bytes of types without a type string of NumPy, by their names in PyTorch and ml_dtypes."""
 
 
+def alignment(typestr: str) -> int:
+    """Return the alignment in bytes of a type's elements; 1 for structured types, whose manifest entry has it."""
+    if typestr in NAMED:
+        return NAMED[typestr]
+    code, digits = typestr[1:2], typestr[2:].partition("[")[0]
+    if code == "U":
+        return 4
+    if code in ("S", "V") or not digits.isdecimal():
+        return 1
+    return max(int(digits[:9]) // (2 if code == "c" else 1), 1)
+
+
 def structured(typestr: str, descr: Sequence[Any] | None) -> str:
     """Return the text for a type string such as `"|V16"` with the fields of `descr`, if it has fields."""
     fields = _fields(descr)[0] if descr else []

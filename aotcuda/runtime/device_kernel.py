@@ -68,6 +68,7 @@ class DeviceKernel:
         threads: The most threads that a block may have, by the driver.
         static_shared: Bytes of shared memory that every block has.
         cooperative: Whether launches are cooperative.
+        block: The only block that launches may have, in x, y and z; None for any.
         bound_threads: The most threads that a block may have by the launch bounds in the source; 0 without bounds.
         watch: The exceptions of a debug kernel; None for other kernels.
         fixed: Block, shared memory and cluster of every launch; None where users set them.
@@ -80,6 +81,7 @@ class DeviceKernel:
         "_library",
         "_limits",
         "best_blocks",
+        "block",
         "bound_threads",
         "cooperative",
         "device",
@@ -107,6 +109,8 @@ class DeviceKernel:
         self.cooperative = record["cooperative"]
         self.threads = self.attribute(_MAX_THREADS)
         self.static_shared = self.attribute(_STATIC_SHARED)
+        x, y, z = record.get("block") or (0, 1, 1)
+        self.block = (x, y, z) if x else None
         bounds = record["launch_bounds"]
         self.bound_threads = max(bounds[0], 0) if bounds else 0
         self.watch = watch
@@ -139,9 +143,11 @@ class DeviceKernel:
     def best_block(self, shared: int) -> int:
         """Return the block size of most occupancy with `shared` bytes of dynamic shared memory.
 
-        A context must be current.
+        A context must be current. The block of a kernel that has only one is the block's extent in x.
         """
         block = self.best_blocks.get(shared)
+        if block is None and self.block is not None:
+            block = self.best_blocks[shared] = self.block[0]
         if block is None:
             limit = min(self.threads, self.bound_threads or self.threads)
             if shared > self.device.limit("shared") - self.static_shared:

@@ -289,6 +289,8 @@ _sizes_of_buffers = st.lists(st.tuples(st.sampled_from(("items", "itemsize")), s
 _promised_divisors = st.tuples(st.sampled_from((1, 2, 4)), st.sampled_from((1, 2, 4)))
 _constants = st.sampled_from((1, True, 1.0, "relu", None, 16, 0.0, 2**63, 2**70))
 _layouts = st.sampled_from("CCAF")
+_alignments = st.sampled_from((0, 0, 0, 1, 2, 16, 64))
+"""Declared alignments; 0 for that of the type."""
 
 _PARAMETERS = {
     "array": (
@@ -297,6 +299,7 @@ _PARAMETERS = {
         _layouts,
         st.booleans(),
         st.sampled_from(("numba", "mlir")),
+        _alignments,
     ),
     "scalar": (_scalars,),
     "record": (),
@@ -304,7 +307,7 @@ _PARAMETERS = {
     "elements": (_types, _divisors, st.booleans()),
     "number": (st.sampled_from(_SCALAR_TYPES[:12]), _divisors, _bounds),
     "constant": (_constants, st.booleans()),
-    "buffer": (_types, st.booleans(), _sizes_of_buffers),
+    "buffer": (_types, st.booleans(), _sizes_of_buffers, _alignments),
     "promised": (_types, st.sampled_from((1, 2)), _layouts, st.sampled_from((1, 16)), _promised_divisors),
     "struct": (st.sampled_from(("<f4", "<f8")),),
     "type": (st.sampled_from(("<f4", "<f8")),),
@@ -399,21 +402,22 @@ def _record(parameter: Any, name: str, offset: int) -> tuple[dict[str, Any], int
         _, divisor, readonly = properties
         return record | ({"divisor": divisor} if divisor > 1 else {}) | {"readonly": readonly}, end
     if kind == "buffer":
-        _, readonly, words = properties
+        _, readonly, words, *align = properties
+        record |= {"align": align[0]} if any(align) else {}
         sizes, end = _sizes([(word, form, {}) for word, form in words], end)
         return record | {"readonly": readonly} | ({"sizes": sizes} if sizes else {}), end
     return _promised_record(record, end, *properties[1:])
 
 
 def _array_record(
-    name: str, offset: int, typestr: str, ndim: int, layout: str, readonly: bool, words: str
+    name: str, offset: int, typestr: str, ndim: int, layout: str, readonly: bool, words: str, align: int = 0
 ) -> tuple[dict[str, Any], int]:
     axes = [":"] * ndim
     if axes and layout != "A":
         axes[-1 if layout == "C" else 0] = "::1"
     text = f"{_ELEMENTS[typestr]}[{','.join(axes)}]"
     record, end = manifests.parameter(name, text, offset, readonly=readonly)
-    record |= {"dtype": typestr, "layout": layout if ndim else "C"}
+    record |= {"dtype": typestr, "layout": layout if ndim else "C", **({"align": align} if align else {})}
     if words == "mlir":
         sizes = [f"{word}{axis}" for word in ("shape", "step") for axis in range(ndim)]
         record["words"] = ["data", "data", "zero", *sizes]
@@ -481,7 +485,8 @@ def _state(draw: Any, typestr: str, ndim: int, layout: str, library: str) -> Sta
         strides = [max(min(stride, 2**62), -(2**62)) for stride in strides]
     readonly = library in ("interface", "instance", "versioned") and draw(st.integers(0, 3)) == 0
     stream = draw(st.sampled_from((None, None, None, 1, 77))) if library in ("interface", "instance") else None
-    address = draw(st.sampled_from((0x1000, 0x7FFF_0000_0000, 2**64 - 8)))
+    address = draw(st.sampled_from((0x1000, 0x7FFF_0000_0000, 2**64 - 64)))
+    address += draw(st.sampled_from((0,) * 12 + (1, 2, 4, 8, 16, 56)))
     return State(typestr, tuple(shape), None if strides is None else tuple(strides), address, readonly, stream)
 
 

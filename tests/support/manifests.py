@@ -218,7 +218,6 @@ def _array(record: dict[str, Any], type_: str, offset: int, *, readonly: bool) -
         "ndim": len(axes),
         "layout": layout if axes else "C",
         "readonly": readonly,
-        "aligned": True,
         "words": words,
     }
     return record, offset + 8 * len(words)

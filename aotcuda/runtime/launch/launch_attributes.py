@@ -33,6 +33,8 @@ _CARVEOUT_DRIVER = (12, 5)
 def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
     """Return the error text for a configuration beyond the limits of the GPU or the kernel, else None."""
     device = kernel.device
+    if kernel.block not in (None, block):
+        return f"block {short_repr(block)} is given, and the kernel was compiled for blocks of {kernel.block} alone"
     for key, extents in (("grid", grid), ("block", block)):
         for axis, extent in zip("xyz", extents, strict=True):
             most = device.limit(f"{key}_{axis}")

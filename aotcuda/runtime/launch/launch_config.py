@@ -187,7 +187,8 @@ class Configuration:
         """
         threads = self.block[0] * self.block[1] * self.block[2]
         numbers = (*self.grid, *self.block, self.shared, threads)
-        if not kernel.cooperative and self.attributes is None and all(map(le, numbers, kernel.unchecked_limits())):
+        is_plain = not kernel.cooperative and self.attributes is None and kernel.block in (None, self.block)
+        if is_plain and all(map(le, numbers, kernel.unchecked_limits())):
             return
         from aotcuda.runtime.launch import launch_attributes  # noqa: PLC0415 (few launches are large, or have any)
 

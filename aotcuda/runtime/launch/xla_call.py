@@ -8,6 +8,7 @@ with the places of the addresses, and launches it from XLA's threads (`launch/fa
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 
 from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
@@ -244,7 +245,8 @@ def _holes(
             number += 1
             if is_address and isinstance(value, int) and value in by_address:
                 place = by_address[value]
-                holes.append(struct.pack("<4i", offset, place.is_result, place.index, parameter.get("divisor", 1)))
+                divisor = math.lcm(parameter.get("divisor", 1), parameter_kinds.alignment(parameter))
+                holes.append(struct.pack("<4i", offset, place.is_result, place.index, divisor))
     return b"".join(holes)
 
 

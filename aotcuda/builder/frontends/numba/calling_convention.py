@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aotcuda.builder.frontends.numba.type_notation import SIZES
 from aotcuda.errors import CompileError
+from aotcuda.manifest import dtypes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,8 @@ class CallingConvention:
     """
 
     nests_results = True
+    reads_unaligned = True
+    """True if kernels read records that are not `aligned`, and their arrays, byte by byte."""
 
     def __init__(self, notation: Notation) -> None:
         self.notation = notation
@@ -92,6 +95,7 @@ class CallingConvention:
             entry |= {"kind": "datetime", "dtype": notation.dtype_text(ty), "offset": layout.place(8)}
         elif isinstance(ty, types.Record):
             entry |= {"kind": "record", "dtype": notation.dtype_text(ty), "offset": layout.place(8)}
+            entry |= {"align": self._alignment(ty)}
         elif isinstance(ty, types.Array):
             entry |= self._describe_array(layout, name, ty, where)
         elif isinstance(ty, types.BaseTuple):
@@ -108,7 +112,9 @@ class CallingConvention:
             raise self._refusal(name, ty, where) from None
         words = [word.content for word in self.array_words(ty.ndim)]
         offsets = [layout.place(8) for _ in words]
+        has_own = isinstance(ty.dtype, self.notation.types.Record | self.notation.types.NestedArray) or not ty.aligned
         return {
+            **({"align": self._alignment(ty)} if has_own else {}),
             "kind": "array",
             "offset": offsets[0],
             "dtype": dtype,
@@ -117,6 +123,17 @@ class CallingConvention:
             "readonly": not ty.mutable,
             "words": words,
         }
+
+    def _alignment(self, ty: Any) -> int:
+        """Return the alignment in bytes with which a kernel reads the elements of an array, or a record."""
+        types = self.notation.types
+        if self.reads_unaligned and not getattr(ty, "aligned", True):
+            return 1
+        if isinstance(ty, types.Record):
+            return max((self._alignment(field.type) for field in ty.fields.values()), default=1)
+        if isinstance(ty, types.Array):
+            return self._alignment(ty.dtype)
+        return dtypes.alignment(self.notation.dtype_text(ty))
 
     def _describe_type(self, layout: Layout, name: str, ty: Any, where: str) -> dict[str, object]:
         """Describe an argument that is a type. Compiled code contains the type; the parameter block has zeros."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Memrefs(CallingConvention):
+    reads_unaligned = False
     nests_results = False  # the items of nested tuples are members of the outer struct
 
     def array_words(self, ndim: int) -> list[Word]:

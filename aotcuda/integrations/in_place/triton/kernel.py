@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from aotcuda.errors import (
+    AlignmentError,
     ArgumentError,
     LaunchError,
     NoDeviceError,
@@ -129,6 +130,8 @@ class _Launcher(GridLauncher):
             if self._function is not None:
                 grid = self.compute_grid(full)  # Triton must not call the function again
             self.launch_on(grid, full)
+        except AlignmentError:
+            raise  # Triton's kernel would fault on the GPU
         except _MISSES as error:
             return self._kernel.miss(error, grid, args, named)  # type: ignore[attr-defined]
         return None

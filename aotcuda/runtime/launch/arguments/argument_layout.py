@@ -17,11 +17,13 @@ from aotcuda.runtime.launch.arguments import parameter_kinds, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any
 
-    from aotcuda.manifest import Overload
+    from aotcuda.manifest import Overload, Parameter
     from aotcuda.runtime.driver import ValidityFlag
+
+    Alignment = tuple[tuple[int, ...], int, bool]
 
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 
@@ -61,6 +63,8 @@ class PackedOverload:
         forms: `parameters.form` of each parameter.
         pack_into: Writes a block's numbers, in the order of the parameters, into a buffer.
         addresses: Indices of those numbers that are the addresses of arrays.
+        alignments: For each parameter with arrays whose elements have an alignment: the indices that lead to the
+            parameter (several within tuples), the alignment in bytes, and True if strides have it, too.
         apart: Pairs of arguments whose arrays must not overlap.
         starts: The offset of each parameter, if launches pass a pointer for each; the driver then copies each parameter
             to its place on the GPU. Empty if launches pass the block.
@@ -76,6 +80,7 @@ class PackedOverload:
 
     __slots__ = (
         "addresses",
+        "alignments",
         "apart",
         "existing",
         "fast_layout",
@@ -118,6 +123,7 @@ class PackedOverload:
             raise aotcuda.errors.ManifestError(message) from None
         self.forms = [parameter_kinds.form(parameter) for parameter in self.parameters]
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
+        self.alignments = [*_alignments(self.parameters, ())]
         in_block = [each for each in self.parameters if each["kind"] != "constant"]
         offsets = [part["offset"] for each in in_block for part in (each, *each.get("sizes", ()))]
         offsets += [place for each in in_block for place in each.get("places", ())[1:]]  # the first is the offset
@@ -145,6 +151,14 @@ class PackedOverload:
         """Return True if no launch is in progress. If `live` is empty, no later launch begins."""
         free = self.slots.copy()  # without the GIL, a copy waits for threads that change the deque; len() does not
         return len(free) >= len(self.existing)
+
+
+def _alignments(parameters: list[Parameter], before: tuple[int, ...]) -> Iterator[Alignment]:
+    for at, parameter in enumerate(parameters):
+        if parameter["kind"] == "tuple":
+            yield from _alignments(parameter["members"], (*before, at))
+        elif (alignment := parameter_kinds.alignment(parameter)) > 1:
+            yield (*before, at), alignment, parameter["kind"] != "elements"  # a kernel of Triton gets no strides
 
 
 def _accept(_read: object, _values: list[object]) -> bool:

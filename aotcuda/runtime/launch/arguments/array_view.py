@@ -128,6 +128,16 @@ def item_bytes(typestr: str) -> int:
     return count * (4 if typestr[1:2] == "U" else 1)  # "<U5" has five characters of four bytes
 
 
+def is_aligned(view: View, bytes_: int, *, with_strides: bool) -> bool:
+    """Return True if an array begins at a multiple of `bytes_`, and `with_strides`, if all its elements are at one."""
+    _, address, shape, strides, _ = view
+    if 0 in shape:
+        return True
+    used = strides if strides is not None and with_strides else ()
+    steps = [stride for extent, stride in zip(shape, used, strict=False) if extent > 1]
+    return not any(number % bytes_ for number in (address, *steps))
+
+
 def contiguous_strides(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
     """Return the strides, in bytes, of a contiguous array in C or F order."""
     strides = []

@@ -101,6 +101,7 @@ def _array_packing(array: Any, parameter: Parameter, *, is_torch: bool) -> Fit |
             return len(shape) == ndim and contiguous(address, shape, values)
 
     is_complex = parameter["dtype"][1:2] == "c"
+    misaligned = parameter_kinds.alignment(parameter) - 1  # the bits that aligned addresses lack
 
     def pack_cupy(array: Any, values: list[object]) -> bool:
         address, shape = array.data.ptr, array.shape
@@ -109,6 +110,7 @@ def _array_packing(array: Any, parameter: Parameter, *, is_torch: bool) -> Fit |
             and _is_c_contiguous(array)
             and type(address) is int
             and address > 0
+            and not address & misaligned
             and type(shape) is tuple
             and append(address, shape, values)
         )
@@ -122,6 +124,7 @@ def _array_packing(array: Any, parameter: Parameter, *, is_torch: bool) -> Fit |
             and not (is_complex and tensor.is_conj())
             and type(address) is int
             and address >= _LEAST
+            and not address & misaligned
             and append(address, tensor.shape, values)
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.errors import ArgumentError, CallError, UnreadableError, quoted
+from aotcuda.errors import AlignmentError, ArgumentError, CallError, UnreadableError, quoted
 from aotcuda.runtime import module_of
 from aotcuda.runtime.launch import arguments
 from aotcuda.runtime.launch.arguments import arrays, host_arrays, parameter_kinds, scalars, type_names
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol
 
     from aotcuda.manifest import Kernel, Overload, Parameter
+    from aotcuda.runtime.launch.arguments.array_view import View
 
     class DescribedOverload(Protocol):
         """The attributes of an overload that errors name."""
@@ -93,6 +94,41 @@ def read_error(
     which = f"argument {at + 1}, {names[0]}," if at is not None and names else "an argument"
     problem = error if isinstance(error, UnreadableError) else UnreadableError.from_error(error)
     return ArgumentError(f"{where}: {which} {problem}{_lists(overloads, args)}")
+
+
+def alignment_error(
+    where: str,
+    overload: DescribedOverload | None,
+    args: tuple[object, ...],
+    path: tuple[int, ...],
+    view: View,
+    alignment: int,
+) -> ArgumentError:
+    """Return the error for an array whose elements are not aligned as a parameter needs.
+
+    Args:
+        where: The kernel.
+        overload: The overload that accepts the arguments otherwise; None if none was selected.
+        args: The arguments.
+        path: The index of the argument, and for an item of a tuple the indices in the tuple.
+        view: The array.
+        alignment: The alignment in bytes.
+    """
+    _, address, shape, strides, _ = view
+    name, type_ = f"argument {path[0] + 1}", type_names.type_name(view[0])
+    if overload is not None:
+        parameter = overload.parameters[path[0]]
+        name += f", {parameter['name']}"
+        for at in path[1:]:
+            parameter = parameter["members"][at]
+            name += f"[{at}]"
+        type_ = parameter["type"]
+    fact = f"begins at {address:#x}"
+    if address % alignment == 0:
+        fact = f"has strides {strides} in bytes for shape {shape}"
+    lists = _lists([overload], args) if overload is not None else ""
+    problem = f"{fact}, and the kernel reads {type_} at multiples of {alignment} bytes; pass a copy"
+    return AlignmentError(f"{where}: {name}, {problem}{lists}")
 
 
 def explain_missing_variant(

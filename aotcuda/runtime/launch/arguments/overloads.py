@@ -25,10 +25,11 @@ from __future__ import annotations
 import struct
 
 import aotcuda
+from aotcuda.manifest import dtypes
 from aotcuda.runtime.launch import arguments
 from aotcuda.runtime.launch.arguments import arrays, keys, parameter_kinds, scalars
 from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
-from aotcuda.runtime.launch.arguments.array_view import overlap
+from aotcuda.runtime.launch.arguments.array_view import is_aligned, overlap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -346,6 +347,8 @@ class OverloadTable:
             raise
         except Exception as error:
             raise self.read_error(args, error, len(reads)) from error
+        if self.is_exact:  # an argument that is not aligned for its own type is no miss, for which Triton compiles
+            self._check_own_alignments(args, reads)
         specialization = candidates.specialization(reads) if candidates.coders else candidates.plain
         for overload in specialization.overloads:
             values: list[object] = []
@@ -357,6 +360,8 @@ class OverloadTable:
             else:
                 if overload.apart and _overlap(overload, reads):
                     continue
+                if overload.alignments:
+                    self._check_alignments(overload, args, reads)
                 slot = overload.take()
                 try:
                     overload.pack_into(slot.buffer, 0, *values)
@@ -367,6 +372,35 @@ class OverloadTable:
                     candidates.count_launch(specialization, overload, args)
                 return overload, slot, values, pending, stream, specialization
         return None
+
+    def _check_alignments(self, overload: PackedOverload, args: tuple[object, ...], reads: list[Any]) -> None:
+        """Refuse arrays that are not aligned for the overload: neither another overload nor the JIT may launch them.
+
+        Raises:
+            AlignmentError: One is not.
+        """
+        for path, alignment, with_strides in overload.alignments:
+            read: Any = reads
+            for at in path:
+                read = read[at]
+            if not is_aligned(read, alignment, with_strides=with_strides):
+                from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+
+                raise errors.alignment_error(self._where, overload, args, path, read, alignment)
+
+    def _check_own_alignments(self, args: tuple[object, ...], reads: list[Any]) -> None:
+        """Refuse arrays that are not aligned for their own type of elements.
+
+        Raises:
+            AlignmentError: One is not.
+        """
+        for at, (arg, view) in enumerate(zip(args, reads, strict=False)):
+            if arrays.family(arg) is not None and view is not None:
+                alignment = dtypes.alignment(view[0])
+                if not is_aligned(view, alignment, with_strides=False):
+                    from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+
+                    raise errors.alignment_error(self._where, None, args, (at,), view, alignment)
 
     def _streams(self, candidates: Candidates, args: tuple[object, ...], handle: int | None) -> tuple[int, int]:
         """Return the launch's stream, and CuPy's current stream, read once for all arrays (0 without CuPy's arrays)."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from operator import itemgetter
 
+from aotcuda.manifest import dtypes
 from aotcuda.runtime.launch.arguments import array_view, arrays, scalars
 
 TYPE_CHECKING = False
@@ -242,6 +243,14 @@ def form(parameter: Parameter) -> tuple[str, int | None] | None:
     return parameter["dtype"], parameter["ndim"] if parameter["kind"] == "array" else None
 
 
+def alignment(parameter: Parameter) -> int:
+    """Return the alignment in bytes of the elements of a parameter's arrays; 1 for other parameters."""
+    kind = parameter["kind"]
+    if kind in ("array", "buffer", "elements"):
+        return parameter.get("align") or dtypes.alignment(parameter["dtype"])
+    return parameter.get("align", 1) if kind == "record" else 1
+
+
 def size_words(parameter: Parameter) -> list[str]:
     """Return the words of an array's sizes that are further parameters of the kernel."""
     return [size["word"] for size in parameter.get("sizes", ())]
@@ -279,7 +288,7 @@ def fast_path_record(
     itemsize = array_view.item_bytes(dtype) if dtype else 0
     numbers = parameter.get("divisor", 1), parameter.get("least", NO_BOUNDS[0]), parameter.get("most", NO_BOUNDS[1])
     codes = bytes(map(_word_code, words))
-    array = layout, ndim, itemsize, int(flag), codes, dtype, _size_records(parameter)
+    array = layout, ndim, itemsize, alignment(parameter), int(flag), codes, dtype, _size_records(parameter)
     return code, form, parameter["offset"], *array, *numbers, value
 
 

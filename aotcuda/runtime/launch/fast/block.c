@@ -148,13 +148,13 @@ static int compare_parameters(const void *one, const void *other) {
 
 /* Read Python's description of a parameter; 0 and an error if the fast path does not support it. */
 static int read_parameter(Parameter *parameter, PyObject *described, int size) {
-    int kind, format, layout, ndim, writable;
+    int kind, format, layout, ndim, writable, alignment;
     const char *words, *sizes;
     Py_ssize_t words_count, sizes_bytes;
     PyObject *dtype, *value;
     long long divisor, least, most;
-    if (!PyArg_ParseTuple(described, "CCiCiiiy#Uy#LLLO;a parameter", &kind, &format, &parameter->offset, &layout, &ndim,
-                          &parameter->itemsize, &writable, &words, &words_count, &dtype, &sizes, &sizes_bytes, &divisor, &least,
+    if (!PyArg_ParseTuple(described, "CCiCiiiiy#Uy#LLLO;a parameter", &kind, &format, &parameter->offset, &layout, &ndim,
+                          &parameter->itemsize, &alignment, &writable, &words, &words_count, &dtype, &sizes, &sizes_bytes, &divisor, &least,
                           &most, &value))
         return 0;
     int bytes = kind == 'a' ? (int)words_count * 8 : kind == 'k' ? 0 : kind == 'p' || kind == 'e' ? 8 : format_bytes(format);
@@ -165,12 +165,13 @@ static int read_parameter(Parameter *parameter, PyObject *described, int size) {
     parameter->layout = (char)layout;
     parameter->writable = (unsigned char)writable;
     parameter->divisor = divisor;
+    parameter->misaligned = alignment - 1;
     parameter->least = least;
     parameter->most = most;
     if (words_count > MOST_WORDS || ndim < 0 || (ndim > MOST_DIMENSIONS && !any) || parameter->offset < 0 ||
         parameter->offset > size - (kind == 'c' ? 2 * bytes : bytes) || (is_array(parameter) && parameter->itemsize < 1) ||
         (kind == 'a' && !words_fit(words, words_count, any ? 0 : ndim)) || (words_count && !is_array(parameter)) ||
-        divisor < 1 || !strchr("scpaek", kind) || !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format) ||
+        divisor < 1 || alignment < 1 || alignment & (alignment - 1) || !strchr("scpaek", kind) || !strchr(kind == 'c' ? "fd" : "?bBhHiIqQfd", format) ||
         !read_sizes(parameter, sizes, sizes_bytes, size)) {
         PyErr_SetString(PyExc_ValueError, "only the general path supports this parameter");
         return 0;
@@ -250,7 +251,7 @@ static void layout_dealloc(ArgumentLayout *self) {
 
 static PyType_Slot layout_slots[] = {
     {Py_tp_doc, "ArgumentLayout(size, parameters, starts, apart): where the arguments of one overload go in its parameter block.\n\n"
-                "A parameter is a tuple (kind, format, offset, layout, ndim, itemsize, writable, words, dtype, sizes, divisor, least,\n"
+                "A parameter is a tuple (kind, format, offset, layout, ndim, itemsize, alignment, writable, words, dtype, sizes, divisor, least,\n"
                 "most, value). `starts` has 32-bit offsets, `apart` the numbers of arrays in pairs."},
     {Py_tp_new, layout_new},
     {Py_tp_dealloc, layout_dealloc},
@@ -521,19 +522,31 @@ static int pack_number(const Parameter *parameter, const Number *number, unsigne
 
 /* ------------------------------------------------------------------------------------------------------------- the whole block */
 
-/* Pack the block by a layout; 0 if the overload does not accept the arguments. Constants come first, because they differ between most
+/* Return 1 if an element of an array is not at a multiple of the parameter's alignment. */
+static int is_misaligned(const Parameter *parameter, const ArrayView *view) {
+    int64_t bits = (int64_t)view->address;
+    for (int i = 0; view->has_strides && parameter->kind == 'a' && i < view->ndim; i++)
+        bits |= view->dimensions[i].extent > 1 ? view->dimensions[i].stride : 0;
+    return view->items && bits & parameter->misaligned;
+}
+
+/* Pack the block by a layout; REFUSED if the overload does not accept the arguments. Constants come first, because they differ between most
  * overloads. */
 int fill_block(const ArgumentLayout *layout, const Number *numbers, ArrayView *views, unsigned char *block) {
     const Parameter *parameter = layout->parameters, *end = parameter + layout->constants_count;
     for (; parameter < end; parameter++)
         if (!is_constant(parameter, &numbers[parameter->at]))
-            return 0;
+            return REFUSED;
     memset(block, 0, layout->size);
     for (end += layout->numbers_count; parameter < end; parameter++)
         if (!pack_number(parameter, &numbers[parameter->at], block))
-            return 0;
-    for (end += layout->arrays_count; parameter < end; parameter++, views++)
+            return REFUSED;
+    int result = ACCEPTED;
+    for (end += layout->arrays_count; parameter < end; parameter++, views++) {
         if (!pack_array(parameter, views, block))
-            return 0;
-    return 1;
+            return REFUSED;
+        if (is_misaligned(parameter, views))
+            result = MISALIGNED;
+    }
+    return result;
 }

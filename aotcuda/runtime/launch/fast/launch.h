@@ -260,6 +260,7 @@ typedef struct {
     unsigned char counts_elements; /* of an array: its kernel counts strides in elements */
     int offset;
     int itemsize;
+    int misaligned;          /* of an array: the bits that addresses and strides of its elements lack */
     int64_t divisor;         /* of a number, or of an array's address; 1 for none */
     int64_t least, most;     /* the bounds that the signature promises; for none the bounds of int64 */
     int64_t low, high, mask; /* of an integer: all bounds, and bits that must not be set */
@@ -289,6 +290,7 @@ int takes_kind(const Parameter *parameter, int kind);
 int normalize(ArrayView *view, int itemsize, int address_alone);
 int read_number(int kind, PyObject *value, Number *number);
 int is_multiple(int64_t value, int64_t divisor, int is_unsigned);
+enum { REFUSED = 0, ACCEPTED = 1, MISALIGNED = -1 }; /* the general path raises the error of a misaligned array */
 int fill_block(const ArgumentLayout *layout, const Number *numbers, ArrayView *views, unsigned char *block);
 int are_apart(const ArgumentLayout *layout, const ArrayView *views);
 
@@ -335,6 +337,7 @@ enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, thre
 typedef struct {
     ArgumentLayout *layout;
     void *kernel;
+    unsigned block[3];        /* the only block that a launch may have; 0 for any */
     unsigned threads, shared; /* fixed values of a kernel whose users give only the grid; 0 threads if users give the block */
     PyObject *attributes;     /* bytes: an array of CUlaunchAttribute; NULL for none */
 } Candidate;

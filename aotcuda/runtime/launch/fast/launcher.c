@@ -69,6 +69,11 @@ static int is_within_limits(const unsigned *dimensions, const unsigned *limits) 
     return 1;
 }
 
+/* Return 1 if a candidate may be launched with a block. */
+static int has_its_block(const Candidate *candidate, const unsigned *block) {
+    return !candidate->block[0] || candidate->threads || memcmp(candidate->block, block, sizeof candidate->block) == 0;
+}
+
 /* Pack the parameter block of the first candidate that accepts the arguments; return its number. Return -1 if none does, or if the
  * fast path cannot compare an argument: the general path might choose another candidate. */
 static int pack(const Specialization *specialization, const Number *numbers, ArrayView *views, unsigned char *block) {
@@ -77,9 +82,9 @@ static int pack(const Specialization *specialization, const Number *numbers, Arr
             return -1;
     for (int number = 0; number < specialization->candidates_count; number++) {
         const ArgumentLayout *layout = specialization->candidates[number].layout;
-        int apart = fill_block(layout, numbers, views, block) ? are_apart(layout, views) : 0;
+        int fits = fill_block(layout, numbers, views, block), apart = fits == REFUSED ? 0 : are_apart(layout, views);
         if (apart)
-            return apart > 0 ? number : -1;
+            return apart > 0 && fits == ACCEPTED ? number : -1;
     }
     return -1;
 }
@@ -151,8 +156,12 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     Key key;
     make_key(&key, types, context, views, numbers);
     const Specialization *specialization = find_specialization(table, &key);
-    if (specialization && !specialization->candidates_count)
+    if (specialization && !specialization->candidates_count) {
+        for (int i = 0; i < arrays; i++)
+            if (views[i].address & 7) /* the array may not be aligned for its elements, which is no miss */
+                return DECLINED;
         return PyList_Size(specialization->live) > 0 ? MISSED : DECLINED;
+    }
     if (!specialization || !is_within_limits(self->dimensions, specialization->limits))
         return DECLINED;
     if (specialization->device >= 0 &&
@@ -161,6 +170,8 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     ON_STACK(uint64_t, room, (specialization->most_bytes + 15) / 16 * 2 + 2); /* for the block, aligned to 16 bytes */
     unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
     int number = pack(specialization, numbers, views, block);
+    if (number >= 0 && !has_its_block(&specialization->candidates[number], self->dimensions + 3))
+        return DECLINED;
     if (number < 0 || !begin_launch(specialization))
         return DECLINED;
     int code = submit(self, specialization, &specialization->candidates[number], &streams, block);

@@ -248,7 +248,7 @@ static void free_specialization(Specialization *specialization) {
     PyMem_Free(specialization);
 }
 
-/* Read the candidates: tuples of an ArgumentLayout, a kernel's handle, and perhaps threads of a block, shared memory and attributes. */
+/* Read the candidates: tuples of an ArgumentLayout, a kernel's handle, its only block or zeros, and perhaps threads of a block, shared memory and attributes. */
 static int read_candidates(Specialization *specialization, PyObject *described, int arguments) {
     Py_ssize_t count = PyTuple_Size(described);
     specialization->candidates = PyMem_Calloc(count ? (size_t)count : 1, sizeof(Candidate));
@@ -260,7 +260,8 @@ static int read_candidates(Specialization *specialization, PyObject *described, 
         Candidate *candidate = &specialization->candidates[i];
         PyObject *object, *attributes = NULL;
         unsigned long long kernel;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(described, i), "O!K|IIS", argument_layout_type, &object, &kernel, &candidate->threads,
+        if (!PyArg_ParseTuple(PyTuple_GetItem(described, i), "O!K(III)|IIS", argument_layout_type, &object, &kernel, &candidate->block[0],
+                              &candidate->block[1], &candidate->block[2], &candidate->threads,
                               &candidate->shared, &attributes))
             return 0;
         ArgumentLayout *layout = (ArgumentLayout *)object;
@@ -533,7 +534,7 @@ static PyMethodDef specializations_methods[] = {
     {"add", (PyCFunction)specializations_add, METH_VARARGS,
      "add(args, kinds, candidates, coders, live, in_flight, device, needs_context, limits, element) -> bool\n\n"
      "Add a specialization for arguments of these types. Return False if not all candidates accept an argument, if it is there\n"
-     "already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel[, threads, shared, attributes]), a coder\n"
+     "already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel, block[, threads, shared, attributes]), a coder\n"
      "(argument, any dimensions, has type, is value, ((is equal, number), ...)); element(dtype) returns the name of an element type."},
     {NULL, NULL, 0, NULL},
 };

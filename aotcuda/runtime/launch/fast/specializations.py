@@ -191,11 +191,11 @@ def _coders(coders: Sequence[Coder], kinds: Sequence[int | None]) -> tuple[objec
 
 def _describe_kernel(kernel: DeviceKernel) -> tuple[object, ...]:
     """Return a kernel's handle and, if they are fixed, the threads of a block, shared memory and attributes."""
-    fixed = kernel.fixed
+    fixed, block = kernel.fixed, kernel.block or (0, 0, 0)
     if fixed is None:
-        return (kernel.kernel.value,)
+        return kernel.kernel.value, block
     attributes = LaunchAttributes("", dependent=True).encoded() if fixed.get("dependent") else []
-    return kernel.kernel.value, fixed["threads"], fixed["shared"], b"".join(map(bytes, attributes))
+    return kernel.kernel.value, block, fixed["threads"], fixed["shared"], b"".join(map(bytes, attributes))
 
 
 def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
