@@ -203,7 +203,7 @@ class Parameter(TypedDict):
     ndim: NotRequired[Annotated[int, Integer(65)]]
     layout: NotRequired[Literal["C", "F", "A"]]  # C and F: contiguous in that order; A: any strides
     readonly: NotRequired[bool]  # array: the kernel was compiled for a read-only array
-    align: NotRequired[Annotated[int, Integer((1 << 28) + 1, start=1)]]  # bytes, of the elements; absent: that of `dtype`
+    align: NotRequired[Annotated[int, Integer((1 << 28) + 1, start=1)]]  # bytes, of elements; absent: that of `dtype`
     words: NotRequired[list[str]]
     sizes: NotRequired[list[Size]]  # a buffer has only `items` and `itemsize`
     bytes: NotRequired[Block]
