@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aotcuda.builder.compile import process
+from aotcuda.builder.emit import build_report
 from aotcuda.builder.entry import api
 from integration import projects
 
@@ -138,11 +140,11 @@ WHOLE = 3 + 2
 """The number of results that a build reuses if no code changed: 2 merges, PTX, and 2 images."""
 
 EDITS: dict[str, tuple[Callable[[Path], object], int, int]] = {
-    # The edit, and how many of 9 results are made and reused. WHOLE counts 5 of them. The other 4 are the machine code
-    # of 2 groups of kernels for 2 targets; the last kernel is a group.
-    "irrelevant code": (edit_irrelevant_code, 0, WHOLE),
-    "one kernel": (edit_one_kernel, 2 + 2, 3 + 2),
-    "a helper": (lambda root: edit(root, "_helpers.py", "2 * x", "3 * x"), 3 + 2 + 2, 2),
+    # The edit, and how many of 13 results are made and reused. WHOLE counts 5 of them. 4 are the IR of the kernels, and
+    # 4 the machine code of 2 groups of kernels for 2 targets; the last kernel is a group.
+    "irrelevant code": (edit_irrelevant_code, 0, WHOLE + 4),
+    "one kernel": (edit_one_kernel, 1 + 2 + 2, 3 + 3 + 2),
+    "a helper": (lambda root: edit(root, "_helpers.py", "2 * x", "3 * x"), 2 + 3 + 2 + 2, 2 + 2),
 }
 
 
@@ -158,6 +160,133 @@ def test_edit_remakes_only_affected_results(
     assert outcome(build(edited)) == outcome(built), "the cache changes no file"
     assert not built.summary.whole
     assert (built.summary.made, built.summary.reused) == (made, reused)
+
+
+VALUES = """\
+import numpy as np
+from numba import cuda, float32
+
+from pkg import _helpers, _patch
+from pkg._helpers import SIZE, helper
+
+LOCAL = 1
+TABLE = np.array([1, 2, 3], np.float32)
+PAIR = (1, (2.0, _helpers.NUMBER))
+
+
+def make(number):
+    @cuda.jit
+    def closure(x):
+        x[0] = number
+
+    return closure
+
+
+closure = make(1)
+
+
+def inline(x, n=1):
+    return x + n
+
+
+@cuda.jit
+def local(x):
+    x[0] = LOCAL
+
+
+@cuda.jit
+def table(x):
+    x[0] = cuda.const.array_like(TABLE)[cuda.threadIdx.x]
+
+
+@cuda.jit
+def pair(x):
+    x[0] = PAIR[1][1]
+
+
+@cuda.jit
+def default(x):
+    x[0] = inline(x[0])
+
+
+@cuda.jit
+def attribute(x):
+    x[0] = _helpers.NUMBER
+
+
+@cuda.jit
+def patched(x):
+    x[0] = _helpers.PATCHED
+
+
+@cuda.jit
+def indirect(x):
+    x[0] = helper(x[0])
+
+
+@cuda.jit
+def shared(x):
+    tile = cuda.shared.array(SIZE, float32)
+    tile[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+    cuda.syncthreads()
+    x[0] = tile[_helpers.NUMBER]
+
+
+@cuda.jit
+def constant(x):
+    x[0] = 7
+"""
+VALUE_HELPERS = """\
+from numba import cuda
+
+NUMBER = 1
+PATCHED = 0
+SIZE = 32
+
+
+@cuda.jit(device=True)
+def inner(x):
+    return x * NUMBER
+
+
+@cuda.jit(device=True)
+def helper(x):
+    return inner(x)
+"""
+
+
+@pytest.mark.front_end("numba-cuda")
+def test_kernels_that_read_changed_values_are_compiled_again(
+    front_end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path.resolve() / "project"
+    names = ("closure", "local", "table", "pair", "default", "attribute", "patched", "indirect", "shared", "constant")
+    kernels = "".join(f'kernels.{name} = "void(float32[::1])"\n' for name in names)
+    projects.write(root, projects.source(VALUES), module=kernels, aotcuda='arch = ["sm_90"]')
+    (root / "pkg" / "_helpers.py").write_text(projects.source(VALUE_HELPERS))
+    (root / "pkg" / "_patch.py").write_text("from pkg import _helpers\n\n_helpers.PATCHED = 1\n")
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path / "cache"))
+    build(root)
+    for file, before, after in (
+        ("_k.py", "LOCAL = 1", "LOCAL = True"),
+        ("_k.py", "[1, 2, 3]", "[1, 2, 4]"),
+        ("_k.py", "make(1)", "make(-1)"),
+        ("_k.py", "n=1", "n=2"),
+        ("_helpers.py", "NUMBER = 1", "NUMBER = 2"),
+        ("_helpers.py", "SIZE = 32", "SIZE = 64"),
+        ("_patch.py", "PATCHED = 1", "PATCHED = 2"),
+    ):
+        edit(root, file, before, after)
+    built = build(root)
+    made = [unit["name"] for unit in units(built) if not unit["targets"]["sm_90"]["cached"]]
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    assert outcome(build(root)) == outcome(built), "the cache changes no file"
+    assert {*names} - {"constant"} <= {*made}
+
+
+def units(built: Output) -> list[dict[str, Any]]:
+    """Return the kernels in the report of a build."""
+    return list(json.loads(build_report.render(built))["units"])
 
 
 @pytest.mark.front_end("numba-cuda")

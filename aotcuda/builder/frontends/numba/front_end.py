@@ -10,10 +10,11 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
+from aotcuda.builder.compile import telemetry
 from aotcuda.builder.frontends.error_table import relative
 from aotcuda.builder.frontends.numba import (
     c_abi,
@@ -21,19 +22,21 @@ from aotcuda.builder.frontends.numba import (
     gpu,
     jit_options,
     llvm_text,
+    lowering_inputs,
     resolve,
     target_dependence,
     units,
 )
 from aotcuda.builder.frontends.numba.read_values import read_values
 from aotcuda.builder.frontends.numba.user_lines import add_context, add_places
-from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Generated, LinkInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from aotcuda.arch import Target
+    from aotcuda.builder.cache.compile_cache import CompileCache
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.numba.calling_convention import CallingConvention
     from aotcuda.builder.frontends.numba.config import NumbaUnit
@@ -44,6 +47,12 @@ if TYPE_CHECKING:
 
 MERGED = "functions"
 """The name of the merged code of a module's device functions, which wheels contain unchanged."""
+
+_Code = list[tuple[list[str], bytes, bool, tuple[tuple[str, int], ...]]]
+"""For each group of targets: the targets, the IR, whether it is self-contained, and its constant arrays."""
+
+_LOWERED = tuple[bool, _Code]
+"""The type of an entry of the build cache: whether a kernel is cooperative, and its code."""
 
 ErrorCode = tuple[int, str, str, str, str, int]
 """An error code of a debug build with its exception; see `CompiledKernel.exceptions`."""
@@ -77,6 +86,7 @@ class NumbaFrontEnd(ABC):
 
     def __init__(self) -> None:
         self.root = ""
+        self.cache: CompileCache | None = None
 
     @abstractmethod
     def start(self) -> dict[str, str]:
@@ -91,6 +101,10 @@ class NumbaFrontEnd(ABC):
         self, unit: NumbaUnit, target: Target, jit: JitOptions, python: FunctionType, *, c_abi: bool
     ) -> AbstractContextManager[list[str]]:
         """Return a context that compiles a unit, and yields the exceptions of helpers that the C ABI cannot report."""
+
+    def is_extended(self) -> bool:
+        """Return True if the sources may have changed how the compiler compiles other functions."""
+        return True
 
     def known_faults(self) -> AbstractContextManager[list[Fault]]:
         """Return a context that records known faults of the compiler; the list is complete after the context."""
@@ -155,6 +169,10 @@ class NumbaFrontEnd(ABC):
         self.root = root
         return self.start()
 
+    def keep_in(self, cache: CompileCache) -> None:
+        """Implement FrontEnd.keep_in: typing and lowering take nine tenths of a build."""
+        self.cache = cache
+
     def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
         return gpu.importing(target.capability, self.root, self.packages)
 
@@ -195,15 +213,12 @@ class NumbaFrontEnd(ABC):
         jit = jit_options.read(unit, self.jit_options(loaded.value))
         args, _ = units.signature(unit, loaded, notation)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
-        with (
-            add_context(unit, python, self.root),
-            target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
-            self.known_faults() as faults,
-            self.compiling(unit, targets[0], jit, python, c_abi=False),
-        ):
-            compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
-            code = self._code(compiled, unit, jit, _served_targets(watch, targets))
-            exceptions = self._relative(self.exceptions(compiled)) if jit.options.debug else None
+        name = self._entry_name(unit, loaded, jit, args, targets)
+        entry = self.cache.find_here(name, _LOWERED) if self.cache is not None else None
+        if entry is not None:
+            lowered = _Lowered(*entry, generated=Generated(name=name))
+        else:
+            lowered = self._lower_kernel(unit, python, jit, args, targets, name)
         template = CompiledKernel(
             code=(),
             needed=(),
@@ -211,32 +226,85 @@ class NumbaFrontEnd(ABC):
             parameters=tuple(layout.parameters),
             parameter_bytes=layout.size,
             layout=tuple(layout.fields),
-            cooperative=unit.cooperative or self.is_cooperative(compiled),
+            cooperative=lowered.is_cooperative,
             launch_bounds=jit.launch_bounds,
             carveout=jit.carveout,
-            exceptions=exceptions,
+            exceptions=lowered.exceptions,
             doc=inspect.getdoc(python) or "",
             defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
             lazy=bool(getattr(loaded.value, "_can_compile", True)),  # Numba clears it for eager signatures
-            faults=tuple(faults),
+            faults=lowered.faults,
             values=tuple(read_values(python, self.root).items()),
         )
         kernels: dict[Target, CompiledKernel] = {}
-        for group, texts, needed in code:
+        for names, data, self_contained, constants in lowered.code:
+            kernel = replace(
+                template,
+                code=(LinkInput(kind="ir", name=unit.symbol, data=data),),
+                self_contained=self_contained,
+                constants=constants,
+                **lowered.links.get(names[0], {}),
+            )
+            kernels |= dict.fromkeys((target for target in targets if str(target) in names), kernel)
+        first = next(iter(kernels))
+        return {**kernels, first: replace(kernels[first], generated=lowered.generated)}
+
+    def _entry_name(
+        self, unit: NumbaUnit, loaded: LoadedFunction, jit: JitOptions, args: Any, targets: Sequence[Target]
+    ) -> str:
+        """Return the name of a kernel's IR in the build cache; empty if its inputs have no description."""
+        if self.cache is None or not self.cache.is_on or self.is_extended() or jit.link:
+            return ""
+        if jit.options.debug or jit.options.lineinfo:  # the IR has the lines of the source and of its helpers
+            return ""
+        try:
+            inputs = lowering_inputs.describe(loaded.python, tuple(args), self.dispatchers)
+        except lowering_inputs.UnknownError:
+            return ""
+        return self.cache.name("lowered", unit, jit, inputs, list(targets))
+
+    def _lower_kernel(
+        self,
+        unit: NumbaUnit,
+        python: FunctionType,
+        jit: JitOptions,
+        args: Any,
+        targets: Sequence[Target],
+        name: str,
+    ) -> _Lowered:
+        """Type and lower a kernel for the first of `targets` and all others that get equal code."""
+        notation = self.convention.notation
+        earlier_warnings = telemetry.warning_count()
+        with (
+            add_context(unit, python, self.root),
+            target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
+            self.known_faults() as faults,
+            self.compiling(unit, targets[0], jit, python, c_abi=False),
+        ):
+            compiled = self.lower(unit, python, args, notation.types.void, jit, targets[0])
+            served = self._code(compiled, unit, jit, _served_targets(watch, targets))
+            exceptions = self._relative(self.exceptions(compiled)) if jit.options.debug else None
+        code: _Code = []
+        links: dict[str, dict[str, Any]] = {}
+        for group, texts, needed in served:
             # Debug builds are linked as PTX, in which two kernels must not have equal names.
             merged, constants = (texts, ()) if jit.options.debug else constant_arrays.merge(texts)
-            kernels |= dict.fromkeys(
-                group,
-                replace(
-                    template,
-                    code=(LinkInput(kind="ir", name=unit.symbol, data=_encode_ir(merged, jit.options)),),
-                    self_contained=not (jit.options.debug or needed.inputs or needed.externals)
-                    and llvm_text.is_self_contained(merged),
-                    constants=constants,
-                    **self._links(needed, python),
-                ),
-            )
-        return kernels
+            is_alone = not (jit.options.debug or needed.inputs or needed.externals)
+            is_alone = is_alone and llvm_text.is_self_contained(merged)
+            code.append((list(map(str, group)), _encode_ir(merged, jit.options), is_alone, constants))
+            links[str(group[0])] = self._links(needed, python)
+        cooperative = unit.cooperative or self.is_cooperative(compiled)
+        # An entry has no places in the source, no link inputs and no warnings.
+        is_stored = name and not faults and not any(value for item in links.values() for value in item.values())
+        is_stored = is_stored and telemetry.warning_count() == earlier_warnings
+        return _Lowered(
+            cooperative,
+            code,
+            exceptions=exceptions,
+            faults=tuple(faults),
+            links=links,
+            generated=Generated(name=name, value=(cooperative, code)) if is_stored else None,
+        )
 
     def _functions(
         self, unit: NumbaUnit, loaded: LoadedFunction, targets: Sequence[Target]
@@ -314,6 +382,23 @@ class NumbaFrontEnd(ABC):
             (code, kind, arguments, function, relative(path, self.root), line)
             for code, kind, arguments, function, path, line in exceptions
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lowered:
+    """A kernel's IR.
+
+    Attributes:
+        links: The link inputs, callbacks and externals of `CompiledKernel`, by the first target of each group.
+    """
+
+    is_cooperative: bool
+    code: _Code
+    _: KW_ONLY
+    exceptions: tuple[ErrorCode, ...] | None = None
+    faults: tuple[Fault, ...] = ()
+    links: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    generated: Generated | None = None
 
 
 def _encode_ir(texts: Sequence[str], options: Options) -> bytes:

@@ -94,6 +94,9 @@ class NumbaCuda(NumbaFrontEnd):
     def is_fresh(self) -> bool:
         return patches.is_fresh()
 
+    def is_extended(self) -> bool:
+        return patches.is_extended()
+
     def result_type(self, compiled: Any) -> Any:
         return compiled.signature.return_type
 

@@ -120,8 +120,6 @@ def compiling(tag: str, goal: Target, options: Options) -> Iterator[list[str]]:
     first = int.from_bytes(digest[:6], "big") << 16
     bytecode.FunctionIdentity._unique_ids = itertools.count(first)
     cudaimpl._unique_smem_id = _warm.shared
-    if _warm.is_extended is None:
-        _warm.is_extended = _registrations() != _warm.registered
     _current.capability = goal.capability
     _current.tag = digest[:6].hex()
     _current.options = {
@@ -149,7 +147,14 @@ def is_fresh() -> bool:
     Two kinds of state influence the code of later units: compiled helpers, whose names belong to an earlier unit, and
     counters. Extensions of Numba may store anything.
     """
-    return not _warm.is_extended and not _current.helpers and _traces() == _warm.traces
+    return not is_extended() and not _current.helpers and _traces() == _warm.traces
+
+
+def is_extended() -> bool:
+    """Return True if sources have extended Numba, since extensions may store anything; the first call decides."""
+    if _warm.is_extended is None:
+        _warm.is_extended = _registrations() != _warm.registered
+    return _warm.is_extended
 
 
 def _traces() -> tuple[int, ...]:
