@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 import aotcuda
-from aotcuda.common import removed, system, variables
+from aotcuda.common import removed, suggest, system, variables
 from aotcuda.common.foreign import escape, show
 from aotcuda.errors import AotcudaError, TargetError, ToolchainError
 
@@ -49,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.run is not _doctor:  # its report has wrong variables
             variables.check()
+            for line in variables.misspelt():
+                _warn(line)
         status: int | None = arguments.run(arguments)
         sys.stdout.flush()
     except AotcudaError as error:
@@ -91,9 +93,33 @@ def _open_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 (as Python opens its own)
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that suggests the option or the command that was meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        known, rest = super().parse_known_args(args, namespace)
+        options = [name for action in self._actions for name in action.option_strings]
+        for word in rest:
+            near = suggest.nearest(word.partition("=")[0], options) or _prefix(word, options)
+            if word.startswith("-") and near:
+                self.error(f"there is no option {word}; did you mean {near}?")
+        return known, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = list(action.choices)
+            hint = suggest.did_you_mean(str(value), choices, f"there are {', '.join(choices)}")
+            raise argparse.ArgumentError(action, f"there is no {value!r}; {hint}")
+
+
+def _prefix(word: str, options: list[str]) -> str | None:
+    """Return the option with which a longer word begins: --output for --out."""
+    return next((option for option in options if option.startswith("--") and word.startswith(option)), None)
+
+
 @functools.cache
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
+    parser = _Parser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
     parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
@@ -172,7 +198,7 @@ class _Removed(argparse.Action):
         parser.exit(2, f"{parser.prog}: {self.const}\n")
 
 
-def _add_wheel_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_wheel_commands(commands: argparse._SubParsersAction[_Parser]) -> None:
     rebundle = commands.add_parser("rebundle", help="replace the run time in a wheel by this aotcuda's")
     rebundle.add_argument("wheel", metavar="WHEEL", type=Path, help='a wheel that was built with runtime = "bundled"')
     rebundle.set_defaults(run=_rebundle)
@@ -197,7 +223,7 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
     warm.set_defaults(run=_warm)
 
 
-def _add_build(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_build(commands: argparse._SubParsersAction[_Parser]) -> None:
     build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
     build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     build.add_argument(
@@ -362,20 +388,13 @@ def _add_record(commands: Any) -> None:
         "record",
         help="run a command and record the signatures of its launches",
         usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--packages NAMES] "
-        "[--dry [--gpu NAME] | --execute] -- COMMAND...\n"
+        "[--dry [--gpu NAME]] -- COMMAND...\n"
         "       aotcuda record [--out FILE] [--packages NAMES] --merge FILE...",
     )
     record.add_argument("--write", action="store_true", help="merge signatures into pyproject.toml and variants files")
     record.add_argument("--check", action="store_true", help="exit with 1 if the tables lack one of them")
-    executed = record.add_mutually_exclusive_group()
-    executed.add_argument(
+    record.add_argument(
         "--dry", action="store_true", default=None, help="execute no launch; the default where there is no GPU"
-    )
-    executed.add_argument(
-        "--execute",
-        dest="dry",
-        action="store_false",
-        help="execute launches, in the simulator or interpreter without a GPU",
     )
     record.add_argument("--gpu", metavar="NAME", help="the GPU for --dry (default: the first of arch)")
     record.add_argument(
@@ -422,8 +441,6 @@ def _record(arguments: argparse.Namespace) -> int:
         return 0
     if not command:
         arguments.usage("name the command to record, after --")
-    if arguments.gpu and arguments.dry is False:
-        arguments.usage("--gpu names the GPU for --dry; remove --gpu or --execute")
     return run(
         command,
         write=arguments.write,

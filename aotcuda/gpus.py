@@ -359,6 +359,25 @@ CAPABILITIES = (
 
 BY_NUMBER = {row.number: row for row in CAPABILITIES}
 
+_BRANDS = ("nvidia", "geforce", "tesla", "gpu", "generation")
+
+
+def key_of_name(name: str) -> str:
+    """Return the letters and digits of a name without brands: `rtx5090` for `NVIDIA RTX 5090`."""
+    key = "".join([char for char in name.lower() if char.isascii() and char.isalnum()])
+    for brand in _BRANDS:
+        key = key.replace(brand, "")
+    return key
+
+
+def by_name(name: str) -> Capability | None:
+    """Return the compute capability of a GPU by any of its names, or None; brands, case and spaces do not matter."""
+    key = key_of_name(name)
+    return next(
+        (row for row in CAPABILITIES for known in (*row.names, *row.examples) if key and key_of_name(known) == key),
+        None,
+    )
+
 
 def example(capability: tuple[int, int]) -> str:
     """Return the name of a GPU with a compute capability, which sources see while they are imported for a target."""

@@ -7,12 +7,22 @@ from __future__ import annotations
 
 COMMANDS = {
     "completion": "aotcuda --help and aotcuda COMMAND --help list the commands and options",
+    "join": "keep the full wheel: aotcuda split does not change it",
 }
 """Removed commands."""
 
 OPTIONS = {
     ("build", "--expect"): "remove the option, and check the finished wheel: aotcuda inspect WHEEL lists its modules",
     ("build", "--rebuild-missing"): "remove the option, because the rule of --depfile with --stamp names all outputs",
+    (
+        "inspect",
+        "--filter",
+    ): "write aotcuda inspect WHEEL --summary | grep NAME",
+    (
+        "inspect",
+        "--sort",
+    ): "write aotcuda inspect WHEEL --summary | sort -n -k 2",
+    ("record", "--execute"): "record with --dry, which executes no launch, or run the command on a machine with a GPU",
 }
 """Removed options, by command."""
 
@@ -21,8 +31,7 @@ KEYS: dict[str, str] = {}
 
 VALUES = {
     ("AOTCUDA_BUILD_CACHE", "://"): (
-        "name a folder, and copy the folder before and after builds with actions/cache, aws s3 sync or rclone "
-        "(docs/build-cache.md has recipes)"
+        "name a folder, and copy the folder before and after builds with actions/cache, aws s3 sync or rclone"
     ),
 }
 """Removed values of environment variables, by the variable and a text that the values contain."""

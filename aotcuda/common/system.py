@@ -24,7 +24,7 @@ def why_not(what: str, where: str = "Linux") -> str | None:
     """Return the reason that this system cannot do `what` ("builds"); None on Linux."""
     if sys.platform == "linux":
         return None
-    return f"aotcuda {what} on {where} alone, and this is {sys.platform}; docs/systems.md lists the supported systems"
+    return f"aotcuda {what} on {where} alone, and this is {sys.platform}; use one of these systems"
 
 
 def kind_of_python() -> str:

@@ -7,6 +7,7 @@ of the project or the package can find the fault. setuptools does the same witho
 from __future__ import annotations
 
 import os
+import sys
 
 from aotcuda.common import project_file
 from aotcuda.common.project_file import table as _table
@@ -47,6 +48,22 @@ def project_fault(folder: str) -> str | None:
     return f"{path} has [tool.aotcuda], and does not enable the build hook: {remedy} {table_to_add(folder)}"
 
 
+def state(folder: str) -> str | None:
+    """Return in one line if builds of a project run aotcuda; None for a project that does not configure it."""
+    project = project_file.content(os.path.join(folder, project_file.FILE_NAME))
+    if not _table(_table(project, "tool"), "aotcuda"):
+        return None
+    fault = project_fault(folder)
+    if fault is not None:
+        return f"the build hook is off, so wheels will have no kernels: {fault}"
+    back_end = str(_table(project, "build-system").get("build-backend", "setuptools.build_meta:__legacy__"))
+    if back_end.startswith("hatchling."):
+        return f"the build hook is on: {enabled_table(folder)}"
+    if back_end.startswith("setuptools."):
+        return "the build hook is on: setuptools runs aotcuda, since build-system.requires has it"
+    return f"{back_end} has no build hook of aotcuda: let it run aotcuda build, or wheels will have no kernels"
+
+
 def enabled_table(folder: str) -> str | None:
     """Return the table, in brackets, that enables the hook of hatchling in a project; None if it has none."""
     return _hooks(project_file.content(os.path.join(folder, project_file.FILE_NAME)), folder).get("aotcuda")
@@ -80,6 +97,14 @@ def find_project_fault(folder: str) -> str | None:
         if folder == child:
             break
     return None
+
+
+def fault_of_package(package: str) -> str | None:
+    """Return the fault of the project of an imported package, or the probable fault of its distribution, or None."""
+    module = sys.modules.get(package)
+    folders = list(getattr(module, "__path__", ())) or [os.path.dirname(getattr(module, "__file__", None) or "")]
+    found = (find_project_fault(os.path.abspath(folder)) for folder in folders if folder)
+    return next(filter(None, found), None) or distribution_fault(package)
 
 
 def metadata_fault(text: str) -> str | None:

@@ -28,6 +28,16 @@ VALUES = {
 """The values of each variable; an empty value counts as not set."""
 
 
+OWN = (
+    *VALUES,
+    *("AOTCUDA_ARCH", "AOTCUDA_BUILDING", "AOTCUDA_BUILD_CACHE", "AOTCUDA_CACHE_DIR", "AOTCUDA_CACHE_KEY"),
+    *("AOTCUDA_CACHE_SIZE", "AOTCUDA_EXECUTOR", "AOTCUDA_PACKS"),
+)
+"""aotcuda's own variables, to find misspelt ones."""
+
+_PREFIX = "AOTCUDA_"
+
+
 def check(*names: str) -> None:
     """Check the values of variables, of all in `VALUES` by default.
 
@@ -38,6 +48,23 @@ def check(*names: str) -> None:
         message = problem(name, os.environ.get(name, ""))
         if message is not None:
             raise ConfigError(message)
+
+
+def misspelt() -> list[str]:
+    """Return a line for each variable of the environment whose name resembles a variable of aotcuda's."""
+    remarks = ((name, remark(name)) for name in sorted(os.environ) if "AOT" in name.upper())
+    return [f"the environment variable {name} has no effect: {text}" for name, text in remarks if "did you" in text]
+
+
+def remark(name: str) -> str:
+    """Return a remark on a name that nothing reads although it begins like aotcuda's variables; else an empty text."""
+    plain = name.upper().replace("AOT_CUDA", "AOTCUDA").replace("-", "_")
+    if name in OWN or not plain.startswith(_PREFIX):
+        return ""
+    from aotcuda.common.suggest import nearest  # noqa: PLC0415 (few environments have such a variable)
+
+    near = nearest(plain.removeprefix(_PREFIX), [own.removeprefix(_PREFIX) for own in OWN])
+    return f"nothing reads this{f'; did you mean {_PREFIX}{near}?' if near else ''}"
 
 
 def problem(name: str, value: str) -> str | None:

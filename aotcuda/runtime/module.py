@@ -177,6 +177,13 @@ class Module:
             self._namespace[name] = value
         return value
 
+    def __getattr__(self, name: str) -> object:
+        """Raise the error for an export, which is an attribute of the Python module and not of this object."""
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if not name.startswith("_") and "name" in self.__dict__:
+            message += f"; kernels are attributes of the module itself: import {self.name} as k, and launch k.{name}"
+        raise AttributeError(message, name=name)
+
     def names(self) -> list[str]:
         """Return the module's names; the generated module's `__dir__`."""
         return sorted({*self._namespace, *self._exported()} - _UNLISTED)
@@ -305,10 +312,10 @@ class Module:
                 self._functions, self._groups = functions, groups
 
     def _unknown(self, name: str) -> AttributeError:
-        from difflib import get_close_matches  # noqa: PLC0415 (only errors come here)
+        from aotcuda.common.suggest import nearest  # noqa: PLC0415 (only errors come here)
 
-        near = get_close_matches(name, self._exported(), n=1)
-        hint = f". Did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, self._exported())
+        hint = f". Did you mean {near!r}?" if near else ""
         return AttributeError(f"module {self.name!r} has no attribute {name!r}{hint}", name=name)
 
 

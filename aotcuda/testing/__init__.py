@@ -48,6 +48,9 @@ __all__ = [
     "stand_in",
 ]
 
+_COMPILERS = ("numba", "numba_cuda_mlir", "triton")
+"""Compilers that a module which is not packaged imports."""
+
 STAND_INS = ("cupy", "cupyx")
 """Libraries with a stand-in in this package that programs import by name."""
 
@@ -108,7 +111,7 @@ def is_packaged(module: str) -> bool:
         module: The module's name; the function imports it.
 
     Raises:
-        ImportError: The module cannot be imported.
+        ImportError: The module cannot be imported for another reason than a missing build or a missing compiler.
     """
     return _skip_reason(module) is None
 
@@ -120,7 +123,7 @@ def needs_packaged(module: str) -> Any:
         module: The module's name; the function imports it.
 
     Raises:
-        ImportError: The module cannot be imported.
+        ImportError: The module cannot be imported for another reason than a missing build or a missing compiler.
     """
     import pytest  # noqa: PLC0415 (only tests have it)
 
@@ -182,6 +185,10 @@ def _skip_reason(module: str) -> str | None:
         packaged = load(module)
         choices = list(packaged.chosen.values())
     except AotcudaError as error:
+        return f"{error}".partition("\n")[0]
+    except ModuleNotFoundError as error:
+        if error.name not in (module, *_COMPILERS):
+            raise
         return f"{error}".partition("\n")[0]
     missing = [choice for choice in choices if choice.arch is None]
     return f"{missing[0]}" if len(missing) == len(choices) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import platform
 import re
@@ -47,13 +46,6 @@ _VARIABLES = (
     *("CUDA_LAUNCH_BLOCKING", "CUDA_PATH", "CUDA_HOME", "LD_LIBRARY_PATH"),
 )
 """Variables that change builds or launches, in addition to `AOTCUDA_*` and the compilers' own."""
-
-OWN = (
-    *variables.VALUES,
-    *("AOTCUDA_ARCH", "AOTCUDA_BUILDING", "AOTCUDA_BUILD_CACHE", "AOTCUDA_CACHE_DIR", "AOTCUDA_CACHE_KEY"),
-    *("AOTCUDA_CACHE_SIZE", "AOTCUDA_EXECUTOR", "AOTCUDA_PACKS"),
-)
-"""aotcuda's own variables, to find misspelt ones."""
 
 
 def examine() -> dict[str, Any]:
@@ -228,16 +220,13 @@ def _remark(name: str, value: str) -> str:
     """Return a remark on a wrong value, or on an unknown variable that begins with AOTCUDA_; else an empty text."""
     if (problem := variables.problem(name, value)) is not None:
         return f" ({problem})"
-    if not name.startswith("AOTCUDA_") or name in OWN:
-        return ""
-    stems = [own.removeprefix("AOTCUDA_") for own in OWN]
-    near = difflib.get_close_matches(name.removeprefix("AOTCUDA_"), stems, n=1)
-    return f" (nothing reads this{f'; did you mean AOTCUDA_{near[0]}?' if near else ''})"
+    text = variables.remark(name)
+    return f" ({text})" if text else ""
 
 
 def _is_listed(name: str) -> bool:
     compilers = [prefix for item in registry.BUILT_IN.values() for prefix in item.variables.prefixes]
-    return name in _VARIABLES or name.startswith(("AOTCUDA_", *compilers))
+    return name in _VARIABLES or name.upper().startswith(("AOTCUDA_", "AOT_CUDA", *compilers))
 
 
 def _public(value: str) -> str:

@@ -102,15 +102,11 @@ def with_front_end(project: Path, frontend: str) -> None:
             path.write_text(path.read_text().replace("from numba import", "from numba_cuda_mlir import"))
 
 
-@pytest.mark.parametrize(
-    ("frontend", "ways"), [("numba-cuda", ("--dry", "--execute")), ("numba-cuda-mlir", ("--dry",))]
-)
-def test_types_without_a_gpu_equal_the_types_on_a_gpu(
-    project: Path, driver: Path, frontend: str, ways: tuple[str, ...]
-) -> None:
+@pytest.mark.parametrize("frontend", ["numba-cuda", "numba-cuda-mlir"])
+def test_types_without_a_gpu_equal_the_types_on_a_gpu(project: Path, driver: Path, frontend: str) -> None:
     with_front_end(project, frontend)
     launched = {}
-    for way in (*ways, "gpu"):
+    for way in ("--dry", "gpu"):
         options = ("--out", f"{way.strip('-')}.json", *([way] if way != "gpu" else []))
         environ = {"LD_LIBRARY_PATH": str(driver)} if way == "gpu" else {}
         done = run(project, "some", "types", options=options, **environ)
@@ -121,7 +117,7 @@ def test_types_without_a_gpu_equal_the_types_on_a_gpu(
             for item in functions
             if item["kind"] == "kernel"
         }
-    assert all(launched[way] == launched["gpu"] for way in ways)
+    assert launched["--dry"] == launched["gpu"]
     assert len(launched["gpu"]) == 16
 
 
@@ -197,7 +193,6 @@ def test_wrong_results_fail_the_command_but_not_the_record(project: Path) -> Non
     assert "script.py:5: a copy to the host reads the result of a recorded launch" in done.err
     assert "the command ended with exit status 1, as programs may that need results; its launches until" in done.err
     assert {"add", "fill"} <= set(table(project, "kernels")["kernels"])
-    assert record(project, "--execute", "--write", *command).status == 0
 
 
 CUPY = """

@@ -116,7 +116,7 @@ def test_missing_compiler_names_key_module_and_extra(
     assert done.message.startswith(
         f"{key}: the front end of mixed.{module}, {FRONT_ENDS[module]}, cannot be imported ("
     )
-    assert done.message.endswith(f"; install it with: pip install 'aotcuda[{extra}]'")
+    assert done.message.endswith(f", install it with: pip install 'aotcuda[{extra}]'")
 
 
 WRONG = {

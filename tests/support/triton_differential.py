@@ -308,7 +308,7 @@ class Differential:
 
     def record(self, cases: list[Case]) -> None:
         """Launch by the JIT under `aotcuda record --write`, which writes the variants."""
-        command = [sys.executable, "-m", "aotcuda", "record", "--execute", "--write", "--"]
+        command = [sys.executable, "-m", "aotcuda", "record", "--write", "--"]
         self._launch("record", [[*case, True, None] for case in cases], command)
 
     def compare(self, wheel: Path, packaged: list[Case], others: list[Case], arch: str = "sm_90a") -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from aotcuda import cli
 from aotcuda.builder.config.parser import parse
-from aotcuda.tools import doctor
+from aotcuda.common import variables as own_variables
 
 ROOT = Path(__file__).parents[2]
 FRAGMENTS = [*ROOT.glob("changes/*.*.md")]  # parts of the next CHANGELOG.md
@@ -76,8 +76,13 @@ def test_page_of_environment_variables_has_all():
     page = (ROOT / "docs" / "environment.md").read_text()
     files = [ROOT / "hatch_build.py", *ROOT.glob("aotcuda/**/*.py"), *ROOT.glob("*_plugin/**/*.py")]
     variables = {name for path in files for name in re.findall(r"[\"'](AOTCUDA_[A-Z_]+)[\"']", path.read_text())}
-    internal = {"AOTCUDA_RECORD_DRY", "AOTCUDA_RECORD_FOLDER", "AOTCUDA_RECORD_TYPES"}  # users do not set them
-    assert variables - internal == set(re.findall(r"AOTCUDA_[A-Z_]+", page)) == set(doctor.OWN)
+    internal = {
+        "AOTCUDA_RECORD_DRY",
+        "AOTCUDA_RECORD_FOLDER",
+        "AOTCUDA_RECORD_ROOTS",
+        "AOTCUDA_RECORD_TYPES",
+    }  # users do not set them
+    assert variables - internal == set(re.findall(r"AOTCUDA_[A-Z_]+", page)) == set(own_variables.OWN)
 
 
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)

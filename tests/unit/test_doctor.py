@@ -135,7 +135,7 @@ def test_unknown_variables_are_marked(monkeypatch: pytest.MonkeyPatch, capsys: p
         "AOTCUDA_ARCHS": " (nothing reads this; did you mean AOTCUDA_ARCH?)",
         "AOTCUDA_CACHE_DIRECTORY": " (nothing reads this; did you mean AOTCUDA_CACHE_DIR?)",
         "AOTCUDA_XYZ": " (nothing reads this)",
-        **{name: "" for name in doctor.OWN if name != "AOTCUDA_CACHE_SIZE"},
+        **{name: "" for name in variables.OWN if name != "AOTCUDA_CACHE_SIZE"},
     }
     values = {name: variables.VALUES.get(name, ("0",))[0] for name in remarks}
     for name, value in values.items():

@@ -19,6 +19,7 @@ def test_missing_compiler_names_the_extra(name):
     with pytest.raises(ToolchainError) as caught:
         loading.prepare(_Needy(), "it", name, "tool.aotcuda.frontend: the front end of pkg.k")
     assert str(caught.value) == (
-        f"tool.aotcuda.frontend: the front end of pkg.k, {name}, cannot be imported (No module named 'it'); install it "
-        f"with: pip install 'aotcuda[{name}]'"
+        f"tool.aotcuda.frontend: the front end of pkg.k, {name}, cannot be imported (No module named 'it'); add "
+        f"'aotcuda[{name}]' to build-system.requires, or, in a build without isolation, install it with: pip install "
+        f"'aotcuda[{name}]'"
     )

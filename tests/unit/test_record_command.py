@@ -185,9 +185,17 @@ def test_build_requires_what_the_kernels_import(name: str, project: Path, tmp_pa
 @pytest.mark.parametrize(
     ("options", "environ", "message"),
     [
-        ((), {"NUMBA_ENABLE_CUDASIM": "1"}, "launches are executed in Numba's simulator"),
-        (("--execute",), {}, "launches are executed in Numba's simulator"),
-        (("--dry",), {"NUMBA_ENABLE_CUDASIM": "1"}, "for NVIDIA H100 of compute capability 9.0"),
+        (
+            (),
+            {"NUMBA_ENABLE_CUDASIM": "1"},
+            "; NUMBA_ENABLE_CUDASIM is unset for the command, since",
+        ),
+        (
+            ("--dry",),
+            {"TRITON_INTERPRET": "1"},
+            "; TRITON_INTERPRET is unset for the command, since",
+        ),
+        (("--dry",), {}, "for NVIDIA H100 of compute capability 9.0"),
         (("--gpu", "sm_80"), {}, "for NVIDIA A100 of compute capability 8.0"),
         (("--gpu", "H1000"), {}, "no GPU is known by the name 'H1000'"),
     ],
@@ -206,7 +214,7 @@ def test_first_line_says_if_launches_are_executed(
     cli.main(["record", *options, "--", sys.executable, "-c", code])
     output = capfd.readouterr()
     assert message in output.err.splitlines()[0]
-    assert output.out.strip() == ("" if "H1000" in message else "1 0" if "simulator" in message else "None 0")
+    assert output.out.strip() == ("" if "H1000" in message else "None 0")
 
 
 PYTHON = [sys.executable, "-c"]
@@ -223,7 +231,6 @@ COMMANDS: dict[str, tuple[list[str], int, str]] = {
     "no folder": ([*SHELL, 'rm -r "$AOTCUDA_RECORD_FOLDER"; : > "$AOTCUDA_RECORD_FOLDER"'], 0, "no Python process"),
     "no program": (["--", "no-such-program"], 127, "no-such-program cannot be run: No such file or directory"),
     "no executable": (["--", "./pyproject.toml"], 126, "./pyproject.toml cannot be run: Permission denied"),
-    "contradiction": (["--gpu", "H100", "--execute", "--", "true"], 2, "remove --gpu or --execute"),
     "no command": ([], 2, "name the command to record, after --"),
 }
 

@@ -55,7 +55,10 @@ def test_removed_command_names_its_replacement(command: str, capsys: pytest.Capt
 @pytest.mark.parametrize(("command", "option"), removed.OPTIONS)
 def test_removed_option_names_its_replacement(command: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     expected = f"aotcuda {command}: {option} was removed; {removed.OPTIONS[command, option]}\n"
-    for words in ([option], [option, "value"], [f"{option}=value"], ["project", option, "value"]):
+    words_after = (
+        [["project", option, "value"]] if command not in ("record", "run") else []
+    )  # they belong to the program
+    for words in ([option], [option, "value"], [f"{option}=value"], *words_after):
         assert refusal([command, *words], capsys) == expected
     with pytest.raises(SystemExit):
         _parser().parse_args([command, "--help"])

@@ -13,11 +13,8 @@ from aotcuda.errors import AotcudaError, NoDriverError
 from aotcuda.runtime import driver
 from support import manifests
 
-LAUNCHES = (
-    "aotcuda launches kernels on Linux and Windows alone, and this is darwin; docs/systems.md lists the supported "
-    "systems"
-)
-BUILDS = "aotcuda builds on Linux alone, and this is {}; docs/systems.md lists the supported systems"
+LAUNCHES = "aotcuda launches kernels on Linux and Windows alone, and this is darwin; use one of these systems"
+BUILDS = "aotcuda builds on Linux alone, and this is {}; use one of these systems"
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ CONSTANT_MEMORY = 1 << 16
 """Bytes of constant memory of an image, on every GPU (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 _MOST_SHOWN = 8
-_FAULT_TABLE = "docs/frontends.md#known-faults"
+_FAULT_TABLE = 'the page "Front ends", section "Known faults",'
 
 
 def shared_memory(kernels: Iterable[tuple[Unit, CompiledKernel]]) -> list[str]:

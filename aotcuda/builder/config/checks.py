@@ -89,7 +89,10 @@ def _check_prelude(config: Config) -> None:
 
 def _check_content(module: Module) -> None:
     if not (module.functions or module.kernels or module.variants):
-        message = f"{module.key}: the module has neither functions nor kernels; add one, or remove the module"
+        message = (
+            f"{module.key}: the module has neither functions nor kernels; aotcuda record --write -- COMMAND adds the "
+            "kernels that COMMAND launches; or add one here, or remove the module"
+        )
         raise ConfigError(message)
     functions = {function.name: function.key for function in module.functions}
     for kernel in module.kernels:

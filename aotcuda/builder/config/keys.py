@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aotcuda.common import removed
+from aotcuda.common import removed, suggest
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,20 +60,12 @@ class Key:
             return self.error("the key was removed", removed.KEYS[self.name])
         names = list(names)
         spelling = self.name.lower().replace("_", "-")
-        matches = difflib.get_close_matches(spelling, names, n=1) or [
-            name for name in names if name.startswith(spelling)
-        ]
-        remedy = f"did you mean {matches[0]}?" if spelling and matches else f"the keys here are {', '.join(names)}"
+        near = suggest.nearest(spelling, names) or next((name for name in names if name.startswith(spelling)), None)
+        remedy = f"did you mean {near}?" if spelling and near else f"the keys here are {', '.join(names)}"
         return self.error("unknown key", remedy)
 
 
 ROOT = Key("tool.aotcuda", "aotcuda")
-
-
-def suggestion(name: str, names: Iterable[str], otherwise: str) -> str:
-    """Return the question "did you mean" with the most similar one of `names`, or `otherwise` if none is similar."""
-    matches = difflib.get_close_matches(name, list(names), n=1)
-    return f"did you mean {matches[0]}?" if matches else otherwise
 
 
 def quote(name: str) -> str:

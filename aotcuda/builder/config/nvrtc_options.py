@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.builder.config import keys
 from aotcuda.builder.config.shapes import ListOf, Text
+from aotcuda.common import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -191,7 +192,7 @@ def read(items: Sequence[str]) -> Iterator[ParsedOption]:
         elif option is not None and option.short in _LETTERS and name == f"-{option.short}" and item != name:
             value = re.sub(r"^[\s=]+", "", item[2:])
         if option is None:
-            remedy = keys.suggestion(name, _BY_SPELLING, "remove it")
+            remedy = suggest.did_you_mean(name, _BY_SPELLING, "remove it")
             raise ValueError(index, f"{keys.string(item)} is no option of NVRTC; {remedy}")
         text = item
         if option.value and value is None and name == item:

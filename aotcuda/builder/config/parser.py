@@ -8,7 +8,7 @@ from typing import Any
 
 from aotcuda import registry
 from aotcuda.arch import Target
-from aotcuda.builder.config import checks, target_list
+from aotcuda.builder.config import checks, rules, target_list
 from aotcuda.builder.config.front_end_shapes import UnreadValue
 from aotcuda.builder.config.keys import ROOT, Key
 from aotcuda.builder.config.model import Config, Module, Options
@@ -93,7 +93,7 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
         parts = _read(module, name)
     except ConfigError as error:
         alternatives = [] if module.frontend else [other for other in registry.BUILT_IN if _can_read(module, other)]
-        if len(alternatives) != 1:
+        if len(alternatives) != 1 or rules.SIGNATURE.expected in str(error):  # cuTile accepts any text as types
             raise
         message = f'{error}; or write frontend = "{alternatives[0]}" at {module.key}, which accepts it'
         raise ConfigError(message) from None

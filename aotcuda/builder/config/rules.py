@@ -66,6 +66,9 @@ def attribute(text: str) -> str:
         raise _unusable(text, "is reserved for Python and aotcuda, like all names that begin with __")
     if text == "aotcuda":
         raise _unusable(text, "is a name that the generated module uses itself")
+    if text.strip("_") == "":
+        remedy = f'choose another name, and name the function there: python = "{text}"'
+        raise _unusable(text, "is no name in PTX", remedy)
     return python_name(text)
 
 
@@ -126,13 +129,30 @@ def type_text(text: str) -> str:
     for character in _LITERALS.sub("", text):
         if character in _PAIRS.values():
             stack.append(character)
-        elif character in _PAIRS and (not stack or stack.pop() != _PAIRS[character]):
-            message = f"{keys.string(text)} has a {character!r} too many or in the wrong place; correct the brackets"
+        elif character in _PAIRS and not stack:
+            message = f"{keys.string(text)} has a {character!r} too many; remove it"
+            raise ValueError(message)
+        elif character in _PAIRS and (opened := stack.pop()) != _PAIRS[character]:
+            message = f"{keys.string(text)} has a {opened!r} that is not closed before a {character!r}; add its bracket"
             raise ValueError(message)
     if stack:
-        message = f"{keys.string(text)} has a {stack[-1]!r} that is never closed; correct the brackets"
+        message = f"{keys.string(text)} has a {stack[-1]!r} that is never closed; add its bracket"
         raise ValueError(message)
     return text
+
+
+def _no_signature(text: str) -> str:
+    """Return the fact and the remedy for a text that does not end as a signature does."""
+    try:
+        type_text(text)
+    except ValueError as error:
+        return str(error)
+    types = " ".join(text.split()) or "float32, float32[::1]"
+    result = "" if types.startswith("void") else "void"
+    return (
+        f"expected a signature in Numba's notation, found the string {keys.string(text)}; write the types of all "
+        f"arguments in one string, with the result before them, as in {keys.string(f'{result}({types})')}"
+    )
 
 
 def names_in_type(text: str) -> list[str]:
@@ -173,7 +193,7 @@ LINK_PATH = Text(
     rf"[^/]\.({'|'.join(LINK_SUFFIXES).replace('.', '')})$",
 )
 VARIANTS_PATH = Text("the path of a file that ends in .json", r"[^/]\.json$")
-SIGNATURE = Text("a signature in Numba's notation", r"\)\s*$", type_text)
+SIGNATURE = Text("a signature in Numba's notation", r"\)\s*$", type_text, _no_signature)
 TYPE_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", type_name)
 TYPE = Text("a type, as signatures have it", r"\S", type_text)
 

@@ -87,15 +87,19 @@ class Choice:
 class Text:
     """A string that matches `pattern` (the part that JSON Schema can express too) and passes `check` (the rest).
 
-    `check` returns the value for the configuration, or raises ValueError with the fact and the remedy.
+    `check` returns the value for the configuration, or raises ValueError with the fact and the remedy. `explain`
+    returns the fact and the remedy for a string that does not match.
     """
 
     expected: str = "a string that is not empty"
     pattern: str = r"\S"
     check: Callable[[str], object] | None = None
+    explain: Callable[[str], str] | None = None
 
     def read(self, value: object, key: Key) -> Any:
         if not isinstance(value, str) or not re.search(self.pattern.replace("$", r"\Z"), value):
+            if isinstance(value, str) and self.explain is not None:
+                raise key.error(self.explain(value), remedy="")
             raise key.mismatch(self.expected, value)
         if self.check is None:
             return value

@@ -20,7 +20,7 @@ from aotcuda.arch import Target
 from aotcuda.builder.config import keys
 from aotcuda.builder.plan import toolkits
 from aotcuda.errors import AotcudaError
-from aotcuda.gpus import BY_NUMBER, FIRST_CURRENT
+from aotcuda.gpus import BY_NUMBER, CAPABILITIES, FIRST_CURRENT, by_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -130,6 +130,11 @@ def _remedy(text: str) -> str | None:
     """Return the remedy with the most similar target; None if none is similar."""
     if text.strip().lower() in _KEYWORDS:
         return f'write "{text.strip().lower()}"'
+    row = by_name(text)
+    rows = [row] if row else [row for row in CAPABILITIES if row.architecture.lower() == _lower(text)]
+    if rows:
+        targets = ", ".join(f'"sm_{row.number[0]}{row.number[1]}"' for row in rows if row.renamed is None)
+        return f"write the compute capability of {text.strip()}: {targets}"
     match = re.fullmatch(r"(sm|compute|lto)?[_ -]?([0-9]{1,2})\.?([0-9])([af]?)(\+ptx|-real|-virtual)?", _lower(text))
     if match is None:
         return None

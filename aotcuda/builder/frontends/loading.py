@@ -62,9 +62,10 @@ def _not_installed(
     registered: registry.Registration, name: str, key: str, error: Exception, *, jit: bool
 ) -> ToolchainError:
     requirements = [registered.requirement(jit=jit), *_companions(registered)]
-    return ToolchainError(
-        f"{key}, {name}, cannot be imported ({error}); install it with: pip install {_quote(requirements)}"
-    )
+    remedy = f"install it with: pip install {_quote(requirements)}"
+    if not jit:
+        remedy = f"add {_quote(requirements)} to build-system.requires, or, in a build without isolation, {remedy}"
+    return ToolchainError(f"{key}, {name}, cannot be imported ({error}); {remedy}")
 
 
 def _companions(registered: registry.Registration) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
+import ast
 import importlib
+import pkgutil
 import sys
 import traceback
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.builder.compile.imports import Placeholder
 from aotcuda.builder.frontends.protocol import Unit
+from aotcuda.common import suggest
 from aotcuda.errors import SourceError, text_of
 
 if TYPE_CHECKING:
@@ -79,14 +81,28 @@ def import_for(key: str, name: str, root: str, purpose: str = "") -> ModuleType:
         return importlib.import_module(name)
     except BaseException as error:  # a source may raise SystemExit and KeyboardInterrupt, too
         if isinstance(error, ModuleNotFoundError) and error.name and _is_prefix(error.name, name):
-            message = (
-                f"{key}: there is no module {error.name} in {root}; name the Python module {purpose}as it is imported"
-            )
+            remedy = f"name the Python module {purpose}as it is imported"
+            if near := _near_module(error.name, root):
+                remedy = f"did you mean {near}?"
+            message = f"{key}: there is no module {error.name} in {root}; {remedy}"
             raise SourceError(message) from None
         fault = f"{_error_text(error)}{_place(error, root)}{_advice(error, root)}"
         failure = SourceError(f"{key}: importing {name} failed: {fault}")
         failure.fault = fault
         raise failure from error
+
+
+def _near_module(name: str, root: str) -> str | None:
+    """Return the module beside a missing one that has a similar name, or that has its name inside a package."""
+    package, _, last = name.rpartition(".")
+    parent = sys.modules.get(package)
+    folders = list(getattr(parent, "__path__", ())) if package else [root, str(Path(root, "src"))]
+    found = list(pkgutil.iter_modules(folders))
+    if near := suggest.nearest(last, [item.name for item in found]):
+        return f"{package}.{near}" if package else near
+    packages = [(item.name, [str(Path(folder, item.name)) for folder in folders]) for item in found if item.ispkg]
+    inside = (f"{top}.{item.name}" for top, paths in packages for item in pkgutil.iter_modules(paths))
+    return next((inner for inner in inside if inner.rpartition(".")[2] == last), None) if not package else None
 
 
 def _advice(error: BaseException, root: str) -> str:
@@ -134,13 +150,42 @@ def missing_error(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceErro
     )
     callables = sorted({name for holder in holders for name in _callables(holder)})
     where = " and ".join(".".join([module.__name__, *names[:depth]]) for module in reached)
-    near = difflib.get_close_matches(names[depth], callables, n=1)
+    hint = suggest.did_you_mean(names[depth], callables, f"it has {', '.join(callables) or 'no functions'}")
     for module in modules:  # the user may have written a dot instead of a colon
         rest = unit.python.removeprefix(f"{module.__name__}.")
         if rest != unit.python and attributes(module, rest):
-            near = [f"{module.__name__}:{rest}"]
-    hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(callables) or 'no functions'}"
+            hint = f"did you mean {module.__name__}:{rest}?"
+    standard = [module for module in modules if module.__name__.partition(".")[0] in sys.stdlib_module_names]
+    if standard:
+        name = standard[0].__name__
+        hint = f'{name} is a module of Python itself; write the full name of your own, as "mypkg.{name}"'
+    elif depth == 0:
+        hint = next(filter(None, (_inner_hint(module, names[0]) for module in modules)), hint)
     return SourceError(f"{unit.key}: {where} has no {'attribute' if depth else 'function'} {names[depth]}; {hint}")
+
+
+def _inner_hint(module: ModuleType, name: str) -> str | None:
+    """Return the remedy for a function that a class or another function of the module defines."""
+    try:
+        tree = ast.parse(Path(module.__file__ or "").read_bytes())
+    except (OSError, ValueError, SyntaxError, RecursionError):
+        return None
+    waiting: list[tuple[tuple[str, ...], str, ast.AST]] = [((), "", tree)]
+    while waiting:
+        path, maker, node = waiting.pop(0)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and child.name == name and path:
+                if not maker:
+                    return f'it is defined in a class: write python = "{".".join((*path, name))}"'
+                return (
+                    f"{maker}() makes it when it is called (line {child.lineno}): give the result a name in the "
+                    f'module, "{name} = {maker}(...)", or name the object that holds it: python = '
+                    '"module:object.attribute"'
+                )
+            inner_maker = maker or (child.name if isinstance(child, ast.FunctionDef) else "")
+            inner = (*path, child.name) if isinstance(child, ast.FunctionDef | ast.ClassDef) else path
+            waiting.append((inner, inner_maker, child))
+    return None
 
 
 def _depth(module: ModuleType, names: Sequence[str]) -> int:

@@ -74,6 +74,7 @@ def _numba_attribute(package: str, name: str, namespace: dict[str, Any]) -> obje
     from contextlib import suppress  # noqa: PLC0415 (packaged sources need none)
     from importlib import import_module  # noqa: PLC0415
 
+    from aotcuda.common import uninstalled_hook  # noqa: PLC0415
     from aotcuda.errors import DependencyError  # noqa: PLC0415
     from aotcuda.integrations.in_place import numba_proxy  # noqa: PLC0415
 
@@ -84,6 +85,8 @@ def _numba_attribute(package: str, name: str, namespace: dict[str, Any]) -> obje
         remedy = data_folder.frozen_remedy(source.partition(".")[0]) or (
             f"pip install {numba_proxy.requirement(package)!r}, or build the package (pip install -e .)"
         )
+        if fault := uninstalled_hook.fault_of_package(source.partition(".")[0]):
+            remedy += f"; {fault}"
         message = (
             f"{source} is not packaged here, so aotcuda.{package} is {package} itself, which is not installed: {remedy}"
         )

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import re
 from typing import NamedTuple
 
-from aotcuda import arch
+from aotcuda import arch, gpus
 from aotcuda.common import gpu_facts
 from aotcuda.errors import TargetError
 from aotcuda.gpus import BY_NUMBER, CAPABILITIES
 
-_BRANDS = re.compile("nvidia|geforce|tesla|gpu|generation")
 """Words that users may omit. `Quadro` is not one of them, since an RTX 6000 may be Quadro, Ada or Blackwell."""
 
 _WORDS = re.compile(r"[a-z]+|[0-9]+")
@@ -63,9 +61,9 @@ def gpu(text: str) -> Gpu:
         return Gpu(name, row.renamed or row.number)
     if re.fullmatch(r"[0-9]{1,2}\.[0-9]", name) and gpu_facts.pair(name) in BY_NUMBER:
         return Gpu(name, gpu_facts.pair(name))
-    capability = _capabilities_by_name().get(_key(name))
-    if capability is not None:
-        return Gpu(name, capability)
+    found = gpus.by_name(name)
+    if found is not None:
+        return Gpu(name, found.number)
     near = _nearest_names(name)
     hint = f"the nearest names are {', '.join(near)}" if near else "write a name such as 'RTX 4090', 'H100' or 'sm_90'"
     message = f"no GPU is known by the name {name!r}, from {CAPABILITIES[0].architecture} on; {hint}"
@@ -115,23 +113,13 @@ def _driver_of_version(name: str, version: gpu_facts.Version) -> Driver:
     return Driver(name, branch.cuda)
 
 
-@functools.cache
-def _capabilities_by_name() -> dict[str, tuple[int, int]]:
-    return {_key(name): row.number for row in CAPABILITIES for name in (*row.names, *row.examples)}
-
-
-def _key(name: str) -> str:
-    """Return the letters and digits of a name without brands: `rtx5090` for `NVIDIA RTX 5090`."""
-    return _BRANDS.sub("", "".join(_WORDS.findall(name.lower())))
-
-
 def _nearest_names(text: str) -> list[str]:
     """Return at most three names that resemble a text; names with all of its words come first."""
     words = set(_WORDS.findall(text.lower()))
     names = [name for row in CAPABILITIES for name in (*row.examples, *row.names)]
     with_words = [name for name in names if words and words <= set(_WORDS.findall(name.lower()))]
-    by_key = {_key(name): name for name in reversed(names)}
-    close = [by_key[key] for key in difflib.get_close_matches(_key(text), by_key, n=3, cutoff=0.6)]
+    by_key = {gpus.key_of_name(name): name for name in reversed(names)}
+    close = [by_key[key] for key in difflib.get_close_matches(gpus.key_of_name(text), by_key, n=3, cutoff=0.6)]
     return list(dict.fromkeys([*with_words, *close]))[:3]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import contextlib
 import os
@@ -25,8 +26,12 @@ _COMMENT = "aotcuda record --write -- COMMAND adds the signatures that COMMAND l
 _TOOL = ("tool", "aotcuda")
 _HATCHLING = ("hatchling", "hatchling.build")
 _SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
+_SETUPTOOLS_FILES = ("setup.py", "setup.cfg")
 _WITHOUT_TABLE = "setuptools.build_meta:__legacy__"
 """The back end of a project without a pyproject.toml (PEP 517). Its setup.py may import modules of its folder."""
+
+_IN_PLACE = {"numba-cuda": "numba", "numba-cuda-mlir": "numba_cuda_mlir"}
+"""The package whose names a module that is packaged in place imports from aotcuda, by front end."""
 
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
 
@@ -59,10 +64,10 @@ def run(folder: Path) -> None:
         DependencyError: A table must be extended, and tomlkit is not installed.
     """
     project = Project.read(Path(os.path.realpath(folder)))
-    if project.text is None and (project.root / "setup.py").is_file():
+    if project.text is None and any((project.root / name).is_file() for name in _SETUPTOOLS_FILES):
         project = replace(project, text="")  # setuptools needs no pyproject.toml; this command writes one
     if project.text is None:
-        message = f"{project.pyproject} does not exist; name a folder with a pyproject.toml"
+        message = f"{project.pyproject} does not exist; name a folder with a pyproject.toml, setup.cfg or setup.py"
         raise ConfigError(message)
     trees, unreadable = source_files.parse(project)
     contents = _read(trees, unreadable)
@@ -84,6 +89,8 @@ def run(folder: Path) -> None:
         foreign.show(line)
     for line in cuda_cpp_files.report(Project.read(project.root)):
         foreign.show(line)
+    if hook := uninstalled_hook.state(str(project.root)):
+        foreign.show(hook)
 
 
 def _read(trees: Trees, unreadable: list[str]) -> dict[str, Content]:
@@ -114,7 +121,10 @@ def _write_tables(project: Project, modules: list[Source], trees: Trees) -> None
     foreign.show(f"{project.pyproject}: {_changes(before, text)}")
     for line in lines:
         foreign.show(line)
-    _print_unsigned(replace(project, data=editor.get(())), modules)
+    project = replace(project, data=editor.get(()))
+    for line in [*_imports_to_change(project, trees), *_tables_without_kernels(project)]:
+        foreign.show(line)
+    _print_unsigned(project, modules)
 
 
 def _add_build_system(editor: Editor, project: Project, modules: list[Source], required: list[str]) -> list[str]:
@@ -141,7 +151,7 @@ def _add_build_system(editor: Editor, project: Project, modules: list[Source], r
     if back_end.startswith("setuptools"):
         return []
     advice = "let it run `aotcuda build`, or build with hatchling or setuptools"
-    return [f"to do: {back_end} has no hook of aotcuda; {advice} (docs/howto.md)"]
+    return [f"to do: {back_end} has no hook of aotcuda; {advice}"]
 
 
 def _add_hook(editor: Editor, folder: str) -> list[str]:
@@ -154,8 +164,9 @@ def _add_hook(editor: Editor, folder: str) -> list[str]:
 
 
 def _uses_setuptools(project: Project) -> bool:
-    files = ("setup.py", "setup.cfg")
-    return "setuptools" in project.data.get("tool", {}) or any((project.root / name).is_file() for name in files)
+    return "setuptools" in project.data.get("tool", {}) or any(
+        (project.root / name).is_file() for name in _SETUPTOOLS_FILES
+    )
 
 
 def _add_dependency(editor: Editor, project: Project) -> list[str]:
@@ -227,6 +238,40 @@ def _listed_kernels(kernels: object, source: str) -> dict[str, str]:
         str(value.get("python", name) if isinstance(value, dict) else name).removeprefix(f"{source}:"): name
         for name, value in (kernels.items() if isinstance(kernels, dict) else ())
     }
+
+
+def _imports_to_change(project: Project, trees: Trees) -> list[str]:
+    """Return a line for each import of Numba in a module that is packaged in place."""
+    lines = []
+    for name, module in project.modules.items():
+        package = _IN_PLACE.get(project.front_end(module))
+        if name not in sources_of(module) or name not in trees or package is None:
+            continue
+        file, tree = trees[name]
+        write = f"write from aotcuda.{package} import"
+        lines += [
+            f"to do: {file}:{node.lineno}: {write} {', '.join(map(ast.unparse, node.names))}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module == package and not node.level
+        ]
+        lines += [
+            f"to do: {file}:{node.lineno}: {write} cuda, and use cuda in place of {item.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for item in node.names
+            if item.name in (package, f"{package}.cuda")
+        ]
+    return lines
+
+
+def _tables_without_kernels(project: Project) -> list[str]:
+    """Return a line with the modules whose kernels `aotcuda record` has to add before a build."""
+    empty = [
+        name for name, module in project.modules.items() if module.get("kernels") == {} and not module.get("functions")
+    ]
+    if not empty:
+        return []
+    return [f"to do before a build: record the kernels of {', '.join(empty)}; a module without kernels is not built"]
 
 
 def _print_unsigned(project: Project, modules: list[Source]) -> None:

@@ -24,7 +24,7 @@ def report(project: Project) -> list[str]:
     if not files:
         return []
     count = f"{len(files)} file{'s' * (len(files) > 1)}"
-    lines = [f"{count} with kernels in CUDA C++, for a table (docs/cuda-cpp.md):", *(f"  {file}" for file in files)]
+    lines = [f"{count} with kernels in CUDA C++, for a table:", *(f"  {file}" for file in files)]
     system = project_file.table(project.data, "build-system")
     if not any(map(_includes_compilers, project_file.strings(system.get("requires")))):
         lines.append(f'to do: their compiler: add "{_FRONT_END.requirement()}" to build-system.requires')
@@ -34,7 +34,11 @@ def report(project: Project) -> list[str]:
     if is_static and "aotcuda" not in dependencies:
         lines.append('to do: the run time: add "aotcuda" to project.dependencies')
     folder = str(project.root)
-    if str(system.get("build-backend", "")).startswith("hatchling") and uninstalled_hook.enabled_table(folder) is None:
+    if (
+        str(system.get("build-backend", "")).startswith("hatchling")
+        and uninstalled_hook.enabled_table(folder) is None
+        and not project.aotcuda
+    ):
         lines.append(f"to do: the hook: add an empty table {uninstalled_hook.table_to_add(folder)}")
     return lines
 

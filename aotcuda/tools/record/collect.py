@@ -43,9 +43,9 @@ class Launches:
         cuda_cpp: Its launches of kernels in CUDA C++.
         started: The recorder ran in at least one of its Python processes.
         installed: The distribution of each imported package, by the name of the package.
-        without_gpu: Front ends whose launches failed because there is no GPU.
         results: The first reads of results of launches that were not executed: the call and `file:line`.
         failures: Launches that could not be recorded, with tracebacks.
+        failed_imports: The imports that ended processes: the message, the missing module or None, and the Python.
     """
 
     records: tuple[Record, ...]
@@ -53,9 +53,9 @@ class Launches:
     cuda_cpp: tuple[CudaCppLaunches, ...]
     started: bool
     installed: dict[str, str]
-    without_gpu: frozenset[str]
     results: tuple[tuple[str, str], ...]
     failures: tuple[tuple[str, str], ...]
+    failed_imports: tuple[tuple[str, str | None, str], ...] = ()
 
 
 def read(folder: Path, root: Path) -> Launches:
@@ -78,9 +78,9 @@ def read(folder: Path, root: Path) -> Launches:
         installed={
             name: distribution for item in select("installed") for name, distribution in item["packages"].items()
         },
-        without_gpu=frozenset(item["frontend"] for item in select("no-gpu")),
         results=tuple((item["call"], _relative(item["site"], root)) for item in select("result")),
         failures=tuple((item["fact"], item["traceback"]) for item in select("failure")),
+        failed_imports=tuple((item["error"], item["name"], item["python"]) for item in select("import")),
     )
 
 

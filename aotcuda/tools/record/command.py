@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import sys
 import tempfile
 from dataclasses import replace
@@ -65,7 +67,7 @@ def run(
         write: Add missing entries to pyproject.toml and the variants files.
         check: Print the signatures of this run that the tables lack.
         out: The file to which runs add; by default a file next to pyproject.toml, or none with `check` alone.
-        dry: True: execute no launch; False: execute launches; None: execute them if there is a GPU.
+        dry: True: execute no launch; None: execute launches if there is a GPU.
         gpu: The GPU whose properties programs see in a dry run.
         packages: Import names of installed packages whose Triton kernels go into a pack.
 
@@ -86,7 +88,7 @@ def run(
     # A process that the command left behind may write into the folder while it is removed.
     with tempfile.TemporaryDirectory(prefix="aotcuda-record-", ignore_cleanup_errors=True) as folder:
         try:
-            status = process.run(command, Path(folder), mode, project.types)
+            status = process.run(command, Path(folder), mode, project.types, _roots(project))
         except OSError as error:
             report.say(f"{command[0]} cannot be run: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
@@ -111,10 +113,15 @@ def run(
     elif not check:
         lacking = missing.find(total.records, cuda_additions, project.without_kernels(), launches.records)
         _print(lacking, [record for record in total.records if record.kind == "device"])
+    if hook := uninstalled_hook.state(str(project.root)):
+        report.say(hook)
     has_problems = _print_problems(launches, check=check)
+    if status and not mode.dry and not launches.records:
+        report.print_failed_import(launches, project)
     if mode.dry and status:
         is_recorded = bool(launches.cuda_cpp) or any(record.launches for record in launches.records)
-        report.print_failure(status, is_recorded=is_recorded)
+        if is_recorded or not report.print_failed_import(launches, project):
+            report.print_failure(status, is_recorded=is_recorded)
         status = 0 if is_recorded else status
     return status or int(has_problems or not is_complete)
 
@@ -144,6 +151,16 @@ def merge(files: Sequence[Path], *, out: Path | None = None, packages: Sequence[
         total = _add(path, newest, project, out)
         report.say(f"{file}: merged into {path}")
         _write(total, newest, replace(Project.read(project.root), packages=project.packages))
+
+
+def _roots(project: Project) -> list[Path]:
+    """Return the folders of the project's packages; name the packages that are not installed here."""
+    own = project.own_packages()
+    absent = sorted(name for name in own if importlib.util.find_spec(name) is None)
+    if absent:
+        folders = " and ".join(dict.fromkeys(os.path.relpath(own[name], project.root) for name in absent))
+        report.say(f"not installed: {', '.join(absent)}; the command imports from {folders}, as a build does")
+    return list(dict.fromkeys(own.values()))
 
 
 def _add(path: Path, more: Recorded, project: Project, out: Path | None) -> Recorded:
@@ -234,8 +251,6 @@ def _write(
         lines.append(f"added to build-system.requires, since the sources import them: {', '.join(required)}")
     if not lacking.has_tables and not required and not written:
         lines.append(f"{project.pyproject} has every signature that was recorded")
-    if fault := uninstalled_hook.project_fault(str(project.root)):
-        lines.append(f"{fault}, or the wheel has no kernels; `aotcuda init` adds it")
     for line in lines:
         report.say(line)
 
@@ -279,7 +294,6 @@ def _print(lacking: Missing, devices: Sequence[Record]) -> None:
 def _print_problems(launches: Launches, *, check: bool) -> bool:
     """Print the launches that were not recorded; return True if the exit status has to be 1."""
     problems = [f"{fact}:\n{trace.rstrip()}" for fact, trace in launches.failures]
-    problems += [_WITHOUT_SIMULATOR.format(front_end) for front_end in sorted(launches.without_gpu)]
     if not launches.started:
         problems.append(
             "no Python process of the command could be recorded; Python reads PYTHONPATH unless it is started with "
@@ -287,10 +301,4 @@ def _print_problems(launches: Launches, *, check: bool) -> bool:
         )
     for text in problems:
         report.say(text)
-    return bool(launches.failures or launches.without_gpu or (check and problems))
-
-
-_WITHOUT_SIMULATOR = (
-    "launches of {} cannot be executed here: there is no GPU, and that front end has no simulator; record without "
-    "--execute"
-)
+    return bool(launches.failures or (check and problems))

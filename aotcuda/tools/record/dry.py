@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 TARGET = "AOTCUDA_RECORD_DRY"
 """The environment variable with the GPU's properties, for the processes of the command."""
 
-_EXECUTED = ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET")
-"""Variables that request Numba's simulator and Triton's interpreter."""
+_SIMULATED = ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET")
+"""Variables that request Numba's simulator and Triton's interpreter, which launch nothing that could be recorded."""
 
 _LIMITS = {
     "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "shared",
@@ -52,32 +52,26 @@ def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None)
 
     Args:
         settings: `[tool.aotcuda]`; the first target of `arch` is the default GPU.
-        dry: True for `--dry`, False for `--execute`, None for neither.
+        dry: True for `--dry`, else None.
         gpu: The name of the GPU whose properties the program sees.
 
     Raises:
         TargetError: No GPU is called `gpu`.
     """
     is_gpu_here = has_gpu()
-    requested = [name for name in _EXECUTED if os.environ.get(name, "0") not in ("", "0")]
-    if dry is None and gpu is None:
-        dry = not is_gpu_here and not requested
-    if dry is False:
-        if is_gpu_here:
-            return Mode(environ={}, message="launches are executed on the GPU, and recorded", dry=False)
-        environ = dict.fromkeys(_EXECUTED, "1") if not requested else {}
-        place = "in Numba's simulator or Triton's interpreter"
-        return Mode(
-            environ=environ, message=f"launches are executed {place}, and recorded (--dry executes none)", dry=False
-        )
+    requested = [name for name in _SIMULATED if os.environ.get(name, "0") not in ("", "0")]
+    unset = f"; {requested[0]} is unset for the command, since simulated launches are not recorded" if requested else ""
+    if dry is None and gpu is None and is_gpu_here:
+        message = f"launches are executed on the GPU, and recorded{unset}"
+        return Mode(environ={}, removed=_SIMULATED, message=message, dry=False)
     name, capability = _target(settings, gpu)
     reason = "" if is_gpu_here else " since there is no GPU here,"
     return Mode(
         environ={TARGET: json.dumps(_facts(name, capability)), **({"CUDA_VISIBLE_DEVICES": ""} if is_gpu_here else {})},
-        removed=_EXECUTED,
+        removed=_SIMULATED,
         message=(
             f"launches are recorded and not executed,{reason} for {name} of compute capability "
-            f"{capability[0]}.{capability[1]} (--gpu names another; --execute runs kernels)"
+            f"{capability[0]}.{capability[1]} (--gpu names another){unset}"
         ),
         dry=True,
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _INJECT = Path(__file__).parent / "inject"
 
 
-def run(command: Sequence[str], folder: Path, mode: Mode, types: dict[str, str]) -> int:
+def run(command: Sequence[str], folder: Path, mode: Mode, types: dict[str, str], roots: Sequence[Path] = ()) -> int:
     """Run a command with the recorder in each of its Python processes; return its exit status as a shell does.
 
     Args:
@@ -28,11 +28,12 @@ def run(command: Sequence[str], folder: Path, mode: Mode, types: dict[str, str])
         folder: The folder for the files of the recorder.
         mode: The way to record.
         types: `[tool.aotcuda] types` of the project.
+        roots: The folders from which packages of the project are imported if they are not installed.
 
     Raises:
         OSError: There is no such program, or it cannot be run.
     """
-    return wait_for(command, _environment(folder, mode, types))
+    return wait_for(command, _environment(folder, mode, types, roots))
 
 
 def wait_for(command: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -66,7 +67,7 @@ def injected_environment() -> dict[str, str]:
     return {"PYTHONPATH": f"{_INJECT}{os.pathsep}{path}" if path else str(_INJECT)}
 
 
-def _environment(folder: Path, mode: Mode, types: dict[str, str]) -> dict[str, str]:
+def _environment(folder: Path, mode: Mode, types: dict[str, str], roots: Sequence[Path]) -> dict[str, str]:
     return {
         **{name: value for name, value in os.environ.items() if name not in mode.removed},
         **mode.environ,
@@ -76,6 +77,7 @@ def _environment(folder: Path, mode: Mode, types: dict[str, str]) -> dict[str, s
         **({"TRITON_CACHE_DIR": str(folder / "triton")} if mode.dry else {}),
         "AOTCUDA_RECORD_FOLDER": str(folder),
         "AOTCUDA_RECORD_TYPES": json.dumps(types),
+        "AOTCUDA_RECORD_ROOTS": os.pathsep.join(map(str, roots)),
         **injected_environment(),
     }
 

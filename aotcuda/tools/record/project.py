@@ -115,6 +115,13 @@ class Project:
         names = ["src", ".", *where, *folders, *(str(PurePosixPath(package).parent) for package in packages)]
         return list(dict.fromkeys(path for path in (self.root / name for name in names) if path.is_dir()))
 
+    def own_packages(self) -> dict[str, Path]:
+        """Return the folder from which each of its packages and modules outside packages is imported, by name."""
+        roots = self.import_roots()
+        names = {package.name: root for root in roots for package in _packages(self, root) if package.parent == root}
+        modules = {path.stem: root for root in roots for path in root.glob("*.py") if root != self.root}
+        return modules | names
+
     def file_of(self, module: str) -> Path | None:
         """Return the source file of a module of the project; None for another module."""
         for root in self.import_roots():

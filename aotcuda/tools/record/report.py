@@ -70,6 +70,19 @@ def print_first_result(launches: Launches) -> None:
         )
 
 
+def print_failed_import(launches: Launches, project: Project) -> bool:
+    """Print the import that ended the command; return False if none did."""
+    for error, name, python in launches.failed_imports[:1]:
+        top = (name or "").partition(".")[0]
+        own = top in project.own_packages()
+        remedy = f"install what provides it: {python} -m pip install {top}" if top else "correct the import"
+        if own:
+            remedy = f"correct the import: {top} is a package of this project"
+        say(f"the command ended at a failed import, before it launched anything: {error}; {remedy}")
+        return True
+    return False
+
+
 def print_failure(status: int, *, is_recorded: bool) -> None:
     """Print the exit status of a command whose launches were not executed."""
     launches = "its launches until then are recorded" if is_recorded else "it launched nothing"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
 import re
@@ -20,7 +19,7 @@ from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
 from aotcuda.builder.link import file_variables, inputs, nvrtc, preconditions
 from aotcuda.builder.link.included_headers import Headers
-from aotcuda.common import foreign
+from aotcuda.common import foreign, suggest
 from aotcuda.errors import AotcudaError, CompileError, SourceError
 
 if TYPE_CHECKING:
@@ -390,8 +389,7 @@ def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
     elif "which instance of overloaded function" in reason:
         problem = f"is declared several times in {path}, for different types; give each another name"
     elif f'identifier "{plain}" is undefined' in reason or "has no member" in reason:
-        near = difflib.get_close_matches(plain, kernels, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(kernels) or 'none'}"
+        hint = suggest.did_you_mean(plain, kernels, f"it has {', '.join(kernels) or 'none'}")
         problem = f"is not a kernel of {path}; {hint}"
     elif "non-__global__" in reason or "must form address" in reason:
         problem = f"is not a kernel of {path}, but something else; declare it __global__"

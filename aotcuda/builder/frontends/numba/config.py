@@ -10,6 +10,7 @@ from aotcuda.builder.config.model import FMA, Entry
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Flag, Integer, ListOf
 from aotcuda.builder.frontends.python_source import PythonUnit
+from aotcuda.common import suggest
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def check(module: Module) -> None:
     for entry in cast("tuple[Kernel | Function, ...]", (*module.kernels, *module.functions)):
         holder, colon, _ = entry.python.rpartition(":")
         if colon and holder not in module.source:
-            hint = keys.suggestion(holder, module.source, f"add it to {module.key}.source")
+            hint = suggest.did_you_mean(holder, module.source, f"add it to {module.key}.source")
             message = f"{entry.key}.python: {holder} is none of the modules in {module.key}.source; {hint}"
             raise ConfigError(message)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.builder.config import keys
 from aotcuda.builder.frontends.numba import config
+from aotcuda.common import suggest
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _check(unit: NumbaUnit, decorator: Mapping[str, Any]) -> None:
     names = (*_HONOURED, *_WITHOUT_EFFECT, *_REFUSED)
     for name, value in decorator.items():
         if name not in names and not name.startswith("_"):
-            remedy = keys.suggestion(name, _HONOURED, "remove it")
+            remedy = suggest.did_you_mean(name, _HONOURED, "remove it")
             if name in ("fma", "fmad"):
                 remedy = f"write fma = {str(bool(value)).lower()} at {unit.key}"
             message = f"{unit.key}: @cuda.jit has no option {name}, which {unit.python} gives it; {remedy}"

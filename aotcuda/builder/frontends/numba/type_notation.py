@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import builtins
-import difflib
 import importlib
 import re
 import struct
@@ -15,6 +14,7 @@ import numpy as np
 
 from aotcuda.builder.config import rules
 from aotcuda.builder.emit.c_header.c_types import NUMBERS, SCALARS
+from aotcuda.common import suggest
 from aotcuda.manifest.dtypes import structured
 
 if TYPE_CHECKING:
@@ -33,6 +33,13 @@ _PRINTED = (
 
 
 _DIMENSIONS = re.compile(r"\[([\s\d:,+-]*:[\s\d:,+-]*)\]")
+_C_POINTER = re.compile(r"(?:\bconst\s+)?\b([A-Za-z_]\w*)\s*(?:\bconst\b\s*)?[*&]+\s*(?=[,)\w]|$)")
+_C_WORD = re.compile(r"\b(?:const|unsigned|signed|long|struct|__restrict__|restrict)\b")
+_CALLED = re.compile(r"\b[Aa]rray\s*\([^()]*\)")
+_EXAMPLE = "as in void(float32[::1], int32)"
+"""Notations that users of C and of Python's array types write, and a signature for messages."""
+
+_DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _SIZED = re.compile(r"[A-Za-z_]\w*\[\s*\d*\s*\]")
 
 
@@ -41,8 +48,21 @@ def _reason(error: Exception, text: str) -> str:
     if match := _SIZED.search(text):
         name = match[0].partition("[")[0]
         return f"{match[0]} is not a type, since array types have no sizes; write {name}[::1], or {name}[:, ::1] in 2D"
+    if match := _CALLED.search(text):
+        return f"{match[0]} is not a type; write float32[::1] for contiguous elements, float32[:] for any stride"
     reason = getattr(error, "msg", None) or str(error.args[0] if error.args else "")
-    return reason or "it must be made of Numba types, as void(float32[::1], int32)"
+    remedy = f"write Numba's types with commas between them, {_EXAMPLE}"
+    return f"{reason}; {remedy}" if reason else remedy
+
+
+def _c_problem(text: str) -> str | None:
+    """Return the problem with C's notation in a signature, or None."""
+    if match := _C_POINTER.search(text):
+        name = match[1]
+        return f"{match[0].strip()} is C's notation; write {name}[::1] for an array, CPointer({name}) for an address"
+    if match := _C_WORD.search(text):
+        return f"{match[0]!r} is C's notation; write Numba's types alone, {_EXAMPLE}"
+    return None
 
 
 def _layout_problem(text: str) -> str | None:
@@ -51,9 +71,10 @@ def _layout_problem(text: str) -> str | None:
         parts = ["".join(part.split()) for part in match[1].split(",")]
         layout = [part == "::1" for part in parts]
         if not {*parts} <= {":", "::1"} or sum(layout) > 1 or (any(layout) and not layout[0] and not layout[-1]):
+            if len(parts) == 1:
+                return f"{match[0]} is not a layout; write [::1] for contiguous elements, [:] for any stride"
             rest = ", ".join([":"] * (len(parts) - 1))
-            rows = f"[{rest}, ::1]" if rest else "[::1]"
-            columns = f"[::1, {rest}]" if rest else "[::1]"
+            rows, columns = f"[{rest}, ::1]", f"[::1, {rest}]"
             return f"{match[0]} is not a layout; write {rows} (rows are contiguous), {columns} (columns), or colons"
     return None
 
@@ -134,8 +155,18 @@ class Notation:
             if rules.ELSEWHERE.fullmatch(text):
                 module, _, attribute = text.partition(":")
                 value = self._type(getattr(importlib.import_module(module), attribute), attribute)
+            elif _DOTTED.fullmatch(text) and self._type_problem(text, namespace) is None:
+                module, _, attribute = text.rpartition(".")
+                message = f'{text} is no type of Numba; for one of a module write "{module}:{attribute}"'
+                raise ValueError(message)  # noqa: TRY301 (the handler adds the key)
             else:
                 value = self._evaluate(text, namespace, types_by_name, names)
+        except ValueError as error:
+            message = f"{where}, {text!r}: {error}"
+            raise ValueError(message) from error
+        except (ImportError, AttributeError) as error:
+            message = f'{where}, {text!r}: {error}; write "package.module:name" of a NumPy dtype or a Numba type'
+            raise ValueError(message) from error
         except Exception as error:
             message = f"{where}, {text!r}: {_reason(error, text)}"
             raise ValueError(message) from error
@@ -158,7 +189,8 @@ class Notation:
         self, text: str, namespace: Mapping[str, object], types_by_name: Mapping[str, object], names: Iterable[str]
     ) -> Any:
         """Evaluate a text that may name types alone: `types_by_name`, `names` and the compiler's types."""
-        if (problem := self._type_problem(text, namespace) or _layout_problem(text)) is not None:
+        problem = _c_problem(text) or self._type_problem(text, namespace) or _layout_problem(text)
+        if problem is not None:
             raise ValueError(problem)
         for pattern, replacement in _PRINTED:
             text = pattern.sub(replacement, text)
@@ -167,8 +199,14 @@ class Notation:
             return eval(text, {}, allowed)  # noqa: S307 (as Numba does; the text is the project's)
         except NameError as error:
             types = [name for name, value in allowed.items() if isinstance(value, self.types.Type | type)]
-            near = difflib.get_close_matches(error.name or "", [*names, *types], n=1)
-            message = f"{error.name!r} is not a Numba type" + (f"; did you mean {near[0]}?" if near else "")
+            name = error.name or ""
+            if match := _CALLED.search(text):
+                raise ValueError(_reason(error, match[0])) from error
+            otherwise = (
+                f'for a record, name its NumPy dtype in tool.aotcuda: types = {{ {name} = "package.module:{name}" }}; '
+                f"else write one of Numba's types, {_EXAMPLE}"
+            )
+            message = f"{name!r} is not a Numba type; {suggest.did_you_mean(name, [*names, *types], otherwise)}"
             raise ValueError(message) from error
 
     def _type_problem(self, text: str, namespace: Mapping[str, object]) -> str | None:

@@ -82,9 +82,13 @@ def resolve(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation, root: s
     _check_globals(unit, python, other_compilers.front_end_of_module(notation.types.__name__), root)
     expected = len(inspect.signature(python).parameters)
     if len(args) != expected:
+        defaults = [item for item in inspect.signature(python).parameters.values() if item.default is not item.empty]
+        hint = "write a type for each parameter"
+        if defaults and expected - len(defaults) <= len(args) < expected:
+            hint += f", also for {defaults[-1].name}, since kernels have no default arguments"
         message = (
             f"{unit.signature_key}: {unit.signature!r} has {len(args)} argument{'s' * (len(args) != 1)} where "
-            f"{unit.python} takes {expected} ({function_place(python, root)})"
+            f"{unit.python} takes {expected} ({function_place(python, root)}); {hint}"
         )
         raise CompileError(message)
     none = notation.types.none

@@ -59,7 +59,11 @@ def _import_triton(namespace: dict[str, Any]) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "triton":
             raise
+        from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only errors come here)
+
         source = namespace.get("__name__")
         message = f"{source} imports aotcuda.triton, which needs Triton: pip install 'aotcuda[triton]'"
+        if fault := uninstalled_hook.fault_of_package(str(source).partition(".")[0]):
+            message += f"; {fault}"
         raise ModuleNotFoundError(message, name="triton") from None
     return triton

@@ -25,17 +25,16 @@ TARGET = "AOTCUDA_RECORD_DRY"
 TYPES = "AOTCUDA_RECORD_TYPES"
 """The environment variable with the project's named types as JSON."""
 
-environ = {name: os.environ.get(name, "") for name in (FOLDER, TARGET, TYPES)}
+ROOTS = "AOTCUDA_RECORD_ROOTS"
+"""The environment variable with the folders from which packages of the project are imported."""
+
+environ = {name: os.environ.get(name, "") for name in (FOLDER, TARGET, TYPES, ROOTS)}
 """The variables at the start of the process; the program may change its environment before it imports Numba."""
 
 _RECORDERS = {
     "numba.cuda.dispatcher": "numba_cuda",
-    "numba.cuda.simulator.api": "simulator",
-    "numba.cuda.simulator.cudadrv.devices": "simulator",
-    "numba.cuda.simulator.kernel": "simulator",
     "numba_cuda_mlir.descriptor": "numba_cuda_mlir",
     "triton.runtime.autotuner": "triton",
-    "triton.runtime.interpreter": "triton",
     "triton.runtime.jit": "triton",
 }
 """Modules to patch, and the modules of this package that record their launches."""
@@ -70,12 +69,28 @@ def start() -> None:
         return
     os.close(os.open(os.path.join(folder, "started"), os.O_WRONLY | os.O_CREAT, 0o600))
     sys.meta_path.insert(0, _Finder())
+    sys.path += [root for root in environ[ROOTS].split(os.pathsep) if root and root not in sys.path]  # after all others
+    sys.excepthook = _record_end(sys.excepthook)
     for table in (_DRY, _RECORDERS) if environ[TARGET] else (_RECORDERS,):
         for name, patch in table.items():
             _patches.setdefault(name, []).append(patch)
     for name in _patches:  # a .pth file of the environment may have imported Numba already
         if name in sys.modules:
             _patch(sys.modules[name], name)
+
+
+def _record_end(hook: Callable[..., object]) -> Callable[..., object]:
+    """Wrap the hook for the exception that ends the program, to store a failed import."""
+
+    def record(kind: type[BaseException], error: BaseException, trace: object) -> object:
+        if isinstance(error, ImportError):
+            from aotcuda_recorder import log  # noqa: PLC0415 (most programs do not fail)
+
+            with log.guard("the exception that ended the program cannot be recorded"):
+                log.write_first({"kind": "import", "error": str(error), "name": error.name, "python": sys.executable})
+        return hook(kind, error, trace)
+
+    return record
 
 
 def _patch(module: ModuleType, module_name: str) -> None:

@@ -161,7 +161,7 @@ class _Calls:
         if not name.startswith("cu"):
             raise AttributeError(name)
         if not hasattr(self, name):
-            message = f"`aotcuda record --dry` has no {name}; record with --execute"
+            message = f"`aotcuda record --dry` has no {name}; run the program on a GPU"
             raise self._error(message)
         return getattr(self, name)
 

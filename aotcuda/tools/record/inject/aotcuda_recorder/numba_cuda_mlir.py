@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 
 from aotcuda_recorder import log, numba_cuda, types
 
@@ -22,12 +23,10 @@ def patch(module: ModuleType) -> None:
     """Patch `numba_cuda_mlir.descriptor`."""
     marshaller: Any = module.__dict__["_ArgMarshaller"]
     dispatcher: Any = module.__dict__["MLIRDispatcher"]
-    context: Callable[[], Any] = module.__dict__["_ensure_numba_cuda_context"]
     dispatcher.__init__ = numba_cuda.wrap_init(dispatcher.__init__, FRONT_END)
     marshaller._launch = _wrap_launch(marshaller._launch, numba_cuda.Gpus("numba_cuda_mlir.numba_cuda.cudadrv.devices"))
-    marshaller.__call__ = _wrap_call(marshaller.__call__, context)
     lazy = {getattr(dispatcher, name).__code__ for name in ("specialize", "_compile")}
-    dispatcher.compile = _wrap_compile(dispatcher.compile, lazy | {marshaller.__call__.__wrapped__.__code__})
+    dispatcher.compile = _wrap_compile(dispatcher.compile, lazy | {inspect.unwrap(marshaller.__call__).__code__})
     for name in ("_compile_device_callee", "compile_device"):
         setattr(dispatcher, name, numba_cuda.wrap_compile_device(getattr(dispatcher, name), FRONT_END))
 
@@ -86,23 +85,5 @@ def _wrap_compile(compile_kernel: Callable[..., Any], lazy: Container[CodeType])
             if not self.targetoptions.get("device"):
                 numba_cuda.declare(_entry(self, tuple(result.signature.args)).facts, lazy)
         return result
-
-    return recorded
-
-
-def _wrap_call(call: Callable[..., Any], context: Callable[[], Any]) -> Callable[..., Any]:
-    """Wrap a launch to record that there is no GPU: this front end has no simulator."""
-
-    @functools.wraps(call)
-    def recorded(self: Any, *args: Any) -> Any:
-        try:
-            return call(self, *args)
-        except Exception as error:
-            try:
-                context()
-            except Exception:  # noqa: BLE001 (without a context there is no GPU)
-                name = getattr(getattr(self._dispatcher, "py_func", None), "__qualname__", "a kernel")
-                log.write_once({"kind": "no-gpu", "frontend": FRONT_END, "function": name, "error": str(error)[:200]})
-            raise
 
     return recorded

@@ -1,9 +1,4 @@
-"""Record Triton's launches, which go through `JITFunction.run`, and the choices of autotuners, through `Autotuner.run`.
-
-Without a GPU, Triton's interpreter (`TRITON_INTERPRET=1`) runs kernels on the processor. The function that Triton's
-launches call then gives the types and hints for which the kernels would be compiled. Autotuners time nothing there, and
-use their first config.
-"""
+"""Record Triton's launches, by `JITFunction.run`, and the choices of autotuners, by `Autotuner.run`."""
 
 from __future__ import annotations
 
@@ -33,18 +28,15 @@ _now = threading.local()
 
 
 def patch(module: ModuleType) -> None:
-    """Patch `triton.runtime.jit`, `triton.runtime.autotuner` or `triton.runtime.interpreter`."""
+    """Patch `triton.runtime.jit` or `triton.runtime.autotuner`."""
     name = module.__name__.rpartition(".")[2]
     if name == "jit":
         function: Any = module.__dict__["JITFunction"]
         function.run = _wrap_run(function.run)
-    elif name == "autotuner":
+    else:
         tuner: Any = module.__dict__["Autotuner"]
         tuner._bench = _wrap_bench(tuner._bench)
         tuner.run = _wrap_tuner_run(tuner.run)
-    else:
-        interpreted: Any = module.__dict__["InterpretedFunction"]
-        interpreted.run = _wrap_interpreted_run(interpreted.run)
 
 
 def _wrap_run(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,24 +53,9 @@ def _wrap_run(run: Callable[..., Any]) -> Callable[..., Any]:
     return recorded
 
 
-def _wrap_interpreted_run(run: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(run)
-    def recorded(self: Any, *args: Any, **named: Any) -> Any:
-        result = run(self, *args, **named)
-        if not named.get("warmup") and not getattr(_now, "is_timing", False):
-            with log.guard("a launch cannot be recorded"):
-                arguments = {name: value for name, value in named.items() if name not in ("grid", "warmup")}
-                _count(self, *_specialisation(self, args, arguments), _options(named), "Triton's interpreter")
-        return result
-
-    return recorded
-
-
 def _wrap_bench(bench: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(bench)
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
-        if _is_interpreted():
-            return [0.0, 0.0, 0.0]
         if dry.target() is not None:  # each config is launched once, and recorded
             return bench(self, *args, **named)
         _now.is_timing = True
@@ -88,11 +65,6 @@ def _wrap_bench(bench: Callable[..., Any]) -> Callable[..., Any]:
             _now.is_timing = False
 
     return recorded
-
-
-def _is_interpreted() -> bool:
-    knobs: Any = sys.modules.get("triton.knobs")
-    return bool(knobs.runtime.interpret) if knobs is not None else False
 
 
 def _wrap_tuner_run(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +77,7 @@ def _wrap_tuner_run(run: Callable[..., Any]) -> Callable[..., Any]:
             result = run(self, *args, **named)
         finally:
             _now.tuner = before
-        if not named.get("warmup") and not _is_interpreted() and dry.target() is None:
+        if not named.get("warmup") and dry.target() is None:
             with log.guard("an autotuner's choice cannot be recorded"):
                 _count_choice(self, arguments)
         return result
@@ -184,31 +156,6 @@ def _compiled(function: Any, kernel: Any) -> tuple[list[Any], dict[str, object]]
         else:
             types.append(_type(kind, value, divisible=number in divisible))
     return types, constants
-
-
-def _specialisation(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[list[Any], dict[str, object]]:
-    """Return types and constants of a launch by the interpreter."""
-    params, bind = _binder(function)
-    bound, specialisation, _ = bind(*args, **named)
-    types: list[Any] = []
-    constants: dict[str, object] = {}
-    for parameter, (kind, hint, *_) in zip(params, specialisation):  # noqa: B905 (equal lengths; strict= came with Python 3.10)
-        value = bound[parameter.name]
-        if parameter.is_constexpr:
-            constants[parameter.name] = value
-        else:
-            types.append(_type(kind, value if kind == "constexpr" else None, divisible=hint == "D"))
-    return types, constants
-
-
-@functools.cache
-def _binder(function: Any) -> tuple[Any, Callable[..., Any]]:
-    """Return the parameters of an interpreted function, and the binder of launch arguments."""
-    jit: Any = sys.modules["triton.runtime.jit"]
-    backend = sys.modules["triton.backends.compiler"].__dict__["BaseBackend"]
-    options = ("do_not_specialize", "do_not_specialize_on_alignment")
-    compiled = jit.JITFunction(function.fn, **{name: function.kwargs.get(name) for name in options})
-    return compiled.params, jit.create_function_from_signature(compiled.signature, compiled.params, backend)
 
 
 def _type(kind: Any, value: object, *, divisible: bool) -> Any:
@@ -297,7 +244,7 @@ def _count(
 ) -> None:
     """Count a launch of a kernel with types, values of constexprs and options."""
     python = function.fn
-    params = function.params if hasattr(function, "params") else _binder(function)[0]
+    params = function.params
     notations = {name: _constant(value) for name, value in constexprs.items()}
     constants = {name: value for name, (value, _) in notations.items()}
     refusal = _refusal(params, types, {name: problem for name, (_, problem) in notations.items() if problem})
