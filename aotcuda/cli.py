@@ -182,6 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     _add_wheel_commands(commands)
+    _add_export(commands.add_parser("export", help="write what a project's tables list for tools without aotcuda"))
     _add_cache(commands.add_parser("cache", help="manage the JIT cache and the build cache of this machine"))
 
     for (command, option), replacement in removed.OPTIONS.items():
@@ -207,6 +208,17 @@ def _add_wheel_commands(commands: argparse._SubParsersAction[_Parser]) -> None:
     text = "the folder for variants and providers (default: next to the wheel)"
     split.add_argument("--out", metavar="DIR", type=Path, help=text)
     split.set_defaults(run=_split)
+
+
+def _add_export(export: argparse.ArgumentParser) -> None:
+    actions = export.add_subparsers(title="forms", metavar="FORM", required=True)
+    text = "fill a folder that Triton itself reads as TRITON_CACHE_DIR"
+    cache = actions.add_parser("triton-cache", help=text)
+    cache.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
+    cache.add_argument("--out", metavar="DIR", required=True, type=_folder, help="the folder; entries are added to it")
+    cache.add_argument("--at", metavar="PATH", help="where the folder will lie for Triton (default: DIR)")
+    cache.add_argument("--gpu", metavar="NAME", help="the GPU whose timings of autotuners are exported")
+    cache.set_defaults(run=_export_triton_cache)
 
 
 def _add_cache(cache: argparse.ArgumentParser) -> None:
@@ -478,6 +490,14 @@ def _rebundle(arguments: argparse.Namespace) -> None:
 
     for line in rebundle.run(arguments.wheel):
         show(line)
+
+
+def _export_triton_cache(arguments: argparse.Namespace) -> None:
+    from aotcuda.tools.export import command  # noqa: PLC0415
+
+    for line in command.run(arguments.project, arguments.out, at=arguments.at, gpu=arguments.gpu):
+        show(escape(line))
+        sys.stdout.flush()
 
 
 def _init(arguments: argparse.Namespace) -> None:

@@ -29,12 +29,12 @@ _LAST_FUSING = (3, 9)
 """The last version of Triton that fuses multiplications and additions by default."""
 
 
-def _triton_constant(value: Value) -> Any:
+def triton_constant(value: Value) -> Any:
     """Return a constexpr's value as an object of Triton: `tl.float32` becomes the type."""
     import triton.language as tl  # noqa: PLC0415 (only workers have Triton)
 
     if isinstance(value, tuple):
-        return tuple(map(_triton_constant, value))
+        return tuple(map(triton_constant, value))
     return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
 
 
@@ -85,7 +85,7 @@ def compile_variant(unit: TritonUnit, function: Any, target: Target, root: str, 
         if kind is None or kind.scalar == type_notation.NOTHING or kind.hint == 1:
             signature[parameter.name] = "constexpr"
             values[(number,)] = (
-                _triton_constant(constants[parameter.name]) if kind is None else None if kind.hint != 1 else 1
+                triton_constant(constants[parameter.name]) if kind is None else None if kind.hint != 1 else 1
             )
             continue
         signature[parameter.name] = kind.plain

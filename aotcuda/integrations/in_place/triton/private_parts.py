@@ -11,6 +11,7 @@ from aotcuda.errors import FallbackWarning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 _JIT, _TUNER = "triton.runtime.jit", "triton.runtime.autotuner"
@@ -69,7 +70,7 @@ _ABSENT = object()
 @functools.cache
 def are_known() -> bool:
     """Return True if the installed Triton has all NAMES; warn once if not."""
-    problem = _missing()
+    problem = missing(NAMES)
     if problem is not None:
         version = import_module("triton").__version__
         message = (
@@ -80,9 +81,9 @@ def are_known() -> bool:
     return problem is None
 
 
-def _missing() -> str | None:
-    """Return the first name that the installed Triton lacks, or None."""
-    for module, path, parameters, _ in NAMES:
+def missing(names: Iterable[tuple[str, str, tuple[str, ...], str]]) -> str | None:
+    """Return the first of some names that the installed Triton lacks, or None."""
+    for module, path, parameters, _ in names:
         value: Any = import_module(module)
         for part in path.split("."):
             value = getattr(value, part, _ABSENT)  # the value may be None or False
