@@ -20,7 +20,7 @@ VALUES = {
     "AOTCUDA_PROGRESS": ("0", "lines"),
     "AOTCUDA_RUNTIME": ("bundled", "installed"),
     "AOTCUDA_SYNCHRONIZE": _SWITCH,
-    "AOTCUDA_TUNE": _SWITCH,
+    "AOTCUDA_TUNE": ("0", "1", "first"),
     "AOTCUDA_TUNING": ("exact",),
     "AOTCUDA_UNTESTED": _SWITCH,
     "AOTCUDA_VERBOSE": _SWITCH,

@@ -197,6 +197,13 @@ class DeviceKernel:
         function = ctypes.c_void_p()
         self._call("a kernel could not be loaded on {gpu}", "cuKernelGetFunction", ctypes.byref(function), self.kernel)
 
+    def handles(self) -> tuple[int, int]:
+        """Return the driver's handles `CUfunction` and `CUmodule` of the kernel; a context must be current."""
+        function, module = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("a kernel could not be loaded on {gpu}", "cuKernelGetFunction", ctypes.byref(function), self.kernel)
+        self._call("the driver reported no module on {gpu}", "cuFuncGetModule", ctypes.byref(module), function)
+        return function.value or 0, module.value or 0
+
     def _set(self, attribute: int, value: int) -> None:
         problem = f"the driver refused attribute {attribute} = {value} on {{gpu}}"
         self._call(problem, "cuKernelSetAttribute", attribute, value, self.kernel, self.device.handle)

@@ -74,6 +74,7 @@ _PROTOTYPES: dict[str, tuple[type, ...]] = {
     "cuLibraryGetGlobal": (_out, _out, _pointer, _pointer),
     "cuLibraryGetKernel": (_out, _pointer, _pointer),
     "cuKernelGetFunction": (_out, _pointer),
+    "cuFuncGetModule": (_out, _pointer),
     "cuKernelGetAttribute": (_out, _int, _pointer, _int),
     "cuKernelSetAttribute": (_int, _int, _pointer, _int),
     "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_out, _pointer, _int, _size),

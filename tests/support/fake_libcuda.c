@@ -601,6 +601,11 @@ static void store_globals(void) {
     }
 }
 
+EXPORT int cuFuncGetModule(Library **module, Kernel *function) {
+    *module = function->library;
+    return SUCCESS;
+}
+
 EXPORT int cuKernelGetFunction(Kernel **function, Kernel *kernel) {
     log_line("{\"call\": \"cuKernelGetFunction\", \"name\": \"%s\"}\n", kernel->name);
     ENTER();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
 
 import pytest
 
@@ -207,3 +208,41 @@ def test_a_damaged_file_is_ignored_with_one_warning(text, problem, cuda):
     ]
     assert blocks(cuda)[0] == 32
     assert len(cuda.launches()) == 6
+
+
+def test_first_takes_the_first_pruned_config_that_is_packaged(cuda, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_TUNE", "first")
+    monkeypatch.setattr(sys.modules[__name__], "VARIANTS", VARIANTS[1:])
+    ops, x = package(cuda, table(own=H100)), cuda.array()
+    for _ in range(2):
+        ops.plain[(1,)](x, 4096)
+        ops.narrow[(1,)](x, n=4096)
+        ops.own[(1,)](x, 4096)
+    taken = {"plain": 64, "narrow": 64, "own": 64}
+    numbers = [(call["kernel"].split("__")[0], int(call["kernel"].split("__")[1])) for call in cuda.launches()]
+    found = [(name, BLOCKS[1:][number // (2 if name == "own" else 1)]) for name, number in numbers]
+    assert found == [*taken.items()] * 2  # one launch each: nothing was timed
+    assert [config.kwargs["BLOCK"] for config in ops.plain.cache.values()] == [64]
+
+
+def test_first_skips_configs_whose_variants_do_not_load(cuda, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_TUNE", "first")
+    ops = package(cuda, table(own=H100))
+    cuda.set(fail="cuLibraryGetKernel=500@1")
+    ops.plain[(1,)](cuda.array(), 4096)
+    assert blocks(cuda) == [64]
+
+
+def test_what_was_timed_is_written_for_record(cuda, monkeypatch, tmp_path):
+    monkeypatch.setenv("AOTCUDA_TUNE", "1")
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+    ops = package(cuda, table(own=H100))
+    for n in (16, 32, 16):
+        ops.plain[(1,)](cuda.array(), n)
+    content = json.loads((tmp_path / "cache/tuning/mypkg.ops.tuning.json").read_text())
+    kernel = content["kernels"]["plain"]
+    assert (content["format"], content["source"], kernel["keys"]) == ("aotcuda tuning", "mypkg.ops", ["n"])
+    assert [config["kwargs"] for config in kernel["configs"]] == [{"BLOCK": block} for block in BLOCKS]
+    (gpu,) = kernel["gpus"].values()
+    assert gpu["choices"] == [[[16], 0], [[32], 0]]
+    assert gpu["timings"] == [[[n], [[at, [1.0, 1.0, 1.0]] for at in range(4)]] for n in (16, 32)]

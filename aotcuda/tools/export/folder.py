@@ -141,9 +141,9 @@ def _readme(at: str, exports: Iterable[dict[str, Any]]) -> str:
     lines = [
         *(_HEAD, "", f"Triton reads this folder if it lies at `{at}` and this variable is set:", ""),
         *("```", f"export TRITON_CACHE_DIR={at}", *timing_lines, "```", ""),
-        "Another release of Triton or Python, another wheel of a package, another assembler or another value of a variable",
-        "below misses without a message, and Triton compiles. A miss in a folder that cannot be written is an error of",
-        f"Triton. This command compares, and `{FILE}` lists all entries with digests:",
+        "Another release of Triton or Python, another wheel of a package, another assembler or another value of a",
+        "variable below misses without a message, and Triton compiles. A miss in a folder that cannot be written is an",
+        f"error of Triton. This command compares, and `{FILE}` lists all entries with digests:",
         *("", "```", f"aotcuda doctor --triton-cache {at}", "```", ""),
     ]
     for item in exports:
@@ -162,5 +162,5 @@ def _facts(export: dict[str, Any]) -> Iterator[str]:
     yield f"modules of C: {'compiled' if export['has_launchers'] else 'Triton compiles them at the first launch'}"
     if export["libcuda"]:
         folders = ", ".join(" ".join(each) for each in export["libcuda"])
-        yield f"folders of the driver: {folders}; for another one, set TRITON_LIBCUDA_PATH for the export and for Triton"
+        yield f"folders of the driver: {folders}; for others, set TRITON_LIBCUDA_PATH for the export and for Triton"
     yield from sorted({f"timings of {timing['gpu']}: {timing['kernel']}" for timing in export["timings"]})

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import namedtuple
 from importlib import import_module
+from types import SimpleNamespace
 
 from aotcuda.integrations.in_place.triton import without_triton
 
@@ -25,9 +28,60 @@ is_installed = triton is not None
 if is_installed:
     Autotuner: Any = triton.runtime.autotuner.Autotuner
     Heuristics: Any = triton.runtime.autotuner.Heuristics
+    CompiledKernel: Any = triton.compiler.compiler.CompiledKernel
     JITFunction: Any = triton.runtime.jit.JITFunction
     runtime: Any = triton.knobs.runtime
+    mock_tensor: Any = triton.runtime.jit.MockTensor.wrap_dtype
 else:
     triton, runtime = without_triton.package(), without_triton.RUNTIME
+    mock_tensor = without_triton.unchanged
     Autotuner, Heuristics = without_triton.Autotuner, without_triton.Heuristics
-    JITFunction = without_triton.JITFunction
+    JITFunction, CompiledKernel = without_triton.JITFunction, without_triton.CompiledKernel
+
+
+def asm(code: dict[str, Any]) -> dict[str, Any]:
+    """Return code by kind, as `CompiledKernel.asm` of Triton, which disassembles machine code on request."""
+    return triton.compiler.compiler.AsmDict(code) if is_installed else code
+
+
+def source(function: Any, signature: dict[str, str], constants: dict[Any, Any], attributes: dict[Any, Any]) -> Any:
+    """Return Triton's object for a source with types and constants."""
+    if not is_installed:
+        return SimpleNamespace(fn=function, signature=signature, constants=constants, attrs=attributes)
+    return triton.compiler.ASTSource(function, signature, constants, attributes)
+
+
+def constant(value: Any) -> Any:
+    """Return a constant of a manifest as launches pass it: "tl.float16" is the type."""
+    if isinstance(value, list):
+        return tuple(map(constant, value))
+    if isinstance(value, str) and value.startswith("tl."):
+        return getattr(triton.language, value.removeprefix("tl."), value)
+    return value
+
+
+def options(capability: tuple[int, int], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the target and all options of a compilation for a GPU, by name."""
+    if not is_installed:
+        return given
+    target = triton.backends.compiler.GPUTarget("cuda", capability[0] * 10 + capability[1], 32)
+    backend = triton.compiler.make_backend(target)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Triton warns of its own defaults, which are those of the build
+        parsed = backend.parse_options({name: value for name, value in given.items() if value is not None})
+    return {"target": target, **vars(parsed)}
+
+
+def default_option(name: str) -> Any:
+    """Return the default of an option."""
+    return options((9, 0), {}).get(name)
+
+
+def metadata(facts: dict[str, Any]) -> Any:
+    """Return facts as a named tuple with sorted names, as `CompiledKernel.metadata` of Triton."""
+    return namedtuple("KernelMetadata", sorted(facts))(**facts)  # noqa: PYI024 (Triton's form)
+
+
+def pack_metadata(facts: Any) -> Any:
+    """Return the facts that Triton's launches get; None if Triton is not installed."""
+    return triton.compiler.make_backend(facts.target).pack_metadata(facts) if is_installed else None

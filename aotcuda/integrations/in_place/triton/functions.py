@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 _runtime: Any = bases.runtime
 
 _now = threading.local()
-"""`launch`: the autotuner that launches a kernel in this thread, and the arguments by name."""
+"""The state of autotuners in this thread.
+
+`launch`: the autotuner that launches a kernel, and the arguments by name. `is_probing`: True while it looks for a
+config whose variant is packaged. `is_warming`: True while it warms up, so that it times no configs.
+"""
 
 _DEEPEST = 32
 """The most decorators around one function. The limit ends the search for an object that is its own `fn`."""
@@ -43,11 +47,25 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no typ
     """The entries of packs for an adopted kernel (`pack_index.Served`)."""
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        """Launch the kernel, or compile it for a `warmup`, as Triton's method does."""
-        launcher = None if warmup else self._launcher(grid)
+        """Launch the kernel, or return its variant for a `warmup`, as Triton's method does."""
+        if warmup:
+            from aotcuda.integrations.in_place.triton import compiled  # noqa: PLC0415 (few programs warm up)
+
+            variant = compiled.find(self, args, kwargs, allows_misses=not is_probing())
+            return variant if variant is not None or is_probing() else self._warm_up_by_triton(grid, args, kwargs)
+        launcher = self._launcher(grid)
         if launcher is None:
             return super().run(*args, grid=grid, warmup=warmup, **kwargs)
         return launcher(*args, **kwargs)
+
+    def preload(self, specialization_data: str) -> Any:
+        """Return the variant that Triton's JIT has described in JSON, as Triton's method does."""
+        from aotcuda.integrations.in_place.triton import compiled  # noqa: PLC0415 (few programs preload)
+
+        return compiled.preload(self, specialization_data) or super().preload(specialization_data)
+
+    def _warm_up_by_triton(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return super().run(*args, grid=grid, warmup=True, **kwargs)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """Return the launcher of the kernel with a grid."""
@@ -103,6 +121,44 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
     """An autotuner around a packaged kernel, which chooses configs from the package's tables."""
 
     cache: Choices
+    nargs: Any
+
+    def warmup(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Warm up the kernel with the recorded config, or with all configs if none was recorded."""
+        wrapped = [bases.mock_tensor(arg) for arg in args]
+        before = getattr(_now, "is_warming", False)
+        _now.is_warming = True
+        try:
+            return [self.run(*wrapped, warmup=True, **kwargs)]
+        except _NotRecordedError:
+            self.nargs = None
+        finally:
+            _now.is_warming = before
+        return super().warmup(*args, **kwargs)  # type: ignore[no-any-return]
+
+    def _bench(self, *args: Any, **kwargs: Any) -> Any:
+        if getattr(_now, "is_warming", False):
+            raise _NotRecordedError
+        return super()._bench(*args, **kwargs)
+
+    def first_packaged(self, kwargs: dict[str, Any]) -> Any:
+        """Return the first pruned config whose variant is packaged and loads, or None.
+
+        Args:
+            kwargs: The named arguments of the launch in progress.
+        """
+        for config in self.prune_configs(kwargs):
+            if config.pre_hook is not None:  # it may set block shapes of descriptors
+                config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
+            named = {**kwargs, "warmup": True, **config.all_kwargs()}
+            _now.is_probing = True
+            try:
+                variant = self.fn.run(*self.nargs.values(), **named)
+            finally:
+                _now.is_probing = False
+            if variant is not None and variant.loads():
+                return config
+        return None
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Launch the kernel with the config for the arguments, by Triton's own method."""
@@ -112,19 +168,50 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
         before = getattr(_now, "launch", None)
         _now.launch = self, kwargs
         try:
-            return super().run(*args, **kwargs)
+            result = super().run(*args, **kwargs)
         finally:
             _now.launch = before
+        if choices.timed:
+            choices.store_timings(self)
+        return result
+
+
+class _NotRecordedError(Exception):
+    """A warm-up found no recorded config."""
+
+
+def is_probing() -> bool:
+    """Return True while an autotuner looks for a packaged variant; nothing may be compiled then."""
+    return getattr(_now, "is_probing", False)
 
 
 class Choices(dict[object, object]):
     """The `cache` of an autotuner: configs by key. During its launches, keys that were never timed come from tables.
 
     Between launches it is an ordinary dict. Copies of an autotuner share it, as in Triton.
+
+    Attributes:
+        timed: The keys whose configs the autotuner has timed since `store_timings`; only with `AOTCUDA_TUNE=1`.
     """
 
+    timed: tuple[object, ...] = ()
     _table: Table | None = None
+    _kernel: InPlaceKernel | None = None
     _is_read = False
+
+    def __setitem__(self, key: object, config: object) -> None:
+        super().__setitem__(key, config)
+        if getattr(_now, "launch", None) is not None and os.environ.get("AOTCUDA_TUNE") == "1":
+            self.timed = (*self.timed, key)
+
+    def store_timings(self, tuner: Autotuner) -> None:
+        """Write what an autotuner has timed to a file that `aotcuda record --merge` reads."""
+        from aotcuda.integrations.in_place.triton import tuning  # noqa: PLC0415 (not before a launch)
+
+        keys, self.timed = self.timed, ()
+        timings = getattr(tuner, "configs_timings", None)
+        if self._kernel is not None and timings:
+            tuning.store(self._kernel, tuner, keys[-1], timings)
 
     def __contains__(self, key: object) -> bool:
         if super().__contains__(key):
@@ -134,11 +221,20 @@ class Choices(dict[object, object]):
             return False
         if not self._is_read:
             self._read(launch[0])
-        config = self._table.choose(launch[0], key, launch[1]) if self._table is not None else None
+        config = self._choose(*launch, key)
         if config is None:
             return False
-        self[key] = config
+        super().__setitem__(key, config)
         return True
+
+    def _choose(self, tuner: Autotuner, arguments: dict[str, Any], key: object) -> Any:
+        """Return the config for a key; None if the autotuner has to time its configs."""
+        way = os.environ.get("AOTCUDA_TUNE")
+        if self._kernel is None or way == "1":
+            return None
+        if way == "first":
+            return tuner.first_packaged(arguments)
+        return self._table.choose(tuner, key, arguments) if self._table is not None else None
 
     def _read(self, tuner: Autotuner) -> None:
         from aotcuda.integrations.in_place.triton import tuning  # noqa: PLC0415 (not before a launch)
@@ -146,6 +242,7 @@ class Choices(dict[object, object]):
         function = _innermost(tuner)
         kernel = function.packaged() if function is not None else None
         self._table = tuning.table(kernel) if kernel is not None else None
+        self._kernel = kernel
         self._is_read = True
 
 

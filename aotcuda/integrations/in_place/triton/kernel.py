@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Kernel as Record
-    from aotcuda.manifest import Manifest
+    from aotcuda.manifest import Manifest, Overload
+    from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.loader import Loader
 
-_MISSES = (ArgumentError, LaunchError, StaleBuildError, RuntimeUnavailableError)
+MISSES = (ArgumentError, LaunchError, StaleBuildError, RuntimeUnavailableError)
 """Errors after which Triton launches the kernel.
 
 For launches that the GPU refuses, Triton raises its own errors, which autotuners catch.
@@ -73,6 +74,27 @@ class InPlaceKernel(GridKernel):
             ]
             self._own_record = packaged, {**packaged, "arguments": arguments}
         return self._own_record[1]  # type: ignore[no-any-return]
+
+    def variant(self, args: tuple[object, ...], named: dict[str, object]) -> Overload:
+        """Return the record of the variant that a launch uses.
+
+        Raises:
+            AotcudaError: No variant is packaged for the arguments, or for this GPU.
+        """
+        full = self.bind(len(args), tuple(named))(args, named)
+        return self._loader.ready().check(self.__name__, full, 0).record
+
+    def on_gpu(self, record: Overload) -> tuple[DeviceKernel, str]:
+        """Return a variant on the current GPU, and the target of its image; make a context if there is none.
+
+        Raises:
+            AotcudaError: The variant cannot be loaded.
+        """
+        kernel_table = self._loader.ready()
+        device = self._loader.enter(kernel_table, ())
+        overloads = kernel_table.table(self.__name__).all_overloads()
+        overload = next(each for each in overloads if each.record is record)
+        return kernel_table.device_kernel(overload, device), str(kernel_table.library.choices[device].arch)
 
     def miss(self, error: AotcudaError, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
         """Launch the kernel that Triton compiles, with one warning in the process.
@@ -132,7 +154,7 @@ class _Launcher(GridLauncher):
             self.launch_on(grid, full)
         except AlignmentError:
             raise  # Triton's kernel would fault on the GPU
-        except _MISSES as error:
+        except MISSES as error:
             return self._kernel.miss(error, grid, args, named)  # type: ignore[attr-defined]
         return None
 

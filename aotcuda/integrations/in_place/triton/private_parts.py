@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-_JIT, _TUNER = "triton.runtime.jit", "triton.runtime.autotuner"
+_JIT, _TUNER, _COMPILER = "triton.runtime.jit", "triton.runtime.autotuner", "triton.compiler.compiler"
 
 NAMES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (_JIT, "JITFunction.run", ("grid", "warmup"), "All launches and compilations of a kernel call it."),
@@ -26,6 +26,15 @@ NAMES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
         ("hook",),
         "It adds to `pre_run_hooks`; Triton launches kernels with hooks.",
     ),
+    (_JIT, "JITFunction.preload", ("specialization_data",), "Packaged kernels return packaged variants."),
+    (_JIT, "MockTensor.wrap_dtype", ("arg",), "Warm-ups of autotuners have dtypes in the place of tensors."),
+    (_COMPILER, "CompiledKernel.__getitem__", ("grid",), "Warm-ups return objects of a subclass."),
+    (_COMPILER, "CompiledKernel.launch_metadata", ("grid", "stream"), "It makes what launch hooks get."),
+    (_COMPILER, "AsmDict", (), "It disassembles machine code of a variant."),
+    (_COMPILER, "ASTSource.__init__", ("fn", "signature", "constexprs", "attrs"), "The source of a variant."),
+    (_COMPILER, "make_backend", ("target",), "It has the options of a variant by `parse_options`."),
+    (_TUNER, "Autotuner._bench", ("config",), "A warm-up without recorded configs times none."),
+    (_TUNER, "Autotuner.warmup", (), "It warms up all configs."),
     (_TUNER, "Autotuner.__init__", ("fn", "configs"), "Autotuners around packaged kernels are adopted when made."),
     (_TUNER, "Autotuner.run", (), "It looks for a key in `cache`, and times configs if there is none."),
     (_TUNER, "Autotuner.prune_configs", ("kwargs",), "A config of another key has to pass the pruning."),

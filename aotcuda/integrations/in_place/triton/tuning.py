@@ -11,6 +11,7 @@ import math
 import os
 
 from aotcuda import manifest as manifests
+from aotcuda.cache import folder
 from aotcuda.common import triton_files, variables
 from aotcuda.errors import AotcudaError
 from aotcuda.integrations.in_place.triton import bases
@@ -69,15 +70,11 @@ class Table:
             key: Its key for a launch.
             arguments: The launch's arguments by name.
         """
-        if os.environ.get("AOTCUDA_TUNE") == "1":
+        gpu = _gpu()
+        if gpu is None:
             return None
-        try:
-            driver = drivers.get()
-        except AotcudaError:  # Triton reports what is missing
-            return None
-        device = driver.devices[driver.current_device() or 0]
-        capability = "{}.{}".format(*device.capability)
-        same_name = [self._gpus[device.name]] if device.name in self._gpus else []
+        name, capability = gpu
+        same_name = [self._gpus[name]] if name in self._gpus else []
         same_capability = [gpu for gpu in self._gpus.values() if gpu.capability == capability]
         near = list(dict.fromkeys(same_name + same_capability))
         exact, plain = _exact(key), [_plain(value) for value in key]
@@ -94,6 +91,70 @@ class Table:
         """Return the first config that the autotuner has; the source may have changed since the record."""
         candidates = (configs.get(self._configs[number]) for number in numbers)
         return next((config for config in candidates if config is not None), None)
+
+
+def _gpu() -> tuple[str, str] | None:
+    """Return name and compute capability of the current GPU; None if there is none, which Triton reports."""
+    try:
+        driver = drivers.get()
+    except AotcudaError:
+        return None
+    device = driver.devices[driver.current_device() or 0]
+    return device.name, "{}.{}".format(*device.capability)
+
+
+def store(kernel: InPlaceKernel, autotuner: Any, key: Any, timings: dict[Any, Any]) -> None:
+    """Add the times of configs for a key to a tuning file, which `aotcuda record --merge` reads.
+
+    The file is `tuning/MODULE.tuning.json` in the folder of the JIT cache. Nothing is written if there is no such
+    folder. Processes that write at the same time may lose the times of one of them.
+
+    Args:
+        kernel: The packaged kernel.
+        autotuner: The autotuner that timed.
+        key: The autotuner's key.
+        timings: The times by config.
+    """
+    gpu, base = _gpu(), folder.folder()
+    if gpu is None or base is None or any(type(part) not in _PLAIN for part in key):
+        return
+    pack = kernel.manifest.get("pack")
+    source = kernel.__module__ if pack is None else pack["source"]
+    path = os.path.join(base, "tuning", f"{source}.tuning.json")
+    try:
+        with open(path, "rb") as file:
+            kernels = _kernels(file.read(), source)
+    except (OSError, ValueError, RecursionError):
+        kernels = {}
+    record = kernels.get(kernel.__name__, {})
+    if record.get("keys") != list(autotuner.keys):
+        record = {"keys": list(autotuner.keys), "configs": [], "gpus": {}}
+    configs = record["configs"]
+    rows = [[_number(configs, config), list(times)] for config, times in timings.items()]
+    chosen = _number(configs, autotuner.cache[key])
+    name, capability = gpu
+    facts = record["gpus"].setdefault(name, {"capability": capability, "default": chosen, "choices": []})
+    for field, value in (("choices", chosen), ("timings", rows)):
+        facts[field] = [each for each in facts.get(field, []) if each[0] != list(key)] + [[list(key), value]]
+    content = {"format": triton_files.TUNING, "version": triton_files.VERSION, "source": source}
+    kernels[kernel.__name__] = record
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        temporary = f"{path}.{os.getpid()}"
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump({**content, "kernels": kernels}, file, indent=1)
+        os.replace(temporary, path)
+    except OSError as error:
+        warn(f"{path}: {error.strerror}; what autotuners timed is not stored")
+
+
+def _number(configs: list[dict[str, Any]], config: Any) -> int:
+    """Return the number of a config in a list of records; a new config is appended."""
+    options = {name: value for name, value in config.all_kwargs().items() if name not in config.kwargs}
+    record = {"kwargs": {name: _plain(value) for name, value in config.kwargs.items()}, **options}
+    if record not in configs:
+        configs.append(record)
+    return configs.index(record)
 
 
 def table(kernel: InPlaceKernel) -> Table | None:

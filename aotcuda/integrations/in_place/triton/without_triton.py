@@ -86,6 +86,20 @@ class JITFunction:
         self.pre_run_hooks.append(hook)
 
 
+class CompiledKernel:
+    """The base of packaged variants, as `triton.compiler.CompiledKernel`."""
+
+    run: Callable[..., Any]
+
+    def launch_metadata(self, grid: object, stream: object, *args: object) -> None:
+        """Return None: there are no launch hooks."""
+        del grid, stream, args
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        """Return the launcher of the variant with a grid."""
+        return lambda *args, stream=None: self.run(*grid, stream, None, None, None, None, None, *args)
+
+
 class Wrapper:
     """The common base of autotuners and heuristics."""
 
@@ -163,6 +177,20 @@ class Autotuner(Wrapper):
             config.pre_hook({**self.nargs, **named, **config.all_kwargs()})
         return self.fn.run(*args, **named, **config.all_kwargs())
 
+    def warmup(self, *args: Any, **named: Any) -> list[Any]:
+        """Warm up the kernel with each config that passes the pruning."""
+        self.nargs = dict(zip(self.arg_names, args, strict=False))
+        return [self.fn.warmup(*args, **named, **config.all_kwargs()) for config in self.prune_configs(named)]
+
+    def _bench(self, key: list[Any]) -> Any:
+        """Raise an error, because nothing can be timed.
+
+        Raises:
+            DependencyError: Always.
+        """
+        message = f"no config is packaged for {key}, and timing them needs Triton: pip install 'aotcuda[triton]'"
+        raise DependencyError(message)
+
     def prune_configs(self, named: dict[str, Any]) -> list[Any]:
         """Return the configs that pass the pruning for the current launch."""
         return self.configs if self._prune is None else list(self._prune(self.configs, self.nargs, **named))
@@ -172,9 +200,13 @@ class Autotuner(Wrapper):
         key = [arguments[name] for name in self.keys if name in arguments]
         cache_key = (*key, *[str(value.dtype) for value in arguments.values() if hasattr(value, "dtype")])
         if cache_key not in self.cache:
-            message = f"no config is packaged for {key}, and timing them needs Triton: pip install 'aotcuda[triton]'"
-            raise DependencyError(message)
+            self._bench(key)
         return self.cache[cache_key]
+
+
+def unchanged(argument: Any) -> Any:
+    """Return an argument of a warm-up."""
+    return argument
 
 
 class Heuristics(Wrapper):

@@ -1,4 +1,4 @@
-"""Record Triton's launches, by `JITFunction.run`, and the choices of autotuners, by `Autotuner.run`."""
+"""Record launches and warm-ups of Triton, by `JITFunction.run`, and the choices of autotuners, by `Autotuner.run`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _wrap_run(run: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(run)
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         kernel = run(self, *args, **named)
-        if kernel is not None and not named.get("warmup") and not getattr(_now, "is_timing", False):
+        if kernel is not None and not getattr(_now, "is_timing", False):
             with log.guard("a launch cannot be recorded"):
                 gpu = kernel.metadata.target.arch if dry.target() is None else dry.LABEL
                 _count(self, *_compiled(self, kernel), _options(named), gpu)
