@@ -20,7 +20,7 @@ from aotcuda.builder.project import layout
 from aotcuda.common import foreign, project_file
 from aotcuda.errors import AotcudaError, BuildError, ConfigError
 from aotcuda.tools.export import folder, launchers
-from aotcuda.tools.export.worker import Job, Result
+from aotcuda.tools.export.job import Job, Result
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aotcuda.builder.frontends.triton.config import TritonUnit
-    from aotcuda.tools.export.worker import Job, Result
+    from aotcuda.tools.export.job import Job, Result
 
 
 def export(job: Job, loaded: Sequence[tuple[TritonUnit, Any]], result: Result) -> None:

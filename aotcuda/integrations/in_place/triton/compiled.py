@@ -304,7 +304,7 @@ def _text(value: Any) -> str:
 def _is_option(parameter: Parameter, options: dict[str, Any]) -> bool:
     value = options.get(parameter["name"])
     if parameter["name"] == "enable_fp_fusion" and parameter["value"] is None:
-        return value == bases.default_option("enable_fp_fusion")
+        return bool(value == bases.default_option("enable_fp_fusion"))
     return bool(parameter["value"] == value)
 
 
