@@ -179,6 +179,8 @@ def _parser() -> argparse.ArgumentParser:
 
     doctor = commands.add_parser("doctor", help="show the state of this machine and installation")
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
+    text = "compare an exported cache with this environment's Triton, and print nothing else"
+    doctor.add_argument("--triton-cache", metavar="DIR", type=_folder, help=text)
     doctor.set_defaults(run=_doctor)
 
     _add_wheel_commands(commands)
@@ -509,6 +511,13 @@ def _init(arguments: argparse.Namespace) -> None:
 def _doctor(arguments: argparse.Namespace) -> None:
     import json  # noqa: PLC0415
 
+    if arguments.triton_cache is not None:
+        from aotcuda.tools.export import check  # noqa: PLC0415
+
+        findings = check.compare(arguments.triton_cache)
+        show(json.dumps(findings, indent=2) if arguments.json else check.render(findings))
+        _fail_if(check.problem(findings))
+        return
     from aotcuda.tools import doctor  # noqa: PLC0415
 
     report = doctor.examine()

@@ -90,6 +90,16 @@ def _is_complete(group: Path, at: str) -> bool:
         return False
 
 
+def places(group: Path) -> set[str]:
+    """Return the folders of caches in which Triton looks for the files of an entry; none for other files."""
+    if not _is_group(group.name):
+        return set()
+    try:
+        return {str(Path(path).parent.parent) for path in json.loads(group.read_bytes())["child_paths"].values()}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return set()
+
+
 def write(path: Path, data: bytes) -> None:
     """Write a file at once: readers see the old content, or the new content."""
     temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")

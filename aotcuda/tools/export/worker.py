@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends.triton import compile_errors
 from aotcuda.errors import AotcudaError
+from aotcuda.integrations.in_place.triton import private_parts as in_place
 from aotcuda.tools.export import compilation, launchers, private_parts, timings
 from aotcuda.tools.export.job import Job, Result
 
@@ -132,11 +133,12 @@ def environment() -> dict[str, Any]:
     from triton._C.libtriton import get_cache_invalidating_env_vars  # noqa: PLC0415
     from triton.runtime.cache import triton_key  # noqa: PLC0415
 
+    changing = {name: os.environ[name] for name in in_place.VARIABLES if os.environ.get(name)}
     return {
         "triton": triton.__version__,
         "triton_key": hashlib.sha256(triton_key().encode()).hexdigest(),
         "python": ".".join(map(str, sys.version_info[:2])),
         "extension": sysconfig.get_config_var("EXT_SUFFIX"),
         "platform": f"{platform.system()} {platform.machine()}",
-        "variables": dict(sorted(get_cache_invalidating_env_vars().items())),
+        "variables": dict(sorted({**changing, **get_cache_invalidating_env_vars()}.items())),
     }
