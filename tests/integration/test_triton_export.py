@@ -143,7 +143,6 @@ def project(once: Callable[[str, Callable[[Path], object]], Path]) -> Path:
         (made / "pkg/__init__.py").touch()
         (made / "pkg/_tri.py").write_text(KERNELS)
         (made / "pyproject.toml").write_text(PROJECT)
-        (root / "launches.py").write_text(LAUNCHES)
         record = ["record", "--dry", "--gpu", "H100", "--write", "--", sys.executable, str(root / "dry.py")]
         (root / "dry.py").write_text(_without_driver(LAUNCHES))
         assert _aotcuda(made, *record).returncode == 0
@@ -180,10 +179,16 @@ def launch(root: Path, cache: Path, *arguments: str, **environ: str) -> list[tup
         "CC": "/bin/false",
     }
     environment |= {"TRITON_DEFAULT_FP_FUSION": "1", **environ}
-    command = [sys.executable, str(root / "launches.py"), *arguments]
+    command = [sys.executable, str(_launches(root)), *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [tuple(each) for each in json.loads(done.stdout.splitlines()[-1])]
+
+
+def _launches(root: Path) -> Path:
+    path = root / "launches.py"
+    path.write_text(LAUNCHES)
+    return path
 
 
 def test_stock_triton_finds_each_launch_in_a_folder_that_nobody_can_write(project: Path) -> None:
@@ -229,7 +234,7 @@ def test_doctor_names_what_differs(project: Path, tmp_path: Path, monkeypatch: p
     for part in (
         "it was made for Triton 3.5.0",
         "it was made for Python 3.9",
-        "it was made with TRITON_DEFAULT_FP_FUSION=1, and here is TRITON_DEFAULT_FP_FUSION=0",
+        "it was made with TRITON_DEFAULT_FP_FUSION=true, and here is TRITON_DEFAULT_FP_FUSION=",
         "for 9.0 it was made by Build cuda_1.0",
         "it was made from nothing-of-this-name 1.0, and none is installed",
         f"{entry.parent.name}/{entry.name} was changed",
@@ -256,3 +261,38 @@ def test_problems_are_one_line_and_write_nothing(
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_timings_of_one_gpu_are_exported(project: Path, tmp_path: Path) -> None:
+    made = Path(shutil.copytree(project / "project", tmp_path / "project"))
+    configs = [
+        {"kwargs": {"B": 64}, "num_warps": 2, "num_ctas": 1, "num_stages": 3},
+        {"kwargs": {"B": 128}, "num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": 64},
+    ]
+    timed = [[[n, "float32"], [[0, [3.0, 3.0, 3.0]], [1, [2.0, 2.0, 2.0]]]] for n in (64, 7)]
+    gpu = {"capability": "9.0", "default": 1, "choices": [], "timings": timed}
+    tuned = {"keys": ["n"], "configs": configs, "gpus": {"NVIDIA H100": gpu, "NVIDIA H200": gpu}}
+    content = {"format": "aotcuda tuning", "version": 1, "source": "pkg._tri", "kernels": {"tuned": tuned}}
+    (made / "pkg/_tri.tuning.json").write_text(json.dumps(content))
+    text = export(made, tmp_path / "several", AOTCUDA_ARCH="sm_90")
+    assert "pkg._tri:tuned has timings of NVIDIA H100 and NVIDIA H200" in text
+    text = export(made, tmp_path / "cache", "--gpu", "NVIDIA H200", AOTCUDA_ARCH="sm_90")
+    assert "timings of 2 keys of autotuners: set TRITON_CACHE_AUTOTUNING=1, too" in text
+    found = launch(tmp_path, tmp_path / "cache", TRITON_CACHE_AUTOTUNING="1")
+    assert [each for each in found if each[0] == "tuned"] == [("tuned", True)] * 2  # nothing else was launched to time
+    assert "export TRITON_CACHE_AUTOTUNING=1" in (tmp_path / "cache" / folder.README).read_text()
+
+
+def test_a_folder_with_another_cache_is_added_to(project: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    launch(project, cache, CC="gcc")
+    complete = next(iter(cache.glob("*/tiles.cubin"))).parent
+    broken = next(iter(cache.glob("*/tuned.cubin"))).parent
+    (broken / "tuned.cubin").unlink()
+    (cache / "README.md").write_text("mine")
+    mine = {path: path.read_bytes() for path in complete.iterdir()}
+    text = export(project / "project", cache, AOTCUDA_ARCH="sm_90")
+    assert f"{cache / 'README.md'} is another text and stays as it is" in text
+    assert {path: path.read_bytes() for path in complete.iterdir()} == mine
+    assert (cache / "README.md").read_text() == "mine"
+    assert all(hit for _, hit in launch(project, cache))

@@ -107,7 +107,8 @@ def _record(item: dict[str, Any], root: Path) -> Record:
 
 def _choice(item: dict[str, Any]) -> Choice:
     facts: dict[str, Any] = {name: item.get(name) for name in ("module", "function", "path", "keys", "key", "config")}
-    return Choice(**facts, launches={item["gpu"]: item["count"]})
+    timings = {item["gpu"]: item["timings"]} if "timings" in item else {}
+    return Choice(**facts, launches={item["gpu"]: item["count"]}, timings=timings)
 
 
 def _relative(path: str, root: Path) -> str:

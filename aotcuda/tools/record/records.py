@@ -95,6 +95,7 @@ class Choice:
         key: The key that Triton's autotuner computes: values of `keys`, then dtypes of arguments.
         config: `kwargs`, and options by name.
         launches: The number of launches with the config on each GPU: `NVIDIA H100 80GB HBM3, compute capability 9.0`.
+        timings: By GPU, the pruned configs in the autotuner's order, each with the times that Triton measured.
     """
 
     module: str
@@ -104,6 +105,7 @@ class Choice:
     key: list[Any]
     config: dict[str, Any]
     launches: dict[str, int] = field(default_factory=dict)
+    timings: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -116,9 +118,11 @@ def merged_choices(choices: Iterable[Choice]) -> list[Choice]:
     """Return the distinct choices in order, with the sums of their launches."""
     found: dict[tuple[str, ...], Choice] = {}
     for choice in choices:
-        launches = Counter(found[choice.order].launches if choice.order in found else {})
+        before = found.get(choice.order)
+        launches = Counter(before.launches if before is not None else {})
         launches.update(choice.launches)
-        found[choice.order] = replace(choice, launches=dict(sorted(launches.items())))
+        timings = (before.timings if before is not None else {}) | choice.timings
+        found[choice.order] = replace(choice, launches=dict(sorted(launches.items())), timings=timings)
     return [found[order] for order in sorted(found)]
 
 

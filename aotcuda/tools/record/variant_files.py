@@ -335,10 +335,15 @@ def _tuned_kernel(
     kernel: dict[str, Any] = before if before.get("keys") == keys else {"configs": [], "gpus": {}}
     configs = list(kernel["configs"])
     counts: dict[str, dict[str, Counter[int]]] = {}
+    timings: dict[str, dict[str, list[Any]]] = {}
     for choice in choices:
         if choice.keys != keys:
             continue
         index = _index(configs, choice.config)
+        for gpu, rows in choice.timings.items():
+            timings.setdefault(gpu, {})[json.dumps(choice.key)] = [
+                [_index(configs, config), times] for config, times in rows
+            ]
         for gpu, count in choice.launches.items():
             counts.setdefault(gpu, {}).setdefault(json.dumps(choice.key), Counter())[index] += count
     gpus = dict(kernel["gpus"])
@@ -348,7 +353,8 @@ def _tuned_kernel(
         launches: Counter[int] = sum(by_key.values(), Counter())
         more = {key: count.most_common(1)[0][0] for key, count in by_key.items()}
         facts = {"capability": capability, "default": launches.most_common(1)[0][0]}
-        gpus[name] = {**facts, "choices": _merge_choices(gpus.get(name), more)}
+        timed = _merge_timings(gpus.get(name), timings.get(label, {}))
+        gpus[name] = {**facts, "choices": _merge_choices(gpus.get(name), more), **timed}
     return {"keys": keys, "configs": configs, "gpus": dict(sorted(gpus.items()))}
 
 
@@ -356,6 +362,12 @@ def _merge_choices(before: dict[str, Any] | None, more: dict[str, int]) -> list[
     """Return a GPU's choices merged with `more`, by the JSON of their keys; `more` counts for equal keys."""
     choices = {json.dumps(key): index for key, index in (before or {}).get("choices", ())} | more
     return [[json.loads(key), index] for key, index in sorted(choices.items())]
+
+
+def _merge_timings(before: dict[str, Any] | None, more: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Return a GPU's timings merged with `more`, by the JSON of their keys; nothing if there are none."""
+    timings = {json.dumps(key): rows for key, rows in (before or {}).get("timings", ())} | more
+    return {"timings": [[json.loads(key), rows] for key, rows in sorted(timings.items())]} if timings else {}
 
 
 def _index(configs: list[dict[str, Any]], config: dict[str, Any]) -> int:
@@ -394,6 +406,12 @@ def _merge_tuning(content: dict[str, Any], other: dict[str, Any]) -> dict[str, A
         gpus = dict(before["gpus"])
         for name, gpu in kernel["gpus"].items():
             more = {json.dumps(item): indices[index] for item, index in gpu["choices"]}
-            gpus[name] = {**gpu, "default": indices[gpu["default"]], "choices": _merge_choices(gpus.get(name), more)}
+            rows = {
+                json.dumps(item): [[indices[index], times] for index, times in timed]
+                for item, timed in gpu.get("timings", ())
+            }
+            timings = _merge_timings(gpus.get(name), rows)
+            choices = _merge_choices(gpus.get(name), more)
+            gpus[name] = {**gpu, "default": indices[gpu["default"]], "choices": choices, **timings}
         kernels[key] = {**kernel, "configs": configs, "gpus": dict(sorted(gpus.items()))}
     return {**content, "kernels": dict(sorted(kernels.items()))}

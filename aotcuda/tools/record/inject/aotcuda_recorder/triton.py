@@ -73,13 +73,15 @@ def _wrap_tuner_run(run: Callable[..., Any]) -> Callable[..., Any]:
         before = getattr(_now, "tuner", None)
         arguments = dict(zip(self.arg_names, args)) | named  # noqa: B905 (constants follow by name)
         _now.tuner = self, arguments
+        earlier = getattr(self, "configs_timings", None)
         try:
             result = run(self, *args, **named)
         finally:
             _now.tuner = before
         if not named.get("warmup") and dry.target() is None:
             with log.guard("an autotuner's choice cannot be recorded"):
-                _count_choice(self, arguments)
+                timings = getattr(self, "configs_timings", None)
+                _count_choice(self, arguments, timings if timings is not earlier else None)
         return result
 
     return recorded
@@ -91,8 +93,11 @@ def _options(named: dict[str, Any]) -> dict[str, object]:
     return options | {name: named[name] for name in _OPTIONAL if named.get(name) is not None}
 
 
-def _count_choice(tuner: Any, named: dict[str, Any]) -> None:
-    """Count a launch with the config that an autotuner chose, by Triton's key of the autotuner."""
+def _count_choice(tuner: Any, named: dict[str, Any], timings: dict[Any, Any] | None) -> None:
+    """Count a launch with the config that an autotuner chose, by Triton's key of the autotuner.
+
+    `timings` are the times of the pruned configs, if this launch has timed them.
+    """
     if len(tuner.configs) < 2:
         return
     arguments = {name: value for name, value in named.items() if name in tuner.arg_names}
@@ -101,10 +106,8 @@ def _count_choice(tuner: Any, named: dict[str, Any]) -> None:
     python, kernel = tuner.base_fn, tuner.fn
     while kernel.fn is not python:
         kernel = kernel.fn
-    config = {
-        name: value for name, value in tuner.best_config.all_kwargs().items() if name not in tuner.best_config.kwargs
-    }
-    chosen = {"kwargs": {name: _plain(value) for name, value in tuner.best_config.kwargs.items()}, **config}
+    is_plain = all(named[name] is None or type(named[name]) in _PLAIN for name in tuner.keys if name in arguments)
+    rows = [[_config(config), list(times)] for config, times in (timings or {}).items()] if is_plain else []
     facts = {
         "frontend": FRONT_END,
         "kind": "choice",
@@ -112,17 +115,26 @@ def _count_choice(tuner: Any, named: dict[str, Any]) -> None:
         **_place(kernel).facts,
         "keys": list(tuner.keys),
         "key": key,
-        "config": chosen,
+        "config": _config(tuner.best_config),
     }
     active = sys.modules["triton.runtime.driver"].__dict__["driver"].active
     device = active.get_current_device()
-    entry = log.entry(facts, dict)
+    entry = log.entry(facts, lambda: {"timings": rows} if rows else {})
     entry.count(device, lambda: f"{_gpu_name(device)}, compute capability {active.get_current_target().arch / 10:.1f}")
+
+
+_PLAIN = (bool, int, float, str)
+
+
+def _config(config: Any) -> dict[str, object]:
+    """Return a config in the form of tuning files."""
+    options = {name: value for name, value in config.all_kwargs().items() if name not in config.kwargs}
+    return {"kwargs": {name: _plain(value) for name, value in config.kwargs.items()}, **options}
 
 
 def _plain(value: object) -> object:
     """Return a part of an autotuner's key or config in the form of tuning files."""
-    return value if value is None or type(value) in (bool, int, float, str) else str(value)
+    return value if value is None or type(value) in _PLAIN else str(value)
 
 
 def _gpu_name(device: int) -> str:
