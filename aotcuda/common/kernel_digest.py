@@ -133,7 +133,7 @@ class _Describer:
         """Describe the value at the end of a chain."""
         value, home = scope.get(names[0], _MISSING), ""
         for at, name in enumerate(names[1:], 1):
-            if value is _MISSING or _is_from_triton(value) or _is_jit(value):
+            if value is _MISSING or _is_jit(value) or (_is_from_triton(value) and not isinstance(value, ModuleType)):
                 break
             if isinstance(value, ModuleType):
                 home = value.__name__
@@ -141,7 +141,7 @@ class _Describer:
                 found = getattr(value, name, _MISSING)
             except Exception:  # noqa: BLE001 (a module's own `__getattr__`; Triton's compilation would fail)
                 found = _MISSING
-            if isinstance(value, ModuleType) and self._is_foreign(home):
+            if isinstance(value, ModuleType) and self._is_foreign(home) and not _is_from_triton(value):
                 if isinstance(found, ModuleType) or _is_from_triton(found) or _is_jit(found):
                     value = found
                     continue
@@ -403,6 +403,8 @@ def _is_from_triton(value: Any) -> bool:
 
 def _triton_object(value: Any) -> list[object]:
     """Describe an object of Triton by name and module, since `math` and `libdevice` both have `exp`."""
+    if isinstance(value, ModuleType):
+        return ["Triton", value.__name__]
     home = str(getattr(value, "__module__", "")).rpartition(".")[2]
     return ["Triton", str(getattr(value, "__qualname__", value)), home]
 

@@ -13,14 +13,18 @@ import itertools
 import re
 import types
 import typing
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from aotcuda.manifest import constants
 from aotcuda.manifest.dtypes import NAMED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+
+
+_DEEPEST = 16
+"""The most lists in each other of a constant."""
 
 
 class Text:
@@ -61,14 +65,15 @@ class Integer:
 
 
 class Constant:
-    """A number, a string, true or false, null, or a list of these."""
+    """A constant as `constants.encode` returns it."""
 
-    name = "a number, a string, true or false, null, or a list of these"
+    name = 'a number, a string, true or false, null, {"float": "inf"}, or a list of these'
 
-    def fits(self, value: object) -> bool:
+    def fits(self, value: object, depth: int = 0) -> bool:
         """Return True if a value has one of these types."""
-        values = value if isinstance(value, list) else [value]
-        return all(item is None or isinstance(item, int | float | str) for item in values)
+        if isinstance(value, list):
+            return depth < _DEEPEST and all(self.fits(item, depth + 1) for item in value)
+        return value is None or isinstance(constants.decode(value), int | float | str)
 
 
 Arch = Annotated[str, Text(r"(sm|compute)_\d{2,3}[af]?", "a target such as sm_90")]
@@ -76,7 +81,7 @@ Version = Annotated[str, Text(r"\d{1,4}(\.\d{1,4}){0,3}", "a version")]
 Dtype = Annotated[str, Text("|".join(NAMED) + r"|[<>|=][A-Za-z]\d{1,9}([\[{].*)?", "a type string")]
 Format = Annotated[str, OneOf(*"?bBhHiIqQefd")]
 Signed = Annotated[int, Integer(2**63, start=-(2**63))]
-Value = Annotated[int | float | str | bool | list[int | float | str | bool | None] | None, Constant()]
+Value = Annotated[int | float | str | bool | dict[str, str] | list[Any] | None, Constant()]
 Block = Annotated[int, Integer(1 << 16)]
 """An offset in the parameter block, or its size; the driver accepts 32,764 bytes."""
 
@@ -287,6 +292,7 @@ class Overload(TypedDict):
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if launches set the grid alone; other images lack it
     one_by_one: NotRequired[bool]  # launches pass each parameter separately: its offset depends on the GPU
     reserved: NotRequired[list[Block]]  # with `one_by_one`: the offsets of parameters that launches do not pass
+    general: NotRequired[bool]  # by_grid: the build has added it; it has fewer hints than recorded variants
     apart: NotRequired[list[list[Block]]]  # pairs of arguments, by index: arrays that must not overlap
     raises: NotRequired[list[Raised]]  # debug builds: the kernel stores a code when it raises
 
@@ -301,7 +307,8 @@ class Kernel(TypedDict):
     arguments: NotRequired[list[Argument]]  # if launches may name them: the parameters of every overload, in order
     defined: NotRequired[str]  # in place: the line of its Python function, "mypkg.solver:axpy:12"
     values: NotRequired[dict[str, list[list[object]]]]  # in place: what its code read; see `aotcuda.common.constants`
-    exact: NotRequired[bool]  # by_grid: an overload serves exactly the launches that Triton compiles it for
+    exact: NotRequired[bool]  # by_grid: launches choose an overload by Triton's rules
+    adopts: NotRequired[bool]  # exact: numbers adopt the types of the parameters, as in a generated module
     digest: NotRequired[str]  # in a pack: the digest of its source by `aotcuda.common.kernel_digest`
     heuristics: NotRequired[list[str]]  # the arguments that @triton.heuristics computes, the outermost first
 
@@ -413,6 +420,7 @@ class Manifest(TypedDict):
     in_place: NotRequired[bool]  # the module is its own source, and its functions launch packaged kernels
     pack: NotRequired[Pack]
     left_out: NotRequired[list[LeftOut]]
+    general_left_out: NotRequired[dict[str, int]]  # by kernel: general variants that some target cannot have
     runtime: NotRequired[Literal["bundled"]]  # the wheel holds a copy of the run time
     rebuild: NotRequired[Rebuild]  # with `fallback` = `jit`
     reads: NotRequired[list[Read]]  # editable installs and the JIT cache: further inputs

@@ -103,7 +103,7 @@ class KernelTable:
         if record is None:
             message = f"{where} cannot be launched: the module has no such kernel any more"
             raise aotcuda.errors.LaunchError(message)
-        if not record.get("exact") or _takes_descriptors(record):
+        if not record.get("exact") or _has_gaps(record) or _takes_descriptors(record):
             record = self._for_this_machine(record)
         with self._making:
             cache = self.caches.setdefault(name, KernelCache())
@@ -241,6 +241,11 @@ class KernelTable:
 
     def _where(self, name: str) -> str:
         return f"{self.manifest['module']}.{name}"
+
+
+def _has_gaps(record: Kernel) -> bool:
+    """Return True if some target has not all variants of a kernel."""
+    return len({frozenset(overload.get("launches", ())) for overload in record["overloads"]}) > 1
 
 
 def _takes_descriptors(record: Kernel) -> bool:

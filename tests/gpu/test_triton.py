@@ -57,7 +57,7 @@ def test_softmax_is_right(t: SimpleNamespace, columns: int) -> None:
 
 
 @pytest.mark.parametrize("n", [100, 100_000])
-def test_arguments_choose_config(t: SimpleNamespace, n: int) -> None:
+def test_shared_constants_may_be_omitted(t: SimpleNamespace, n: int) -> None:
     x = t.torch.randn(n, device="cuda")
     expected = 0.5 * x
     t.kernels.scale[lambda meta: (-(-meta["n"] // meta["BLOCK"]),)](x, 0.5, n)

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from aotcuda.builder.config.parser import parse
-from aotcuda.builder.plan import plan
 from integration import projects
 
 if TYPE_CHECKING:
@@ -136,7 +134,7 @@ k.typed[(1,)](x, DT=tl.float32, ACT="relu")
 k.several[(1,)](x, BLOCK=64, num_warps=8)
 k.several[(1,)](x, BLOCK=64)
 k.several[(1,)](x, BLOCK=128)
-for value in ((1, 2), k.pair, "None", "a b", float("inf")):
+for value in ((1, 2.5), k.pair, "None", "a b", float("inf")):
     k.odd[(1,)](x, A=value)
 k.odd[(1,)](Bytes(256), A=1)
 k.pair[(1,)]((x, x), A=1)
@@ -193,18 +191,18 @@ def table(text: str, module: str = "tri") -> dict[str, Any]:
     return tomllib.loads(text)["tool"]["aotcuda"]["modules"][f"mypkg.{module}"]
 
 
-def test_launches_become_variants_and_configs(project: Path) -> None:
+def test_launches_become_variants_of_a_generated_module(project: Path) -> None:
     (project / "pyproject.toml").write_text(PROJECT + TABLES)
     done = record(project, "--write")
     assert done.status == 0, done.err
-    kernels = table((project / "pyproject.toml").read_text())["kernels"]
-    assert kernels["add"] == {
-        "signatures": ["*fp32:16, *fp32:16, *fp32:16, i32:16", "*fp32:16, *fp32:16, *fp32:16, i32"],
-        "specialise": "exact",
-        "constexprs": {"BLOCK": 128},
-        "num-warps": 8,
-    }
-    assert kernels["scale"]["configs"] == [{"constexprs": {"BLOCK": 64}, "num-warps": 2, "when": {"n": 4096}}]
+    assert table((project / "pyproject.toml").read_text())["variants"] == "mypkg/_tri.variants.json"
+    kernels = read(project / "mypkg" / "_tri.variants.json")["kernels"]
+    types = ["*fp32:16", "*fp32:16", "*fp32:16"]
+    eight = {"constexprs": {"BLOCK": 128}, "num_warps": 8}
+    assert kernels["add"]["variants"] == [{"types": [*types, each], **eight} for each in ("i32:16", "i32")]
+    assert [*kernels] == ["add"]
+    assert "scale void(" in done.err
+    assert "it is autotuned, and autotuned kernels are packaged in place" in done.err
     counted = json.loads((project / ".aotcuda-record.json").read_text())["functions"]
     assert [(item["function"], item["launches"]) for item in counted] == [
         ("add", {"compute capability 9.0": 1}),
@@ -218,69 +216,48 @@ def test_launches_become_variants_and_configs(project: Path) -> None:
     ("options", "environ"), [(("--dry",), {}), ((), {"TRITON_INTERPRET": "1"})], ids=["dry", "interpreter"]
 )
 def test_recorded_variants_are_those_of_the_jit(odd: Path, options: tuple[str, ...], environ: dict[str, str]) -> None:
-    done = record(odd, *options, **environ)
+    done = record(odd, *options, "--write", **environ)
     assert done.status == 0, done.err
-    exact = {"specialise": "exact"}
-    assert table(done.out, "odd")["kernels"] == {
-        "block": {
-            "python": "mypkg._odd:block.fn",
-            "signatures": ["*fp32:16, i32:16", "*fp32:16, i32"],
-            **exact,
-            "configs": [{"constexprs": {"BLOCK": 128, "WIDE": 1}}, {"constexprs": {"BLOCK": 64, "WIDE": True}}],
-        },
-        "declared": {
-            "signatures": ["*fp32:16, *fp32, i32, i64:16, fp32, i32:16", "*fp32:16, *fp32, i32, i64, fp32, i32:16"],
-            **exact,
-            "constexprs": {"BLOCK": 64},
-        },
-        "even": {
-            "python": "mypkg._odd:even.fn",
-            "signatures": ["*fp32:16, i32:16", "*fp32:16, i32"],
-            **exact,
-            "constexprs": {"EVEN": [True, False], "BLOCK": 64},
-        },
-        "odd": {"signatures": ["*fp8e5:16"], **exact, "constexprs": {"A": 1}},
-        "several": {
-            "signatures": ["*fp32:16"],
-            **exact,
-            "configs": [
-                {"constexprs": {"BLOCK": 128}},
-                {"constexprs": {"BLOCK": 64}},
-                {"constexprs": {"BLOCK": 64}, "num-warps": 8},
-            ],
-        },
-        "typed": {
-            "signatures": ["*fp16:16", "*fp32:16"],
-            **exact,
-            "configs": [
-                {"constexprs": {"DT": "tl.float16", "ACT": "None"}, "signatures": ["*fp16:16"]},
-                {"constexprs": {"DT": "tl.float32", "ACT": "relu"}, "signatures": ["*fp32:16"]},
-                {"constexprs": {"DT": "tl.float32", "ACT": "None"}, "signatures": ["*fp32:16"]},
-            ],
-        },
+    kernels = read(odd / "mypkg" / "_odd.variants.json")["kernels"]
+    found = {
+        name: [{"types": ", ".join(item.pop("types")), **item.pop("constexprs"), **item} for item in kernel["variants"]]
+        for name, kernel in kernels.items()
+    }
+    declared = ["*fp32:16, *fp32, i32, i64:16, fp32, i32:16", "*fp32:16, *fp32, i32, i64, fp32, i32:16"]
+    assert found == {
+        "block": [
+            {"types": "*fp32:16, i32:16", "BLOCK": 128, "WIDE": 1},
+            {"types": "*fp32:16, i32:16", "BLOCK": 64, "WIDE": True},
+            {"types": "*fp32:16, i32", "BLOCK": 64, "WIDE": True},
+        ],
+        "declared": [{"types": types, "BLOCK": 64} for types in reversed(declared)],
+        "even": [
+            {"types": "*fp32:16, i32:16", "EVEN": True, "BLOCK": 64},
+            {"types": "*fp32:16, i32", "EVEN": False, "BLOCK": 64},
+        ],
+        "odd": [
+            {"types": "*fp32:16", "A": "None"},
+            {"types": "*fp32:16", "A": "a b"},
+            {"types": "*fp32:16", "A": [1, 2.5]},
+            {"types": "*fp32:16", "A": {"float": "inf"}},
+            {"types": "*fp8e5:16", "A": 1},
+        ],
+        "several": [
+            {"types": "*fp32:16", "BLOCK": 128},
+            {"types": "*fp32:16", "BLOCK": 64},
+            {"types": "*fp32:16", "BLOCK": 64, "num_warps": 8},
+        ],
+        "typed": [
+            {"types": "*fp16:16", "DT": {"dtype": "float16"}, "ACT": None},
+            {"types": "*fp32:16", "DT": {"dtype": "float32"}, "ACT": "relu"},
+            {"types": "*fp32:16", "DT": {"dtype": "float32"}, "ACT": None},
+        ],
     }
     reasons = [line.partition("num_stages=3): ")[2] for line in done.err.splitlines() if "left out: " in line]
-    assert len(reasons) == 6
-    for words in (
-        "A is a tuple, and",
-        "A is a function, and a packaged constexpr is a number",
-        "A is a string that tables have another meaning for, which",
-        "A: 'a b' is not a number",
-        "A is a number that is not finite",
-        "xs is a tuple; pass its parts",
-    ):
+    assert len(reasons) == 2
+    for words in ("A is a function, and a packaged constexpr is a number", "xs is a tuple; pass its parts"):
         assert any(reason.startswith(words) for reason in reasons), (words, reasons)
-
-
-def test_heuristics_are_reported_and_the_table_builds(odd: Path) -> None:
-    note = "@triton.heuristics computes EVEN: launches of the packaged kernel have to name it"
-    done = record(odd, "--dry")
-    assert f"# {note}\neven = {{" in done.out
-    plans = plan.make(parse({"arch": ["sm_90"], **tomllib.loads(done.out)["tool"]["aotcuda"]}, environ={}))
-    assert len(plans[0].units) == 4 + 2 + 4 + 1 + 3 + 3
-    done = record(odd, "--dry", "--write")
-    assert f"aotcuda: even.fn: {note}" in done.err.splitlines()
-    assert record(odd, "--dry", "--check").status == 0
+    assert record(odd, *options, "--check", **environ).status == 0
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_float8_pointers_are_built_where_the_target_has_the_type(
     pointer: str, arch: str, dtype: str | None, tmp_path: Path
 ) -> None:
     pytest.importorskip("triton")
-    key = f'kernels.f = {{ signatures = ["*{pointer}, *fp32", "*fp32, *{pointer}"], specialise = "exact" }}'
+    key = f'kernels.f = ["*{pointer}:16, *fp32", "*fp32:16, *{pointer}"]'
     module = f'frontend = "triton"\n{key}'
     if dtype is None:
         text = message(tmp_path, CONVERTS, arch, module, {})
@@ -130,7 +130,7 @@ def f(x, n):
     offsets = tl.arange(0, N)
     tl.store(x + offsets, 1.0, mask=offsets < n)
 """
-    module = 'frontend = "triton"\nkernels.f = { signature = "*fp32, i32", specialise = "exact" }'
+    module = 'frontend = "triton"\nkernels.f = { signature = "*fp32:16, i32" }'
     text = message(tmp_path, source, "sm_80", module, {})
     assert "Cannot access global variable N from within @jit" in text
     assert "(pkg/_k.py:9: offsets = tl.arange(0, N))" in text

@@ -80,7 +80,7 @@ def test_triton_compiles_for_a_gpu_without_an_image(
     with pytest.warns(FallbackWarning, match=r"tritonkernels\.kernels, all of it"):
         kernels.scale[lambda meta: (4096 // meta["BLOCK"],)](x, 0.5, 4096)
     (call,) = cuda.launches()
-    assert (call["kernel"], call["grid"], call["block"]) == ("scale__0_0", [64, 1, 1], [64, 1, 1])
+    assert (call["kernel"], call["grid"], call["block"]) == ("scale__0_0", [8, 1, 1], [64, 1, 1])
     (image,) = (tmp_path / "cache").rglob("kernels.cubin")
     assert ".text.scale__0_0" in sections_of(image.read_bytes())
     with pytest.raises(ArgumentError, match=r"no packaged signature of .*scale accepts these arguments"):

@@ -475,7 +475,7 @@ SOURCES = {
         """\
 source = "pkg._k"
 variants = "pkg/k.variants.json"
-kernels.k = { signature = "*i64", specialise = "exact", constexprs = { BLOCK = 64 } }
+kernels.k = { signature = "*i64:16", constexprs = { BLOCK = 64 } }
 """,
         {"pkg/_k.py": _TRITON, "pkg/k.variants.json": json.dumps(_VARIANTS)},
     ),

@@ -25,6 +25,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotcuda import manifest
 from aotcuda.binary import cubin, fatbin
 from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
@@ -304,6 +305,7 @@ class Differential:
         """Store the stand-in driver for Triton, a module, the project with its source, and an empty folder."""
         self._library, self._source, self._project, self._folder = library, source, project, folder
         self.problems: list[str] = []
+        self._variants: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.counts: dict[str, int] = {}
 
     def record(self, cases: list[Case]) -> None:
@@ -315,8 +317,15 @@ class Differential:
         """Compare launches of a wheel with launches by the JIT; for `others` compare only the JIT's keys."""
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(self._folder / "packages")
-            data = f"{self._source.replace('.', '/')}.aotcuda/kernels.fatbin"
-            codes = _codes(archive.read(data), arch)
+            folder = f"{self._source.replace('.', '/')}.aotcuda/"
+            files = [name for name in archive.namelist() if re.fullmatch(rf"{folder}kernels(-\d+)?\.fatbin", name)]
+            codes: dict[str, str] = {}
+            for name in files:
+                codes |= _codes(archive.read(name), arch)
+            kernels: list[Any] = [*manifest.parse(archive.read(f"{folder}manifest.json"), folder)["kernels"]]
+        self._variants = {
+            overload["symbol"]: (kernel, overload) for kernel in kernels for overload in kernel["overloads"]
+        }
         cases = [*packaged, *others]
         by_package = self._launch("packaged", cases)
         settings = [[at < len(packaged), entry.get("config")] for at, entry in enumerate(by_package)]
@@ -381,8 +390,12 @@ class Differential:
                 if codes[symbol] != theirs["code"]:
                     self._report(case, f"{symbol} has other machine code")
                 self._compare_launches(case, ours["launches"], theirs)
-            elif symbol is not None and by_key.get(key) != symbol:
-                self._report(case, f"{symbol} was launched, and the JIT compiles {theirs['key']}")
+            elif symbol is not None and key in by_key and by_key[key] != symbol:
+                self._report(case, f"{symbol} was launched, and {by_key[key]} is compiled for {theirs['key']}")
+            elif (
+                symbol is not None and key not in by_key and (problem := broken_hint(*self._variants[symbol], case[1]))
+            ):
+                self._report(case, f"{symbol} was launched, and {problem}")
             elif symbol is None and key in by_key:
                 self._report(case, f"it was missed, and {by_key[key]} is packaged: {ours['launches'][0]}")
         launched = sum("kernel" in each["launches"][0] for each in packaged[variants:])
@@ -404,6 +417,28 @@ class Differential:
 
     def _report(self, case: Case, problem: str) -> None:
         self.problems.append(f"{case[0]} {case[1]}: {problem}")
+
+
+def broken_hint(kernel: dict[str, Any], variant: dict[str, Any], case: dict[str, Any]) -> str:
+    """Return the first property of a variant that does not hold for the arguments of a case; empty if all hold."""
+    for argument, parameter in zip(kernel["arguments"], variant["parameters"], strict=True):
+        name = parameter["name"]
+        if name not in case:
+            continue
+        value, kind = case[name], parameter["kind"]
+        array = _ARRAY.fullmatch(value) if isinstance(value, str) else None
+        is_multiple = (int(array[2] or 0) if array else value if type(value) is int else 1) % 16 == 0
+        if parameter.get("divisor") == 16 and not is_multiple:
+            return f"{name} is no multiple of 16"
+        if kind == "elements" and (array is None or parameter["dtype"].lstrip("<|") != array[1]):
+            return f"{name} is no array of {parameter['dtype']}"
+        if kind == "elements" and "divisor" not in parameter and "hints" not in argument and is_multiple:
+            return f"{name} is aligned, and the variant is slow for that"
+        if kind == "constant" and (type(value), value) != (type(parameter["value"]), parameter["value"]):
+            return f"{name} is not {parameter['value']!r}"
+        if kind == "number" and isinstance(value, str | None):
+            return f"{name} is no number"
+    return ""
 
 
 def _codes(data: bytes, arch: str) -> dict[str, str]:

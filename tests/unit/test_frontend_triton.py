@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-import itertools
+import json
+import pickle
 import re
 import tomllib
 from dataclasses import replace
@@ -22,6 +23,7 @@ from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
 from aotcuda.builder.frontends.triton import config, ptx
 from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
+from aotcuda.manifest import constants
 from support.errors import assert_message, cases
 
 ADD = "*fp32, *fp32, *fp32, i32"
@@ -41,69 +43,56 @@ def units(kernel: Any, **module: Any) -> list[config.TritonUnit]:
 
 
 class TestTable:
-    def test_variants_are_products_in_the_order_of_the_table(self) -> None:
-        half = ADD.replace("fp32", "fp16")
-        variants = units({"signature": [ADD, half], "constexprs": {"A": ["None", "none"]}, "num-warps": [4, 8]})
-        assert [(str(unit.types[0]), unit.constexprs, unit.num_warps, unit.symbol) for unit in variants] == [
-            (element, (("A", value),), warps, f"add__{number}")
-            for number, (element, value, warps) in enumerate(
-                itertools.product(("*fp32", "*fp16"), (None, "none"), (4, 8))
-            )
+    def test_tables_and_signatures_in_a_list_are_variants(self) -> None:
+        half = {"signature": "*fp16:16, i32:1", "constexprs": {"A": "None", "DT": "tl.float16"}, "num-warps": 8}
+        variants = units(["*fp32:16, fp32", half])
+        assert [(unit.signature, unit.symbol) for unit in variants] == [
+            ("void(*fp32:16, fp32; num_warps=4, num_stages=3)", "add__0_0"),
+            ("void(*fp16:16, i32:1; A=None, DT='tl.float16', num_warps=8, num_stages=3)", "add__1_0"),
         ]
-        configs = [{"constexprs": {"B": 1}, "signature": half}, {"constexprs": {"B": 2}}]
-        variants = units({"signatures": [ADD, half], "configs": configs})
-        assert [(unit.types[0].plain, unit.constexprs[0][1]) for unit in variants] == [
-            *(("*fp32", 2), ("*fp16", 1), ("*fp16", 2))
-        ]
+        assert [unit.key.partition(".kernels.")[2] for unit in variants] == ["add[0]", "add[1]"]
 
     @pytest.mark.parametrize(
-        ("signature", "specialise", "hints", "wanted"),
+        ("signature", "hints", "wanted"),
         [
-            ("*fp32, i32, fp32", "auto", {}, ["*fp32:16, i32:16, fp32", "*fp32:16, i32, fp32", "*fp32, i32, fp32"]),
-            ("*fp32:16, i32:1", "auto", {}, ["*fp32:16, i32:1"]),
-            ("*fp32:16, i32", "auto", {}, ["*fp32:16, i32:16", "*fp32:16, i32"]),
-            ("*fp32, i32", "exact", {}, ["*fp32, i32"]),
-            ("*fp32, i32, i32:1", "auto", {0: {16}, 1: {1, 16}, 2: {16}}, ["*fp32, i32, i32:1"]),
+            ("*fp32, i32, fp32", {}, ["*fp32:16, i32:16, fp32", "*fp32:16, i32, fp32", "*fp32, i32, fp32"]),
+            ("*fp32:16, i32:1", {}, ["*fp32:16, i32:1"]),
+            ("*fp32:16, i32", {}, ["*fp32:16, i32"]),
+            ("*fp32, i32", {1: {1, 16}}, ["*fp32:16, i32", "*fp32, i32"]),
+            ("*fp32, i32", {0: {16}, 1: {1, 16}}, ["*fp32, i32"]),
+            ("fp32", {}, ["fp32"]),
         ],
     )
-    def test_most_special_variants_come_first(
-        self, signature: str, specialise: str, hints: dict[int, set[int]], wanted: list[str]
+    def test_signature_without_hints_gives_three_variants(
+        self, signature: str, hints: dict[int, set[int]], wanted: list[str]
     ) -> None:
-        (unit,) = units({"signature": signature, "specialise": specialise})
-        specialized = config.specialize(unit, hints)
+        specialized = [item for unit in units({"signature": signature}) for item in config.completed(unit, hints)]
         assert [", ".join(map(str, item.types)) for item in specialized] == wanted
-        assert [item.symbol for item in specialized] == [f"add__0_{number}" for number in range(len(wanted))]
 
-    def test_configs_override_options_and_targets_of_their_kernel(self) -> None:
+    def test_options_and_targets_belong_to_a_variant(self) -> None:
         options = {"maxnreg": 64, "launch-pdl": True, "launch-cooperative-grid": True, "fma": False}
-        of_config = {
-            "maxnreg": 0,
-            "launch-pdl": False,
-            "launch-cooperative-grid": False,
-            "fma": True,
-            "arch": ["compute_80"],
-        }
-        kernel = {"signature": "*i8", **options, "arch": ["sm_90"], "configs": [{"num-warps": 8}, of_config]}
+        kernel = [
+            {"signature": "*i8:16", "num-warps": 8, **options, "arch": ["sm_90"]},
+            {"signature": "*i8:16", "fma": True, "arch": ["compute_80"]},
+        ]
         (planned,) = plan.make(parse(table(kernel, arch=("sm_80", "sm_90", "compute_80")), environ={}))
-        launched = "maxnreg=64, launch_pdl=True, launch_cooperative_grid=True"
+        launched = "maxnreg=64, enable_fp_fusion=False, launch_pdl=True, launch_cooperative_grid=True"
         assert [(unit.signature, list(map(str, planned.compiled_for(unit)))) for unit in planned.units] == [
-            (f"void(*i8; num_warps=8, num_stages=3, {launched}) on sm_90a", ["sm_90a"]),
-            ("void(*i8; num_warps=4, num_stages=3, enable_fp_fusion=True) on sm_80", ["sm_80"]),
+            (f"void(*i8:16; num_warps=8, num_stages=3, {launched}) on sm_90a", ["sm_90a"]),
+            ("void(*i8:16; num_warps=4, num_stages=3, enable_fp_fusion=True) on sm_80", ["sm_80"]),
         ]
         assert [str(target) for target in planned.targets] == ["sm_80", "sm_90a", "compute_80"]
-        assert [unit.options.fma for unit in planned.units] == [False, False]
+        assert [unit.options.fma for unit in planned.units] == [False, True]
 
-    @pytest.mark.parametrize(
-        ("configs", "tuned", "named"),
-        [
-            ([{"constexprs": {"A": 1, "B": 2}}, {"constexprs": {"A": 1, "B": 3}}], "AB", "B"),
-            ([{"constexprs": {"A": 1}, "when": {"n": 1}}, {"constexprs": {"A": 2}}], "A", ""),
-            ([{"constexprs": {"A": 1}, "signature": "*fp32"}, {"constexprs": {"A": 2}, "signature": "*i8"}], "A", ""),
-        ],
-    )
-    def test_constants_that_configs_do_not_decide_are_named(self, configs: list[Any], tuned: str, named: str) -> None:
-        (unit, *_) = units({"signatures": ["*fp32", "*i8"], "configs": configs})
-        assert config.undecided_constants(unit.configs, {*tuned}) == {*named}
+    def test_general_variants_come_last_and_are_optional(self) -> None:
+        kernel = ["*fp32:16, i32:16, i32:16", "*fp32, i32:16, i32:1"]
+        every = units(kernel)
+        assert [(unit.symbol, ", ".join(map(str, unit.types)), unit.optional) for unit in every] == [
+            ("add__0_0", "*fp32:16, i32:16, i32:16", False),
+            ("add__1_0", "*fp32, i32:16, i32:1", False),
+            ("add__2_0", "*fp32:16, i32:16, i32", True),
+        ]
+        assert units(kernel, general=False) == [replace(unit) for unit in every[:2]]
 
     @pytest.mark.parametrize(
         ("arch", "wanted"),
@@ -115,22 +104,22 @@ class TestTable:
 
 
 def test_a_kernel_with_descriptors_has_a_unit_for_each_target() -> None:
-    signature = "tensordesc<fp16[64, 64]>, *fp32"
-    kernels = {"add": {"signature": signature}, "one": {"signature": signature, "arch": ["sm_90"]}, "k": "*fp32"}
+    signature = "tensordesc<fp16[64, 64]>, *fp32:16"
+    kernels = {"add": {"signature": signature}, "one": {"signature": signature, "arch": ["sm_90"]}, "k": "*fp32:16"}
     project = table("*fp32", arch=("sm_80", "sm_90", "compute_80"))
     project["modules"]["pkg.k"]["kernels"] = kernels
     (planned,) = plan.make(parse(project, environ={}))
     targets = {unit.symbol: [str(target) for target in planned.compiled_for(unit)] for unit in planned.units}
     assert targets == {
-        "add__0_sm_80": ["sm_80"],
-        "add__0_sm_90a": ["sm_90a"],
-        "one__0_sm_90a": ["sm_90a"],
-        "k__0": ["sm_80", "sm_90a"],
+        "add__0_0_sm_80": ["sm_80"],
+        "add__0_0_sm_90a": ["sm_90a"],
+        "one__0_0_sm_90a": ["sm_90a"],
+        "k__0_0": ["sm_80", "sm_90a"],
     }
     lacking = LeftOut(error=CompileError("add: too large"), reason="too large")
     first, *_, only, _ = planned.units
-    rest, notes, warnings = left_out.remove_kernels(planned, {(first, first.only[0]): lacking}, "warn")
-    assert ([unit.symbol for unit in rest.units], len(notes), len(warnings)) == ([*targets][1:], 1, 1)
+    rest, removed = left_out.remove_kernels(planned, {(first, first.only[0]): lacking}, "warn")
+    assert ([unit.symbol for unit in rest.units], len(removed.notes), len(removed.warnings)) == ([*targets][1:], 1, 1)
     with pytest.raises(CompileError, match="too large"):
         left_out.remove_kernels(planned, {(only, only.only[0]): lacking}, "warn")
 
@@ -232,6 +221,10 @@ def typed(x, DT: tl.constexpr, ACT: tl.constexpr, TO: tl.constexpr = tl.float32)
     tl.store(x, value.to(TO))
 
 @triton.jit
+def filled(x, V: tl.constexpr):
+    tl.store(x, V)
+
+@triton.jit
 def staged(x, num_stages: tl.constexpr):
     tl.store(x, num_stages)
 
@@ -290,7 +283,7 @@ def test_errors_of_triton_have_the_users_line(sources: str, python: str, place: 
     assert str(caught.value).endswith(f"triton_sources.py:{place})")
 
 
-def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
+def variants_of(source: str, kernel: Any) -> list[Any]:
     """Return the compiled variants of a kernel."""
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
@@ -304,31 +297,29 @@ def variants_of(source: str, kernel: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize(
     ("kernel", "wanted"),
     [
-        ({"constexprs": {"BLOCK": 64, "EVEN": [True, False], "HEAD": 8}}, {"BLOCK": 64, "HEAD": None}),
-        (
-            {"configs": [{"constexprs": {"BLOCK": 64, "EVEN": True}}, {"constexprs": {"BLOCK": 128, "EVEN": False}}]},
-            {"BLOCK": "the config's", "HEAD": None},
-        ),
+        ([{"BLOCK": 64, "EVEN": True, "HEAD": 8}, {"BLOCK": 64, "EVEN": False, "HEAD": 8}], {"BLOCK": 64, "HEAD": 8}),
+        ([{"BLOCK": 64, "EVEN": True}, {"BLOCK": 128, "EVEN": True}], {"HEAD": None}),
     ],
 )
-def test_launches_may_omit_defaults_and_constants_of_configs(sources: str, kernel: Any, wanted: dict[str, Any]) -> None:
-    variants = variants_of(sources, {"python": "both.fn", "signature": "*fp32:16, i32:16", **kernel})
-    omittable = {}
-    for at, argument in enumerate(variants[0].arguments[:-3]):
-        if "default" in argument:
-            omittable[argument["name"]] = argument["default"]
-        elif all(each.parameters[at].get("optional") for each in variants):
-            omittable[argument["name"]] = "the config's"
-    assert omittable == wanted
+def test_launches_may_omit_defaults_and_what_all_variants_share(
+    sources: str, kernel: list[dict[str, Any]], wanted: dict[str, Any]
+) -> None:
+    tables = [
+        {"python": "both.fn", "signature": "*fp32:16, i32:16", "constexprs": item, "num-warps": 8} for item in kernel
+    ]
+    variant, *_ = variants_of(sources, tables)
+    defaults = {each["name"]: each["default"] for each in variant.arguments if "default" in each}
+    assert {name: value for name, value in defaults.items() if name.isupper()} == wanted
+    assert (defaults["num_warps"], defaults["num_stages"], defaults["maxnreg"]) == (8, 3, None)
 
 
-NUM_STAGES: dict[str, Any] = {"python": "staged", "signature": "*fp32", "constexprs": {"num_stages": 2}}
+NUM_STAGES: dict[str, Any] = {"python": "staged", "signature": "*fp32:16", "constexprs": {"num_stages": 2}}
 
 
 def test_kernels_that_the_assembler_refuses_are_left_out(sources: str) -> None:
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
-    (good,) = variants_of(sources, {**NUM_STAGES, "specialise": "exact"})[0].code
+    (good,) = variants_of(sources, NUM_STAGES)[0].code
     text = good.data.replace(good.name.encode(), b"bad")
     bad = replace(good, name="bad", data=text.replace(b"ret;", b"return_;"))
     assembled = FRONT_END.assemble("pkg.k", [good, bad], target_of("sm_80"), Options())
@@ -350,13 +341,37 @@ def test_a_stub_has_each_name_once(sources: str) -> None:
 
 
 def test_types_and_none_are_constexprs(sources: str) -> None:
-    constexprs = {"DT": ["tl.float16", "tl.float32"], "ACT": ["None", "none"]}
-    variants = variants_of(sources, {"python": "typed", "signature": "*fp32:16", "constexprs": constexprs})
+    values_of = [{"DT": dt, "ACT": act} for act in ("None", "none") for dt in ("tl.float16", "tl.float32")]
+    tables = [{"python": "typed", "signature": "*fp32:16", "constexprs": each} for each in values_of]
+    variants = variants_of(sources, tables)
     values = [[each["value"] for each in item.parameters[1:4]] for item in variants]
     assert values == [[dt, act, "tl.float32"] for act in (None, "none") for dt in ("tl.float16", "tl.float32")]
     texts = [item.code[0].data.decode() for item in variants]
     assert ["cvt.rn.f16.f32" in text for text in texts] == [True, False, True, False]
     assert ["neg." in text or "sub." in text or "xor." in text for text in texts] == [False, False, True, True]
+
+
+SPECIAL: list[tuple[float, int]] = [  # with the bits in float32
+    (float("inf"), 0x7F800000),
+    (float("-inf"), -0x00800000),
+    (float("nan"), 0x7FC00000),
+    (-0.0, -0x80000000),
+    (0.0, 0),
+]
+
+
+def test_each_float_is_its_own_constant(sources: str) -> None:
+    tables = [{"python": "filled", "signature": "*fp32:16", "constexprs": {"V": value}} for value, _ in SPECIAL]
+    every = units(tables, source=sources)
+    again = pickle.loads(pickle.dumps(every))
+    assert again == every, "NaN equals NaN"
+    assert len({unit.constexprs for unit in every[2:]} | {every[0].constexprs}) == 3, "as numbers compare"
+    for (value, bits), variant in zip(SPECIAL, variants_of(sources, tables), strict=True):
+        lines = re.findall(r"^.*(?:mov\.b32|st\.global).*$", variant.code[0].data.decode(), re.MULTILINE)
+        numbers = {word for line in lines for word in re.findall(r"-?\b\w+\b", line)}
+        assert numbers & {str(bits), f"0f{bits & 0xFFFFFFFF:08X}"}, (value, lines)
+        stored = variant.parameters[1]["value"]
+        assert repr(constants.decode(json.loads(json.dumps(stored, allow_nan=False)))) == repr(value)
 
 
 def test_an_unknown_target_of_tritons_assembler_is_refused(sources: str) -> None:

@@ -42,7 +42,7 @@ def make_plan(folder: Path, file: Any, arch: tuple[str, ...] = ("sm_80", "sm_90"
 
 
 def test_a_variant_has_types_constants_and_options(tmp_path: Path) -> None:
-    constants = {"A": None, "B": True, "C": 1, "D": 1.0, "E": "max", "F": {"dtype": "float16"}, "G": [1, None]}
+    constants = {"A": None, "B": True, "C": 1, "D": 1.0, "E": "max", "F": {"dtype": "float16"}, "G": [1, [None]]}
     variant = {
         "types": ["*kfp32:16", "none", "i32:1"],
         "constexprs": constants,
@@ -59,8 +59,9 @@ def test_a_variant_has_types_constants_and_options(tmp_path: Path) -> None:
     (unit,) = item.units
     assert (unit.name, unit.python, unit.parameters) == ("add", "add_kernel.fn", (*"xyn", *constants))  # type: ignore[attr-defined]
     assert unit.signature == (
-        "void(*kfp32:16, none, i32:1; A=None, B=True, C=1, D=1.0, E='max', F='tl.float16', G=(1, None), num_warps=8, "
-        "num_stages=2, num_ctas=2, maxnreg=128, enable_fp_fusion=False, launch_pdl=True, launch_cooperative_grid=True)"
+        "void(*kfp32:16, none, i32:1; A=None, B=True, C=1, D=1.0, E='max', F='tl.float16', G=(1, (None,)), "
+        "num_warps=8, num_stages=2, num_ctas=2, maxnreg=128, enable_fp_fusion=False, launch_pdl=True, "
+        "launch_cooperative_grid=True)"
     )
     assert [str(target) for target in item.compiled_for(unit)] == ["sm_90a"]
     assert item.in_place
@@ -74,7 +75,7 @@ def test_a_variant_is_made_once_for_its_targets(tmp_path: Path) -> None:
 
 
 def test_a_kernel_in_the_table_replaces_that_of_the_file(tmp_path: Path) -> None:
-    table = {"add": {"signature": "*fp32, i32", "constexprs": {"BLOCK": 32}}, "more": "*fp32"}
+    table = {"add": {"signature": "*fp32:16, i32", "constexprs": {"BLOCK": 32}}, "more": "*fp32:16"}
     item = make_plan(tmp_path, content(), kernels=table)
     assert [(unit.name, unit.recorded) for unit in item.units] == [("add", False), ("more", False)]
 
@@ -111,9 +112,10 @@ def test_damaged_or_foreign_file_is_ignored(tmp_path: Path, file: Any, fact: str
     ("variant", "reason"),
     [
         ({"types": ["tensordesc<fp16[64, 3]>", "i32"]}, '"tensordesc<fp16[64, 3]>" is not a type of a tensor descr'),
-        ({"constexprs": {"BLOCK": [1, [2]]}}, "a constexpr is [1, [2]]"),
+        ({"constexprs": {"BLOCK": [1, {"float": "2.0"}]}}, 'a constexpr is {"float": "2.0"}'),
+        ({"constexprs": {"BLOCK": {"torch": "load"}}}, 'a constexpr is {"torch": "load"}'),
         ({"constexprs": {"BLOCK": {"dtype": "float7"}}}, 'a constexpr is {"dtype": "float7"}'),
-        ({"constexprs": {"BLOCK": float("nan")}}, "a constexpr is NaN"),
+        ({"constexprs": {"BLOCK": "torch.float16"}}, "a constexpr is the string 'torch.float16', which stands"),
         ({"constexprs": {"BLOCK": "tl.float16"}}, "a constexpr is the string 'tl.float16', which stands for a type"),
     ],
 )
@@ -140,11 +142,46 @@ def test_choices_of_autotuners_come_along_unless_they_are_damaged(tmp_path: Path
         assert fact in item.warnings[0]
 
 
-def test_launches_in_place_name_all_constants() -> None:
-    kernels = {"add": {"signature": "*fp32, i32", "configs": [{"constexprs": {"BLOCK": 64}}]}}
-    module = {"source": "pkg.ops", "kernels": kernels}
-    with pytest.raises(ConfigError, match=r"kernels\.add\.configs: pkg\.ops is packaged in place, where launches name"):
-        parse({"arch": ["sm_90"], "frontend": "triton", "modules": {"pkg.ops": module}}, environ={})
+def types_of(item: ModulePlan) -> list[str]:
+    """Return the types of the general variants of a plan."""
+    return [", ".join(map(str, unit.types)) for unit in item.units if unit.optional]  # type: ignore[attr-defined]
+
+
+PLAIN, ODD = ["*fp32:16", "i32:16", "i32:16", "i32:1"], ["*fp32", "i32", "i32", "i32:1"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes", "wanted"),
+    [
+        ([PLAIN], None, []),
+        ([PLAIN], [], []),
+        ([PLAIN], [["n"], ["m"]], ["*fp32:16, i32, i32:16, i32:1", "*fp32:16, i32:16, i32, i32:1"]),
+        ([PLAIN], [["n", "m"]], ["*fp32:16, i32, i32, i32:1"]),
+        ([PLAIN], [["s"]], ["*fp32:16, i32:16, i32:16, i32"]),
+        ([PLAIN, ODD], None, ["*fp32:16, i32, i32, i32:1"]),
+        ([PLAIN, ODD], [["s"]], ["*fp32:16, i32, i32, i32:1", "*fp32:16, i32, i32, i32"]),
+        ([PLAIN, ["*fp32:16", "i32:16", "i32:1", "i32:1"]], None, ["*fp32:16, i32:16, i32, i32:1"]),
+        ([PLAIN, ["*fp16:16", *PLAIN[1:]]], [["n"]], ["*fp32:16, i32, i32:16, i32:1", "*fp16:16, i32, i32:16, i32:1"]),
+        ([PLAIN, ["*fp32:16", "i64:16", "i32:16", "i32:1"]], None, []),
+        ([PLAIN], [["n"], ["m"], ["s"], ["x"]], ["*fp32:16, i32, i32:16, i32:1", "*fp32:16, i32:16, i32, i32:1",
+                                                  "*fp32:16, i32:16, i32:16, i32"]),
+        ([["none", *PLAIN[1:]]], [["n"]], ["none, i32, i32:16, i32:1"]),
+    ],
+)  # fmt: skip
+def test_general_variants_lack_hints_of_one_size(
+    tmp_path: Path, rows: list[list[str]], sizes: list[list[str]] | None, wanted: list[str]
+) -> None:
+    kernel = {"parameters": ["x", "n", "m", "BLOCK", "s"], **({} if sizes is None else {"sizes": sizes})}
+    file = content(*({"types": types, "constexprs": {"BLOCK": 64}} for types in rows), **kernel)
+    item = make_plan(tmp_path, file)
+    assert types_of(item) == wanted
+    assert [unit.symbol for unit in item.units] == [f"add__{number}_0" for number in range(len(item.units))]
+    assert types_of(make_plan(tmp_path, file, general=False)) == []
+
+
+def test_sizes_of_unknown_parameters_are_refused(tmp_path: Path) -> None:
+    (warning,) = make_plan(tmp_path, content(sizes=[["z"]])).warnings
+    assert "kernels.add.sizes is not a list of lists of the kernel's parameters" in warning
 
 
 def test_front_ends_without_variants_say_so() -> None:

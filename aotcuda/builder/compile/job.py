@@ -116,6 +116,7 @@ class BuiltModule:
     Attributes:
         plan: The module's plan, without the kernels that no target can have.
         left_out: The kernels that targets cannot have.
+        general_left_out: The number of optional variants that some target lacks, for each kernel with such variants.
         ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
         foreign: Symbols of linked items, by the name of the item.
         function_links: The files that users of the exported functions must link: name and packed content.
@@ -129,6 +130,7 @@ class BuiltModule:
     ltoir: tuple[tuple[Target, bytes], ...] = ()
     functions: tuple[CompiledFunction, ...] = ()
     left_out: tuple[manifest.LeftOut, ...] = ()
+    general_left_out: tuple[tuple[str, int], ...] = ()
     kernel_fatbins: tuple[bytes, ...] = ()
     function_fatbin: bytes = b""
     callbacks: tuple[Callbacks, ...] = ()

@@ -152,6 +152,7 @@ class WheelPackager:
             foreign=parts.foreign,
             linked=parts.linked,
             left_out=parts.left_out,
+            general_left_out=parts.general_left_out,
             function_links=tuple(_function_links(parts, compile_source)),
             carried=tuple(
                 (path.relative_to(root).as_posix(), path.read_bytes())

@@ -56,6 +56,7 @@ class Parts:
         function_inputs: The inputs that must be linked together with its exported functions.
         files: The project's files that it links or is compiled from, with the headers that they include.
         left_out: The kernels that targets cannot have.
+        general_left_out: The number of optional variants that some target lacks, for each kernel with such variants.
     """
 
     plan: ModulePlan
@@ -69,6 +70,7 @@ class Parts:
     function_inputs: tuple[LinkInput, ...]
     files: tuple[Path, ...]
     left_out: tuple[manifest.LeftOut, ...] = ()
+    general_left_out: tuple[tuple[str, int], ...] = ()
 
     @property
     def name(self) -> str:

@@ -27,7 +27,6 @@ from aotcuda.errors import CompileError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from aotcuda import manifest
     from aotcuda.builder.cache.compile_cache import CompileCache, Name
     from aotcuda.builder.compile.job import BuiltModule, Job
     from aotcuda.builder.compile.packaging import Packager
@@ -174,7 +173,7 @@ class Pipeline:
     def _build_code(self, plan: ModulePlan) -> flows.Flow[Parts]:
         """Compile and link a module."""
         compiled, lacking = yield from self._compile(plan)
-        plan, notes = self._remove_kernels(plan, lacking)
+        plan, removed = self._remove_kernels(plan, lacking)
         built = ((unit, code) for (unit, _), code in compiled.items())
         self.warnings += code_warnings.known_faults(built, self.job.known_faults)
         for target in plan.targets if plan.kernels else ():
@@ -183,19 +182,23 @@ class Pipeline:
             code_warnings.check_constants(plan.config.key, of_target)
         self.inputs.surveyed[plan.config.name] = yield from self._survey(plan, compiled)
         linked = yield from self.linking.link_module(plan, compiled)
-        plan, more = self._remove_kernels(plan, _refused_by_assembler(plan, linked))
+        plan, refused = self._remove_kernels(plan, _refused_by_assembler(plan, linked))
         parts = combine(plan, compiled, linked, self.inputs)
         self.warnings += [text for function in parts.functions for text in function.warnings]
         self.warnings += code_warnings.shared_memory(zip(plan.kernels, parts.kernels, strict=True))
-        return replace(parts, left_out=(*notes, *more))
+        return replace(
+            parts,
+            left_out=(*removed.notes, *refused.notes),
+            general_left_out=tuple(sorted((removed.optional + refused.optional).items())),
+        )
 
     def _remove_kernels(
         self, plan: ModulePlan, kernels: Mapping[tuple[Unit, Target], LeftOut]
-    ) -> tuple[ModulePlan, list[manifest.LeftOut]]:
-        """Return a plan without the kernels that targets cannot have, and the manifest's entries for these kernels."""
-        plan, notes, warnings = left_out.remove_kernels(plan, kernels, self.job.incomplete)
-        self.warnings += warnings
-        return plan, notes
+    ) -> tuple[ModulePlan, left_out.Removed]:
+        """Return a plan without the kernels that targets cannot have, and these kernels."""
+        plan, removed = left_out.remove_kernels(plan, kernels, self.job.incomplete)
+        self.warnings += removed.warnings
+        return plan, removed
 
     def _pack(self, parts: Parts) -> flows.Flow[list[bytes]]:
         """Pack a module's images."""

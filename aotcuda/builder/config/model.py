@@ -210,6 +210,15 @@ class Module:
             '"mypkg/ops/norm.variants.json"',
         ),
     )
+    general: bool = field(
+        default=True,
+        metadata=setting(
+            FrontEndValue("general"),
+            "Compile also variants with fewer hints, which serve launches with "
+            "[integers that are not recorded](triton.md#other-integers). For Triton only.",
+            "false",
+        ),
+    )
     pack: bool = field(
         default=False,
         metadata=setting(

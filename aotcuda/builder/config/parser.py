@@ -100,7 +100,7 @@ def _read_by_front_end(module: Module, config: Config) -> Module:
     return replace(module, types=config.types, **parts)
 
 
-_FRONT_END_PARTS = ("source", "functions", "kernels", "variants", "pack", "pack_from")
+_FRONT_END_PARTS = ("source", "functions", "kernels", "variants", "general", "pack", "pack_from")
 """The parts of a module that its front end reads."""
 
 

@@ -190,6 +190,8 @@ def describe(
         document["by_grid"] = True
     if module.left_out:
         document["left_out"] = list(module.left_out)
+    if module.general_left_out:
+        document["general_left_out"] = dict(module.general_left_out)
     if module.plan.in_place:
         document["load"] = "first-use"
         document["in_place"] = True
@@ -230,6 +232,8 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
         exact = module.plan.in_place and built.lazy
         if built.exact:
             kernel["exact"] = True
+        if built.adopts:
+            kernel["adopts"] = True
         if built.digest:
             kernel["digest"] = built.digest
         if built.heuristics:
@@ -264,6 +268,7 @@ def _fatbin_numbers(module: BuiltModule) -> dict[str, int]:
 def _overload(
     unit: Unit, built: CompiledKernel, resources: dict[str, manifest.Resources], *, exact: bool
 ) -> manifest.Overload:
+    """Return a kernel for one signature; with `exact` its numbers have exactly their Numba types."""
     overload: manifest.Overload = {
         "signature": built.signature,
         "symbol": unit.symbol,
@@ -282,6 +287,8 @@ def _overload(
         overload["one_by_one"] = True
     if built.reserved:
         overload["reserved"] = list(built.reserved)
+    if unit.optional:
+        overload["general"] = True
     if built.apart:
         overload["apart"] = [list(pair) for pair in built.apart]
     if built.exceptions is not None:

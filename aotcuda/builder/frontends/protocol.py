@@ -55,6 +55,7 @@ class Unit:
         recorded: True if `aotcuda record` wrote it: a unit that cannot be compiled is then left out with a warning.
         image: The name of the image that has the kernel, among the images of its module; empty if the module has one
             image. The driver loads each image as a library of its own: kernels of one image share device variables.
+        optional: True for a unit that a build leaves out without a word if it cannot be compiled for a target.
         batch: A name for units that share compiled code. One child compiles all units of a batch in a row. Empty for
             units that share nothing.
     """
@@ -74,6 +75,7 @@ class Unit:
     only: tuple[Target, ...] = ()
     part_of: str = ""
     recorded: bool = False
+    optional: bool = False
 
     @property
     def identifier(self) -> str:
@@ -209,7 +211,8 @@ class CompiledKernel:
         launch: Block, shared memory and cluster of launches on this capability; None if users set them.
         launches: The launch of each of the images' targets; the build writes it.
         heuristics: The arguments that the source computes at each launch, in the order of their computation.
-        exact: True if the kernel serves only the launches for which the compiler's own JIT would compile it.
+        exact: True if launches choose its variants by Triton's rules.
+        adopts: True if numbers adopt the types of the parameters of an exact kernel.
         digest: For a pack: a digest of its Python function; may be empty.
         arguments: The names of keyword arguments, in order; None if arguments are positional only.
         one_by_one: True if the offsets of parameters differ between GPUs, since C++ aligns one parameter by more than
@@ -248,6 +251,7 @@ class CompiledKernel:
     arguments: tuple[Argument, ...] | None = None
     heuristics: tuple[str, ...] = ()
     exact: bool = False
+    adopts: bool = False
     digest: str = ""
     one_by_one: bool = False
     reserved: tuple[int, ...] = ()

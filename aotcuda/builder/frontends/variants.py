@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from aotcuda.builder.config import rules
-from aotcuda.builder.config.model import Entry, Options
+from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.settings import setting
 from aotcuda.builder.config.shapes import Choice, ListOf, Text
 from aotcuda.builder.frontends.protocol import LeftOut
@@ -22,6 +23,7 @@ from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
     from aotcuda.builder.config.keys import Key
     from aotcuda.builder.config.model import Module
@@ -34,6 +36,34 @@ Constant = int | float | bool | str
 
 Constants = tuple[tuple[str, tuple[Constant, ...]], ...]
 """The names of constants, each with the values that the build compiles variants for."""
+
+
+class Nan(float):
+    """Not a number. It equals itself, so that units that have it as a constant can be compared and be keys."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Self:
+        """Return the number."""
+        return super().__new__(cls, "nan")
+
+    def __reduce__(self) -> tuple[type[Nan], tuple[()]]:
+        return Nan, ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Nan)
+
+    def __ne__(self, other: object) -> bool:
+        return not isinstance(other, Nan)
+
+    def __hash__(self) -> int:
+        return hash(Nan)
+
+
+def stable(value: T) -> T:
+    """Return a constant that equals itself: `Nan` for a float that is not a number."""
+    return cast("T", Nan()) if isinstance(value, float) and math.isnan(value) else value
+
 
 PARAMETER_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
 
@@ -55,7 +85,7 @@ class ConstantShape:
         values = value if isinstance(value, list | tuple) and value else [value]
         if not all(isinstance(item, int | float) or self._is_valid_string(item) for item in values):
             raise key.mismatch(self.expected, value)
-        return tuple(values)
+        return tuple(map(stable, values))
 
     def _is_valid_string(self, value: object) -> bool:
         return self.accepts_string is not None and isinstance(value, str) and bool(self.accepts_string(value))
@@ -106,42 +136,9 @@ class VariantUnit(PythonUnit):
 
     Attributes:
         sources: The source modules that may define the kernel.
-        chosen: The names of constants that a launch may omit.
-        specialise: The value of the key `specialise`.
     """
 
     sources: tuple[str, ...]
-    chosen: frozenset[str]
-    specialise: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantKernel(Entry):
-    """The table of a kernel with variants. Front ends derive classes with their own keys and types of signatures."""
-
-    python: str
-    signatures: tuple[Any, ...]
-    specialise: str
-
-
-def unit_fields(module: Module, kernel: VariantKernel, number: int) -> dict[str, Any]:
-    """Return the fields of the variant `number` of a kernel that units of all front ends have."""
-    source, colon, path = kernel.python.rpartition(":")
-    sources = (source,) if colon else source_modules(module)
-    return {
-        "key": kernel.key,
-        "signature_key": kernel.key,
-        "kind": "kernel",
-        "module": module.name,
-        "name": kernel.name,
-        "symbol": f"{kernel.name}__{number}",
-        "options": module.options.with_fma(getattr(kernel, "fma", None)),
-        "origin": f"{sources[0]}:{path}",
-        "source": sources[0],
-        "python": path,
-        "sources": sources,
-        "specialise": kernel.specialise,
-    }
 
 
 def source_modules(module: Module) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import aotcuda
+from aotcuda.manifest import constants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,9 +42,8 @@ def constants_to_fill(
         if not _is_optional(record, index):
             continue
         parameters = [overload["parameters"][index] for overload in record["overloads"]]
-        values = {(type(parameter["value"]), parameter["value"]) for parameter in parameters}
-        if len(values) == 1:
-            defaults[name] = parameters[0]["value"]
+        if len({repr(parameter["value"]) for parameter in parameters}) == 1:
+            defaults[name] = constants.decode(parameters[0]["value"])
         else:
             by_variant.append((index, name))
 
@@ -112,7 +112,11 @@ def extension_arguments(record: Record) -> Named | None:
             derived.append((index, names.index(source), _IS_NONE if test == "is_none" else _IS_NOT_NONE))
     all_names = (*interned,)
     defaults = [
-        argument.get("default", None if _is_optional(record, index) else all_names)
+        constants.decode(argument["default"])
+        if "default" in argument
+        else None
+        if _is_optional(record, index)
+        else all_names
         for index, argument in enumerate(arguments)
     ]
     return all_names, (*defaults,), sum(not argument.get("keyword") for argument in arguments), (*derived,)
@@ -193,7 +197,7 @@ def _default(where: str, record: Record, index: int, argument: Argument) -> obje
         ArgumentError: It is required.
     """
     if "default" in argument:
-        return argument["default"]
+        return constants.decode(argument["default"])
     if _is_optional(record, index):
         return None
     parameters = [overload["parameters"][index] for overload in record["overloads"]]

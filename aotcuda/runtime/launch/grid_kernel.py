@@ -8,6 +8,7 @@ like the others, by name or by position, but they have no bytes in the parameter
 
 from __future__ import annotations
 
+from aotcuda.manifest.constants import decode
 from aotcuda.runtime import integer
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launch import config_key, grid_binding
@@ -145,7 +146,7 @@ class GridKernel(Kernel):
         values = name_arguments(args)
         if by_variant and any(values[name] is None for _, name in by_variant):
             parameters = self._parameters_for(args)
-            values |= {name: parameters[index].get("value") for index, name in by_variant}
+            values |= {name: decode(parameters[index].get("value")) for index, name in by_variant}
         return values  # type: ignore[no-any-return]
 
     def find(self, args: tuple[object, ...], named: dict[str, object]) -> Overload | None:

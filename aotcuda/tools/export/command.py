@@ -145,7 +145,7 @@ def _jobs(
 def _units(item: ModulePlan) -> Iterable[TritonUnit]:
     """Return the recorded variants of a module; a variant with tensor descriptors counts once for all targets."""
     units = cast("tuple[TritonUnit, ...]", item.kernels)
-    return [unit for unit in units if not getattr(unit, "general", False)]
+    return [unit for unit in units if not unit.optional]
 
 
 def _work(job: Job, cache: Path, place: Path) -> Result:

@@ -124,7 +124,7 @@ def additions(items: Iterable[Addition]) -> list[str]:
         if item.is_by_hand:
             lines.append(
                 f"{item.kernel.path} was launched with more than {key} has; add the variants that you need of "
-                f"{pyproject.assignment(item.key, item.value)}"
+                f"{pyproject.assignment(item.key, item.value)}, or remove the key: --write then writes a variants file"
             )
         else:
             lines += [f"added to {key}: {signature}" for signature in item.signatures]

@@ -69,8 +69,8 @@ class Addition:
 
     @property
     def is_by_hand(self) -> bool:
-        """Return True if the user has to extend the kernel's entry, whose variants are products of lists."""
-        return not self.is_new and self.kernel.has_variants
+        """Return True if the user has to extend the kernel's entry, or move its variants to a variants file."""
+        return self.kernel.has_variants
 
     @property
     def signatures(self) -> list[str]:
@@ -97,7 +97,7 @@ class Addition:
         path = self.kernel.path
         python = None if path == self.key else f"{self.kernel.source}:{path}" if "." in path else path
         if self.kernel.has_variants:
-            return variants.kernel_table(self.records, python)
+            return variants.tables(self.records, python)
         return self.signatures if python is None else {"python": python, "signatures": self.signatures}
 
 
@@ -135,12 +135,20 @@ def _is_in_project(record: Record) -> bool:
     return not record.file.startswith("/") and "site-packages" not in record.file
 
 
-def has_table_of_variants(source: str, project: Project) -> bool:
-    """Return True if pyproject.toml has the variants of a source's kernels, and not a variants file."""
-    for name, module in project.modules.items():
-        if source in sources_of(module):
-            return "variants" not in module and sources_of(module) != [name]
-    return False
+def has_entry(kernel: RecordedKernel, project: Project) -> bool:
+    """Return True if pyproject.toml has a kernel's variants, and not a variants file."""
+    return any(
+        kernel.source in sources_of(module) and _entries(module, kernel.source, kernel.path)
+        for module in project.modules.values()
+    )
+
+
+def _is_generated(source: str, project: Project) -> bool:
+    """Return True if a generated module packages kernels of a source."""
+    return any(
+        source in sources_of(module) and sources_of(module) != [name] and module.get("pack") is not True
+        for name, module in project.modules.items()
+    )
 
 
 def _reason(record: Record, project: Project, *, is_importable: bool) -> str | None:
@@ -153,8 +161,13 @@ def _reason(record: Record, project: Project, *, is_importable: bool) -> str | N
         return f"the project has no module {record.module}; import it by the name that it has in the wheel"
     if record.types_refused:
         return record.types_refused
-    if problem := variants.refusal(record, for_table=has_table_of_variants(record.module, project)):
+    if problem := variants.refusal(record):
         return problem
+    if variants.is_tuned(record) and _is_generated(record.module, project):
+        return (
+            "it is autotuned, and autotuned kernels are packaged in place; name its own module as source of a module "
+            "of the same name"
+        )
     if record.path is None and ("<" in record.function or record.launches):
         if record.behind is not None:
             return (
@@ -212,12 +225,7 @@ class _Tables:
 
     def _entries(self, module: str, kernel: RecordedKernel) -> dict[str, Any]:
         """Return the entries of a module that name a kernel's function."""
-        names = {kernel.path, f"{kernel.source}:{kernel.path}"}
-        return {
-            name: value
-            for name, value in table(self._modules.get(module), "kernels").items()
-            if (value.get("python", name) if isinstance(value, dict) else name) in names
-        }
+        return _entries(self._modules.get(module), kernel.source, kernel.path)
 
     def _missing_signatures(
         self, kernel: RecordedKernel, entries: dict[str, Any], *, in_place: bool
@@ -248,9 +256,26 @@ class _Tables:
         return False
 
 
+def _entries(module: Any, source: str, path: str) -> dict[str, Any]:
+    """Return the entries of a module's table that name a function."""
+    paths = {path, kernel_path(path)}
+    names = paths | {f"{source}:{each}" for each in paths}
+    return {
+        name: value
+        for name, value in table(module, "kernels").items()
+        if (_first(value).get("python", name) if isinstance(_first(value), dict) else name) in names
+    }
+
+
+def _first(value: Any) -> Any:
+    """Return the first item of a list; other values are unchanged."""
+    return value[0] if isinstance(value, list) and value else value
+
+
 def _missing_variants(kernel: RecordedKernel, entries: dict[str, Any]) -> list[Record]:
-    values = [value if isinstance(value, dict) else {"signatures": value} for value in entries.values()]
-    return [record for record in kernel.records if not any(variants.covers(value, record) for value in values)]
+    return [
+        record for record in kernel.records if not any(variants.covers(value, record) for value in entries.values())
+    ]
 
 
 def _signatures(kernel: object) -> list[str]:

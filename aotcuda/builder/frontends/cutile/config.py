@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, cast
 
 from aotcuda.arch import Target
 from aotcuda.builder.config import keys, rules
+from aotcuda.builder.config.model import Entry
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import ListOf, TableOf
 from aotcuda.builder.emit.c_header.c_types import NUMBERS
 from aotcuda.builder.frontends import dtypes, variants
-from aotcuda.builder.frontends.variants import VariantKernel, VariantUnit
+from aotcuda.builder.frontends.variants import VariantUnit
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def _type(text: str) -> Type:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kernel(VariantKernel):
+class Kernel(Entry):
     """A kernel that the module offers for launching."""
 
     python: str = field(metadata=variants.path_setting("@ct.kernel", '"vector_add"'))
@@ -194,11 +195,15 @@ class CutileUnit(VariantUnit):
         types: Types of the parameters that are not constants.
         constants: Values of the constants, by name.
         overlap: Names of parameters whose arrays may overlap each other.
+        chosen: The names of constants that a launch may omit.
+        specialise: The value of the key `specialise`.
     """
 
     types: tuple[Type, ...]
     constants: tuple[tuple[str, Constant], ...]
     overlap: tuple[str, ...]
+    chosen: frozenset[str]
+    specialise: str
 
 
 def check(module: Module) -> None:
@@ -239,9 +244,22 @@ def widened(kernel: Kernel, signature: str) -> Kernel:
 
 def _kernel_units(module: Module, kernel: Kernel) -> list[CutileUnit]:
     sets = variants.combinations(kernel.constants)
+    source, colon, path = kernel.python.rpartition(":")
+    sources = (source,) if colon else modules(module)
     return [
         CutileUnit(
-            **variants.unit_fields(module, kernel, number),
+            key=kernel.key,
+            signature_key=kernel.key,
+            kind="kernel",
+            module=module.name,
+            name=kernel.name,
+            symbol=f"{kernel.name}__{number}",
+            options=module.options,
+            origin=f"{sources[0]}:{path}",
+            source=sources[0],
+            python=path,
+            sources=sources,
+            specialise=kernel.specialise,
             signature=_signature_text(types, constants),
             chosen=variants.single_valued(kernel.constants),
             types=types,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from aotcuda.builder.compile import telemetry
 from aotcuda.builder.frontends import error_table
 from aotcuda.builder.frontends.protocol import Generated
 from aotcuda.builder.frontends.triton import compile_errors, gpu, source_function, type_notation
+from aotcuda.builder.frontends.variants import Nan
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import CompileError
 
@@ -29,13 +31,36 @@ _LAST_FUSING = (3, 9)
 """The last version of Triton that fuses multiplications and additions by default."""
 
 
-def triton_constant(value: Value) -> Any:
-    """Return a constexpr's value as an object of Triton: `tl.float32` becomes the type."""
+def triton_constant(value: Value, head: str = "a constant") -> Any:
+    """Return a constexpr's value as an object of Triton or PyTorch: `tl.float32` becomes the type.
+
+    Args:
+        value: The value.
+        head: The beginning of errors.
+
+    Raises:
+        CompileError: PyTorch has no such type.
+    """
     import triton.language as tl  # noqa: PLC0415 (only workers have Triton)
 
     if isinstance(value, tuple):
-        return tuple(map(triton_constant, value))
-    return getattr(tl, value.removeprefix("tl.")) if isinstance(value, str) and value.startswith("tl.") else value
+        return tuple(triton_constant(item, head) for item in value)
+    if isinstance(value, Nan):
+        return float("nan")
+    if not isinstance(value, str) or not value.startswith(type_notation.TYPE_PREFIXES):
+        return value
+    home, _, name = value.partition(".")
+    module: Any = tl
+    if home == "torch":
+        try:
+            module = importlib.import_module("torch")
+        except ImportError:
+            message = f"{head}: the constant {value} is a type of PyTorch, which the build lacks; install torch there"
+            raise CompileError(message) from None
+    if not hasattr(module, name):
+        message = f"{head}: the constant {value} is no type of this release of {home}; record the kernel again"
+        raise CompileError(message)
+    return getattr(module, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +110,7 @@ def compile_variant(unit: TritonUnit, function: Any, target: Target, root: str, 
         if kind is None or kind.scalar == type_notation.NOTHING or kind.hint == 1:
             signature[parameter.name] = "constexpr"
             values[(number,)] = (
-                triton_constant(constants[parameter.name]) if kind is None else None if kind.hint != 1 else 1
+                triton_constant(constants[parameter.name], unit.head) if kind is None else None if kind.hint != 1 else 1
             )
             continue
         signature[parameter.name] = kind.plain
@@ -152,11 +177,12 @@ def warm_up() -> None:
 
 
 def _options(unit: TritonUnit) -> dict[str, object]:
+    registers = unit.maxnreg or unit.options.max_registers
     return {
         "num_warps": unit.num_warps,
         "num_stages": unit.num_stages,
         "num_ctas": unit.num_ctas,
-        **({"maxnreg": unit.maxnreg} if unit.maxnreg else {}),
+        **({"maxnreg": registers} if registers else {}),
         **_fma_option(unit.options.fma if unit.enable_fp_fusion is None else unit.enable_fp_fusion),
         **({"launch_pdl": True} if unit.launch_pdl else {}),
         **({"launch_cooperative_grid": True} if unit.launch_cooperative_grid else {}),

@@ -11,7 +11,6 @@ import gc
 import os
 import re
 import subprocess
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.frontends import python_source, variants
@@ -127,8 +126,6 @@ class TritonFrontEnd:
         tuners = decorators.tuners(around)
         if not unit.in_place:
             source_function.check_hooks(unit, name, tuners, function)
-        if not unit.is_exact:
-            source_function.check_configs(unit, name, decorators.tuners(inner), function)
         computed = decorators.heuristics(around)
         digest, problem = source_function.digest(function, computed) if unit.pack else ("", "")
         return Loaded(
@@ -142,48 +139,15 @@ class TritonFrontEnd:
         )
 
     def complete(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
-        """Implement FrontEnd.complete: a unit for each specialisation.
+        """Implement FrontEnd.complete: leave out hints that the source switches off.
 
         Raises:
-            CompileError: The table does not fit the function, or no argument can fit it.
+            CompileError: The table does not fit the function.
         """
-        source_function.check(unit, loaded.function)
+        source_function.check(unit, loaded)
         plain = [parameter for parameter in loaded.function.params if not parameter.is_constexpr]
-        unhinted = {
-            number: source_function.disabled_hints(parameter, exact=unit.is_exact)
-            for number, parameter in enumerate(plain)
-        }
-        if unit.is_exact:
-            return config.specialize(unit, unhinted)
-        chosen = unit.chosen if loaded.tuned is None else unit.chosen & loaded.tuned
-        defaults = {parameter.name for parameter in loaded.function.params if parameter.has_default}
-        # A default in the source takes precedence over a config, unless an autotuner of the source overrules it.
-        decided = chosen - frozenset(loaded.computed) - (defaults - (loaded.tuned or frozenset()))
-        undecided = config.undecided_constants(unit.configs, chosen)
-        if tuned := sorted(undecided & (loaded.tuned or frozenset())):
-            message = (
-                f"{unit.key}.configs: several are for the same arguments and differ in {' and '.join(tuned)}, which "
-                "launches of an autotuned kernel do not name; give each its when, or remove one of them"
-            )
-            raise CompileError(message)
-        unit = replace(
-            unit,
-            chosen=decided - undecided,
-            alone=unit.alone - frozenset(loaded.computed),
-        )
-        names = [parameter.name for parameter in plain]
-        launchable = [
-            variant for variant in config.specialize(unit, unhinted) if config.may_be_launched(variant, names)
-        ]
-        if not launchable and not any(
-            config.may_be_launched(replace(unit, types=types), names) for types in unit.signatures
-        ):
-            message = (
-                f"{unit.key}.configs: no signature accepts the values of when, {config.conditions(unit.when)}; "
-                "write one without :16 or :1 there"
-            )
-            raise CompileError(message)
-        return launchable
+        unhinted = {number: source_function.disabled_hints(parameter) for number, parameter in enumerate(plain)}
+        return config.completed(unit, unhinted)
 
     def sources(self, unit: TritonUnit, loaded: Loaded, root: str) -> tuple[LinkInput, ...]:
         """Implement FrontEnd.sources: Python modules alone."""
@@ -228,7 +192,8 @@ class TritonFrontEnd:
             arguments=tuple(launches.arguments(unit, loaded)),
             defined=source_function.definition(loaded.function),
             heuristics=tuple(loaded.computed),
-            exact=unit.is_exact,
+            exact=True,
+            adopts=not unit.in_place,
             digest=loaded.digest,
             one_by_one=unit.has_descriptors,  # the GPU's code aligns tensor maps
             reserved=tuple(field.offset for field in fields[-launches.SCRATCH :]) if unit.has_descriptors else (),

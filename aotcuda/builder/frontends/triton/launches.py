@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.compile import code_warnings
 from aotcuda.builder.frontends.triton import config, source_function, type_notation
 from aotcuda.builder.frontends.triton.compilation import WARP
 from aotcuda.errors import CompileError
+from aotcuda.manifest import constants
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.triton.ptx import Field
     from aotcuda.builder.frontends.triton.source_function import Loaded
     from aotcuda.builder.frontends.triton.type_notation import Type, Value
-    from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
 _MOST_THREADS = 1024
@@ -70,48 +70,39 @@ def parameters(unit: TritonUnit, function: Any, metadata: Any, fields: Sequence[
     Raises:
         CompileError: Triton's parameters differ from the table's.
     """
-    constants = source_function.constants(unit, function)
+    values = source_function.constants(unit, function)
     places = iter(fields)
     types = iter(unit.types)
     maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
-    bounds = {name: (low, high) for name, low, high in unit.when}
     for parameter in function.params:
         name = parameter.name
         if parameter.is_constexpr:
-            yield _constant(name, constants[name], optional=name in unit.chosen)
+            yield _constant(name, values[name])
             continue
         kind = next(types)
         if kind.scalar == type_notation.NOTHING or kind.hint == 1:
-            yield _constant(name, 1 if kind.hint == 1 else None, optional=False)
+            yield _constant(name, 1 if kind.hint == 1 else None)
             continue
         place = next(places, None)
         if place is None:
             message = f"{unit.head}: Triton's kernel has no parameter for {name}; report this defect of aotcuda, please"
             raise CompileError(message)
-        yield (
-            _descriptor(name, kind, place, places, next(maps, None))
-            if kind.block
-            else _argument(name, kind, place, bounds.get(name))
-        )
+        yield (_descriptor(name, kind, place, places, next(maps, None)) if kind.block else _argument(name, kind, place))
     for name, value in unit.launch_options.items():
-        yield _constant(name, value, optional=not unit.is_exact)
+        yield _constant(name, value)
 
 
-def _constant(name: str, value: Value, *, optional: bool) -> Parameter:
-    in_json = list(value) if isinstance(value, tuple) else value
-    parameter: Parameter = {
+def _constant(name: str, value: Value) -> Parameter:
+    return {
         "name": name,
         "type": f"{name}={value!r}",
         "kind": "constant",
         "offset": 0,
-        "value": in_json,
+        "value": constants.encode(value),
     }
-    if optional:
-        parameter["optional"] = True
-    return parameter
 
 
-def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | None) -> Parameter:
+def _argument(name: str, kind: Type, place: Field) -> Parameter:
     parameter: Parameter
     if kind.pointer:
         parameter = {
@@ -133,8 +124,6 @@ def _argument(name: str, kind: Type, place: Field, bounds: tuple[int, int] | Non
         }
     if kind.hint == source_function.DIVISOR:
         parameter["divisor"] = source_function.DIVISOR
-    if bounds is not None:
-        parameter["least"], parameter["most"] = bounds
     return parameter
 
 
@@ -180,31 +169,32 @@ def _descriptor(name: str, kind: Type, place: Field, places: Iterator[Field], te
 def arguments(unit: TritonUnit, loaded: Loaded) -> Iterator[Argument]:
     """Yield the arguments of a launch by name, with their defaults, and then the options.
 
-    An argument has its default in the source, or its only value in the table. An argument that an autotuner
-    overrules or a heuristic computes has no default.
+    In a generated module, a constant or an option that all variants share has its value as default. Other arguments
+    have their default in the source. An argument that an autotuner overrules or a heuristic computes has no default.
     """
-    values = dict(unit.constexprs)
+    shared = {name: constants.encode(value) for name, value in unit.shared}
+    options: dict[str, Any] = dict(unit.shared_options)
     overruled = frozenset(loaded.computed) | (loaded.tuned or frozenset())
     launch_names = {parameter.name for parameter in loaded.function.params} - overruled
     for parameter in loaded.function.params:
         name = parameter.name
         argument: Argument = {"name": name}
-        if source_function.is_constant(parameter) and not (parameter.is_constexpr and name in overruled):
-            argument["default"] = source_function.default_value(parameter)
-        elif name in unit.alone:
-            argument["default"] = cast("Constant | None", values[name])
+        if name in shared and name not in loaded.computed:
+            argument["default"] = shared[name]
+        elif source_function.is_constant(parameter) and not (parameter.is_constexpr and name in overruled):
+            argument["default"] = constants.encode(source_function.default_value(parameter))
         if (condition := loaded.computed.get(name)) is not None and condition[0] in launch_names:
             argument["is_none" if condition[1] else "is_not_none"] = condition[0]
-        if unit.is_exact and not parameter.is_constexpr:
+        if not parameter.is_constexpr:
             _add_hints(argument, parameter)
         yield argument
-    for name, default in config.ALL_OPTIONS.items() if unit.is_exact else dict.fromkeys(config.OPTIONS).items():
-        yield {"name": name, "default": default, "keyword": True}
+    for name, default in config.ALL_OPTIONS.items():
+        yield {"name": name, "default": options.get(name, default), "keyword": True}
 
 
 def _add_hints(argument: Argument, parameter: Any) -> None:
     """Add the facts that prevent Triton from specialising an argument."""
-    hints = source_function.disabled_hints(parameter, exact=True)
+    hints = source_function.disabled_hints(parameter)
     if annotation := parameter.annotation_type:
         argument["annotation"] = annotation
     if 16 in hints:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.triton import type_notation
+from aotcuda.builder.frontends.variants import stable
 from aotcuda.common import kernel_digest
 from aotcuda.errors import CompileError, SourceError
 
@@ -90,45 +90,12 @@ def check_hooks(unit: TritonUnit, name: str, tuners: Sequence[Any], function: An
         raise SourceError(message)
 
 
-def check_configs(unit: TritonUnit, name: str, tuners: Sequence[Any], function: Any) -> None:
-    """Check that the table has values for the constexprs that an autotuner would choose.
-
-    Raises:
-        SourceError: The table lacks a tuned constexpr.
-    """
-    configs = [item for tuner in tuners for item in tuner.configs]
-    for item in configs:
-        if getattr(item, "ir_override", None):
-            message = f"{unit.key}: {name} has ir_override in its configs, which a build does not read; remove it"
-            raise SourceError(message)
-        if (registers := getattr(item, "maxnreg", None)) and not unit.maxnreg:
-            message = (
-                f"{unit.key}: {name} has maxnreg in its configs, and the table sets no limit of registers for "
-                f"a thread; write maxnreg = {registers}"
-            )
-            raise SourceError(message)
-    undecided = {
-        parameter.name for parameter in function.params if parameter.is_constexpr and not is_constant(parameter)
-    }
-    undecided -= dict(unit.constexprs).keys()
-    tuned = [item.kwargs for item in configs if undecided & item.kwargs.keys()]
-    if tuned:
-        names = [parameter.name for parameter in function.params if any(parameter.name in item for item in tuned)]
-        values = ", ".join(f"{key} = {json.dumps(value)}" for key, value in tuned[0].items())
-        message = (
-            f"{unit.key}.configs: {name} is autotuned, and the table has no value for {' and '.join(names)}; "
-            "record a run, aotcuda record --write -- COMMAND, or choose: "
-            f"configs = [{{ constexprs = {{ {values} }} }}]"
-        )
-        raise SourceError(message)
-
-
-def disabled_hints(parameter: Any, *, exact: bool) -> frozenset[int]:
-    """Return the hints that the source switches off for an argument; with `exact`, also by an annotation."""
+def disabled_hints(parameter: Any) -> frozenset[int]:
+    """Return the hints that the source switches off for an argument."""
     hints = {1, DIVISOR} if parameter.do_not_specialize else set()
     if parameter.do_not_specialize_on_alignment:
         hints.add(DIVISOR)
-    if exact and parameter.annotation_type:
+    if parameter.annotation_type:
         hints.add(1)  # the argument keeps its type
     return frozenset(hints)
 
@@ -147,12 +114,13 @@ def definition(function: Any) -> str:
     return f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}"
 
 
-def check(unit: TritonUnit, function: Any) -> None:
+def check(unit: TritonUnit, loaded: Loaded) -> None:
     """Compare the table with the function's parameters.
 
     Raises:
         CompileError: A type differs from its annotation.
     """
+    function = loaded.function
     names = tuple(parameter.name for parameter in function.params)
     if unit.parameters is not None and unit.parameters != names:
         message = (
@@ -164,8 +132,9 @@ def check(unit: TritonUnit, function: Any) -> None:
     constexprs = [parameter.name for parameter in function.params if parameter.is_constexpr]
     values = dict(unit.constexprs)
     if len(plain) != len(unit.types):
+        text = ", ".join(kind.plain for kind in unit.types) or "nothing"
         message = (
-            f"{unit.key}.signature: {', '.join(map(str, unit.types)) or 'nothing'!r} has {len(unit.types)} types, and "
+            f"{unit.key}.signature: {text!r} has {len(unit.types)} types, and "
             f"{unit.python} takes {len(plain)} arguments that are not constexprs: {', '.join(plain) or 'none'}"
         )
         without = [name for name in constexprs if name not in values]
@@ -183,15 +152,12 @@ def check(unit: TritonUnit, function: Any) -> None:
             raise CompileError(message)
     for parameter in function.params:
         if parameter.is_constexpr and parameter.name not in values and not is_constant(parameter):
+            is_tuned = loaded.tuned is not None and parameter.name in loaded.tuned
+            where = ", or package the kernel in place, where autotuners work" if is_tuned else ""
             message = (
                 f"{unit.key}.constexprs: {parameter.name} is missing, a tl.constexpr of {unit.python}; "
-                f"write for example constexprs = {{ {parameter.name} = 128 }}"
+                f"write for example constexprs = {{ {parameter.name} = 128 }}{where}"
             )
-            raise CompileError(message)
-    for name, *_ in unit.when:
-        kind = unit.types[plain.index(name)] if name in plain else None
-        if kind is None or kind.pointer or kind.block or kind.scalar[0] not in "iu":
-            message = f"{unit.key}.configs: when names {name}, which is not an integer argument of {unit.python}"
             raise CompileError(message)
 
 
@@ -206,7 +172,7 @@ def _check_annotations(unit: TritonUnit, function: Any) -> None:
         wanted = parameter.annotation_type
         if wanted and kind.plain.replace("u1", "i1") != wanted.replace("u1", "i1"):
             message = (
-                f"{unit.key}.signature: {keys.string(str(kind))} stands for {parameter.name}, which {unit.python} "
+                f"{unit.key}.signature: {keys.string(kind.plain)} stands for {parameter.name}, which {unit.python} "
                 f"annotates as {wanted}; write {wanted}, or remove the annotation"
             )
             raise CompileError(message)
@@ -214,16 +180,33 @@ def _check_annotations(unit: TritonUnit, function: Any) -> None:
 
 def is_constant(parameter: Any) -> bool:
     """Return True if a parameter has a default that is a constant."""
-    return parameter.has_default and isinstance(default_value(parameter), int | float | str | None)
+    return parameter.has_default and _is_plain(default_value(parameter))
+
+
+def _is_plain(value: object) -> bool:
+    return all(map(_is_plain, value)) if isinstance(value, tuple) else isinstance(value, int | float | str | None)
 
 
 def default_value(parameter: Any) -> Any:
     """Return the default in the source; types are in the table's notation."""
     import triton.language as tl  # noqa: PLC0415 (only workers have Triton)
 
-    value = parameter.default.value if isinstance(parameter.default, tl.constexpr) else parameter.default
+    return _in_notation(parameter.default, tl)
+
+
+def _in_notation(value: Any, tl: Any) -> Any:
+    """Return a constant in the table's notation; a subclass of a number or a string is its plain value."""
+    if isinstance(value, tl.constexpr):
+        value = value.value
     if isinstance(value, tl.dtype):
         return next((f"tl.{name}" for name in type_notation.DTYPES if getattr(tl, name, None) == value), value)
+    if isinstance(value, tuple):
+        return tuple(_in_notation(item, tl) for item in value)
+    if f"{type(value).__module__}.{type(value).__name__}" == "torch.dtype":
+        return str(value)
+    for kind in (int, float, str):
+        if isinstance(value, kind) and not isinstance(value, bool):
+            return stable(kind(value) if kind is not str else str.__str__(value))
     return value
 
 

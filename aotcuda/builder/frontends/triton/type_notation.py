@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from aotcuda import arch
 from aotcuda.builder.config import keys
+from aotcuda.builder.frontends.variants import stable
 
 _TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
 _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[(\d+(?:, ?\d+){0,4})\]>")
@@ -18,8 +19,8 @@ NOTHING = "none"
 NONE = "None"
 """The constexpr None, for which TOML has no value."""
 
-Value = int | float | bool | str | None | tuple[int | float | bool | str | None, ...]
-"""The value of a constexpr; a type is `tl.float16`. Tables have no tuples."""
+Value = int | float | bool | str | None | tuple["Value", ...]
+"""The value of a constexpr; a type is `tl.float16` or `torch.float16`. Tables have no tuples."""
 
 DTYPES = (
     *("int1", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -29,6 +30,10 @@ DTYPES = (
 """Types of `triton.language` that a constexpr may be; `tl.float32` in tables, and as a string in launches."""
 
 _DTYPE_PATH = re.compile(r"(tl|triton\.language|torch)\.(\w+)")
+_TORCH_DTYPE = re.compile(r"torch\.[a-z]\w*\d+\w*|torch\.(bool|half|float|double|short|int|long)")
+
+TYPE_PREFIXES = ("tl.", "torch.")
+"""The beginnings of strings that stand for types of Triton and of PyTorch."""
 
 SCALARS = {
     "i1": "?",
@@ -91,7 +96,6 @@ class Type:
         pointer: True for the address of an array's first element.
         const: True if the array is only read.
         hint: 16 for an argument that is divisible by 16, 1 for an argument that equals 1, 0 for any argument.
-        open: True if the table has no hint, so that `specialise` decides.
         block: The block shape of a tensor descriptor; empty for other types.
     """
 
@@ -99,7 +103,6 @@ class Type:
     pointer: bool = False
     const: bool = False
     hint: int = 0
-    open: bool = True
     block: tuple[int, ...] = ()
 
     @property
@@ -134,7 +137,7 @@ def split(text: str) -> list[str]:
 
 def _type(text: str) -> Type:
     if text == NOTHING:
-        return Type(scalar=NOTHING, open=False)
+        return Type(scalar=NOTHING)
     match = _TYPE.fullmatch(text)
     name = match[2] if match else re.split(r"[<\[]", text.lstrip("*"))[0]
     if name == "tensordesc":
@@ -153,7 +156,7 @@ def _type(text: str) -> Type:
         )
         raise ValueError(message)
     hint = int(match[3] or 0)
-    result = Type(scalar=name, pointer=pointer, const=match[1] == "*k", hint=hint, open=not match[3])
+    result = Type(scalar=name, pointer=pointer, const=match[1] == "*k", hint=hint)
     if hint and (not result.takes_hints or (pointer and hint == 1)):
         message = f"{keys.string(text)} has a hint, which {result.plain} cannot have; leave :{hint} out"
         raise ValueError(message)
@@ -173,31 +176,43 @@ def _descriptor(text: str) -> Type:
             "five powers of two: tensordesc<fp16[64, 64]>"
         )
         raise ValueError(message)
-    return Type(scalar=match[1], open=False, block=block)
+    return Type(scalar=match[1], block=block)
 
 
 CONSTANT = (
-    'a number, true or false, a string of letters, digits and ._+- ("None" is None, "tl.float32" the type), or a list '
-    "of these"
+    'a number, true or false, or a string of letters, digits and ._+- ("None" is None, "tl.float32" and '
+    '"torch.float32" are types)'
 )
 """The value of a constexpr in a table."""
 
 
-def check_constant(value: object) -> None:
-    """Check the value of a constexpr in a table.
+def table_constant(value: float | str) -> Value:
+    """Return the value of a constexpr in a table.
 
     Raises:
         ValueError: A table cannot have this value; the text has the fact and the remedy.
     """
     match = _DTYPE_PATH.fullmatch(value) if isinstance(value, str) else None
-    if match and (match[1] != "tl" or match[2] not in DTYPES):
+    is_torch = isinstance(value, str) and _TORCH_DTYPE.fullmatch(value)
+    if match and not is_torch and (match[1] != "tl" or match[2] not in DTYPES):
         near = difflib.get_close_matches(match[2], DTYPES, n=1)
         hint = f"did you mean tl.{near[0]}?" if near else f"write {', '.join(f'tl.{name}' for name in DTYPES)}"
         message = f"{keys.string(match[0])} is not a type that a constexpr can be; {hint}"
         raise ValueError(message)
-    if not isinstance(value, int | float) and not (isinstance(value, str) and PLAIN.fullmatch(value)):
+    if isinstance(value, str) and not PLAIN.fullmatch(value):
         message = f"{value!r} is not {CONSTANT}"
         raise ValueError(message)
+    return None if value == NONE else stable(value)
+
+
+def is_torch_dtype(text: str) -> bool:
+    """Return True for the name of a type of PyTorch: `torch.float16`."""
+    return _TORCH_DTYPE.fullmatch(text) is not None
+
+
+def is_same(value: object, other: object) -> bool:
+    """Return True if two values are the same constexpr; 1, 1.0 and True differ, as do 0.0 and -0.0."""
+    return repr(value) == repr(other)
 
 
 def target(wanted: arch.Target) -> arch.Target:

@@ -7,13 +7,14 @@ variant that cannot be packaged, are ignored with a warning: Triton's JIT compil
 from __future__ import annotations
 
 import json
-import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from aotcuda.builder.frontends.triton import type_notation
+from aotcuda.builder.frontends.variants import stable
 from aotcuda.common import foreign, triton_files
+from aotcuda.manifest import constants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,6 +46,11 @@ class Variant:
     options: Mapping[str, Any]
     arch: tuple[arch.Target, ...]
 
+    @property
+    def constants_and_options(self) -> tuple[object, ...]:
+        """Return all that variants have in common that differ in types alone."""
+        return (self.constexprs, sorted(self.options.items()), self.arch)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedKernel:
@@ -56,6 +62,8 @@ class RecordedKernel:
         parameters: All parameters of the function when the file was written.
         variants: Its variants.
         left_out: Reasons for which variants cannot be packaged, each with the number of variants.
+        sizes: Sets of integer parameters whose values varied together in the recorded launches, those with the most
+            values first; None if the file does not have them.
     """
 
     name: str
@@ -63,6 +71,7 @@ class RecordedKernel:
     parameters: tuple[str, ...]
     variants: tuple[Variant, ...]
     left_out: Mapping[str, int]
+    sizes: tuple[tuple[str, ...], ...] | None = None
 
 
 class UnusableError(Exception):
@@ -144,7 +153,18 @@ def _kernel(name: str, value: Any) -> RecordedKernel:
         parameters=tuple(parameters),
         variants=tuple(variants.values()),
         left_out=left_out,
+        sizes=_sizes(value, where, parameters),
     )
+
+
+def _sizes(kernel: dict[str, Any], where: str, parameters: list[str]) -> tuple[tuple[str, ...], ...] | None:
+    """Return the sizes of a kernel, or None."""
+    if "sizes" not in kernel:
+        return None
+    sizes = _item(kernel, "sizes", list, where)
+    if not all(isinstance(size, list) and size and all(name in parameters for name in size) for size in sizes):
+        _refuse(f"{where}.sizes", "is not a list of lists of the kernel's parameters")
+    return tuple(map(tuple, sizes))
 
 
 def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
@@ -179,26 +199,33 @@ def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
 
 
 def constant(value: Any) -> Value:
-    """Return a constexpr of a unit from JSON, where a type is `{"dtype": "float16"}` and a tuple is a list.
+    """Return a constexpr of a unit from JSON.
+
+    A type is `{"dtype": "float16"}` or `{"torch": "float16"}`, a float that JSON lacks is `{"float": "inf"}`, and a
+    tuple is a list.
 
     Raises:
         ValueError: The value cannot be packaged.
     """
-    if isinstance(value, dict) and value.keys() == {"dtype"} and value["dtype"] in type_notation.DTYPES:
-        return f"tl.{value['dtype']}"
-    if isinstance(value, list) and not any(isinstance(item, list) for item in value):
-        return tuple(cast("Any", constant(item)) for item in value)
+    if isinstance(value, list):
+        return tuple(map(constant, value))
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, name),) = value.items()
+        if kind == "dtype" and name in type_notation.DTYPES:
+            return f"tl.{name}"
+        if kind == "torch" and isinstance(name, str) and type_notation.is_torch_dtype(f"torch.{name}"):
+            return f"torch.{name}"
     fact = ""
-    if isinstance(value, list | dict):
-        fact = foreign.escape(json.dumps(value))[:80]
-    elif isinstance(value, float) and math.isnan(value):
-        fact = "NaN, which is not equal to any value of a launch"
-    elif isinstance(value, str) and value.startswith("tl."):
+    if isinstance(value, dict):
+        number = constants.decode(value)
+        fact = foreign.escape(json.dumps(value))[:80] if isinstance(number, dict) else ""
+        value = number
+    elif isinstance(value, str) and value.startswith(type_notation.TYPE_PREFIXES):
         fact = f"the string {foreign.escape(repr(value))[:80]}, which stands for a type"
     if fact:
         message = f"a constexpr is {fact}"
         raise ValueError(message)
-    return cast("Value", value)
+    return cast("Value", stable(value))
 
 
 def _is_number(lowest: int, highest: int) -> Callable[[Any], bool]:

@@ -167,7 +167,27 @@ def explain_missing_variant(
         found = [_problem(parameter, arg) for parameter, arg in zip(nearest["parameters"], args, strict=True)]
         problems = [problem for problem in found if problem] or ["the arguments could not be packed"]
     text = f"in the nearest one, {nearest['signature']}, {', '.join(problems)}"
-    return f"{where} has no packaged variant for these arguments; {text}"
+    remedy = _launch_to_record(nearest, [(at, key[at]) for at in differences(key)], args, codes)
+    return f"{where} has no packaged variant for these arguments; {text}{remedy}"
+
+
+def _launch_to_record(
+    nearest: Overload, differing: Sequence[tuple[int, Any]], args: tuple[object, ...], codes: Sequence[Any]
+) -> str:
+    """Return the remedy for a launch that differs from a variant in hints alone; empty for other differences."""
+    values = []
+    for at, packaged in differing:
+        parameter, code = nearest["parameters"][at], codes[at]
+        if not isinstance(code, tuple) or not isinstance(packaged, tuple) or parameter["kind"] == "descriptor":
+            return ""
+        name = parameter["name"]
+        if arrays.family(args[at]) is not None and code[0] == packaged[0]:
+            values.append(f"{name} {'' if code[1] else 'not '}at a multiple of 16 bytes")
+        elif isinstance(args[at], int):
+            values.append(f"{name} = {args[at]}")
+        else:
+            return ""
+    return f"; record a launch with {' and '.join(values)}" if values else ""
 
 
 def _wanted(parameter: Parameter) -> str:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from aotcuda.manifest.constants import decode
 from aotcuda.runtime.launch.arguments import parameter_kinds
 
 TYPE_CHECKING = False
@@ -96,7 +97,8 @@ def _array_coder(at: int, divisors: list[int]) -> Coder:
 
 def _number_coders(at: int, parameters: Sequence[Parameter]) -> list[Coder]:
     """Return the coder of an argument that is no array; an empty list if all these parameters accept equal values."""
-    values = list({repr(each["value"]): each["value"] for each in parameters if each["kind"] == "constant"}.values())
+    listed = [decode(each["value"]) for each in parameters if each["kind"] == "constant"]
+    values = list({repr(value): value for value in listed}.values())
     if values and all(each["kind"] == "constant" for each in parameters):
         return [_constant_coder(at, values)] if len(values) > 1 else []
     divisors = sorted({_divisor(each) for each in parameters})
@@ -110,7 +112,7 @@ def _number_coders(at: int, parameters: Sequence[Parameter]) -> list[Coder]:
 
     def accepts(parameter: Parameter, code: tuple[bool, ...]) -> bool:
         if parameter["kind"] == "constant":
-            return any(code[tests.index(test)] for test in tests if test == ("equal", parameter["value"]))
+            return any(code[tests.index(test)] for test in tests if test == ("equal", decode(parameter["value"])))
         divisor = _divisor(parameter)
         return divisor == 1 or code[tests.index(("multiple", divisor))]
 
@@ -118,15 +120,21 @@ def _number_coders(at: int, parameters: Sequence[Parameter]) -> list[Coder]:
 
 
 def _constant_coder(at: int, values: list[Any]) -> Coder:
-    constants = set(values)  # all have the argument's type
+    by_text = {_text(value) for value in values}  # all values have the argument's type
 
     def code(value: object) -> object:
-        return value if value in constants else OTHER
+        text = _text(value)
+        return text if text in by_text else OTHER
 
     def accepts(parameter: Parameter, code: object) -> bool:
-        return code is not OTHER and bool(parameter["value"] == code)
+        return code is not OTHER and _text(decode(parameter["value"])) == code
 
     return Coder(at, code, accepts=accepts, is_value=True)
+
+
+def _text(value: object) -> object:
+    """Return a value that is equal for equal constants: the text of a float, of which NaN and the zeros are special."""
+    return repr(value) if isinstance(value, float) else value
 
 
 def key_of(coders: Sequence[Coder]) -> Callable[[Sequence[Any]], tuple[object, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import aotcuda
+from aotcuda.manifest import constants
 from aotcuda.runtime.launch.arguments import (
     array_view,
     arrays,
@@ -355,25 +356,30 @@ class Constant(Kind):
     """
 
     def rank(self, parameter: Parameter, value: object) -> int | None:
+        constant = constants.decode(parameter["value"])
         if value is None:
-            return 0 if parameter.get("optional") or parameter["value"] is None else None
-        return 0 if type(value) is type(parameter["value"]) else None
+            return 0 if parameter.get("optional") or constant is None else None
+        return 0 if type(value) is type(constant) else None
 
     def fit(self, parameter: Parameter) -> Fit:
-        value = parameter["value"]
+        value = constants.decode(parameter["value"])
+        if isinstance(value, float):
+            text = repr(value)  # equal for NaN, and not for the two zeros
+            return lambda read, _values: read is None or repr(read) == text
         return lambda read, _values: read is None or bool(read == value)
 
     def fields(self, parameter: Parameter) -> Fields:
         return []
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        if read is None or read == parameter["value"]:
+        if read is None or repr(read) == repr(constants.decode(parameter["value"])):
             return None
         return f"is {aotcuda.errors.short_repr(arg)} where {self.describe(parameter)}"
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         optional = bool(parameter.get("optional"))
-        return parameter_kinds.fast_path_record("k", parameter, "q", flag=optional, value=parameter["value"])
+        value = constants.decode(parameter["value"])
+        return parameter_kinds.fast_path_record("k", parameter, "q", flag=optional, value=value)
 
 
 KINDS: dict[str, Kind] = {

@@ -432,6 +432,15 @@ class OverloadTable:
             compiled.append(overload)
             self._candidates.pop(key, None)
 
+    def _add_open_types(self, args: tuple[object, ...]) -> bool:
+        """Add the types of arguments whose family the object decides; return True if there were new ones."""
+        open_types = frozenset([kind for kind in map(type, _leaves(args)) if arrays.is_open(kind)])
+        if open_types <= self._open_types:
+            return False
+        self._open_types = open_types if len(self._open_types) >= _MOST_CACHED else self._open_types | open_types
+        self._candidates.clear()  # their keys lack the families
+        return True
+
     def _rank(self, key: object, args: tuple[object, ...]) -> Candidates | None:
         """Find the overloads that may fit arguments of these types, best first; return None if there are none."""
         overloads = [
@@ -444,12 +453,7 @@ class OverloadTable:
         readers: list[Read | None] = []
         ranked = []
         try:
-            open_types = frozenset([kind for kind in map(type, _leaves(args)) if arrays.is_open(kind)])
-            if not open_types <= self._open_types:
-                self._open_types = (
-                    open_types if len(self._open_types) >= _MOST_CACHED else self._open_types | open_types
-                )
-                self._candidates.clear()  # their keys lack the families
+            if self._add_open_types(args):
                 return self.candidates(args)
             for arg in args:
                 readers.append(arguments.reader(arg))  # noqa: PERF401 (as in _fit)

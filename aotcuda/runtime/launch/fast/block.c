@@ -483,7 +483,11 @@ static int is_constant(const Parameter *parameter, const Number *number) {
         return 1;
     if (object == Py_None)
         return parameter->writable || !parameter->value; /* `writable`: the constant may be omitted */
-    if (parameter->is_int && number->kind == INT && PyLong_CheckExact(object))
+    if (parameter->value && PyFloat_Check(parameter->value) && number->kind == FLOAT) { /* NaN equals NaN; the zeros differ */
+        double value = PyFloat_AsDouble(parameter->value);
+        return isnan(value) ? isnan(number->real) : value == number->real && !signbit(value) == !signbit(number->real);
+    }
+    if (parameter->is_int && number->kind == INT && !PyBool_Check(object))
         return !number->is_unsigned && (int64_t)number->bits == parameter->low;
     return parameter->value && PyObject_RichCompareBool(object, parameter->value, Py_EQ) == 1;
 }

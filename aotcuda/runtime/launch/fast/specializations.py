@@ -66,7 +66,7 @@ _READ_OF_TENSORS = frozenset(
 """The attributes by which the general path reads a tensor. If a subclass overrides one, C reads attributes, too."""
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT, _OBJECT = 16, 17, 18, 19, 20, 21, 22
 _MOST_TESTS = 4
-_OF_TRITON = (("triton.language.core", "dtype"), ("triton.language.core", "constexpr"))
+_OF_TRITON = (("triton.language.core", "dtype"), ("triton.language.core", "constexpr"), ("torch", "dtype"))
 """Classes of immutable constants."""
 
 

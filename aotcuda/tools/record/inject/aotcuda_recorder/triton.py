@@ -180,20 +180,32 @@ def _type(kind: Any, value: object, *, divisible: bool) -> Any:
 
 
 def _constant(value: Any) -> tuple[object, str]:
-    """Return a constexpr in the notation of variants files, and a reason if it has no notation."""
+    """Return a constexpr in the notation of variants files, and a reason if it has no notation.
+
+    An object of a subclass of a number or a string is its plain value, as in the code that Triton compiles.
+    """
     if type(value).__name__ == "constexpr":
         value = value.value
-    if value is None or type(value) in (bool, int, str):
+    if value is None or isinstance(value, bool):
         return value, ""
-    if type(value) is float:
-        return value, "" if math.isfinite(value) else "a number that is not finite"
+    if isinstance(value, int):
+        return int(value), ""
+    if isinstance(value, str):
+        return str.__str__(value), ""
+    if isinstance(value, float):
+        number = float(value)
+        return (number if math.isfinite(number) else {"float": repr(number)}), ""
     language: Any = sys.modules["triton.language"]
     if isinstance(value, language.dtype):
         names = (name for name, item in vars(language).items() if isinstance(item, language.dtype) and item == value)
         name = next(names, None)
         return ({"dtype": name}, "") if name else (str(value), "a type that is not Triton's own")
-    other_kind = "a tuple" if isinstance(value, tuple) else f"of type {type(value).__name__}"
-    kind = "a function" if hasattr(value, "fn") or callable(value) else other_kind
+    if (type(value).__module__, type(value).__name__) == ("torch", "dtype"):
+        return {"torch": str(value).partition(".")[2]}, ""
+    if isinstance(value, tuple):
+        items = [_constant(item) for item in value]
+        return [item for item, _ in items], next((f"a tuple with {reason}" for _, reason in items if reason), "")
+    kind = "a function" if hasattr(value, "fn") or callable(value) else f"of type {type(value).__name__}"
     return f"<{kind}>", kind
 
 
@@ -205,8 +217,8 @@ def _refusal(params: Any, types: list[Any], problems: dict[str, str]) -> str:
         return f"{tuples[0]} is a tuple; pass its parts"
     for name, problem in problems.items():
         return (
-            f"{name} is {problem}, and a packaged constexpr is a number, a bool, a string, None or one of Triton's "
-            "types; write a kernel that has it fixed"
+            f"{name} is {problem}, and a packaged constexpr is a number, a bool, a string, None, a type of Triton or "
+            "PyTorch, or a tuple of these; write a kernel that has it fixed"
         )
     return ""
 
@@ -293,4 +305,8 @@ def _count(
 
 
 def _text(value: object) -> str:
-    return f"tl.{value['dtype']}" if isinstance(value, dict) else repr(value)
+    """Return a constant for the signature that reports show."""
+    if not isinstance(value, dict):
+        return repr(value)
+    ((kind, name),) = value.items()
+    return {"dtype": "tl.", "torch": "torch."}.get(kind, "") + str(name)
