@@ -309,6 +309,7 @@ class Kernel(TypedDict):
     values: NotRequired[dict[str, list[list[object]]]]  # in place: what its code read; see `aotcuda.common.constants`
     exact: NotRequired[bool]  # by_grid: launches choose an overload by Triton's rules
     adopts: NotRequired[bool]  # exact: numbers adopt the types of the parameters, as in a generated module
+    fixed: NotRequired[list[str]]  # exact: integer constants that are packaged for some values, and users may vary
     digest: NotRequired[str]  # in a pack: the digest of its source by `aotcuda.common.kernel_digest`
     heuristics: NotRequired[list[str]]  # the arguments that @triton.heuristics computes, the outermost first
 

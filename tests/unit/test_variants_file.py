@@ -181,7 +181,7 @@ def test_general_variants_lack_hints_of_one_size(
 
 def test_sizes_of_unknown_parameters_are_refused(tmp_path: Path) -> None:
     (warning,) = make_plan(tmp_path, content(sizes=[["z"]])).warnings
-    assert "kernels.add.sizes is not a list of lists of the kernel's parameters" in warning
+    assert "kernels.add.sizes[0] is not a list of the kernel's parameters" in warning
 
 
 def test_front_ends_without_variants_say_so() -> None:

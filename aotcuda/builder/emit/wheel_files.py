@@ -234,6 +234,8 @@ def _kernels(module: BuiltModule, sizes: dict[str, int]) -> list[manifest.Kernel
             kernel["exact"] = True
         if built.adopts:
             kernel["adopts"] = True
+        if built.fixed:
+            kernel["fixed"] = list(built.fixed)
         if built.digest:
             kernel["digest"] = built.digest
         if built.heuristics:

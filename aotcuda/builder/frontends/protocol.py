@@ -213,6 +213,7 @@ class CompiledKernel:
         heuristics: The arguments that the source computes at each launch, in the order of their computation.
         exact: True if launches choose its variants by Triton's rules.
         adopts: True if numbers adopt the types of the parameters of an exact kernel.
+        fixed: Names of integer constants that are packaged for some values alone, although users may vary them.
         digest: For a pack: a digest of its Python function; may be empty.
         arguments: The names of keyword arguments, in order; None if arguments are positional only.
         one_by_one: True if the offsets of parameters differ between GPUs, since C++ aligns one parameter by more than
@@ -252,6 +253,7 @@ class CompiledKernel:
     heuristics: tuple[str, ...] = ()
     exact: bool = False
     adopts: bool = False
+    fixed: tuple[str, ...] = ()
     digest: str = ""
     one_by_one: bool = False
     reserved: tuple[int, ...] = ()

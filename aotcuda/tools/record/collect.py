@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aotcuda.tools.record.records import Choice, Record, merge, merged_choices
+from aotcuda.tools.record.sizes import Integers, merged
 
 _FACTS = (
     "frontend", "kind", "module", "function", "signature", "options", "line", "path", "behind", "refused",
@@ -40,6 +41,7 @@ class Launches:
     Attributes:
         records: The functions that it launched or compiled.
         choices: The configs that autotuners chose.
+        integers: The integers of launches of Triton's kernels.
         cuda_cpp: Its launches of kernels in CUDA C++.
         started: The recorder ran in at least one of its Python processes.
         installed: The distribution of each imported package, by the name of the package.
@@ -50,6 +52,7 @@ class Launches:
 
     records: tuple[Record, ...]
     choices: tuple[Choice, ...]
+    integers: tuple[Integers, ...]
     cuda_cpp: tuple[CudaCppLaunches, ...]
     started: bool
     installed: dict[str, str]
@@ -68,6 +71,7 @@ def read(folder: Path, root: Path) -> Launches:
     return Launches(
         records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
         choices=tuple(merged_choices(_choice(item) for item in select("choice"))),
+        integers=tuple(merged(map(_integers, select("integers")))),
         cuda_cpp=tuple(
             CudaCppLaunches(
                 digest=item["digest"], name=item["name"], site=_relative(item["site"], root), count=item["count"]
@@ -109,6 +113,11 @@ def _choice(item: dict[str, Any]) -> Choice:
     facts: dict[str, Any] = {name: item.get(name) for name in ("module", "function", "path", "keys", "key", "config")}
     timings = {item["gpu"]: item["timings"]} if "timings" in item else {}
     return Choice(**facts, launches={item["gpu"]: item["count"]}, timings=timings)
+
+
+def _integers(item: dict[str, Any]) -> Integers:
+    facts: dict[str, Any] = {name: item[name] for name in ("module", "function", "path", "names", "equal")}
+    return Integers(**facts, rows=[item["values"]])
 
 
 def _relative(path: str, root: Path) -> str:

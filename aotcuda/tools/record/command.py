@@ -93,7 +93,7 @@ def run(
             report.say(f"{command[0]} cannot be run: {error.strerror}")
             return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
         launches = collect.read(Path(folder), project.root)
-    total = records.Recorded().plus(launches.records, launches.choices)
+    total = records.Recorded().plus(launches.records, launches.choices, launches.integers)
     runs = ""
     if accumulates and launches.records:
         total = _add(path, total, project, out)
@@ -115,6 +115,7 @@ def run(
         _print(lacking, [record for record in total.records if record.kind == "device"])
     if hook := uninstalled_hook.state(str(project.root)):
         report.say(hook)
+    report.print_fixed_constants(tables.divide(total.records, project)[0], total.integers)
     has_problems = _print_problems(launches, check=check)
     if status and not mode.dry and not launches.records:
         report.print_failed_import(launches, project)
@@ -228,7 +229,7 @@ def _write(
     if not lacking.kernels and not cuda_additions:
         report.say(_nothing_to_write(lacking.left_out, project))
         return
-    files = variant_files.contents(lacking.modules, total.choices, newest.choices)
+    files = variant_files.contents(lacking.modules, total.choices, newest.choices, total.integers)
     editor = pyproject.Editor(project.text or "")
     if lacking.has_tables:
         pyproject.add_targets(editor)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.common import foreign
 from aotcuda.common.replacing import replacing
 from aotcuda.errors import ConfigError
+from aotcuda.tools.record import sizes
+from aotcuda.tools.record.sizes import Integers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -152,18 +154,27 @@ class Recorded:
     Attributes:
         records: The records.
         choices: The choices of autotuners.
+        integers: The integers of launches of Triton's kernels.
         runs: The number of runs that were added up.
     """
 
     records: list[Record] = field(default_factory=list)
     choices: list[Choice] = field(default_factory=list)
+    integers: list[Integers] = field(default_factory=list)
     runs: int = 0
 
-    def plus(self, records: Iterable[Record], choices: Iterable[Choice], runs: int = 1) -> Recorded:
-        """Return the content with more records, choices and runs."""
+    def plus(
+        self,
+        records: Iterable[Record],
+        choices: Iterable[Choice],
+        integers: Iterable[Integers] = (),
+        runs: int = 1,
+    ) -> Recorded:
+        """Return the content with more records, choices, integers and runs."""
         return Recorded(
             records=merge([*self.records, *records]),
             choices=merged_choices([*self.choices, *choices]),
+            integers=sizes.merged([*self.integers, *integers]),
             runs=self.runs + runs,
         )
 
@@ -184,6 +195,7 @@ def load(path: Path) -> Recorded:
         return Recorded(
             records=[Record(**_known(item, Record)) for item in data["functions"]],
             choices=[Choice(**_known(item, Choice)) for item in data.get("choices", ())],
+            integers=[Integers(**_known(item, Integers)) for item in data.get("integers", ())],
             runs=int(data["runs"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -246,10 +258,12 @@ def add(path: Path, more: Recorded) -> Recorded:
         ConfigError: The file is no file of records, or cannot be written; it is unchanged.
     """
     with _locked(path):
-        found = load(path).plus(more.records, more.choices, more.runs)
+        found = load(path).plus(more.records, more.choices, more.integers, more.runs)
         data = {"version": _VERSION, "runs": found.runs, "functions": [asdict(record) for record in found.records]}
         if found.choices:
             data["choices"] = [asdict(choice) for choice in found.choices]
+        if found.integers:
+            data["integers"] = [asdict(item) for item in found.integers]
         try:
             with replacing(path) as partial:
                 partial.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
@@ -274,6 +288,6 @@ def _locked(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _known(item: dict[str, Any], kind: type[Record | Choice]) -> dict[str, Any]:
+def _known(item: dict[str, Any], kind: type[Record | Choice | Integers]) -> dict[str, Any]:
     names = {entry.name for entry in fields(kind)}
     return {name: value for name, value in item.items() if name in names}

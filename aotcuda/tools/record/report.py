@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from aotcuda.common import foreign
-from aotcuda.tools.record import pyproject, tables
+from aotcuda.tools.record import pyproject, sizes, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.collect import Launches
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Record
-    from aotcuda.tools.record.tables import Addition, LeftOut
+    from aotcuda.tools.record.sizes import Integers
+    from aotcuda.tools.record.tables import Addition, LeftOut, RecordedKernel
     from aotcuda.tools.record.variant_files import VariantModule
 
 
+_MOST_VALUES = 8
 _DRY = "not executed"
 """The name under which the recorder counts launches of `--dry`, in place of a GPU's name."""
 
@@ -145,6 +147,21 @@ def added_variants(modules: Iterable[VariantModule], written: Sequence[Path], pr
             file = source.relative_to(project.root)
             lines.append(f"{file}: replace its two imports of Triton: from aotcuda.triton import triton, tl")
     return lines
+
+
+def print_fixed_constants(kernels: Iterable[RecordedKernel], integers: Sequence[Integers]) -> None:
+    """Print a line for each integer constexpr that users may launch with other values."""
+    for kernel in kernels:
+        if not kernel.has_variants:
+            continue
+        items = sizes.for_kernel(kernel.source, tables.kernel_path(kernel.path), integers)
+        for name in sizes.fixed((record.options for record in kernel.records), items):
+            values = {record.options["constants"].get(name) for record in kernel.records}
+            shown = ", ".join(map(str, sorted(value for value in values if type(value) is int)[:_MOST_VALUES]))
+            say(
+                f"{kernel.source}.{kernel.path}: {name} is packaged for {shown}; other values are compiled on the "
+                "user's machine, so record the values that users have"
+            )
 
 
 def _launched(record: Record) -> str:

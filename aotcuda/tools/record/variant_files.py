@@ -16,7 +16,7 @@ from aotcuda.builder.frontends.triton import config, variants_file
 from aotcuda.common import foreign
 from aotcuda.common.triton_files import TUNING, VARIANTS, VERSION
 from aotcuda.errors import ConfigError
-from aotcuda.tools.record import packs, pyproject, tables
+from aotcuda.tools.record import packs, pyproject, sizes, tables
 from aotcuda.tools.record.project import sources_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Choice, Record
+    from aotcuda.tools.record.sizes import Integers
     from aotcuda.tools.record.tables import RecordedKernel
 
 _OPTIONAL = ("maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid")
@@ -279,7 +280,10 @@ def _tuning_file(variants: Path) -> Path:
 
 
 def contents(
-    modules: Iterable[VariantModule], choices: Iterable[Choice], newest: Iterable[Choice]
+    modules: Iterable[VariantModule],
+    choices: Iterable[Choice],
+    newest: Iterable[Choice],
+    integers: Sequence[Integers] = (),
 ) -> dict[Path, dict[str, Any]]:
     """Return the new contents of variants files and tuning files.
 
@@ -287,6 +291,7 @@ def contents(
         modules: The modules.
         choices: The choices of all runs.
         newest: The choices of the last run.
+        integers: The integers of the launches of all runs.
 
     Raises:
         ConfigError: An existing file is damaged.
@@ -294,12 +299,32 @@ def contents(
     newest_orders = {choice.order for choice in newest}
     files = {}
     for module in modules:
-        if module.missing:
-            files[module.file] = module.merged()
+        content = _with_sizes(module, module.merged() if module.missing else module.content, integers)
+        if module.missing or content != module.content:
+            files[module.file] = content
         tuning = _with_choices(module, choices, newest_orders)
         if tuning is not None:
             files[module.tuning_file] = tuning
     return files
+
+
+def _with_sizes(module: VariantModule, content: dict[str, Any], integers: Sequence[Integers]) -> dict[str, Any]:
+    """Return the content of a variants file with the sizes of the kernels, and the constants that users may vary."""
+    kernels = dict(content["kernels"])
+    for key, kernel in module.kernels.items():
+        items = sizes.for_kernel(kernel.source, tables.kernel_path(kernel.path), integers)
+        entry = kernels.get(key)
+        if entry is None or not items:
+            continue
+        found = sizes.of(items)
+        recorded = {_identity(variant(record)) for record in kernel.records}
+        if "sizes" in entry and not all(_identity(item) in recorded for item in entry["variants"]):
+            found = sizes.join(sizes.known(entry["sizes"]), found)  # the file has launches that the records lack
+        fixed = sizes.fixed((record.options for record in kernel.records), items)
+        more = {"sizes": found, **({"fixed": fixed} if fixed else {})}
+        last = {"variants": entry["variants"]}
+        kernels[key] = {name: item for name, item in entry.items() if name not in (*last, *more)} | more | last
+    return {**content, "kernels": kernels}
 
 
 def _with_choices(
@@ -387,7 +412,11 @@ def _merge_variants(content: dict[str, Any], other: dict[str, Any]) -> dict[str,
         before = kernels.get(key)
         if before is not None and before.get("parameters") == kernel.get("parameters"):
             entries = {_identity(entry): entry for entry in (*before["variants"], *kernel["variants"])}
-            kernels[key] = {**kernel, "variants": list(entries.values())}
+            both = "sizes" in before and "sizes" in kernel
+            more = {"sizes": sizes.join(*(sizes.known(each["sizes"]) for each in (before, kernel)))} if both else {}
+            fixed = sorted({*before.get("fixed", ()), *kernel.get("fixed", ())})
+            more |= {"fixed": fixed} if fixed else {}
+            kernels[key] = {**before, **kernel, **more, "variants": list(entries.values())}
         else:
             kernels[key] = kernel
     return {**content, "kernels": dict(sorted(kernels.items()))}

@@ -194,6 +194,7 @@ class TritonFrontEnd:
             heuristics=tuple(loaded.computed),
             exact=True,
             adopts=not unit.in_place,
+            fixed=unit.fixed,
             digest=loaded.digest,
             one_by_one=unit.has_descriptors,  # the GPU's code aligns tensor maps
             reserved=tuple(field.offset for field in fields[-launches.SCRATCH :]) if unit.has_descriptors else (),

@@ -241,6 +241,7 @@ class TritonUnit(VariantUnit):
         pack: True if its module belongs to a pack.
         shared: In a generated module, constexprs with one value in all variants; launches may omit them.
         shared_options: In a generated module, options with one value in all variants.
+        fixed: Integer constexprs whose values in the variants file are all that is packaged, and users may vary.
         earlier: The types of the variants of the kernel with the same constants and options that come before it.
     """
 
@@ -258,6 +259,7 @@ class TritonUnit(VariantUnit):
     pack: bool = False
     shared: tuple[tuple[str, Value], ...] = ()
     shared_options: tuple[tuple[str, Value], ...] = ()
+    fixed: tuple[str, ...] = ()
     earlier: tuple[tuple[Type, ...], ...] = ()
 
     def __hash__(self) -> int:
@@ -381,6 +383,7 @@ def _units(
             optional=is_general,
             shared=shared,
             shared_options=options,
+            fixed=kernel.fixed,
             earlier=tuple(of_group),
         )
         yield replace(unit, signature=_signature_text(unit.types, unit))

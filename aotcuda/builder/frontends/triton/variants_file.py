@@ -64,6 +64,7 @@ class RecordedKernel:
         left_out: Reasons for which variants cannot be packaged, each with the number of variants.
         sizes: Sets of integer parameters whose values varied together in the recorded launches, those with the most
             values first; None if the file does not have them.
+        fixed: Integer constexprs whose recorded values alone are packaged, although users may launch with others.
     """
 
     name: str
@@ -72,6 +73,7 @@ class RecordedKernel:
     variants: tuple[Variant, ...]
     left_out: Mapping[str, int]
     sizes: tuple[tuple[str, ...], ...] | None = None
+    fixed: tuple[str, ...] = ()
 
 
 class UnusableError(Exception):
@@ -154,6 +156,7 @@ def _kernel(name: str, value: Any) -> RecordedKernel:
         variants=tuple(variants.values()),
         left_out=left_out,
         sizes=_sizes(value, where, parameters),
+        fixed=_names(value.get("fixed", []), f"{where}.fixed", parameters),
     )
 
 
@@ -162,9 +165,14 @@ def _sizes(kernel: dict[str, Any], where: str, parameters: list[str]) -> tuple[t
     if "sizes" not in kernel:
         return None
     sizes = _item(kernel, "sizes", list, where)
-    if not all(isinstance(size, list) and size and all(name in parameters for name in size) for size in sizes):
-        _refuse(f"{where}.sizes", "is not a list of lists of the kernel's parameters")
-    return tuple(map(tuple, sizes))
+    return tuple(_names(size, f"{where}.sizes[{at}]", parameters) for at, size in enumerate(sizes))
+
+
+def _names(value: Any, where: str, parameters: list[str]) -> tuple[str, ...]:
+    """Return a list of parameters of a kernel."""
+    if not isinstance(value, list) or not all(name in parameters for name in value):
+        _refuse(where, "is not a list of the kernel's parameters")
+    return tuple(value)
 
 
 def _variant(value: Any, where: str, parameters: list[str]) -> Variant:

@@ -119,13 +119,15 @@ class _State:
                 self._entries[key] = Entry(facts, find_more)
             return self._entries[key]
 
-    def write_once(self, facts: Facts) -> None:
-        """Write facts without a counter, once."""
+    def write_once(self, facts: Facts) -> bool:
+        """Write facts without a counter, once; return True if they are new."""
         key = json.dumps(facts, default=repr)
         with self.lock:
-            if key not in self._written:
-                self._written.add(key)
-                self.slot(facts)
+            if key in self._written:
+                return False
+            self._written.add(key)
+            self.slot(facts)
+            return True
 
     def write_first(self, facts: Facts) -> None:
         """Write the first facts of their kind in this process."""

@@ -46,7 +46,10 @@ def _wrap_run(run: Callable[..., Any]) -> Callable[..., Any]:
         if kernel is not None and not getattr(_now, "is_timing", False):
             with log.guard("a launch cannot be recorded"):
                 gpu = kernel.metadata.target.arch if dry.target() is None else dry.LABEL
-                _count(self, *_compiled(self, kernel), _options(named), gpu)
+                types, constants = _compiled(self, kernel)
+                _count(self, types, constants, _options(named), gpu)
+                arguments = dict(zip(self.arg_names, args)) | named  # noqa: B905 (constants follow by name)
+                _note_integers(self, arguments, constants)
                 dry.mark_arrays_written((*args, *named.values()))
         return kernel
 
@@ -302,6 +305,41 @@ def _count(
     }
     entry = log.entry(facts, lambda: {"site": functions.site()})
     entry.count(gpu, lambda: f"compute capability {gpu / 10:.1f}" if isinstance(gpu, int) else str(gpu))
+
+
+_MOST_INTEGERS = 2000
+"""The most different integers of launches of one kernel that a process writes."""
+
+_noted: dict[int, int] = {}
+"""The number of launches with new integers, by the kernel's id."""
+
+
+def _note_integers(function: Any, arguments: dict[str, Any], constexprs: dict[str, object]) -> None:
+    """Write the integers of a launch once, and the constexprs that equal a size or stride of an array."""
+    number = _noted.setdefault(id(function), 0)
+    if number >= _MOST_INTEGERS:
+        return
+    extents: set[int] = set()
+    for value in arguments.values():
+        shape, stride = getattr(value, "shape", None), getattr(value, "stride", None)
+        if isinstance(shape, (tuple, list)):
+            extents.update(each for each in shape if isinstance(each, int))
+            extents.update(each for each in (stride() if callable(stride) else ()) if isinstance(each, int))
+    extents -= {0, 1}
+    place = _place(function)
+    plain = [parameter.name for parameter in function.params if not parameter.is_constexpr]
+    values = {name: arguments[name] for name in plain if type(arguments.get(name)) is int}
+    facts = {
+        "kind": "integers",
+        "module": function.fn.__module__,
+        "function": function.fn.__qualname__,
+        "path": f"{place.facts.get('path')}{place.suffix if place.computed else ''}",
+        "names": [*values],
+        "values": [*values.values()],
+        "equal": sorted(name for name, value in constexprs.items() if type(value) is int and value in extents),
+    }
+    if log.write_once(facts):
+        _noted[id(function)] = number + 1
 
 
 def _text(value: object) -> str:
