@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tomllib
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 triton = pytest.importorskip("triton", reason="Triton is not installed (extra triton)")
-pytestmark = pytest.mark.matrix  # tests/unit/test_packs.py has each part
 
 SHOW = """
 from foreign import ops
@@ -59,6 +59,55 @@ def install(folder: Path, version: str, kernels: str) -> None:
     projects.put(folder, files)
 
 
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def k(x, N: tl.constexpr):
+    {body}
+"""
+BODIES = {
+    "good": "tl.store(x, 1.0)",
+    "refused": "tl.static_assert(N == 0)",  # Triton compiles no variant
+    "hidden": "tl.store(x, UNKNOWN)",
+}
+PACKED = """
+[tool.aotcuda.modules."my_pack.{0}"]
+source = "foreign.{0}"
+frontend = "triton"
+variants = "my_pack/{0}.variants.json"
+pack = true
+"""
+
+
+def test_modules_that_cannot_be_built_are_left_out_of_a_pack(tmp_path: Path) -> None:
+    site, project = tmp_path / "site", tmp_path / "project"
+    sources = {f"foreign/{name}.py": KERNEL.format(body=body) for name, body in BODIES.items()}
+    sources["foreign/broken.py"] = "raise ImportError('needs libcuda.so.1')\n"
+    sources["foreign/odd.py"] = KERNEL.format(body="tl.store(x, TABLE.N)") + "TABLE = object()\n"
+    install(site, "1.0", "")
+    projects.put(site, sources)
+    names = [path.partition("/")[2].removesuffix(".py") for path in sources]
+    variant = {"types": ["*fp32:16"], "constexprs": {"N": 4}}
+    kernels = {"k": {"parameters": ["x", "N"], "variants": [variant, {**variant, "num_warps": 8}]}}
+    head = {"format": "aotcuda variants", "version": 1, "kernels": kernels}
+    files = {f"my_pack/{name}.variants.json": json.dumps({**head, "source": f"foreign.{name}"}) for name in names}
+    text = PROJECT + "".join(map(PACKED.format, names))
+    projects.put(project, {**files, "my_pack/__init__.py": "", "pyproject.toml": text})
+    done = projects.back_end(project, PYTHONPATH=str(site))
+    lines = [line for line in done.err.splitlines() if "left out" in line]
+    assert len(lines) == len(names) - 1
+    for words in ("needs libcuda.so.1", "static_assert|AssertionError|N == 0", "UNKNOWN"):
+        assert any(re.search(words, line) for line in lines), (words, lines)
+    assert not any(line.startswith("Traceback") for line in done.err.splitlines())
+    (wheel,) = (project / "dist").glob("*.whl")
+    content = projects.content(wheel)
+    counts = {name: len(projects.manifest_of(content, f"my_pack.{name}")["kernels"]) for name in names}
+    assert counts == {name: int(name == "good") for name in names}
+
+
+@pytest.mark.matrix
 def test_a_recorded_pack_serves_an_unchanged_package(
     tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -273,6 +274,7 @@ def test_source_without_table_gets_variants_files(project: Path) -> None:
         "format": "aotcuda variants",
         "version": 1,
         "source": "mypkg._tri",
+        "triton": metadata.version("triton"),
         "kernels": {
             "add": {
                 "parameters": ["x", "y", "out", "n", "BLOCK"],

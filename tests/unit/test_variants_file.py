@@ -9,7 +9,7 @@ import pytest
 
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.entry import backend
-from aotcuda.builder.frontends.triton import variants_file
+from aotcuda.builder.frontends.triton import config, variants_file
 from aotcuda.builder.plan import plan
 from aotcuda.errors import ConfigError
 
@@ -140,6 +140,19 @@ def test_choices_of_autotuners_come_along_unless_they_are_damaged(tmp_path: Path
         item = make_plan(tmp_path, content())
         assert (item.tuning, len(item.units)) == (b"", 1)
         assert fact in item.warnings[0]
+
+
+@pytest.mark.parametrize(("recorded", "installed", "warns"), [("3.8.0", "3.9.0", True), ("3.9.0", "3.9.0+git", False)])
+def test_build_by_another_release_of_triton_warns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: str, installed: str, warns: bool
+) -> None:
+    monkeypatch.setattr(config.metadata, "version", lambda _: installed)
+    item = make_plan(tmp_path, {**content(), "triton": recorded})
+    assert len(item.units) == 1
+    assert bool(item.warnings) == warns
+    if warns:
+        assert "recorded by Triton 3.8.0, and this build compiles it by Triton 3.9.0" in item.warnings[0]
+        assert "write triton==3.8.0 into build-system.requires" in item.warnings[0]
 
 
 def types_of(item: ModulePlan) -> list[str]:

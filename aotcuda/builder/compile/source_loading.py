@@ -133,7 +133,10 @@ def _load(
     for item in job.plans:
         for unit in item.units:
             tell(step=unit.loading, done=0, total=0)
-            with attempt(), _collecting_errors(unit, left_out) if item.in_place else nullcontext():
+            collecting = (
+                _collecting_errors(unit, left_out, in_pack=item.config.pack) if item.in_place else nullcontext()
+            )
+            with attempt(), collecting:
                 loaded = front.load(unit, job.root)
                 for completed in complete(unit, loaded):
                     signature = front.resolve(completed, loaded)
@@ -148,17 +151,19 @@ def _load(
 
 
 @contextmanager
-def _collecting_errors(unit: Unit, left_out: dict[str, list[AotcudaError]]) -> Iterator[None]:
+def _collecting_errors(unit: Unit, left_out: dict[str, list[AotcudaError]], *, in_pack: bool) -> Iterator[None]:
     """Collect the error of a recorded unit that does not fit its source; at run time the compiler's JIT compiles it.
 
-    Errors of units from the tables are raised, and errors of source modules that cannot be imported.
+    Errors of units from the tables are raised. An error of a source module that cannot be imported is collected for a
+    pack, whose sources belong to others, and raised for the project's own sources.
     """
     try:
         yield
     except (CompileError, SourceError) as error:
-        if not unit.recorded or isinstance(error.__cause__, Exception):  # the source module cannot be imported
+        cannot_import = isinstance(error.__cause__, Exception)
+        if not unit.recorded or (cannot_import and not in_pack):
             raise
-        left_out.setdefault(unit.key, []).append(error)
+        left_out.setdefault(unit.module if cannot_import else unit.key, []).append(error)
 
 
 def _variant_count(count: int) -> str:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.cuda_cpp import CudaCppAddition
     from aotcuda.tools.record.missing import Missing
     from aotcuda.tools.record.records import Record, Recorded
-    from aotcuda.tools.record.tables import LeftOut
+    from aotcuda.tools.record.tables import LeftOut, RecordedKernel
 
 
 _NOT_FOUND = 127
@@ -234,7 +234,7 @@ def _write(
     if lacking.has_tables:
         pyproject.add_targets(editor)
         lacking.add_tables(editor, project.front_end({}))
-    required = _missing_requirements(project, {kernel.source for kernel in lacking.kernels}, installed)
+    required = _missing_requirements(project, lacking.kernels, installed)
     if required:
         editor.extend(("build-system", "requires"), required)
     if editor.is_changed:
@@ -261,12 +261,16 @@ def _nothing_to_write(left_out: Sequence[LeftOut], project: Project) -> str:
     return f"{fact}, so there is nothing to write into {project.pyproject}; run a command that launches the kernels"
 
 
-def _missing_requirements(project: Project, sources: set[str], installed: Mapping[str, str]) -> list[str]:
+def _missing_requirements(
+    project: Project, kernels: Sequence[RecordedKernel], installed: Mapping[str, str]
+) -> list[str]:
     """Return the distributions that a build imports and that `build-system.requires` lacks."""
     system = project_file.table(project.data, "build-system")
     if "requires" not in system:
         return []  # `aotcuda init` writes the table
-    exact = packs.requirements(sources, project, installed)
+    sources = {kernel.source for kernel in kernels}
+    has_triton = any(kernel.has_variants for kernel in kernels)
+    exact = packs.requirements(sources, project, installed, has_triton=has_triton)
     imported = source_files.requirements(project, source_files.parse(project)[0], sources, installed)
     pinned = {*map(source_files.distribution, exact)}
     others = [item for item in imported if source_files.distribution(item) not in pinned]

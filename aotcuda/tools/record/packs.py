@@ -66,21 +66,27 @@ def write_package(project: Project) -> Path | None:
     return path
 
 
-def requirements(sources: Iterable[str], project: Project, installed: Mapping[str, str]) -> list[str]:
-    """Return the build requirements of a pack: its packages and Triton, each in the installed version.
+def requirements(
+    sources: Iterable[str], project: Project, installed: Mapping[str, str], *, has_triton: bool = False
+) -> list[str]:
+    """Return the build requirements of Triton's kernels: Triton, and the packages of a pack, in the installed versions.
 
     Args:
         sources: The source modules of the kernels.
         project: The project.
         installed: The distribution of each package that a command imported. Others are looked up here, and a package
             of an unknown distribution is left out.
+        has_triton: True if the project itself has kernels of Triton.
     """
     packages = {source.partition(".")[0] for source in sources} & _packages(project)
-    if not packages:
+    if not packages and not has_triton:
         return []
     known = {name: found[0] for name, found in metadata.packages_distributions().items()} | dict(installed)
     lines = []
-    for name in sorted({"triton", *(known[package] for package in packages if package in known)}):
+    names = {"triton", *(known[package] for package in packages if package in known)}
+    if packages and "torch" in installed:
+        names.add("torch")  # the packages' modules import it, also where their metadata does not require it
+    for name in sorted(names):
         try:
             lines.append(f"{name}=={metadata.version(name).partition('+')[0]}")
         except metadata.PackageNotFoundError:

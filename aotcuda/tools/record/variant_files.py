@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends.triton import config, variants_file
@@ -88,7 +89,10 @@ class VariantModule:
             kernel |= {"parameters": parameters, "variants": [*before, *added.values()]}
             path = tables.kernel_path(self.kernels[key].path)
             kernels[key] = kernel if path == key else {"python": path, **kernel}
-        return {**self.content, "source": self.source, "kernels": dict(sorted(kernels.items()))}
+        release = _triton_release()
+        head = {**self.content, "source": self.source, **({"triton": release} if release else {})}
+        head.pop("kernels", None)
+        return {**head, "kernels": dict(sorted(kernels.items()))}
 
 
 def plan(
@@ -121,6 +125,14 @@ def plan(
         if missing:
             module.missing[key] = missing
     return list(modules.values())
+
+
+def _triton_release() -> str:
+    """Return the release of Triton that is installed here; empty if there is none."""
+    try:
+        return metadata.version("triton").partition("+")[0]
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def select_version(

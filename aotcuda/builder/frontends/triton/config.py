@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -332,10 +333,11 @@ def recorded(module: Module, root: str) -> Recorded:
     except variants_file.UnusableError as error:
         warnings.append(f"{module.key}.variants: {tuning_file.name}: {error}; it is ignored. {_RECORD_AGAIN}")
     try:
-        kernels = variants_file.read(path, modules(module))
+        kernels, release = variants_file.read(path, modules(module))
     except variants_file.UnusableError as error:
         warnings.append(f"{where}: {error}; it is ignored. {_RECORD_AGAIN}")
         return Recorded(units=[], tuning=tuning, warnings=warnings, files=files)
+    warnings += _release_warnings(where, release)
     in_table = {kernel.name for kernel in module.kernels}
     for kernel in kernels:
         if kernel.name in in_table:
@@ -429,6 +431,21 @@ def _shared(rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, Value], ...]:
         for name, value in (rows[0].items() if rows else ())
         if all(name in row and type_notation.is_same(row[name], value) for row in rows)
     )
+
+
+def _release_warnings(where: str, release: str) -> list[str]:
+    """Return a warning if another release of Triton is installed than the one by which variants were recorded."""
+    try:
+        installed = metadata.version("triton")
+    except metadata.PackageNotFoundError:  # the worker raises an error
+        return []
+    if not release or installed.partition("+")[0] == release.partition("+")[0]:
+        return []
+    warning = (
+        f"{where}: it was recorded by Triton {release}, and this build compiles it by Triton {installed}, whose JIT "
+        f"may choose other variants; write triton=={release} into build-system.requires, or record it again"
+    )
+    return [warning]
 
 
 def divided(unit: TritonUnit, targets: Sequence[Target]) -> list[TritonUnit]:

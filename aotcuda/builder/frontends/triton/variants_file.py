@@ -80,8 +80,8 @@ class UnusableError(Exception):
     """A file that is damaged or for another module; the text is the fact, with its place in the file."""
 
 
-def read(path: Path, sources: tuple[str, ...]) -> list[RecordedKernel]:
-    """Return the kernels of a file.
+def read(path: Path, sources: tuple[str, ...]) -> tuple[list[RecordedKernel], str]:
+    """Return the kernels of a file, and the release of Triton by which they were recorded; it may be empty.
 
     Args:
         path: The file.
@@ -91,7 +91,10 @@ def read(path: Path, sources: tuple[str, ...]) -> list[RecordedKernel]:
         UnusableError: The file cannot be read, is damaged, or has another version or module.
     """
     value, _ = _read_json(path, triton_files.VARIANTS, sources)
-    return [_kernel(name, kernel) for name, kernel in value["kernels"].items()]
+    release = value.get("triton", "")
+    if not isinstance(release, str):
+        _refuse("triton", "is not a string")
+    return [_kernel(name, kernel) for name, kernel in value["kernels"].items()], foreign.escape(release)
 
 
 def tuning_name(name: str) -> str:
