@@ -402,7 +402,7 @@ def _add_record(commands: Any) -> None:
         "record",
         help="run a command and record the signatures of its launches",
         usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--packages NAMES] "
-        "[--dry [--gpu NAME]] -- COMMAND...\n"
+        "[--dry [--gpu NAMES]] -- COMMAND...\n"
         "       aotcuda record [--out FILE] [--packages NAMES] --merge FILE...",
     )
     record.add_argument("--write", action="store_true", help="merge signatures into pyproject.toml and variants files")
@@ -410,7 +410,8 @@ def _add_record(commands: Any) -> None:
     record.add_argument(
         "--dry", action="store_true", default=None, help="execute no launch; the default where there is no GPU"
     )
-    record.add_argument("--gpu", metavar="NAME", help="the GPU for --dry (default: the first of arch)")
+    text = "the GPUs for --dry, with commas; the command runs once for each (default: the first of arch)"
+    record.add_argument("--gpu", metavar="NAMES", default="", help=text)
     record.add_argument(
         "--packages",
         metavar="NAMES",
@@ -461,7 +462,7 @@ def _record(arguments: argparse.Namespace) -> int:
         check=arguments.check,
         out=arguments.out,
         dry=arguments.dry,
-        gpu=arguments.gpu,
+        gpus=_names(arguments.gpu),
         packages=_names(arguments.packages),
     )
 

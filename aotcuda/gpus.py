@@ -379,10 +379,33 @@ def by_name(name: str) -> Capability | None:
     )
 
 
+_USUAL = {
+    "p100": "Tesla P100-SXM2-16GB",
+    "v100": "Tesla V100-SXM2-32GB",
+    "t4": "Tesla T4",
+    "a100": "NVIDIA A100-SXM4-80GB",
+    "a800": "NVIDIA A800-SXM4-80GB",
+    "h100": "NVIDIA H100 80GB HBM3",
+    "gh200": "NVIDIA GH200 480GB",
+    "b300": "NVIDIA B300 SXM6 AC",
+    "rtxpro6000": "NVIDIA RTX PRO 6000 Blackwell Server Edition",
+}
+"""The driver's name of the usual board of a GPU with several, by `key_of_name`: packages choose configs by it."""
+
+
+def driver_name(name: str) -> str:
+    """Return the name by which the driver calls a GPU: `NVIDIA H100 80GB HBM3` for `H100`; `name` if it is unknown."""
+    key = key_of_name(name)
+    known = (full for row in CAPABILITIES for full in row.names if key_of_name(full) == key)
+    return _USUAL.get(key) or next(known, name)
+
+
 def example(capability: tuple[int, int]) -> str:
     """Return the name of a GPU with a compute capability, which sources see while they are imported for a target."""
     row = BY_NUMBER.get(capability)
-    return f"NVIDIA {row.examples[0]}" if row is not None and row.examples else "NVIDIA GPU {}.{}".format(*capability)
+    if row is None or not row.examples:
+        return "NVIDIA GPU {}.{}".format(*capability)
+    return driver_name(row.examples[0])
 
 
 MULTIPROCESSORS = {

@@ -325,3 +325,51 @@ def test_configs_of_autotuners_are_recorded_without_a_gpu(
     assert [(item["constexprs"], item.get("num_warps", 4)) for item in kernels["scale"]["variants"]] == configs
     assert not (project / "mypkg" / "_tri.tuning.json").exists()
     assert not [*project.parent.rglob("*.autotune.json")], "timings of what was not executed are not kept"
+
+
+SEVERAL_KERNELS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def sized(x, n, D: tl.constexpr, BLOCK: tl.constexpr, FLAG: tl.constexpr, ONE: tl.constexpr):
+    pass
+
+@triton.heuristics({"EVEN": lambda args: args["n"] % 2})
+@triton.autotune([triton.Config({"B": 64}), triton.Config({"B": 128})], key=["n"])
+@triton.jit
+def tuned(x, n, EVEN: tl.constexpr, B: tl.constexpr):
+    pass
+"""
+SEVERAL_LAUNCHES = """
+import triton
+from mypkg import _tri
+
+class Tensor:
+    dtype = "float32"
+    shape = (7, 96)
+    data_ptr = staticmethod(lambda: 256)
+    stride = staticmethod(lambda: (96, 1))
+
+for block in (64, triton.runtime.driver.active.get_current_target().arch):
+    _tri.sized[(1,)](Tensor(), 64, D=96, BLOCK=block, FLAG=True, ONE=1)
+_tri.sized.warmup(Tensor(), 64, D=96, BLOCK=16, FLAG=True, ONE=1, grid=(1,))
+_tri.tuned[(1,)](Tensor(), 64)
+_tri.tuned.fn.warmup(Tensor(), 7, EVEN=1, grid=(1,))
+"""
+
+
+def test_each_gpu_gets_a_dry_run_and_constexprs_are_named(project: Path) -> None:
+    (project / "mypkg" / "_tri.py").write_text(SEVERAL_KERNELS)
+    (project / "run.py").write_text(SEVERAL_LAUNCHES)
+    lines = record(project, "--dry", "--gpu", "H100,A100").err.splitlines()
+    for name, capability in (("NVIDIA H100 80GB HBM3", "9.0"), ("NVIDIA A100-SXM4-80GB", "8.0")):
+        assert any(f"for {name} of compute capability {capability}" in line for line in lines)
+    assert any("programs saw the GPU NVIDIA H100 80GB HBM3 and NVIDIA A100-SXM4-80GB" in line for line in lines)
+    named = [
+        line.partition(" mypkg._tri.")[2].partition(";")[0] for line in lines if "other values are compiled" in line
+    ]
+    assert named == ["sized: BLOCK is packaged for 16, 64, 80, 90", "sized: D is packaged for 96"]
+    functions = json.loads((project / ".aotcuda-record.json").read_text())["functions"]
+    # Three variants of `sized`, then each of two configs and the chosen one, then the two configs of a warm-up.
+    assert sum(sum(item["launches"].values()) for item in functions) == 2 * (3 + 3 + 2)

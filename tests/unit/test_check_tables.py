@@ -9,7 +9,7 @@ import pytest
 from aotcuda.arch import parse
 from aotcuda.builder.plan import toolchain
 from aotcuda.common import gpu_facts
-from aotcuda.gpus import CAPABILITIES
+from aotcuda.gpus import CAPABILITIES, driver_name
 from aotcuda.tools.check import gpus
 
 
@@ -155,3 +155,24 @@ def test_unknown_gpu_gets_the_nearest_names(text, names):
 )
 def test_gpu_is_found_by_capability_or_driver_name(text, capability):
     assert gpus.gpu(text).capability == capability
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("H100", "NVIDIA H100 80GB HBM3"),
+        ("h200", "NVIDIA H200"),
+        ("A100", "NVIDIA A100-SXM4-80GB"),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA H100 PCIe", "NVIDIA H100 PCIe"),
+        ("T4", "Tesla T4"),
+        ("no GPU", "no GPU"),
+    ],
+)
+def test_short_names_stand_for_the_names_of_the_driver(written: str, name: str) -> None:
+    assert driver_name(written) == name
+
+
+def test_usual_boards_are_in_the_table() -> None:
+    names = {name for row in CAPABILITIES for name in row.names}
+    assert {driver_name(example) for row in CAPABILITIES for example in row.examples} <= names

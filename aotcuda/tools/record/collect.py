@@ -6,10 +6,13 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.tools.record.records import Choice, Record, merge, merged_choices
 from aotcuda.tools.record.sizes import Integers, merged
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _FACTS = (
     "frontend", "kind", "module", "function", "signature", "options", "line", "path", "behind", "refused",
@@ -86,6 +89,24 @@ def read(folder: Path, root: Path) -> Launches:
         failures=tuple((item["fact"], item["traceback"]) for item in select("failure")),
         failed_imports=tuple((item["error"], item["name"], item["python"]) for item in select("import")),
     )
+
+
+def joined(several: Sequence[Launches]) -> Launches:
+    """Return the launches of one command or of several."""
+    first, *others = several
+    for other in others:
+        first = Launches(
+            records=tuple(merge([*first.records, *other.records])),
+            choices=tuple(merged_choices([*first.choices, *other.choices])),
+            integers=tuple(merged([*first.integers, *other.integers])),
+            cuda_cpp=tuple(dict.fromkeys([*first.cuda_cpp, *other.cuda_cpp])),
+            started=first.started and other.started,
+            installed=first.installed | other.installed,
+            results=(*first.results, *other.results),
+            failures=tuple(dict.fromkeys([*first.failures, *other.failures])),
+            failed_imports=tuple(dict.fromkeys([*first.failed_imports, *other.failed_imports])),
+        )
+    return first
 
 
 def _file(path: Path) -> list[dict[str, Any]]:

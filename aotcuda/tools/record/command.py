@@ -52,7 +52,7 @@ def run(
     check: bool = False,
     out: Path | None = None,
     dry: bool | None = None,
-    gpu: str | None = None,
+    gpus: Sequence[str] = (),
     packages: Sequence[str] = (),
 ) -> int:
     """Record a command and return its exit status.
@@ -68,12 +68,12 @@ def run(
         check: Print the signatures of this run that the tables lack.
         out: The file to which runs add; by default a file next to pyproject.toml, or none with `check` alone.
         dry: True: execute no launch; None: execute launches if there is a GPU.
-        gpu: The GPU whose properties programs see in a dry run.
+        gpus: The GPUs whose properties programs see in dry runs; the command runs once for each.
         packages: Import names of installed packages whose Triton kernels go into a pack.
 
     Raises:
         ConfigError: A file cannot be read, merged or written; pyproject.toml is as it was.
-        TargetError: No GPU is called `gpu`.
+        TargetError: No GPU has one of these names.
         DependencyError: tomlkit is not installed, and `write` needs it.
     """
     project = replace(_project(required=write or check), packages=tuple(packages))
@@ -83,16 +83,12 @@ def run(
     accumulates = write or not check or out is not None
     if accumulates:
         records.check(path)  # fail now, and not after an hour of tests
-    mode = dry_runs.choose(project.aotcuda, dry=dry, gpu=gpu)
-    report.say(mode.message)
-    # A process that the command left behind may write into the folder while it is removed.
-    with tempfile.TemporaryDirectory(prefix="aotcuda-record-", ignore_cleanup_errors=True) as folder:
-        try:
-            status = process.run(command, Path(folder), mode, project.types, _roots(project))
-        except OSError as error:
-            report.say(f"{command[0]} cannot be run: {error.strerror}")
-            return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
-        launches = collect.read(Path(folder), project.root)
+    modes = [dry_runs.choose(project.aotcuda, dry=dry, gpu=gpu) for gpu in gpus or (None,)]
+    try:
+        status, launches = _run(command, modes, project)
+    except OSError as error:
+        report.say(f"{command[0]} cannot be run: {error.strerror}")
+        return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
     total = records.Recorded().plus(launches.records, launches.choices, launches.integers)
     runs = ""
     if accumulates and launches.records:
@@ -113,18 +109,35 @@ def run(
     elif not check:
         lacking = missing.find(total.records, cuda_additions, project.without_kernels(), launches.records)
         _print(lacking, [record for record in total.records if record.kind == "device"])
+    report.print_gpus([item.gpu for item in modes], launches)
     if hook := uninstalled_hook.state(str(project.root)):
         report.say(hook)
     report.print_fixed_constants(tables.divide(total.records, project)[0], total.integers)
     has_problems = _print_problems(launches, check=check)
-    if status and not mode.dry and not launches.records:
+    if status and not modes[0].dry and not launches.records:
         report.print_failed_import(launches, project)
-    if mode.dry and status:
+    if modes[0].dry and status:
         is_recorded = bool(launches.cuda_cpp) or any(record.launches for record in launches.records)
         if is_recorded or not report.print_failed_import(launches, project):
             report.print_failure(status, is_recorded=is_recorded)
         status = 0 if is_recorded else status
     return status or int(has_problems or not is_complete)
+
+
+def _run(command: Sequence[str], modes: Sequence[dry_runs.Mode], project: Project) -> tuple[int, Launches]:
+    """Run the command in each mode; return the first exit status that is not 0, and all launches.
+
+    Raises:
+        OSError: The command cannot be run.
+    """
+    statuses, launches = [], []
+    for mode in modes:
+        report.say(mode.message)
+        # A process that the command left behind may write into the folder while it is removed.
+        with tempfile.TemporaryDirectory(prefix="aotcuda-record-", ignore_cleanup_errors=True) as folder:
+            statuses.append(process.run(command, Path(folder), mode, project.types, _roots(project)))
+            launches.append(collect.read(Path(folder), project.root))
+    return next(filter(None, statuses), 0), collect.joined(launches)
 
 
 def merge(files: Sequence[Path], *, out: Path | None = None, packages: Sequence[str] = ()) -> None:

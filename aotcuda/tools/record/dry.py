@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aotcuda.errors import TargetError
-from aotcuda.gpus import BY_NUMBER, EVERYWHERE, MULTIPROCESSORS, default_targets
+from aotcuda.gpus import BY_NUMBER, EVERYWHERE, MULTIPROCESSORS, default_targets, driver_name, example
 from aotcuda.tools.check import gpus
 
 if TYPE_CHECKING:
@@ -39,12 +39,14 @@ class Mode:
         removed: Variables to remove.
         message: The first line of output.
         dry: Launches are not executed.
+        gpu: The name of the GPU that programs see in a dry run; empty otherwise.
     """
 
     environ: Mapping[str, str]
     removed: tuple[str, ...] = ()
     message: str
     dry: bool
+    gpu: str = ""
 
 
 def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None) -> Mode:
@@ -74,6 +76,7 @@ def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None)
             f"{capability[0]}.{capability[1]} (--gpu names another){unset}"
         ),
         dry=True,
+        gpu=name,
     )
 
 
@@ -92,7 +95,7 @@ def _target(settings: Mapping[str, object], gpu: str | None) -> tuple[str, tuple
     if gpu is not None:
         name, capability = gpus.gpu(gpu)
         has_name = name[0].isalpha() and not name.startswith(("sm_", "compute_", "lto_"))
-        return f"NVIDIA {name.removeprefix('NVIDIA ')}" if has_name else _example(capability), capability
+        return driver_name(name) if has_name else example(capability), capability
     targets = settings.get("arch")
     first = str(targets[0]) if isinstance(targets, list) and targets else ""
     numbers = re.findall(r"([0-9]+)\.?([0-9])", f"{first} {default_targets()[0]}")
@@ -100,12 +103,7 @@ def _target(settings: Mapping[str, object], gpu: str | None) -> tuple[str, tuple
     if capability not in BY_NUMBER:
         message = f"tool.aotcuda.arch: {first!r} names no known GPU; name one with --gpu"
         raise TargetError(message)
-    return _example(capability), capability
-
-
-def _example(capability: tuple[int, int]) -> str:
-    examples = BY_NUMBER[capability].examples
-    return f"NVIDIA {examples[0]}" if examples else f"NVIDIA GPU {capability[0]}.{capability[1]}"
+    return example(capability), capability
 
 
 def _facts(name: str, capability: tuple[int, int]) -> dict[str, object]:

@@ -85,6 +85,19 @@ def print_failed_import(launches: Launches, project: Project) -> bool:
     return False
 
 
+def print_gpus(names: Sequence[str], launches: Launches) -> None:
+    """Print the names of GPUs that a dry run with Triton kernels has answered."""
+    if any(names) and any("constants" in record.options for record in launches.records):
+        say(
+            f"programs saw the GPU {' and '.join(names)}: packages that choose configs by this name may launch other "
+            "variants on other GPUs (--gpu names them)"
+        )
+        say(
+            "record sizes as users vary them: batches and sequence lengths of 1, an odd number and a multiple of 16; "
+            "feature sizes only if users vary those"
+        )
+
+
 def print_failure(status: int, *, is_recorded: bool) -> None:
     """Print the exit status of a command whose launches were not executed."""
     launches = "its launches until then are recorded" if is_recorded else "it launched nothing"

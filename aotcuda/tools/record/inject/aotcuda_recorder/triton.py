@@ -37,6 +37,7 @@ def patch(module: ModuleType) -> None:
         tuner: Any = module.__dict__["Autotuner"]
         tuner._bench = _wrap_bench(tuner._bench)
         tuner.run = _wrap_tuner_run(tuner.run)
+        tuner.warmup = _wrap_tuner_warmup(tuner.warmup)
 
 
 def _wrap_run(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,6 +87,19 @@ def _wrap_tuner_run(run: Callable[..., Any]) -> Callable[..., Any]:
                 timings = getattr(self, "configs_timings", None)
                 _count_choice(self, arguments, timings if timings is not earlier else None)
         return result
+
+    return recorded
+
+
+def _wrap_tuner_warmup(warmup: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(warmup)
+    def recorded(self: Any, *args: Any, **named: Any) -> Any:
+        before = getattr(_now, "tuner", None)
+        _now.tuner = self, dict(zip(self.arg_names, args)) | named  # noqa: B905 (as above)
+        try:
+            return warmup(self, *args, **named)
+        finally:
+            _now.tuner = before
 
     return recorded
 
@@ -267,7 +281,11 @@ def _place(kernel: Any) -> _Place:
 
 
 def _count(
-    function: Any, types: list[Any], constexprs: dict[str, object], options: dict[str, object], gpu: object
+    function: Any,
+    types: list[Any],
+    constexprs: dict[str, object],
+    options: dict[str, object],
+    gpu: object,
 ) -> None:
     """Count a launch of a kernel with types, values of constexprs and options."""
     python = function.fn
@@ -280,7 +298,8 @@ def _count(
         autotuner, arguments = tuner
         integers = {name: arguments[name] for name in autotuner.keys if type(arguments.get(name)) is int}
         when = {name: value for name, value in integers.items() if name not in constants}
-        tuned = {"chosen": sorted(autotuner.best_config.kwargs), "when": when}
+        chosen = {name for config in autotuner.configs for name in config.kwargs}
+        tuned = {"chosen": sorted(chosen), "when": when}
     types = ["tuple" if kind is None else kind for kind in types]
     values = [f"{name}={_text(value)}" for name, value in {**constants, **options}.items()]
     place = _place(function)
