@@ -128,7 +128,7 @@ from recorded import _kernels as k
 
 assert cuda.is_available() and len(cuda.gpus) == 1 and cuda.detect()
 device = cuda.get_current_device()
-assert (device.compute_capability, device.name, device.MULTIPROCESSOR_COUNT) == ((9, 0), "NVIDIA H100", 132)
+assert (device.compute_capability, device.name, device.MULTIPROCESSOR_COUNT) == ((9, 0), "NVIDIA H100 80GB HBM3", 132)
 with cuda.gpus[0]:
     stream = cuda.stream()
     x = cuda.to_device(np.arange(12, dtype=np.float32).reshape(3, 4), stream=stream)
@@ -165,7 +165,7 @@ def test_devices_arrays_and_streams_work_without_a_gpu(project: Path, frontend: 
     done = record(project, "--gpu", "H100", "--", sys.executable, "-W", "ignore", "script.py")
     assert "the command ended with" not in done.err, done.err
     assert done.err.startswith(
-        "aotcuda: launches are recorded and not executed, since there is no GPU here, for NVIDIA H100 of compute "
+        "aotcuda: launches are recorded and not executed, since there is no GPU here, for NVIDIA H100 80GB HBM3 of compute "
         "capability 9.0"
     )
     assert signatures(project) == {
@@ -201,7 +201,7 @@ from cupy.cuda import cufft
 from recorded import _kernels as k
 from recorded.run import cuda
 
-assert cupy.cuda.runtime.getDeviceProperties(0)["name"] == b"NVIDIA H100"
+assert cupy.cuda.runtime.getDeviceProperties(0)["name"] == b"NVIDIA H100 80GB HBM3"
 x = cupy.arange(4, dtype=cupy.float32) + 1
 out = cupy.zeros_like(x)
 with cupy.cuda.Stream(non_blocking=True) as stream, cupy.cuda.Device(0):
@@ -390,7 +390,7 @@ from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
 
 device = Device()
 device.set_current()
-assert (device.arch, device.name, device.properties.multiprocessor_count) == ("90", "NVIDIA H100", 132)
+assert (device.arch, device.name, device.properties.multiprocessor_count) == ("90", "NVIDIA H100 80GB HBM3", 132)
 stream = device.create_stream()
 options = ProgramOptions(std="c++17", arch=f"sm_{device.arch}")
 program = Program(Path("csrc/raw.cu").read_text(), code_type="c++", options=options)

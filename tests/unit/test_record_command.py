@@ -195,8 +195,8 @@ def test_build_requires_what_the_kernels_import(name: str, project: Path, tmp_pa
             {"TRITON_INTERPRET": "1"},
             "; TRITON_INTERPRET is unset for the command, since",
         ),
-        (("--dry",), {}, "for NVIDIA H100 of compute capability 9.0"),
-        (("--gpu", "sm_80"), {}, "for NVIDIA A100 of compute capability 8.0"),
+        (("--dry",), {}, "for NVIDIA H100 80GB HBM3 of compute capability 9.0"),
+        (("--gpu", "sm_80"), {}, "for NVIDIA A100-SXM4-80GB of compute capability 8.0"),
         (("--gpu", "H1000"), {}, "no GPU is known by the name 'H1000'"),
     ],
 )

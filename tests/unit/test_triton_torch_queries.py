@@ -38,13 +38,13 @@ def test_queries_are_answered_for_the_target(imported_before):
         import torch
 
         answers = [getattr(torch.cuda, name)() for name in QUERIES]
-        assert answers == [True, 1, 0, "NVIDIA H100", (9, 0)]
+        assert answers == [True, 1, 0, "NVIDIA H100 80GB HBM3", (9, 0)]
         properties = torch.cuda.get_device_properties(0)
         assert (properties.major, properties.shared_memory_per_block_optin) == (9, 232448)
         with pytest.raises(RuntimeError, match="multi_processor_count"):
             _ = properties.multi_processor_count
         before = len(records)
-        assert torch.cuda.of_torch() == "NVIDIA H100"
+        assert torch.cuda.of_torch() == "NVIDIA H100 80GB HBM3"
         assert len(records) == before, "a query of PyTorch itself is not recorded"
     depending = {query for query, _, kind in records if kind.get("depends_on_target")}
     assert {"torch.cuda.get_device_name()", "torch.cuda.get_device_capability()"} <= depending
