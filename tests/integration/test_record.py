@@ -165,8 +165,8 @@ def test_devices_arrays_and_streams_work_without_a_gpu(project: Path, frontend: 
     done = record(project, "--gpu", "H100", "--", sys.executable, "-W", "ignore", "script.py")
     assert "the command ended with" not in done.err, done.err
     assert done.err.startswith(
-        "aotcuda: launches are recorded and not executed, since there is no GPU here, for NVIDIA H100 80GB HBM3 of compute "
-        "capability 9.0"
+        "aotcuda: launches are recorded and not executed, since there is no GPU here, for NVIDIA H100 80GB HBM3 of "
+        "compute capability 9.0"
     )
     assert signatures(project) == {
         ("take", f"void({number}, {array})")
