@@ -33,7 +33,7 @@ OPTIONS = [
 
 
 _ELEMENTS = {"fp32": "<f4", "fp16": "<f2", "bf16": "bfloat16", "i32": "<i4", "i64": "<i8", "u1": "|b1"}
-_NUMBERS = {"i32": "i", "i64": "q", "u64": "Q", "fp32": "f", "fp64": "d", "i1": "?", "u1": "?"}
+_NUMBERS = {"i8": "b", "i32": "i", "i64": "q", "u64": "Q", "fp32": "f", "fp64": "d", "i1": "?", "u1": "?"}
 
 
 def record(name: str, arguments: list[dict[str, Any]], *variants: dict[str, Any]) -> dict[str, Any]:

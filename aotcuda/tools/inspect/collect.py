@@ -83,6 +83,7 @@ def module_report(module: targets.PackagedModule) -> Module:
             "fallback": content["fallback"],
             **({"run time": content["runtime"]} if "runtime" in content else {}),
             **_callbacks(content),
+            **_variants(content),
         },
         images=tuple(packed),
         symbols=(
@@ -95,6 +96,21 @@ def module_report(module: targets.PackagedModule) -> Module:
         ),
         left_out=left_out(content.get("left_out", [])),
     )
+
+
+def _variants(content: manifest.Manifest) -> dict[str, str]:
+    """Return the numbers of Triton's variants, and of constants that users may launch with values that are missing."""
+    kernels = [kernel for kernel in content["kernels"] if kernel.get("exact")]
+    every = [overload for kernel in kernels for overload in kernel["overloads"]]
+    if not every:
+        return {}
+    general = sum(overload.get("general", False) for overload in every)
+    missing = sum(content.get("general_left_out", {}).values())
+    text = f"{len(every) - general} recorded or listed, {general} general"
+    text += f", {missing} general left out for some target" if missing else ""
+    fixed = {f"{kernel['name']}.{name}" for kernel in kernels for name in kernel.get("fixed", ())}
+    constants = {"integer constants": f"{len(fixed)} packaged for recorded values alone"} if fixed else {}
+    return {"variants": text, **constants}
 
 
 def _images(
