@@ -451,8 +451,11 @@ EVERYWHERE = {
 """Limits that are equal for all these GPUs, by the names of CUDA's device attributes."""
 
 
-def default_targets() -> tuple[str, ...]:
-    """Return `arch` for a new project: machine code for each desktop generation, and PTX for future GPUs."""
-    rows = [row for row in CAPABILITIES if row.is_current and not row.tegra]
+def default_targets(cuda: tuple[int, int]) -> tuple[str, ...]:
+    """Return targets for a new project: machine code for each desktop generation, and PTX for future GPUs.
+
+    `cuda` is the version of the project's toolkit; generations that this toolkit cannot build for are left out.
+    """
+    rows = [row for row in CAPABILITIES if row.is_current and row.known_to(cuda) and not row.tegra]
     numbers = [row.number for row in rows if row is rows[0] or row.number[1] == 0]
     return (*(f"sm_{major}{minor}" for major, minor in numbers), "compute_{}{}".format(*numbers[0]))

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from aotcuda.gpus import default_targets
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,6 +38,10 @@ TOOLKITS: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
 
 `wide` also has the compilers of `cu12`, and its newer linker makes images for GPUs that the compilers do not know.
 """
+
+
+DEFAULT_TARGETS = default_targets(TOOLKITS[f"cu{CUDA}"][0])
+"""`arch` for a new project, for the toolkit that the recommended extra pins."""
 
 
 class Variables(NamedTuple):

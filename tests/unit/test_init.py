@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda import cli
-from aotcuda.gpus import default_targets
+from aotcuda.registry import DEFAULT_TARGETS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,7 +64,7 @@ def test_project_gains_all_tables_of_a_build(tmp_path, capsys, compiler, extra, 
     assert data["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["aotcuda"] == {}
     assert data["project"]["dependencies"] == ["aotcuda"]
     assert data["tool"]["aotcuda"] == {
-        "arch": list(default_targets()),
+        "arch": list(DEFAULT_TARGETS),
         "modules": {
             "pkg.gpu": {
                 "source": "pkg.gpu",
@@ -267,7 +267,7 @@ def test_triton_kernels_get_the_extra_and_a_hint_to_record(tmp_path: Path, capsy
     data = load(path)
     assert data["build-system"] == {"requires": ["hatchling", "aotcuda[triton]"], "build-backend": "hatchling.build"}
     assert data["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["aotcuda"] == {}
-    assert data["tool"]["aotcuda"] == {"arch": list(default_targets())}
+    assert data["tool"]["aotcuda"] == {"arch": list(DEFAULT_TARGETS)}
     output = capsys.readouterr().out
     assert "2 kernels have no signature yet:\n  src/pkg/gpu.py:10: tuned\n  src/pkg/gpu.py:14: guessed\n" in output
     assert "NUMBA" not in output

@@ -17,7 +17,6 @@ from aotcuda.builder.config.nvrtc_options import OptionList
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Choice, Flag, Integer, ListOf, Macro, TableOf, Text
 from aotcuda.builder.config.target_list import TargetList
-from aotcuda.gpus import default_targets
 
 if TYPE_CHECKING:
     from aotcuda.arch import Target
@@ -249,7 +248,7 @@ class Config:
             TargetList(),
             "The targets: `sm_XY` for machine code, `compute_XY` for PTX, or [another form](#targets). "
             "`AOTCUDA_ARCH` replaces it.",
-            json.dumps(default_targets()),
+            json.dumps(registry.DEFAULT_TARGETS),
         )
     )
     frontend: str = field(

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aotcuda.errors import TargetError
-from aotcuda.gpus import BY_NUMBER, EVERYWHERE, MULTIPROCESSORS, default_targets, driver_name, example
+from aotcuda.gpus import BY_NUMBER, EVERYWHERE, MULTIPROCESSORS, driver_name, example
+from aotcuda.registry import DEFAULT_TARGETS
 from aotcuda.tools.check import gpus
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _target(settings: Mapping[str, object], gpu: str | None) -> tuple[str, tuple
         return driver_name(name) if has_name else example(capability), capability
     targets = settings.get("arch")
     first = str(targets[0]) if isinstance(targets, list) and targets else ""
-    numbers = re.findall(r"([0-9]+)\.?([0-9])", f"{first} {default_targets()[0]}")
+    numbers = re.findall(r"([0-9]+)\.?([0-9])", f"{first} {DEFAULT_TARGETS[0]}")
     capability = int(numbers[0][0]), int(numbers[0][1])
     if capability not in BY_NUMBER:
         message = f"tool.aotcuda.arch: {first!r} names no known GPU; name one with --gpu"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda.common.replacing import replacing
 from aotcuda.errors import ConfigError, DependencyError
-from aotcuda.gpus import default_targets
+from aotcuda.registry import DEFAULT_TARGETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -193,7 +193,7 @@ def add_kernels(
 def add_targets(editor: Editor) -> None:
     """Add the default targets to `[tool.aotcuda]` if it has no `arch`."""
     if editor.get(("tool", "aotcuda", "arch")) is None:
-        add_entries(editor, ("tool", "aotcuda"), {"arch": list(default_targets())})
+        add_entries(editor, ("tool", "aotcuda"), {"arch": list(DEFAULT_TARGETS)})
 
 
 def _extend_kernel(editor: Editor, keys: tuple[str, ...], signatures: list[str]) -> None:
