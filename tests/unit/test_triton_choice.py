@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 from typing import Any
 
@@ -149,3 +150,27 @@ def test_each_constant_has_its_own_variant(adopts: bool) -> None:
     assert chosen(table, Mode(1)) == VALUES.index(1)
     assert chosen(table, Name("a")) == VALUES.index("a")
     assert [chosen(table, value) for value in (2, 2.0, False, "b", (1,), b"a")] == [None] * 6
+
+
+@pytest.mark.parametrize("adopts", [False, True], ids=["in place", "generated"])
+def test_served_counts_launches_of_both_paths(
+    adopts: bool, cuda: Any, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    del path
+    names = [{"name": "n"}]
+    kernel = record("k", names, {"n": "i32:16"}, {"n": "i32:16", "num_warps": 8}, {"n": "i32", "num_warps": 8})
+    kernel["overloads"][2]["general"] = True
+    k = cuda.package({**kernel, "adopts": adopts}, by_grid=True, frontend="triton").k
+    caplog.set_level(logging.INFO, "aotcuda")
+    assert k.served == (0, 0, 0)
+    for _ in range(5):
+        k[1](32)
+        k[1](48, num_warps=8)
+        k[1](1, num_warps=8)
+        with pytest.raises(MissingVariantError):
+            k[1](33)
+    assert k.served == (10, 5, 0)
+    assert len(cuda.launches()) == 15
+    assert [each.message for each in caplog.records] == [
+        "mypkg.kernels.k was launched with integers that are not recorded; a variant with fewer hints serves them"
+    ]

@@ -88,8 +88,19 @@ class GeneralPath:
             if self._specializations is not None and not loader.checks_each_launch:
                 self._settle_miss(kernel_table, args)
             raise
+        if selection[5] is not None and selection[5].served is not None:
+            self._count(*selection[5].served)
         if self._specializations is not None:
             self.settle(kernel_table, selection, args)
+
+    def _count(self, counts: Any, index: int) -> None:
+        """Count a launch of an exact kernel, and log the first one that was chosen by hints."""
+        counts[index] += 1
+        if index and counts[index] == 1:
+            import logging  # noqa: PLC0415 (few launches are logged)
+
+            message = "%s was launched with integers that are not recorded; a variant with fewer hints serves them"
+            logging.getLogger("aotcuda").info(message, self.where)
 
     def submit(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """Launch with selected and packed arguments, and release their slot.

@@ -8,6 +8,8 @@ like the others, by name or by position, but they have no bytes in the parameter
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from aotcuda.manifest.constants import decode
 from aotcuda.runtime import integer
 from aotcuda.runtime.kernel import Kernel
@@ -34,17 +36,33 @@ _WITH_FUNCTION = object()
 _FUNCTION: type = type(lambda: None)
 
 
+class Served(NamedTuple):
+    """Numbers of launches of a kernel.
+
+    Attributes:
+        exact: Launches by the variant that Triton's JIT would compile for them.
+        general: Launches by a variant whose hints all hold, and that lacks others.
+        jit: Launches by code that Triton compiled in this process.
+    """
+
+    exact: int
+    general: int
+    jit: int
+
+
 class GridKernel(Kernel):
     """A kernel of a packaged module: `kernel[grid](*args, **constants)`.
 
     Attributes:
         binds: The cached results of `bind`, by its arguments.
+        jit_launches: The number of launches by code that Triton compiled.
     """
 
     def __init__(self, name: str, loader: Loader) -> None:
         """Implement Kernel.__init__."""
         super().__init__(name, loader)
         self.binds: dict[tuple[object, ...], Bind] = {}
+        self.jit_launches = 0
         self._constants: Any = None
         self._named: tuple[Record, Named | None] | None = None
 
@@ -162,6 +180,17 @@ class GridKernel(Kernel):
             return self._loader.ready().check(self.__name__, full, 0).record
         except MissingVariantError:
             return None
+
+    @property
+    def served(self) -> Served:
+        """Return the numbers of launches since the images were loaded, by the code that served them.
+
+        A kernel that chooses no variants by Triton's rules, such as cuTile's, counts none.
+        """
+        cache = self._cache()
+        counts = getattr(cache.table, "counts", None)
+        exact, general = (0, 0) if counts is None else counts
+        return Served(exact, general, self.jit_launches)
 
     def check(self, args: tuple[object, ...]) -> None:
         """Raise ArgumentError unless a variant accepts the arguments."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
     from aotcuda.integrations.in_place.triton.tuning import Table
+    from aotcuda.runtime.launch.grid_kernel import Served
 
 _runtime: Any = bases.runtime
 
@@ -106,6 +107,12 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no typ
             self._packaged = None if _is_changed() else find(self)
             self._is_found = True
         return self._packaged
+
+    @property
+    def served(self) -> Served | None:
+        """Return the numbers of launches by packaged code and by Triton's; None if the kernel is not packaged."""
+        kernel = self.packaged()
+        return None if kernel is None else kernel.served
 
     def serve(self, pack: object) -> None:
         """Serve the kernel from packs: the next launch looks for packaged code again."""

@@ -109,6 +109,7 @@ class InPlaceKernel(GridKernel):
 
     def launch_by_triton(self, grid: object, args: tuple[object, ...], named: dict[str, object]) -> Any:
         """Launch the kernel that Triton compiles."""
+        self.jit_launches += 1
         return self.function.run_by_triton(grid, args, named)
 
     def allow_miss(self, error: AotcudaError) -> None:

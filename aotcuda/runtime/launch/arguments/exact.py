@@ -28,6 +28,7 @@ have its value wins.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import NamedTuple
 
@@ -101,10 +102,22 @@ class Hints(NamedTuple):
     drops: int
 
 
+class _Chosen(list[PackedOverload]):
+    """The overloads of a specialization.
+
+    Attributes:
+        served: As in `Specialization`.
+    """
+
+    __slots__ = ("served",)
+
+    served: tuple[Any, int]
+
+
 class ExactOverloads(OverloadTable):
     """The overloads of an exact kernel. The first launch of an overload prepares it, since there may be thousands."""
 
-    __slots__ = ("_adopts", "_arguments", "_groups", "_keys", "_prepared", "_records", "_values")
+    __slots__ = ("_adopts", "_arguments", "_groups", "_keys", "_prepared", "_records", "_values", "counts")
 
     def __init__(
         self, kernel: Kernel, where: str, live: ValidityFlag, device: Callable[[], int | None] = lambda: None
@@ -114,6 +127,7 @@ class ExactOverloads(OverloadTable):
         self._records = kernel["overloads"]
         self._arguments = kernel.get("arguments", [])
         self._adopts = kernel.get("adopts", False)
+        self.counts = (ctypes.c_ulonglong * 2)()  # launches by exact variants, and by hints
         self._prepared: dict[int, PackedOverload] = {}
         self._keys: dict[tuple[Code, ...], list[int]] = {}
         self._groups: dict[tuple[Code, ...], list[int]] | None = None
@@ -203,8 +217,12 @@ class ExactOverloads(OverloadTable):
             key = [*fixed]
             for coder, code in zip(coders, codes, strict=True):
                 key[coder.at] = code
-            numbers = self._by_type(key, args) if self._adopts else self._keys.get((*key,)) or self._by_hints(key)
-            return [self._overload(number) for number in numbers]
+            exact = self._keys.get((*key,), []) if not self._adopts else []
+            numbers = exact or (self._by_type(key, args) if self._adopts else self._by_hints(key))
+            by_hints = self._records[numbers[0]].get("general", False) if self._adopts and numbers else not exact
+            chosen = _Chosen([self._overload(number) for number in numbers])
+            chosen.served = self.counts, int(by_hints)
+            return chosen
 
         return Candidates([], [rule.read for rule in rules], args, coders, find)
 
@@ -244,9 +262,12 @@ class ExactOverloads(OverloadTable):
         if self._values[at] is not None or code == _NONE or code is keys.OTHER:
             return code
         first = code[0]
-        is_number = first is int or first in (_NUMBER, _ANNOTATED) or first in _NARROWEST
-        if is_number:
-            return _NUMBER if self._adopts else "i" if first is int else first
+        if code == _ONE:
+            return _NUMBER if self._adopts else "i"
+        if not isinstance(first, str):
+            return code
+        if first in (_NUMBER, _ANNOTATED) or first in _NARROWEST:
+            return _NUMBER if self._adopts else first
         return code[0] if len(code) == 2 else code  # a descriptor has three parts
 
     def _hints_for(self, number: int, key: list[Code]) -> Hints | None:
@@ -257,7 +278,7 @@ class ExactOverloads(OverloadTable):
                 continue
             code, kind = key[at], parameter["kind"]
             if kind == "constant":
-                if parameter["value"] is None:  # the group has None alone
+                if _code_of_value(constants.decode(parameter["value"])) != _ONE:  # all of the group have this constant
                     continue
                 if code != _ONE and not (code[0] == _NUMBER and code[2]):
                     return None

@@ -65,15 +65,17 @@ class Specialization:
         launches: The number of launches on the general path. There is no lock, so launches of two threads may count as
             one.
         in_fast_path: The configurations and contexts for which the fast path has this specialization.
+        served: For an exact kernel: its counters of launches, and the index of the counter for this specialization.
     """
 
-    __slots__ = ("coders", "in_fast_path", "launches", "overloads")
+    __slots__ = ("coders", "in_fast_path", "launches", "overloads", "served")
 
     def __init__(self, overloads: list[PackedOverload], coders: Sequence[Coder] = ()) -> None:
         self.overloads = overloads
         self.coders = coders
         self.launches = 0
         self.in_fast_path: set[tuple[object, int]] = set()
+        self.served: tuple[Any, int] | None = getattr(overloads, "served", None)
 
     def fits_fast_path(self, overload: PackedOverload) -> bool:
         """Return True if it has `overload`, and all its overloads have arrays of the same dtypes and dimensions."""

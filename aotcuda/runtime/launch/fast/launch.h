@@ -352,6 +352,8 @@ typedef struct Specialization {
     const ArgumentTypes *types;
     void *context;  /* the CUDA context that it is for; NULL: for any */
     PyObject *live; /* a list, empty once the images are not loaded any more */
+    SHARED(unsigned long long) *served; /* the number of its launches and of those of its kind; NULL: they are not counted */
+    PyObject *counts;            /* the owner of `served` */
     SHARED(unsigned) *in_flight; /* the counters of `live`, ValidityFlag.flights in aotcuda/runtime/driver.py */
     unsigned limits[LIMITS];
     Candidate *candidates;

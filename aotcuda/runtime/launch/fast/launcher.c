@@ -176,6 +176,8 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
         return DECLINED;
     int code = submit(self, specialization, &specialization->candidates[number], &streams, block);
     end_launch(specialization);
+    if (!code && specialization->served)
+        ADD(*specialization->served, 1);
     return code;
 }
 

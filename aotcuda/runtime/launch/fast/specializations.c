@@ -229,7 +229,8 @@ typedef struct {
     PyObject *const *args;
     Py_ssize_t count;
     const char *kinds; /* how each argument is read */
-    PyObject *candidates, *coders, *live, *element;
+    PyObject *candidates, *coders, *live, *element, *counts;
+    SHARED(unsigned long long) *served;
     int device, needs_context;
     SHARED(unsigned) *in_flight;
     unsigned limits[LIMITS];
@@ -244,6 +245,7 @@ static void free_specialization(Specialization *specialization) {
         driver.destroy_event(READ(specialization->event));
     Py_XDECREF(specialization->references);
     Py_XDECREF(specialization->live);
+    Py_XDECREF(specialization->counts);
     PyMem_Free(specialization->candidates);
     PyMem_Free(specialization);
 }
@@ -348,6 +350,8 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
     specialization->context = context;
     specialization->live = Py_NewRef(description->live);
     specialization->in_flight = description->in_flight;
+    specialization->counts = Py_NewRef(description->counts);
+    specialization->served = description->served;
     memcpy(specialization->limits, description->limits, sizeof specialization->limits);
     specialization->device = description->device;
     specialization->arrays_count = arrays;
@@ -489,11 +493,12 @@ static PyObject *specializations_add(Specializations *self, PyObject *arguments)
     Description description;
     PyObject *args, *array[MOST_ARGUMENTS];
     Py_ssize_t kinds_count, arrays = 0;
-    unsigned long long in_flight;
+    unsigned long long in_flight, served;
     unsigned *l = description.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!O!Kip(IIIIIIII)O", &PyTuple_Type, &args, &description.kinds, &kinds_count, &PyTuple_Type,
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!O!Kip(IIIIIIII)OOK", &PyTuple_Type, &args, &description.kinds, &kinds_count, &PyTuple_Type,
                           &description.candidates, &PyTuple_Type, &description.coders, &PyList_Type, &description.live, &in_flight, &description.device,
-                          &description.needs_context, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7], &description.element))
+                          &description.needs_context, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7], &description.element,
+                          &description.counts, &served))
         return NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         arrays += description.kinds[i] < INT;
@@ -503,6 +508,7 @@ static PyObject *specializations_add(Specializations *self, PyObject *arguments)
         array[i] = PyTuple_GetItem(args, i);
     description.args = array;
     description.count = kinds_count;
+    description.served = (void *)(uintptr_t)served;
     description.in_flight = (SHARED(unsigned) *)(uintptr_t)in_flight;
     return add_described(self, &description);
 }

@@ -110,6 +110,7 @@ def add(
         kernels[0].device.index if len(library.driver.devices) > 1 else -1,
         _limits(kernels, shared),
         args,
+        specialization.served,
     )
 
 
@@ -129,6 +130,7 @@ def _add(
     device: int,
     limits: tuple[int, ...],
     args: tuple[object, ...],
+    served: tuple[Any, int] | None = None,
 ) -> bool:
     try:
         families = [arrays.family(arg) for arg in args]
@@ -154,6 +156,8 @@ def _add(
         library.device < 0,
         limits,
         arrays.element,
+        served and served[0],
+        0 if served is None else ctypes.addressof(served[0]) + ctypes.sizeof(ctypes.c_ulonglong) * served[1],
     )
     return added
 
