@@ -28,7 +28,9 @@ from aotcuda.binary.elf import Elf, NotElfError
 from aotcuda.errors import ImageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+
+    from aotcuda.binary.elf import Symbol
 
 _MACHINE_CUDA = 190
 _EXTENSIBLE = 0xFF00  # e_type: ET_EWP
@@ -95,11 +97,17 @@ class Cubin:
         arch: Its target: `sm_90`, `sm_90a`.
         kernels: Sorted by name.
         functions: The names of the device functions that other code can link; relocatable images have them.
+        variables: The names of the variables that other code can link.
+        needed_functions: The names of functions that other code has to define.
+        needed_variables: The names of variables that other code has to define.
     """
 
     arch: str
     kernels: tuple[CubinKernel, ...]
     functions: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+    needed_functions: tuple[str, ...] = ()
+    needed_variables: tuple[str, ...] = ()
 
 
 def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
@@ -117,8 +125,15 @@ def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
     try:
         elf = Elf(data, machine=_MACHINE_CUDA, budget=budget)
         kernels = sorted(_kernels(elf, budget), key=lambda kernel: kernel.name)
-        functions = {function.name for function in elf.functions if function.is_global and not function.other & _KERNEL}
-        return Cubin(arch=_arch(elf, budget), kernels=tuple(kernels), functions=tuple(sorted(functions)))
+        functions = [function for function in elf.functions if not function.other & _KERNEL]
+        return Cubin(
+            arch=_arch(elf, budget),
+            kernels=tuple(kernels),
+            functions=_names(functions, is_defined=True),
+            variables=_names(elf.variables, is_defined=True),
+            needed_functions=_names(functions, is_defined=False),
+            needed_variables=_names(elf.variables, is_defined=False),
+        )
     except TooMuchError as error:
         message = f"{where} {error}"
     except NotElfError as error:
@@ -126,6 +141,11 @@ def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
     except (struct.error, ValueError):
         message = f"{where} cannot be read as a cubin; it was truncated or altered"
     raise ImageError(message)
+
+
+def _names(symbols: Iterable[Symbol], *, is_defined: bool) -> tuple[str, ...]:
+    """Return the names of global symbols, sorted."""
+    return tuple(sorted({item.name for item in symbols if item.is_global and item.is_defined == is_defined}))
 
 
 def is_closed(data: bytes, where: str) -> bool:

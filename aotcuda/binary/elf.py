@@ -10,19 +10,20 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from aotcuda.binary.budget import Budget
 
 # e_type, e_machine, e_phoff, e_shoff, e_flags, e_phentsize, e_phnum, e_shnum, e_shstrndx
 _HEADER = struct.Struct("<16xHH12xQQI2xHH2xHH")
 _SECTION_HEADER = struct.Struct("<II16xQQI20x")  # sh_name, sh_type, sh_offset, sh_size, sh_link
-_SYMBOL = struct.Struct("<IBB18x")  # st_name, st_info, st_other
+_SYMBOL = struct.Struct("<IBBH16x")  # st_name, st_info, st_other, st_shndx
 _NULL = 0  # SHT_NULL
 # SHT_NOBITS, and its variants by nvlink: global, local and shared memory of relocatable cubins, and reserved memory.
 _NO_BYTES = (8, 0x70000007, 0x70000009, 0x7000000A, 0x70000015)
 _IN_FIRST_HEADER = 0xFFFF  # SHN_XINDEX
 _FUNCTION = 2  # STT_FUNC
+_VARIABLES = (1, 13)  # STT_OBJECT, and CUDA's type of variables
 _GLOBAL = 1  # STB_GLOBAL
 _LONGEST_NAME = 1 << 16
 _FUNCTION_ITEMS = 7
@@ -48,13 +49,14 @@ class Section(NamedTuple):
         return 0 if self.type == _NULL or self.type in _NO_BYTES else self.size
 
 
-class Function(NamedTuple):
-    """A symbol of type FUNC; `number` is its index in the symbol table."""
+class Symbol(NamedTuple):
+    """A function or variable in the symbol table; `number` is its index there."""
 
     number: int
     name: str
     other: int
     is_global: bool
+    is_defined: bool
 
 
 class Elf:
@@ -65,6 +67,7 @@ class Elf:
         flags: Its `e_flags`.
         type: Its `e_type`.
         functions: The functions in its symbol table.
+        variables: The variables in its symbol table.
 
     Raises:
         NotElfError: From the constructor: it is no such file.
@@ -96,7 +99,9 @@ class Elf:
             message = "its sections overlap"  # no linker writes overlapping sections
             raise ValueError(message)
         self._sections = {self._string(names, header.name): header for header in self._headers}
-        self.functions = list(self._read_functions())
+        self.functions: list[Symbol] = []
+        self.variables: list[Symbol] = []
+        self._read_symbols()
 
     def content(self, section: str) -> bytes:
         """Return the bytes of a section; empty if there is no such section."""
@@ -127,21 +132,22 @@ class Elf:
         rows = _SECTION_HEADER.iter_unpack(memoryview(self._data)[table : table + size])
         return [Section(*fields) for fields in rows], names
 
-    def _read_functions(self) -> Iterator[Function]:
+    def _read_symbols(self) -> None:
         header = self._sections.get(b".symtab")
         if header is None:
             return
         table = self.content(".symtab")
         self._budget.spend("items", len(table) // _SYMBOL.size)
         names: dict[int, str] = {}
-        for number, (name, info, other) in enumerate(_SYMBOL.iter_unpack(table)):
-            if info & 0xF == _FUNCTION:
+        for number, (name, info, other, section) in enumerate(_SYMBOL.iter_unpack(table)):
+            if info & 0xF == _FUNCTION or info & 0xF in _VARIABLES:
                 self._budget.spend("items", _FUNCTION_ITEMS)
                 if name not in names:
                     text = self._string(header.link, name)
                     self._budget.spend("text", len(text))
                     names[name] = text.decode(errors="backslashreplace")
-                yield Function(number, names[name], other, info >> 4 == _GLOBAL)
+                symbol = Symbol(number, names[name], other, info >> 4 == _GLOBAL, section != 0)
+                (self.functions if info & 0xF == _FUNCTION else self.variables).append(symbol)
 
     def _string(self, section: int, offset: int) -> bytes:
         if section >= len(self._headers):

@@ -65,7 +65,7 @@ def with_functions(names: Iterable[bytes], *more: tuple[bytes, int, bytes, int],
     """Return a cubin of functions with these names."""
     strings, symbols = bytearray(b"\0"), []
     for name in names:
-        symbols.append(struct.pack("<IBB18x", len(strings), 0x12, 0x10 if kernel else 0))
+        symbols.append(struct.pack("<IBBH16x", len(strings), 0x12, 0x10 if kernel else 0, 1))
         strings += name + b"\0"
     return elf((b".strtab", _STRINGS, bytes(strings), 0), (b".symtab", _SYMBOLS, b"".join(symbols), 1), *more)
 

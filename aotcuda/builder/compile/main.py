@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import registry
 from aotcuda.builder.cache.compile_cache import CompileCache
-from aotcuda.builder.compile import imports, packaging, pool, source_loading, telemetry
+from aotcuda.builder.compile import division, imports, packaging, pool, source_loading, telemetry
 from aotcuda.builder.compile.ipc import Failed, Finished
 from aotcuda.builder.compile.job import Job, Result
 from aotcuda.builder.compile.pipeline import Pipeline
@@ -175,6 +175,7 @@ def _load_sources(
         with source_loading.load_sources(job, front, first[0], tell) as loaded:
             tell(step="reading what is linked", done=0, total=0)
             with loaded.attempt():
+                division.divide(loaded, front)
                 pipeline = Pipeline(loaded.job, front, packager, loaded.functions, tell, cache=cache)
         part = pipeline.share(loaded.seen)
         if spare is not None and any(query.depends_on_target for query in loaded.queries):

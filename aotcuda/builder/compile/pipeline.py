@@ -309,7 +309,9 @@ class Pipeline:
         declarations = self._declarations(plan, keys, first)
         results = yield from flows.run_round(flows.SURVEY, {**tasks, **declarations})
         symbols = {item: results[item] for item in tasks}
-        own = [unit.symbol for unit in plan.units]
+        has_links = [name for name in plan.images if plan.of_image(name).has_links]
+        own = [unit.symbol for unit in plan.units if unit.kind == "function" or unit.image in has_links]
+        own += [symbol for _, symbol, image in plan.variables if image in has_links]
         preconditions.check(
             plan.config.name, externals_of, own, symbols, plan.targets, keys, self.inputs.names_of_other_modules(plan)
         )

@@ -236,6 +236,15 @@ class Module:
             '"versions/fla-0.6.1"',
         ),
     )
+    relocatable: bool = field(
+        default=False,
+        metadata=setting(
+            FrontEndValue("relocatable"),
+            "Link all `.cu` files of the module together, as `nvcc -rdc=true` does. For "
+            "[CUDA C++](cuda-cpp.md#files) only.",
+            "true",
+        ),
+    )
     types: tuple[tuple[str, str], ...] = ()
 
 

@@ -186,6 +186,14 @@ def describe(
         "function_links": [],
         "sources": [],
     }
+    numbers = _fatbin_numbers(module)
+    if module.plan.variables:
+        document["globals"] = {
+            name: {"symbol": symbol, "fatbin": numbers[image]} for name, symbol, image in module.plan.variables
+        }
+    with_links = min((numbers[image] for image in module.plan.linked or ()), default=0)
+    for item in (*document["callbacks"], *document["linked"]) if with_links else ():
+        item["fatbin"] = with_links
     if any(kernel.launches for kernel in module.kernels):
         document["by_grid"] = True
     if module.left_out:

@@ -386,6 +386,23 @@ class Recorded:
     files: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """The images of a module.
+
+    Attributes:
+        units: The units of the module, each with its `image`.
+        linked: The images that the items of `link` are linked into.
+        variables: By the name that Python uses, the symbol of each device variable and the image that has it.
+        warnings: Warnings for the user.
+    """
+
+    units: tuple[Unit, ...]
+    linked: frozenset[str]
+    variables: tuple[tuple[str, str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 class Tables(Protocol):
     """The configuration side of a front end: it reads its part of a module's table.
 
@@ -484,6 +501,23 @@ class FrontEnd(Protocol):
         """Return the units that replace `unit`, completed with facts from the source, such as its signatures.
 
         Optional, for tables that may leave facts to the source.
+        """
+
+    def divide(
+        self, units: Sequence[Any], linked: Sequence[Any], targets: Sequence[Target], config: Module
+    ) -> Division:
+        """Divide the loaded and completed units of a module among images.
+
+        Optional, for front ends that divide by the content of sources; others set `Unit.image` in `Tables.units`.
+
+        Args:
+            units: All units of the module.
+            linked: The `aotcuda.builder.link.symbols.Symbols` of the items of `link`.
+            targets: The `sm_*` targets that the module is compiled for.
+            config: The module.
+
+        Raises:
+            AotcudaError: The sources do not fit each other.
         """
 
     def sources(self, unit: Any, loaded: Any, root: str) -> Sequence[LinkInput]:

@@ -17,7 +17,7 @@ from aotcuda.binary import cubin, fatbin
 from aotcuda.builder.config import nvrtc_options
 from aotcuda.builder.frontends import error_table
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link import file_variables, images, kernel_swap, nvrtc
+from aotcuda.builder.link import images, kernel_swap, nvrtc
 from aotcuda.builder.plan import toolchain
 from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
@@ -93,8 +93,7 @@ def link(
     if lto and options.fma is not False and (unfused := {name for item in items for name in item.unfused}):
         return _partly_unfused(module, items, target, options, include_dirs, other_modules, unfused)
     try:
-        separate = file_variables.separate(items, target, options, include_dirs)
-        compiled = [_compile(item, target, options, include_dirs, lto=lto) for item in separate]
+        compiled = [_compile(item, target, options, include_dirs, lto=lto) for item in items]
     except CompileError as error:
         message = f"{module}: {error}"
         raise CompileError(message) from None

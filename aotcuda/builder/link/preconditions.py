@@ -12,7 +12,7 @@ from aotcuda import arch
 from aotcuda.arch import Target
 from aotcuda.builder.frontends import error_table
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link import nvjitlink, nvrtc, prototypes, symbols
+from aotcuda.builder.link import nvjitlink, nvrtc, prototypes, symbols, translation_units
 from aotcuda.builder.plan import toolchain
 from aotcuda.errors import CompileError, ConfigError, ImageError, LinkError
 
@@ -238,6 +238,7 @@ def check(
     """
     _check_archs(module, linked, targets)
     _check_repeated(module, module_symbols, linked, asked_by)
+    _check_variables(module, module_symbols, linked)
     _check_missing(module, calls, module_symbols, linked, other_modules)
 
 
@@ -265,20 +266,32 @@ def _check_repeated(
     for item, item_symbols in linked.items():
         if item.kind == "library":
             continue  # the linker takes members of a library only for missing symbols
-        for name in item_symbols.functions:
+        for name in (*item_symbols.functions, *item_symbols.variables):
             if name in places:
                 first, second = places[name], item.name
                 remedy = "link one of them"
                 if first == second or askers.get(name, asked_by[item]) != asked_by[item]:
                     first, second = f"{first} (for {askers[name]})", f"{second} (for {asked_by[item]})"
                     remedy = (
-                        "a module's kernels are linked into one image, so rename one of the two functions, or make the "
-                        "kernels that call them two modules"
+                        "these are linked into one image, so rename one of the two, or make the kernels that use them "
+                        "two modules"
                     )
-                message = f"{module}: {name} is defined twice, in {first} and in {second}; {remedy}"
+                text = translation_units.plain_name(name)
+                message = f"{module}: {text} is defined twice, in {first} and in {second}; {remedy}"
                 raise LinkError(message)
             places[name] = item.name
             askers[name] = asked_by[item]
+
+
+def _check_variables(module: str, module_symbols: Sequence[str], linked: Mapping[LinkInput, Symbols]) -> None:
+    """Refuse variables that a linked item needs and nothing defines, because the linker would make them zero."""
+    if not all(item_symbols.complete for item_symbols in linked.values()):
+        return
+    defined = {*module_symbols, *(name for item_symbols in linked.values() for name in item_symbols.defined)}
+    for item, item_symbols in linked.items():
+        for name in item_symbols.needed_variables:
+            if name not in defined:
+                raise translation_units.undefined_variable(module, item.name, name)
 
 
 def _check_missing(
@@ -290,7 +303,7 @@ def _check_missing(
 ) -> None:
     if not all(item_symbols.complete for item_symbols in linked.values()):
         return  # LTOIR does not show its symbols; the linker reports missing ones
-    names = {*module_symbols, *(name for item_symbols in linked.values() for name in item_symbols.functions)}
+    names = {*module_symbols, *(name for item_symbols in linked.values() for name in item_symbols.defined)}
     for unit, externals in calls.items():
         for external in externals:
             if external.name not in names:

@@ -1,14 +1,14 @@
-"""Read the functions that a link input defines, to find missing and repeated symbols before the link.
+"""Read the names that a link input defines and needs, to find missing and repeated symbols before the link.
 
 nvJitLink 13.0 crashes if PTX or cubins define one symbol twice, and silently uses one of the definitions if LTOIR and
-PTX do.
+PTX do. It makes variables zero that nothing defines.
 """
 
 from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aotcuda.binary import cubin, fatbin
@@ -16,7 +16,7 @@ from aotcuda.builder.link import nvrtc
 from aotcuda.errors import ImageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
@@ -25,16 +25,57 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbols:
-    """The symbols that an input defines for others.
+    """The symbols that an input defines for others, and needs from others.
 
     Attributes:
-        complete: True if `functions` has all symbols; the symbols of LTOIR are unknown.
+        functions: The functions and kernels that it defines, other than weak ones.
+        variables: The variables that it defines, other than weak ones.
+        weak: The functions that several inputs may define.
+        weak_variables: The variables that several inputs may define.
+        needed_functions: The functions and kernels that it needs, other than CUDA's own.
+        needed_variables: The variables that it needs.
+        complete: True if all symbols are known; those of LTOIR are not.
         archs: The targets of the input's code, `compute_*` for PTX and LTOIR; empty for source code.
     """
 
     functions: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+    weak: tuple[str, ...] = ()
+    weak_variables: tuple[str, ...] = ()
+    needed_functions: tuple[str, ...] = ()
+    needed_variables: tuple[str, ...] = ()
     complete: bool = True
     archs: tuple[str, ...] = ()
+
+    @property
+    def defined(self) -> frozenset[str]:
+        """Return all names that it defines."""
+        return frozenset((*self.functions, *self.variables, *self.weak, *self.weak_variables))
+
+    @property
+    def needed(self) -> frozenset[str]:
+        """Return all names that it needs."""
+        return frozenset((*self.needed_functions, *self.needed_variables))
+
+
+def join(parts: Iterable[Symbols]) -> Symbols:
+    """Return the symbols of several parts as those of one input, which needs what no part defines."""
+    parts = list(parts)
+    defined = {name for part in parts for name in part.defined}
+
+    def names(attribute: str) -> list[str]:
+        return sorted({name for part in parts for name in getattr(part, attribute)})
+
+    return Symbols(
+        functions=tuple(names("functions")),
+        variables=tuple(names("variables")),
+        weak=tuple(names("weak")),
+        weak_variables=tuple(names("weak_variables")),
+        needed_functions=tuple(name for name in names("needed_functions") if name not in defined),
+        needed_variables=tuple(name for name in names("needed_variables") if name not in defined),
+        complete=all(part.complete for part in parts),
+        archs=tuple(dict.fromkeys(arch for part in parts for arch in part.archs)),
+    )
 
 
 def read_symbols(item: LinkInput, target: Target, options: Options, include_dirs: Sequence[str]) -> Symbols:
@@ -48,13 +89,13 @@ def read_symbols(item: LinkInput, target: Target, options: Options, include_dirs
         if item.internal:
             return Symbols(functions=tuple(_in_source(item)))
         text = nvrtc.compile_source(item, target, options, include_dirs, lto=False)
-        return Symbols(functions=_in_ptx(text))
+        return in_ptx(text)
     if item.kind == "ptx":
         numbers = re.findall(r"^\s*\.target\s+sm_(\w+)", _text(item.data), re.MULTILINE)
         if not numbers or not re.search(r"^\s*\.version\s", _text(item.data), re.MULTILINE):
             message = f"{item.name} is no PTX: it lacks .version and .target; make it by nvcc -rdc=true -ptx"
             raise ImageError(message)
-        return Symbols(functions=_in_ptx(item.data), archs=tuple(f"compute_{number}" for number in numbers))
+        return replace(in_ptx(item.data), archs=tuple(f"compute_{number}" for number in numbers))
     if item.kind == "cubin":
         return _in_cubin(item.data, item.name)
     if item.kind == "fatbin":
@@ -73,11 +114,7 @@ def read_symbols(item: LinkInput, target: Target, options: Options, include_dirs
                 f"{item.name} holds no device code in any of its {len(members)} members; compile these by nvcc -dc"
             )
             raise ImageError(message)
-        return Symbols(
-            functions=tuple(sorted({name for member in members for name in member.functions})),
-            complete=all(member.complete for member in members),
-            archs=tuple(sorted({arch for member in members for arch in member.archs})),
-        )
+        return join(members)
     return Symbols(functions=(), complete=False)
 
 
@@ -90,12 +127,36 @@ def _in_source(item: LinkInput) -> Iterator[str]:
         yield from (name.decode() for name in _EXTERN_C.findall(data))
 
 
-# PTX ISA, "Kernel and Function Directives: .func" and ".entry"; `.weak` ones may be defined more than once.
-_PTX_FUNCTION = re.compile(r"^\s*\.visible\s+\.(?:func|entry)\s*(?:\([^)]*\)\s*)?([\w$]+)", re.MULTILINE)
+# PTX ISA, "Linking Directives", "Kernel and Function Directives" and "State Spaces, Types, and Variables".
+_PTX_LINKING = re.compile(
+    r"^[ \t]*\.(visible|weak|extern|common)\s+\.(?:(func|entry)\b\s*(?:\.noreturn\s*)?(?:\([^)]*\)\s*)?([\w$]+)"
+    r"|(?:global|const)\b[^;={]*?([\w$]+)(?:\[\d*\])*\s*(?=[=;{]))",
+    re.MULTILINE,
+)
+_CUDAS_OWN = re.compile(r"vprintf|malloc|free|__assertfail|(?:__)?cuda\w*|__nv\w*")
+"""Names that CUDA defines: functions of the driver, and of the device runtime."""
 
 
-def _in_ptx(data: bytes) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_PTX_FUNCTION.findall(_text(data))))
+def in_ptx(data: bytes) -> Symbols:
+    """Return the symbols of PTX."""
+    names: dict[tuple[str, bool], dict[str, None]] = {}
+    for linking, function, name, variable in _PTX_LINKING.findall(_text(data)):
+        names.setdefault((linking, bool(function)), {})[name or variable] = None
+
+    def found(*keys: tuple[str, bool]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for key in keys for name in names.get(key, ())))
+
+    def foreign(key: tuple[str, bool]) -> tuple[str, ...]:
+        return tuple(name for name in found(key) if not _CUDAS_OWN.fullmatch(name))
+
+    return Symbols(
+        functions=found(("visible", True)),
+        variables=found(("visible", False)),
+        weak=found(("weak", True)),
+        weak_variables=found(("weak", False), ("common", False)),
+        needed_functions=foreign(("extern", True)),
+        needed_variables=foreign(("extern", False)),
+    )
 
 
 def _text(data: bytes) -> str:
@@ -104,23 +165,26 @@ def _text(data: bytes) -> str:
 
 def _in_cubin(data: bytes, where: str) -> Symbols:
     image = cubin.read(data, where)
-    names = (*image.functions, *(kernel.name for kernel in image.kernels))
-    return Symbols(functions=names, archs=(image.arch,))
+    return Symbols(
+        functions=(*image.functions, *(kernel.name for kernel in image.kernels)),
+        variables=image.variables,
+        needed_functions=tuple(name for name in image.needed_functions if not _CUDAS_OWN.fullmatch(name)),
+        needed_variables=tuple(name for name in image.needed_variables if not _CUDAS_OWN.fullmatch(name)),
+        archs=(image.arch,),
+    )
 
 
 def _in_fatbin(data: bytes, where: str) -> Symbols:
-    functions: set[str] = set()
-    complete = True
-    entries = fatbin.read(data, where)
-    for entry in entries:
+    parts = []
+    for entry in fatbin.read(data, where):
         if entry.kind == "sass":
-            functions |= set(_in_cubin(entry.content, where).functions)
+            parts.append(_in_cubin(entry.content, where))
         elif entry.kind == "ptx":
-            functions |= set(_in_ptx(entry.content))
+            parts.append(replace(in_ptx(entry.content), archs=(entry.arch,)))
         else:
-            complete = False
-    archs = [entry.arch.replace("sm_", "compute_") if entry.kind == "ltoir" else entry.arch for entry in entries]
-    return Symbols(functions=tuple(sorted(functions)), complete=complete, archs=tuple(archs))
+            archs = (entry.arch.replace("sm_", "compute_"),)
+            parts.append(Symbols(functions=(), complete=False, archs=archs))
+    return replace(join(parts), archs=tuple(arch for part in parts for arch in part.archs))
 
 
 def _in_object(data: bytes, where: str) -> Symbols:

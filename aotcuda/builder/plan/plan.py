@@ -36,6 +36,7 @@ class ModulePlan:
         lacking: The identifiers of units, each with a target that cannot have it.
         image: The only image that the plan builds; None for all images of the module.
         linked: The images that the items of `link` are linked into; None for all.
+        variables: By the name that Python uses, the symbol of each device variable and the image that has it.
     """
 
     config: Module
@@ -52,6 +53,7 @@ class ModulePlan:
     lacking: frozenset[tuple[str, Target]] = frozenset()
     image: str | None = None
     linked: frozenset[str] | None = None
+    variables: tuple[tuple[str, str, str], ...] = ()
 
     def compiled_for(self, unit: Unit) -> tuple[Target, ...]:
         """Return the targets for which a unit is compiled, at least one."""
@@ -83,7 +85,9 @@ class ModulePlan:
     @property
     def has_links(self) -> bool:
         """Return True if the items of `link` are linked into the plan's image."""
-        return bool(self.config.link) and (self.linked is None or self.image is None or self.image in self.linked)
+        if self.linked is None or not self.config.link:
+            return bool(self.config.link)
+        return bool(self.linked) if self.image is None else self.image in self.linked
 
     @property
     def kernels(self) -> tuple[Unit, ...]:

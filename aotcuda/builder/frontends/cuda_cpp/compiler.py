@@ -16,9 +16,10 @@ from aotcuda.builder.cache.compile_cache import CompileCache
 from aotcuda.builder.compile import flows, pool
 from aotcuda.builder.emit.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
-from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LinkInput
-from aotcuda.builder.link import file_variables, inputs, nvrtc, preconditions
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Division, LinkInput
+from aotcuda.builder.link import inputs, nvrtc, preconditions, symbols, translation_units
 from aotcuda.builder.link.included_headers import Headers
+from aotcuda.builder.link.symbols import Symbols
 from aotcuda.common import foreign, suggest
 from aotcuda.errors import AotcudaError, CompileError, SourceError
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from aotcuda.arch import Target
-    from aotcuda.builder.config.model import Options
+    from aotcuda.builder.config.model import Module, Options
     from aotcuda.builder.frontends.cuda_cpp.config import CppUnit
     from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration
     from aotcuda.builder.frontends.protocol import GpuQuery
@@ -66,7 +67,9 @@ class CudaCppFrontEnd:
         self._modules: dict[str, tuple[File, ...]] = {}
         self._errors: dict[str, AotcudaError] = {}
         self._signatures: dict[tuple[str, str, str], CppUnit] = {}
-        self._units: dict[tuple[str, str], CppUnit] = {}
+        self._units: dict[tuple[str, str, str], CppUnit] = {}
+        self._images: dict[tuple[str, str], tuple[File, ...]] = {}
+        self._unused: dict[str, tuple[File, ...]] = {}
 
     def prepare(self, root: str) -> dict[str, str]:
         """Implement FrontEnd.prepare: NVRTC needs no preparation."""
@@ -109,27 +112,80 @@ class CudaCppFrontEnd:
         """Return the unit, with its file and its symbol."""
         if unit.kind == "function":
             file = next((file for file in files if unit.name in file.declared), files[0])
-            return [replace(unit, origin=f"{file.item.name}:{unit.name}")]
+            return [replace(unit, origin=f"{file.item.name}:{unit.name}", file=file.item.name)]
         file, name = _file_of(unit, files)
         origin = f"{file.item.name}:{name.partition('<')[0]}"
-        first = self._units.setdefault((unit.module, file.symbols[name]), unit)
+        first = self._units.setdefault((unit.module, file.item.name, file.symbols[name]), unit)
         if first.signature_key != unit.signature_key:
             message = (
                 f"{unit.signature_key}: {unit.expression} is packaged already, as {first.expression} of "
                 f"{first.signature_key}; remove one of them"
             )
             raise SourceError(message)
-        return [replace(unit, origin=origin, symbol=file.symbols[name], batch=unit.module)]
+        path = file.item.name
+        image = path if len(files) > 1 else ""  # `divide` gives it the image of its group
+        return [replace(unit, origin=origin, symbol=file.symbols[name], file=path, expression=name, image=image)]
+
+    def divide(
+        self, units: Sequence[CppUnit], linked: Sequence[Symbols], targets: Sequence[Target], config: Module
+    ) -> Division:
+        """Implement FrontEnd.divide: files that refer to each other are one image, each other file is its own."""
+        module, options = config.name, config.options
+        files = {file.item.name: file for file in self._modules[module]}
+        references = _references(files, targets, options, _source_key(module), self._cache)
+        groups = translation_units.divide(references, linked, config.key, relocatable=config.relocatable)
+        used = {unit.file for unit in units}
+        with_units = [group for group in groups if used.intersection(group.files)]
+        names = {group: ", ".join(group.files) if len(with_units) > 1 else "" for group in groups}
+        images = {path: names[group] for group in groups for path in group.files}
+        unused = [path for group in groups if group not in with_units for path in group.files]
+        for group in with_units:
+            of_image = [file for path, file in files.items() if path in group.files]
+            self._images[module, names[group]] = tuple(of_image)
+        self._unused[module] = tuple(files[path] for path in unused)
+        for unit in units:
+            group = next(group for group in groups if unit.file in group.files)
+            if unit.kind == "function" and len(group.files) > 1:
+                message = (
+                    f"{unit.key}: {unit.file} exports a function and is linked with other files, since {group.reason}; "
+                    "the file of an exported function may refer to no other file"
+                )
+                raise SourceError(message)
+        divided = [
+            replace(
+                unit,
+                image=images[unit.file] if unit.kind == "kernel" else "",
+                batch=f"{module} ({images[unit.file]})" if images[unit.file] else module,
+                sources=next(group.files for group in groups if unit.file in group.files),
+                expressions=(),
+            )
+            for unit in units
+        ]
+        kernel_images = {unit.image for unit in divided if unit.kind == "kernel"}
+        linked_images = frozenset(names[group] for group in with_units if group.has_links) & kernel_images
+        return Division(
+            units=tuple(divided),
+            linked=linked_images,
+            variables=tuple(
+                (name, symbol, names[group])
+                for name, (symbol, group) in sorted(translation_units.variables(groups, references).items())
+                if group in with_units and names[group] in kernel_images
+            ),
+            warnings=tuple(
+                f"{config.key}.source: no kernel of the table is in {path}, and no such file refers to it; remove it"
+                for path in unused
+            ),
+        )
 
     def sources(self, unit: CppUnit, files: tuple[File, ...], root: str) -> tuple[LinkInput, ...]:
-        """Implement FrontEnd.sources."""
-        del unit, root
-        return tuple(file.item for file in files)
+        """Implement FrontEnd.sources: the files of its image, and files of the module that no image has."""
+        del root
+        unused = self._unused.get(unit.module, ())
+        return tuple(file.item for file in files if file.item.name in unit.sources or file in unused)
 
     def declared(self, unit: CppUnit, files: tuple[File, ...]) -> object:
         """Implement FrontEnd.declared: the declarations of the files for the target of `importing`."""
-        del unit
-        return [(file.names, file.symbols, file.declared) for file in files]
+        return [(file.names, file.symbols, file.declared) for file in files if file.item.name in unit.sources]
 
     def resolve(self, unit: CppUnit, files: tuple[File, ...]) -> str:
         """Return the signature, for a kernel with C++ types.
@@ -155,7 +211,7 @@ class CudaCppFrontEnd:
         """Implement FrontEnd.compile_kernel: the module's kernels share the code of its files."""
         declaration = _kernel(unit, files)
         arguments = parameters.make_arguments(declaration, dict(unit.stated), unit.key)
-        code = self._code(unit.module, unit.options, target)
+        code = self._code(unit.module, unit.image, unit.options, target)
         if unit.unfused and not unit.options.debug:
             code = tuple(replace(item, unfused=(unit.symbol,)) for item in code)
         return CompiledKernel(
@@ -174,18 +230,15 @@ class CudaCppFrontEnd:
         )
 
     @functools.cache  # noqa: B019 (it lives as long as the child that it runs in)
-    def _code(self, module: str, options: Options, target: Target) -> tuple[LinkInput, ...]:
-        """Return the compiled files of a module, for the kernels of a batch."""
-        files = self._modules[module]
-        folders = files[0].folders
-        items = file_variables.separate([file.item for file in files], target, options, folders)
+    def _code(self, module: str, image: str, options: Options, target: Target) -> tuple[LinkInput, ...]:
+        """Return the compiled files of an image, for the kernels of a batch."""
         return tuple(
             LinkInput(
                 kind="ptx" if options.debug else "ltoir",
                 name=file.item.name,
-                data=_compile_file(file, item, target, options, _source_key(module), lto=not options.debug),
+                data=_compile_file(file, file.item, target, options, _source_key(module), lto=not options.debug),
             )
-            for file, item in zip(files, items, strict=True)
+            for file in self._images.get((module, image), self._modules[module])
         )
 
     def compile_function(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledFunction:
@@ -277,7 +330,7 @@ def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -
         inputs_by_path[path] = LinkInput(kind="cu", name=path, data=data, folder=str(absolute.resolve().parent)), []
     keys: dict[tuple[str, str], str] = {}
     for expression, where in unit.expressions:
-        path, name = _find_kernel(expression, {path: item.data for path, (item, _) in inputs_by_path.items()})
+        path, name = _find_kernel(expression, {path: item.data for path, (item, _) in inputs_by_path.items()}, where)
         inputs_by_path[path][1].append(name)
         keys.setdefault((path, name), where)
     folders = tuple(str(Path(root, folder)) for folder in unit.options.include_dirs)
@@ -307,13 +360,58 @@ def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -
     return tuple(file for file, _ in described.values())
 
 
-def _find_kernel(expression: str, texts: Mapping[str, bytes]) -> tuple[str, str]:
-    """Return the file of a kernel, which is found by text search, and its C++ name expression."""
+def _references(
+    files: Mapping[str, File], targets: Sequence[Target], options: Options, key: str, cache: CompileCache
+) -> dict[str, dict[Target, Symbols]]:
+    """Return the symbols of each file for each target, from PTX with the options and instances of the build."""
+    work = {(path, target): file for path, file in files.items() for target in targets}
+
+    def names() -> dict[tuple[str, Target], str]:
+        return {
+            (path, target): cache.name_with([file.item], options, file.folders, "references", file.names, target)
+            for (path, target), file in work.items()
+        }
+
+    before = names()
+    found: dict[tuple[str, Target], Symbols] = cache.find(before, lambda _: Symbols)
+    missing = [item for item in work if item not in found]
+    tasks = []
+    for path, target in missing:
+        run = functools.partial(_read_references, work[path, target], target, options, key)
+        tasks.append(pool.Task(f"references of {path} for {target}", run, key=key))
+    new = dict(zip(missing, flows.run(tasks, os.cpu_count() or 1, lambda _: None), strict=True))
+    after = names()
+    unchanged = {item: name for item, name in before.items() if name == after[item]}
+    cache.store(new, unchanged, {item: f"references of {item[0]} for {item[1]}" for item in new}, "references")
+    return {path: {target: (found | new)[path, target] for target in targets} for path in files}
+
+
+def _read_references(file: File, target: Target, options: Options, key: str) -> Symbols:
+    return symbols.in_ptx(_compile_file(file, file.item, target, options, key, lto=False))
+
+
+def _find_kernel(expression: str, texts: Mapping[str, bytes], where: str = "") -> tuple[str, str]:
+    """Return the file of a kernel, which is found by text search, and its C++ name expression.
+
+    Raises:
+        SourceError: Two files define it; `where` is the key of the kernel.
+    """
     path, colon, name = expression.partition(".cu:")
     if colon and f"{path}.cu" in texts and not name.startswith(":"):
         return f"{path}.cu", name
-    paths = [path for path, text in texts.items() if _last_name(expression) in _kernels_in(text)]
-    return (paths or [*texts])[0], expression
+    plain = _last_name(expression)
+    paths = [path for path, text in texts.items() if plain in _kernels_in(text)]
+    defining = [path for path in paths if _defines(texts[path], plain)]
+    if len(defining) > 1:
+        places, named = " and in ".join(defining), f"{defining[0]}:{expression}"
+        message = f'{where}: {expression} is in {places}; name the file of the kernel, as function = "{named}"'
+        raise SourceError(message)
+    return (defining or paths or [*texts])[0], expression
+
+
+def _defines(text: bytes, name: str) -> bool:
+    """Return True if a text seems to give a kernel a body."""
+    return re.search(rb"__global__[^;{}]*\b%b\s*\([^;{}]*\)\s*\{" % name.encode(), text) is not None
 
 
 def _last_name(expression: str) -> str:
@@ -414,7 +512,9 @@ def _is_static(text: bytes, name: str) -> bool:
 
 def _file_of(unit: CppUnit, files: Sequence[File]) -> tuple[File, str]:
     """Return the file of a kernel, and its C++ name expression."""
-    path, name = _find_kernel(unit.expression, {file.item.name: file.item.data for file in files})
+    path, name = unit.file, unit.expression
+    if not path:
+        path, name = _find_kernel(unit.expression, {file.item.name: file.item.data for file in files}, unit.key)
     return next(file for file in files if file.item.name == path), name
 
 

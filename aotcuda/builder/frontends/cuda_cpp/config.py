@@ -146,6 +146,7 @@ class Function(Entry):
 
 
 SHAPES = {
+    "relocatable": Flag(),
     "source": ListOf(
         item=Text("the path of a .cu file", r"[^/]\.cu$"),
         expected="the path of a .cu file or a list of them",
@@ -176,6 +177,7 @@ class CppUnit(Unit):
         expressions: The C++ name expressions of all kernels of the module, with their keys; a file is compiled for all
             of them at once.
         expression: The C++ name expression of this kernel.
+        file: The file that defines it; empty until the files are read.
         stated: The table's entries for parameters.
         cooperative: True if launches are cooperative.
         unfused: True if the kernel has no fused multiply-adds, despite the module's options.
@@ -184,6 +186,7 @@ class CppUnit(Unit):
     sources: tuple[str, ...]
     expressions: tuple[tuple[str, str], ...]
     expression: str
+    file: str = ""
     stated: tuple[tuple[str, Stated], ...] = ()
     cooperative: bool = False
     unfused: bool = False

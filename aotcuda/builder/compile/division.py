@@ -1,0 +1,87 @@
+"""Divide the units of modules among images, if the front end divides by the content of sources."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aotcuda.builder.compile import flows, pool
+from aotcuda.builder.link import inputs, preconditions
+from aotcuda.builder.link.symbols import Symbols
+from aotcuda.builder.plan import plan
+from aotcuda.errors import ConfigError
+
+if TYPE_CHECKING:
+    from aotcuda.builder.compile.job import Job
+    from aotcuda.builder.compile.source_loading import Loaded
+    from aotcuda.builder.frontends.protocol import FrontEnd, LinkInput
+    from aotcuda.builder.plan.plan import ModulePlan
+
+_HIDDEN = Symbols(functions=(), complete=False)
+"""The symbols of a module that a shard does not link."""
+
+
+def divide(loaded: Loaded, front: FrontEnd) -> None:
+    """Give each unit of `loaded` its image.
+
+    Raises:
+        AotcudaError: The files of a module do not fit each other, or no file needs the items of `link`.
+    """
+    if not hasattr(front, "divide"):
+        return
+    plans = []
+    for item in loaded.job.plans:
+        if not item.units:
+            plans.append(item)
+            continue
+        linked = _read_linked(loaded.job, item)
+        division = front.divide(item.units, linked, item.ltoir_targets, item.config)
+        by_unit = dict(zip(item.units, division.units, strict=True))
+        loaded.functions = {by_unit.get(unit, unit): value for unit, value in loaded.functions.items()}
+        plan.check_symbols(division.units)
+        divided = replace(item, units=division.units, linked=division.linked, variables=division.variables)
+        warnings = [*division.warnings, *_unused_links(divided)]
+        loaded.warnings = (*loaded.warnings, *warnings)
+        plans.append(divided)
+    loaded.job = replace(loaded.job, plans=tuple(plans))
+
+
+def _read_linked(job: Job, item: ModulePlan) -> list[Symbols]:
+    """Return the symbols of a module's items of `link`."""
+    files = [listed for listed in item.config.link if listed.module is None or job.shard is None]
+    items = inputs.read(files, Path(job.root), job.linkable).inputs
+    tasks = [
+        pool.Task(f"{item.config.name}: names of {linked.name}", partial(_read_symbols, linked, item, job.root))
+        for linked in items
+    ]
+    hidden = [_HIDDEN] if len(files) < len(item.config.link) else []
+    return [*flows.run(tasks, job.jobs, lambda _: None), *hidden]
+
+
+def _read_symbols(linked: LinkInput, item: ModulePlan, root: str) -> Symbols:
+    if linked.header:
+        names = re.findall(r"^AOTCUDA_DEVICE .*?\b(\w+)\(", linked.header.decode(), re.MULTILINE)
+        return Symbols(functions=tuple(names))
+    folders = [str(Path(root, path)) for path in item.config.options.include_dirs]
+    target = item.ltoir_targets[0]
+    return preconditions.survey(linked, (), target, item.config.options, folders, item.config.key)
+
+
+def _unused_links(item: ModulePlan) -> list[str]:
+    """Return a warning if no file needs the items of `link`.
+
+    Raises:
+        ConfigError: An item has callbacks, which would not be called.
+    """
+    if not item.config.link or item.linked or not item.kernels:
+        return []
+    first = item.config.link[0]
+    fact = f"no file of {item.config.name} needs a name of what it links"
+    for listed in item.config.link:
+        if listed.setup is not None or listed.teardown is not None:
+            message = f"{listed.key}: {fact}, so nothing would call its callbacks; remove the item"
+            raise ConfigError(message)
+    return [f"{first.key}: {fact}; remove it"]
