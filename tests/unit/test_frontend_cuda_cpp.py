@@ -320,7 +320,11 @@ def test_a_kernel_is_found_in_the_file_that_has_it(settle):
         ("b.cu:other", "_Z5otheri"),
         ("b.cu:plain", "_Z5plaind"),
     ]
-    _, settled_units = settle(keys.format(""), b_cu=other)
+    assert first_line(settle, keys.format(""), b_cu=other) == (
+        f"{KEY}.kernels.plain: plain is in raw.cu and in b.cu; name the file of the kernel, as function = "
+        '"raw.cu:plain"'
+    )
+    _, settled_units = settle(keys.format(""), b_cu=other.replace("(double x) {}", "(double x);"))
     assert settled_units[1][0].symbol == "_Z5plainPKfPfi"
 
 

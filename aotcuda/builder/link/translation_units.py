@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aotcuda.builder.link import weak_code
 from aotcuda.errors import LinkError
 
 if TYPE_CHECKING:
@@ -125,11 +126,34 @@ def _check_repeated(group: Group, files: Mapping[str, ByTarget], where: str) -> 
         for path, name in _names({path: files[path] for path in group.files}, attribute):
             if name in places and places[name] != path:
                 message = (
-                    f"{where}: {plain_name(name)} is defined in {places[name]} and in {path}, which are linked into one "
-                    f"image ({group.reason}); write static or inline before it, or rename one of the two"
+                    f"{where}: {plain_name(name)} is defined in {places[name]} and in {path}, which are linked into "
+                    f"one image ({group.reason}); write static or inline before it, or rename one of the two"
                 )
                 raise LinkError(message)
             places[name] = path
+
+
+def check_weak(group: Group, ptx: Mapping[str, bytes], where: str) -> None:
+    """Refuse files of one image with different inline functions or templates of one name.
+
+    Args:
+        group: The files.
+        ptx: PTX with debug information of each file.
+        where: The key of the module, for errors.
+
+    Raises:
+        LinkError: Two definitions differ.
+    """
+    places: dict[str, tuple[str, str]] = {}
+    for path in group.files if len(group.files) > 1 else ():
+        for name, digest in weak_code.digests(ptx[path]).items():
+            first, known = places.setdefault(name, (path, digest))
+            if known != digest:
+                message = (
+                    f"{where}: {plain_name(name)} is not the same in {first} and in {path}, which are linked into one "
+                    f"image ({group.reason}), so both would use one of the two; rename one, or move it to a header"
+                )
+                raise LinkError(message)
 
 
 def _check_variables(group: Group, files: Mapping[str, ByTarget], linked: Sequence[Symbols], where: str) -> None:

@@ -43,6 +43,7 @@ class File:
         names: The C++ name expressions of its kernels that are compiled.
         symbols: The symbols of these kernels, by name expression.
         declared: Its kernels and functions, by symbol.
+        ptx: PTX with debug information.
     """
 
     item: LinkInput
@@ -50,6 +51,7 @@ class File:
     names: tuple[str, ...] = ()
     symbols: Mapping[str, str]
     declared: Mapping[str, Declaration]
+    ptx: bytes = b""
 
     @property
     def has_kernels(self) -> bool:
@@ -134,6 +136,8 @@ class CudaCppFrontEnd:
         files = {file.item.name: file for file in self._modules[module]}
         references = _references(files, targets, options, _source_key(module), self._cache)
         groups = translation_units.divide(references, linked, config.key, relocatable=config.relocatable)
+        for group in groups:
+            translation_units.check_weak(group, {path: files[path].ptx for path in group.files}, config.key)
         used = {unit.file for unit in units}
         with_units = [group for group in groups if used.intersection(group.files)]
         names = {group: ", ".join(group.files) if len(with_units) > 1 else "" for group in groups}
@@ -462,7 +466,7 @@ def _read_file(
             )
             raise SourceError(message)
     kernels = [symbols[name] for name in file.names]
-    return replace(file, symbols=symbols, declared=declarations.read(ptx, kernels)), described
+    return replace(file, symbols=symbols, declared=declarations.read(ptx, kernels), ptx=ptx), described
 
 
 def _describe(file: File, target: Target, options: Options) -> _Description:
