@@ -193,8 +193,8 @@ DECLARATIONS: dict[str, Case] = {
         'kernels.j = "void(float32[::1])"',
         (
             f"pkg.k: twice is defined twice, in first.cu (for {MODULE}.kernels.k) and in second.cu (for "
-            f"{MODULE}.kernels.j); a module's kernels are linked into one image, so rename one of the two "
-            "functions, or make the kernels that call them two modules"
+            f"{MODULE}.kernels.j); these are linked into one image, so rename one of the two, or make the kernels "
+            "that use them two modules"
         ),
     ),
     "a lambda as callback": (

@@ -183,8 +183,15 @@ def test_file_without_kernel_gets_a_warning(tmp_path):
 def test_exported_function_may_refer_to_no_other_file(tmp_path):
     exported = f'{USES}extern "C" __device__ float ex(float x) {{ return give(x); }}\n{kernel("a", "ex(1)")}'
     files = {"a.cu": exported, "b.cu": GIVE + kernel("b", "1")}
-    with pytest.raises(AotcudaError, match=r"functions\.ex: a\.cu exports a function and is linked with other files"):
-        divide(tmp_path, files, "functions.ex = {}\nkernels = { ka = {}, kb = {} }")
+    keys = "functions.ex = {}\nkernels = { ka = {}, kb = {} }"
+    with pytest.raises(AotcudaError, match=r"functions\.ex: a\.cu exports a function and refers to give of b\.cu; "):
+        divide(tmp_path, files, keys)
+    files = {
+        "a.cu": GIVE.replace("__device__", 'extern "C" __device__') + kernel("a", "1"),
+        "b.cu": kernel("b", "give(1)"),
+    }
+    files["b.cu"] = 'extern "C" ' + USES.removeprefix("extern ") + files["b.cu"]
+    assert {unit.image for unit in divide(tmp_path, files, keys.replace("ex", "give")).units} == {""}
 
 
 def of(*, defined=(), needed=(), variables=(), complete=True):

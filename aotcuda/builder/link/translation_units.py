@@ -104,6 +104,13 @@ def _names(files: Mapping[str, ByTarget], attribute: str) -> Iterator[tuple[str,
         yield from ((path, name) for name in names)
 
 
+def referred(path: str, files: Mapping[str, ByTarget]) -> tuple[str, str] | None:
+    """Return another file to which a file refers, and the name of it that the file needs; None without one."""
+    needed = {name for symbols in files[path].values() for name in symbols.needed}
+    others = {other: by_target for other, by_target in files.items() if other != path}
+    return next(((other, name) for other, name in _names(others, "defined") if name in needed), None)
+
+
 def _needs_links(
     path: str, files: Mapping[str, ByTarget], definers: Mapping[str, Sequence[str]], linked: Sequence[Symbols]
 ) -> bool:

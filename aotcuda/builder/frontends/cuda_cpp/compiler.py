@@ -148,21 +148,23 @@ class CudaCppFrontEnd:
             self._images[module, names[group]] = tuple(of_image)
         self._unused[module] = tuple(files[path] for path in unused)
         for unit in units:
-            group = next(group for group in groups if unit.file in group.files)
-            if unit.kind == "function" and len(group.files) > 1:
+            if unit.kind == "function" and (other := translation_units.referred(unit.file, references)):
+                path, name = other[0], translation_units.plain_name(other[1])
                 message = (
-                    f"{unit.key}: {unit.file} exports a function and is linked with other files, since {group.reason}; "
-                    "the file of an exported function may refer to no other file"
+                    f"{unit.key}: {unit.file} exports a function and refers to {name} of {path}; the file of "
+                    "an exported function may refer to no other file, so define it there"
                 )
                 raise SourceError(message)
         divided = [
             replace(
                 unit,
-                image=images[unit.file] if unit.kind == "kernel" else "",
+                image=images[unit.file],
                 batch=f"{module} ({images[unit.file]})" if images[unit.file] else module,
                 sources=next(group.files for group in groups if unit.file in group.files),
                 expressions=(),
             )
+            if unit.kind == "kernel"
+            else replace(unit, sources=(unit.file,), expressions=())
             for unit in units
         ]
         kernel_images = {unit.image for unit in divided if unit.kind == "kernel"}
