@@ -1,4 +1,4 @@
-"""Divide the units of modules among images, if the front end divides by the content of sources."""
+"""Divide the units of modules among images, and select the image that the JIT fallback needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.compile import flows, pool
 from aotcuda.builder.link import inputs, preconditions
@@ -25,13 +25,22 @@ _HIDDEN = Symbols(functions=(), complete=False)
 
 
 def divide(loaded: Loaded, front: FrontEnd) -> None:
-    """Give each unit of `loaded` its image.
+    """Give each unit of `loaded` its image; keep only the image that the job asks for.
 
     Raises:
         AotcudaError: The files of a module do not fit each other, or no file needs the items of `link`.
     """
-    if not hasattr(front, "divide"):
-        return
+    if hasattr(front, "divide"):
+        _divide_by_source(loaded, front)
+    if loaded.job.image is not None:
+        name, number = loaded.job.image
+        plans = tuple(
+            item.of_image(item.images[number]) if item.config.name == name else item for item in loaded.job.plans
+        )
+        loaded.job = replace(loaded.job, plans=plans)
+
+
+def _divide_by_source(loaded: Loaded, front: Any) -> None:
     plans = []
     for item in loaded.job.plans:
         if not item.units:

@@ -47,6 +47,7 @@ class Job:
         toolkit: The toolkit of the compilers; None for the compilers that the bindings find.
         images: Images of its modules that another toolkit has made, to be packed with these.
         cache: The settings of the build cache; None if there is none.
+        image: Build one image of a module alone: the module, and the number of the image.
         shard: Compile and store one shard of the units alone: its number, from 1, and the number of shards.
         from_cache_only: Use the units that shards have stored in the cache, or fail.
         part: The modules with symbols of a shard's units; None before they are known.
@@ -75,6 +76,7 @@ class Job:
     toolkit: Toolkit | None = None
     images: Mapping[str, tuple[Image, ...]] = field(default_factory=dict)
     cache: Settings | None = None
+    image: tuple[str, int] | None = None
     shard: tuple[int, int] | None = None
     from_cache_only: bool = False
     part: frozenset[tuple[str, str]] | None = None

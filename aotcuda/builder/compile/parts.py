@@ -96,7 +96,7 @@ def combine(plan: ModulePlan, compiled: Compiled, linked_code: ModuleCode, input
         if target in images
     )
     kernels = _mark_cooperative(plan, kernels, linked, inputs)
-    callbacks: dict[Callbacks, None] = dict.fromkeys(inputs.linked[name].callbacks)
+    callbacks: dict[Callbacks, None] = dict.fromkeys(inputs.linked[name].callbacks if plan.has_links else ())
     for built in (*kernels, *functions):
         callbacks |= dict.fromkeys(built.callbacks)
     return Parts(

@@ -189,9 +189,11 @@ def describe(
     numbers = _fatbin_numbers(module)
     if module.plan.variables:
         document["globals"] = {
-            name: {"symbol": symbol, "fatbin": numbers[image]} for name, symbol, image in module.plan.variables
+            name: {"symbol": symbol, "fatbin": numbers[image]}
+            for name, symbol, image in module.plan.variables
+            if image in numbers
         }
-    with_links = min((numbers[image] for image in module.plan.linked or ()), default=0)
+    with_links = min((numbers[image] for image in module.plan.linked or () if image in numbers), default=0)
     for item in (*document["callbacks"], *document["linked"]) if with_links else ():
         item["fatbin"] = with_links
     if any(kernel.launches for kernel in module.kernels):

@@ -26,10 +26,10 @@ _ABOUT_FUNCTIONS = """\
  * number of elements; strides are in bytes, steps in elements. */
 """
 _ABOUT_KERNELS = """\
-/* Kernels. Their code is in kernels.fatbin next to this file, for cuLibraryLoadFromFile; the name of each entry point
- * is in quotes. Fill the struct, and pass it to cuLaunchKernel with CU_LAUNCH_PARAM_BUFFER_POINTER and, for
- * CU_LAUNCH_PARAM_BUFFER_SIZE, the constant of that name. In arrays: zero is 0, items the number of elements, strides
- * are in bytes and steps in elements. */
+/* Kernels. Their code is in kernels.fatbin next to this file, or in the file that a comment names, for
+ * cuLibraryLoadFromFile; the name of each entry point is in quotes. Fill the struct, and pass it to cuLaunchKernel with
+ * CU_LAUNCH_PARAM_BUFFER_POINTER and, for CU_LAUNCH_PARAM_BUFFER_SIZE, the constant of that name. In arrays: zero is 0,
+ * items the number of elements, strides are in bytes and steps in elements. */
 """
 
 

@@ -7,8 +7,10 @@ has the same offset. An array becomes a struct of its words, a tuple the members
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from aotcuda import manifest
 from aotcuda.builder.emit.c_header import c_types
 from aotcuda.manifest.dtypes import NAMED
 
@@ -29,10 +31,13 @@ def struct_name(module: str, symbol: str) -> str:
 def render(module: str, kernels: Iterable[Kernel], header: c_types.Scope | None = None) -> Iterator[str]:
     """Yield the lines that declare the parameter block of each kernel and signature in a `header`."""
     header = header or c_types.Scope()
+    kernels = list(kernels)
+    symbols = Counter(overload["symbol"] for kernel in kernels for overload in kernel["overloads"])
     for kernel in kernels:
         for overload in kernel["overloads"]:
-            symbol = overload["symbol"]
-            yield c_types.comment(f'"{symbol}": {kernel["name"]}, {overload["signature"]}')
+            symbol, fatbin = overload["symbol"], overload.get("fatbin", 0)
+            place = f" in {manifest.fatbin_name(fatbin)}" if fatbin else ""
+            yield c_types.comment(f'"{symbol}"{place}: {kernel["name"]}, {overload["signature"]}')
             for arch, launch in overload.get("launches", {}).items():
                 yield f"/* {arch}: blocks of {launch['threads']} threads, {launch['shared']} bytes of shared memory */"
                 if "scratch" in launch:
@@ -40,7 +45,8 @@ def render(module: str, kernels: Iterable[Kernel], header: c_types.Scope | None 
             if overload.get("one_by_one"):
                 yield from (_ONE_BY_ONE, "")
                 continue
-            name = struct_name(module, symbol)
+            # Kernels of several files may have one symbol; the names of kernels differ.
+            name = struct_name(module, symbol if symbols[symbol] == 1 else f"{kernel['name']}_{symbol}")
             if members := _block(overload):
                 yield from ("typedef struct {", *(f"    {line}" for line in members), f"}} {header.unique(name)};")
             size = header.unique(f"{name.removesuffix('s')}_bytes")
