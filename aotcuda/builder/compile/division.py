@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.compile import flows, pool
-from aotcuda.builder.link import inputs, preconditions
+from aotcuda.builder.link import inputs, nvjitlink, preconditions
 from aotcuda.builder.link.symbols import Symbols
 from aotcuda.builder.plan import plan
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from aotcuda.builder.compile.job import Job
     from aotcuda.builder.compile.source_loading import Loaded
-    from aotcuda.builder.frontends.protocol import FrontEnd, LinkInput
+    from aotcuda.builder.frontends.protocol import Division, FrontEnd, LinkInput
     from aotcuda.builder.plan.plan import ModulePlan
 
 _HIDDEN = Symbols(functions=(), complete=False)
@@ -46,8 +48,11 @@ def _divide_by_source(loaded: Loaded, front: Any) -> None:
         if not item.units:
             plans.append(item)
             continue
-        linked = _read_linked(loaded.job, item)
+        items, linked = _read_linked(loaded.job, item)
         division = front.divide(item.units, linked, item.ltoir_targets, item.config)
+        while new := _hidden_needs(loaded.job, item, items, linked, division):
+            linked = [*linked, Symbols(functions=(), needed_functions=new)]
+            division = front.divide(item.units, linked, item.ltoir_targets, item.config)
         by_unit = dict(zip(item.units, division.units, strict=True))
         loaded.functions = {by_unit.get(unit, unit): value for unit, value in loaded.functions.items()}
         plan.check_symbols(division.units)
@@ -58,25 +63,42 @@ def _divide_by_source(loaded: Loaded, front: Any) -> None:
     loaded.job = replace(loaded.job, plans=tuple(plans))
 
 
-def _read_linked(job: Job, item: ModulePlan) -> list[Symbols]:
-    """Return the symbols of a module's items of `link`."""
+def _hidden_needs(
+    job: Job, item: ModulePlan, items: Sequence[LinkInput], linked: Sequence[Symbols], division: Division
+) -> tuple[str, ...]:
+    """Return functions that items of `link` need, if the items hide their names and a file may define the functions."""
+    if not division.needed or not items or all(symbols.complete for symbols in linked):
+        return ()
+    known = {name for symbols in linked for name in symbols.needed}
+    target = item.ltoir_targets[-1]
+    arguments = (items, division.needed, target, item.config.options, _include_dirs(job, item))
+    task = pool.Task(f"{item.config.name}: names that link needs", partial(nvjitlink.unresolved, *arguments))
+    (names,) = flows.run([task], 1, lambda _: None)
+    return tuple(name for name in names if name not in known and name not in division.needed)
+
+
+def _include_dirs(job: Job, item: ModulePlan) -> list[str]:
+    return [str(Path(job.root, path)) for path in item.config.options.include_dirs]
+
+
+def _read_linked(job: Job, item: ModulePlan) -> tuple[tuple[LinkInput, ...], list[Symbols]]:
+    """Return a module's items of `link`, and their symbols."""
     files = [listed for listed in item.config.link if listed.module is None or job.shard is None]
     items = inputs.read(files, Path(job.root), job.linkable).inputs
     tasks = [
-        pool.Task(f"{item.config.name}: names of {linked.name}", partial(_read_symbols, linked, item, job.root))
+        pool.Task(f"{item.config.name}: names of {linked.name}", partial(_read_symbols, linked, item, job))
         for linked in items
     ]
     hidden = [_HIDDEN] if len(files) < len(item.config.link) else []
-    return [*flows.run(tasks, job.jobs, lambda _: None), *hidden]
+    return items, [*flows.run(tasks, job.jobs, lambda _: None), *hidden]
 
 
-def _read_symbols(linked: LinkInput, item: ModulePlan, root: str) -> Symbols:
+def _read_symbols(linked: LinkInput, item: ModulePlan, job: Job) -> Symbols:
     if linked.header:
         names = re.findall(r"^AOTCUDA_DEVICE .*?\b(\w+)\(", linked.header.decode(), re.MULTILINE)
         return Symbols(functions=tuple(names))
-    folders = [str(Path(root, path)) for path in item.config.options.include_dirs]
     target = item.ltoir_targets[0]
-    return preconditions.survey(linked, (), target, item.config.options, folders, item.config.key)
+    return preconditions.survey(linked, (), target, item.config.options, _include_dirs(job, item), item.config.key)
 
 
 def _unused_links(item: ModulePlan) -> list[str]:

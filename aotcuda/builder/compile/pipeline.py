@@ -310,8 +310,12 @@ class Pipeline:
         results = yield from flows.run_round(flows.SURVEY, {**tasks, **declarations})
         symbols = {item: results[item] for item in tasks}
         has_links = [name for name in plan.images if plan.of_image(name).has_links]
-        own = [unit.symbol for unit in plan.units if unit.kind == "function" or unit.image in has_links]
-        own += [symbol for _, symbol, image in plan.variables if image in has_links]
+        own = {
+            unit.symbol: unit.origin.partition(":")[0] if plan.linked is not None else _OWN
+            for unit in plan.units
+            if unit.kind == "function" or unit.image in has_links
+        }
+        own |= {symbol: name.partition(":")[0] for name, symbol, image in plan.variables[::-1] if image in has_links}
         preconditions.check(
             plan.config.name, externals_of, own, symbols, plan.targets, keys, self.inputs.names_of_other_modules(plan)
         )
@@ -340,6 +344,9 @@ class Pipeline:
             run = partial(_compile_source, joined, code_target(target), *arguments, lto=target.kind == "sass")
             tasks[target] = pool.Task(f"{plan.config.name}: {item.name} for {target}", run)
         return dict(zip(tasks, flows.run(list(tasks.values()), self.job.jobs, self._done), strict=True))
+
+
+_OWN = "the module's own kernels and functions"
 
 
 def _without_left_out(compiled: Compiled) -> Compiled:

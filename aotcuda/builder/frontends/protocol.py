@@ -393,12 +393,14 @@ class Division:
     Attributes:
         units: The units of the module, each with its `image`.
         linked: The images that the items of `link` are linked into.
+        needed: The functions that these images need and do not define.
         variables: By the name that Python uses, the symbol of each device variable and the image that has it.
         warnings: Warnings for the user.
     """
 
     units: tuple[Unit, ...]
     linked: frozenset[str]
+    needed: frozenset[str] = frozenset()
     variables: tuple[tuple[str, str, str], ...] = ()
     warnings: tuple[str, ...] = ()
 

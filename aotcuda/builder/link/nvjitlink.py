@@ -67,6 +67,7 @@ def link(
     other_modules: Mapping[str, str] = MappingProxyType({}),
     *,
     extra_arguments: Sequence[str] = (),
+    explain: bool = True,
 ) -> tuple[bytes, dict[str, int]]:
     """Link `inputs` into a cubin (for `sm_*`) or one PTX text (for `compute_*`).
 
@@ -80,6 +81,7 @@ def link(
         include_dirs: Folders with headers for CUDA C++.
         other_modules: The module of each function that the wheel's other modules export, for an error's hint.
         extra_arguments: Further arguments of the linker.
+        explain: Explain the linker's log in errors; otherwise errors have the log.
 
     Returns:
         The image, and the bytes of spilled registers by symbol (see `spilled_bytes`), which are empty for PTX.
@@ -122,7 +124,7 @@ def link(
             # With PTX inputs the linker may print an error and still report success.
             log = _log(handle)
             if "error" in log.lower():
-                raise LinkError(_explain(module, target, log, items, other_modules))
+                raise LinkError(_explain(module, target, log, items, other_modules) if explain else log)
             if not as_ptx:
                 report = _read(handle, nvjitlink.get_info_log_size, nvjitlink.get_info_log)
                 return _cubin(handle), spilled_bytes(report.rstrip(b"\x00").decode(errors="replace"))
@@ -139,7 +141,8 @@ def link(
                     other_modules,
                     extra_arguments=extra_arguments,
                 )
-            raise LinkError(_explain(module, target, log or str(error), items, other_modules)) from None
+            problem = _explain(module, target, log or str(error), items, other_modules) if explain else log
+            raise LinkError(problem) from None
     if _DEVICE_LAUNCH in text:
         message = (
             f"{module}: {target} cannot be built, because a kernel launches kernels, which needs machine code "
@@ -234,6 +237,26 @@ def _assembled(target: Target, text: bytes) -> bytes | None:
         nvjitlink.complete(handle)
         return None if "error" in _log(handle).lower() else _cubin(handle)
     return None
+
+
+def unresolved(
+    inputs: Sequence[LinkInput], names: Iterable[str], target: Target, options: Options, include_dirs: Sequence[str]
+) -> list[str]:
+    """Return functions that linked code needs and that nothing defines, if a kernel uses the functions `names` of it.
+
+    LTOIR hides its names. A link with a kernel that takes the addresses of functions reports missing ones.
+    """
+    functions = sorted(names)
+    lines = [".version 7.8", f".target sm_{target.number}", ".address_size 64"]
+    lines += [f".extern .func {name} ();" for name in functions]
+    lines += [".visible .entry aotcuda_probe(.param .u64 p) {", ".reg .b64 %a, %b;", "ld.param.u64 %a, [p];"]
+    lines += [line for name in functions for line in (f"mov.u64 %b, {name};", "st.global.u64 [%a], %b;")]
+    probe = LinkInput(kind="ptx", name="probe", data="\n".join([*lines, "ret;", "}", ""]).encode())
+    try:
+        link("probe", [*inputs, probe], target, options, include_dirs, explain=False)
+    except LinkError as error:
+        return list(dict.fromkeys(_UNRESOLVED.findall(str(error))))
+    return []
 
 
 def unique(inputs: Iterable[LinkInput]) -> list[LinkInput]:

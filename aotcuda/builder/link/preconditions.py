@@ -216,7 +216,7 @@ def check_names(keys: Mapping[str, str], target: Target, options: Options) -> No
 def check(
     module: str,
     calls: Mapping[Unit, Sequence[External]],
-    module_symbols: Sequence[str],
+    module_symbols: Mapping[str, str],
     linked: Mapping[LinkInput, Symbols],
     targets: Sequence[Target],
     asked_by: Mapping[LinkInput, str],
@@ -227,7 +227,7 @@ def check(
     Args:
         module: The module's name, for errors.
         calls: The foreign functions that each unit calls.
-        module_symbols: The symbols of the module's kernels and exported functions.
+        module_symbols: The symbols of the module's kernels, exported functions and variables, with their places.
         linked: The symbols of each link input.
         targets: The module's targets.
         asked_by: The key that links each input.
@@ -259,9 +259,12 @@ def _check_archs(module: str, linked: Mapping[LinkInput, Symbols], targets: Sequ
 
 
 def _check_repeated(
-    module: str, module_symbols: Sequence[str], linked: Mapping[LinkInput, Symbols], asked_by: Mapping[LinkInput, str]
+    module: str,
+    module_symbols: Mapping[str, str],
+    linked: Mapping[LinkInput, Symbols],
+    asked_by: Mapping[LinkInput, str],
 ) -> None:
-    places: dict[str, str] = dict.fromkeys(module_symbols, "the module's own kernels and functions")
+    places = dict(module_symbols)
     askers: dict[str, str] = {}
     for item, item_symbols in linked.items():
         if item.kind == "library":
@@ -283,7 +286,7 @@ def _check_repeated(
             askers[name] = asked_by[item]
 
 
-def _check_variables(module: str, module_symbols: Sequence[str], linked: Mapping[LinkInput, Symbols]) -> None:
+def _check_variables(module: str, module_symbols: Mapping[str, str], linked: Mapping[LinkInput, Symbols]) -> None:
     """Refuse variables that a linked item needs and nothing defines, because the linker would make them zero."""
     if not all(item_symbols.complete for item_symbols in linked.values()):
         return
@@ -297,7 +300,7 @@ def _check_variables(module: str, module_symbols: Sequence[str], linked: Mapping
 def _check_missing(
     module: str,
     calls: Mapping[Unit, Sequence[External]],
-    module_symbols: Sequence[str],
+    module_symbols: Mapping[str, str],
     linked: Mapping[LinkInput, Symbols],
     other_modules: Mapping[str, str],
 ) -> None:

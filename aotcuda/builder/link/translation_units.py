@@ -111,6 +111,16 @@ def referred(path: str, files: Mapping[str, ByTarget]) -> tuple[str, str] | None
     return next(((other, name) for other, name in _names(others, "defined") if name in needed), None)
 
 
+def needed_functions(groups: Iterable[Group], files: Mapping[str, ByTarget]) -> frozenset[str]:
+    """Return the functions that groups of files need and do not define."""
+    names: set[str] = set()
+    for group in groups:
+        symbols = [item for path in group.files for item in files[path].values()]
+        defined = {name for item in symbols for name in item.defined}
+        names |= {name for item in symbols for name in item.needed_functions if name not in defined}
+    return frozenset(names)
+
+
 def _needs_links(
     path: str, files: Mapping[str, ByTarget], definers: Mapping[str, Sequence[str]], linked: Sequence[Symbols]
 ) -> bool:

@@ -172,6 +172,7 @@ class CudaCppFrontEnd:
         return Division(
             units=tuple(divided),
             linked=linked_images,
+            needed=translation_units.needed_functions([group for group in groups if group.has_links], references),
             variables=tuple(
                 (name, symbol, names[group])
                 for name, (symbol, group) in sorted(translation_units.variables(groups, references).items())
