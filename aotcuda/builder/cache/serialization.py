@@ -26,6 +26,7 @@ from aotcuda.builder.frontends.protocol import (
     Fault,
     LinkInput,
 )
+from aotcuda.builder.link.symbols import Symbols
 from aotcuda.manifest import linkable, schema
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ CLASSES: Mapping[str, type] = {
     item.__name__: item
     for item in (
         *(Assembled, Callbacks, CompiledFunction, CompiledKernel, External, Fault, LinkInput),
-        *(Output, Summary),
+        *(Output, Summary, Symbols),
     )
 }
 
