@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +87,7 @@ def test_manifest_has_the_lowest_driver_of_module_and_images(
     (module_plan,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     targets = [arch.parse(text) for text in ("sm_75", "sm_120", "compute_75")]
     empty = {"kernels": (), "functions": (), "callbacks": (), "foreign": (), "carried": (), "left_out": ()}
-    lone_plan = SimpleNamespace(
-        config=module_plan.config, frontend=module_plan.frontend, kernels=(), functions=(), in_place=False
-    )
+    lone_plan = replace(module_plan, units=())
     version = tuple(map(int, cuda.split(".")))
     made_images = [Image(target, b"", version, version) for target in targets]
     module = SimpleNamespace(plan=lone_plan, images=made_images, ltoir=[], pack=None, **empty)

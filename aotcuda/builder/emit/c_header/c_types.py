@@ -61,7 +61,7 @@ def identifier(name: str) -> str:
         with suppress(ValueError):
             rules.c_name(ascii_name)
             return ascii_name
-    stem = f"{ascii_name.strip('_')}_"
+    stem = f"{ascii_name.strip('_') or 'x'}_"
     return f"_{stem}" if stem[0].isdigit() else stem
 
 
