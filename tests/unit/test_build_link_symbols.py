@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from aotcuda import manifest
 from aotcuda.arch import parse
 from aotcuda.binary import fatbin
+from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import inputs, preconditions, symbols
 from aotcuda.builder.project import linked_modules
@@ -34,7 +35,42 @@ def test_a_target_of_several_images_is_named_once():
     with pytest.raises(
         LinkError, match=r"f\.fatbin holds code for sm_90, compute_90, which cannot be linked for sm_80;"
     ):
-        preconditions.check("m", {}, [], {item: item_symbols}, [parse("sm_80")], {item: "key"}, {})
+        preconditions.check("m", {}, {}, {item: item_symbols}, [parse("sm_80")], {item: "key"}, {})
+
+
+TWICE = {
+    "variables": ("__constant__ float x = 1;", "m: x is defined twice, in a.cu and in b.cu; link one of them"),
+    "in a namespace": (
+        "namespace p { __device__ int x; }",
+        "m: p::x is defined twice, in a.cu and in b.cu; link one of",
+    ),
+    "functions": (
+        "__device__ float f(float x) { return x; }",
+        "m: f is defined twice, in a.cu and in b.cu; link one of",
+    ),
+    "extern variable": ("extern __constant__ float x;", "m: a.cu uses the extern variable x, which nothing defines;"),
+    "static": ("static __device__ float x[2] = {1, 2};", ""),
+    "inline": ("inline __device__ float h(float x) { return x; }", ""),
+}
+"""Code that two linked files have, and the error."""
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_linked_files_that_share_a_name_are_refused(kind):
+    code, expected = TWICE[kind]
+    value = {"in a namespace": "p::x", "functions": "f(1)", "static": "x[1]", "inline": "h(1)"}.get(kind, "x")
+    found = {}
+    for name in "ab":
+        text = f'{code}\nextern "C" __device__ float {name}() {{ return {value}; }}\n'
+        item = LinkInput(kind="cu", name=f"{name}.cu", data=text.encode())
+        found[item] = symbols.read_symbols(item, parse("sm_80"), Options(), [])
+    arguments = ({}, found, [parse("sm_80")], dict.fromkeys(found, "key"), {})
+    if not expected:
+        preconditions.check("m", {}, *arguments)
+        return
+    with pytest.raises(LinkError) as caught:
+        preconditions.check("m", {}, *arguments)
+    assert str(caught.value).startswith(expected)
 
 
 def test_container_of_size_zero_is_refused():
