@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from aotcuda.manifest import File, Manifest
 
 CUBIN = "kernels.cubin"
+
+
+def cubin_name(index: int) -> str:
+    """Return the name of the cubin of a fatbin in the manifest of a JIT build."""
+    return f"kernels-{index}.cubin" if index else CUBIN
+
+
 """The file of a result's image."""
 
 
@@ -87,10 +94,20 @@ class Result(NamedTuple):
 
     Attributes:
         manifest: The manifest, which lists what the result depends on.
-        image: The cubin.
+        image: The cubins of all fatbins, one after the other.
         folder: The folder of its entry in the cache; empty if the cache has no entry.
     """
 
     manifest: Manifest
     image: bytes
     folder: str = ""
+
+    @property
+    def cubins(self) -> list[bytes]:
+        """Return the cubin of each fatbin."""
+        cubins, start = [], 0
+        for fatbin in self.manifest["fatbins"]:
+            end = start + fatbin["file"]["bytes"]
+            cubins.append(self.image[start:end])
+            start = end
+        return cubins

@@ -54,20 +54,24 @@ class Packaged:
 
     def load(self, _fallback: MakesFallback) -> Library:
         """Load the images and return them."""
-        fatbin = self.check()  # before the import, so that damage is reported rather than a missing driver
+        self.check()  # before the import, so that damage is reported rather than a missing driver
         from aotcuda.runtime.library import Library  # noqa: PLC0415 (only launches need the driver)
 
-        library = Library(self.manifest(), os.path.dirname(self._path), fatbin=fatbin)
+        library = Library(self.manifest(), os.path.dirname(self._path), read=self._fatbin)
         if self._parts is not None:
             self._warn(self._parts, library.choices.values())
         return library
 
-    def check(self) -> bytes:
-        """Return the fatbin; raise ManifestError if it is missing or altered."""
+    def check(self) -> None:
+        """Raise ManifestError if a fatbin is missing or altered."""
+        for index in range(len(self.manifest()["fatbins"])):
+            self._fatbin(index)
+
+    def _fatbin(self, index: int) -> bytes:
         manifest = self.manifest()
         if self._parts is not None:
-            return self._parts.fatbin(manifest, 0)
-        return manifests.read_file(os.path.dirname(self._path), manifest["fatbins"][0]["file"])
+            return self._parts.fatbin(manifest, index)
+        return manifests.read_file(os.path.dirname(self._path), manifest["fatbins"][index]["file"])
 
     def _read(self) -> Manifest:
         folder = os.path.dirname(self._path)
@@ -155,9 +159,8 @@ class Unbuilt:
         """Implement Packaged.load."""
         return self._build(fallback)
 
-    def check(self) -> bytes:
+    def check(self) -> None:
         """Implement Packaged.check: nothing was built."""
-        return b""
 
     @property
     def setting(self) -> str:

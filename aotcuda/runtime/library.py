@@ -18,7 +18,7 @@ from aotcuda.runtime.device_kernel import DeviceKernel, OpenLibrary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from aotcuda.manifest import FixedLaunch, Manifest, Overload
     from aotcuda.runtime.driver import Device
@@ -48,10 +48,14 @@ class Library:
 
     __slots__ = (
         "_choices",
+        "_first",
         "_handles",
+        "_is_compiled",
         "_is_owned_elsewhere",
         "_is_unloaded",
         "_library",
+        "_others",
+        "_read",
         "_setups",
         "_where",
         "callbacks",
@@ -67,19 +71,21 @@ class Library:
         self,
         manifest: Manifest,
         folder: str,
-        image: bytes = b"",
+        images: Sequence[bytes] = (),
         choices: dict[int, Choice] | None = None,
         *,
-        fatbin: bytes = b"",
+        read: Callable[[int], bytes] | None = None,
     ) -> None:
-        """Load the module's fatbin, or `image` if that is given; nothing needs a context yet.
+        """Load the fatbin that callbacks need or the first one, or the first of `images`; nothing needs a context.
+
+        Another fatbin is loaded when one of its kernels or variables is used first.
 
         Args:
             manifest: The module's manifest.
             folder: The folder of the manifest.
-            image: The images.
+            images: The image of each fatbin, if they were compiled on this machine.
             choices: The image for each GPU; by default the result of `survey`.
-            fatbin: The module's fatbin, if the caller has read it.
+            read: Returns a fatbin by its index; by default from the file in `folder`.
 
         Raises:
             ManifestError: The fatbin is missing, truncated or altered.
@@ -92,13 +98,18 @@ class Library:
         self.manifest = manifest
         self._choices = choices
         self.folder = folder
-        self._handles: dict[str, ctypes.c_void_p] = {}  # by symbol
+        self._handles: dict[tuple[int, str], ctypes.c_void_p] = {}  # by fatbin and symbol
+        self._first = next((item.get("fatbin", 0) for item in manifest.get("callbacks", ())), 0)
+        self._others: dict[int, ctypes.c_void_p] = {}  # the other fatbins that are loaded
+        if images:
+            read = images.__getitem__
+        self._read = read or (lambda index: manifests.read_file(folder, manifest["fatbins"][index]["file"]))
         self._setups: set[ref[_Setup]] = set()  # threads that run setup callbacks
         self._is_unloaded = False
         self.synchronous = _is_synchronous()
-        data = image or fatbin or manifests.read_file(folder, manifest["fatbins"][0]["file"])
+        data = self._read(self._first)
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
-        if image and manifest.get("by_grid"):  # compiled on this machine
+        if images and manifest.get("by_grid"):  # compiled on this machine
             overloads = [item for kernel in manifest["kernels"] for item in kernel["overloads"]]
             self.launches = {item["symbol"]: item["launches"] for item in overloads}
         self.driver = drivers.get()
@@ -106,8 +117,8 @@ class Library:
         self.device = 0 if len(self.driver.devices) == 1 else -1
         if not any(self.has_image(device.index) for device in self.driver.devices):
             raise self.choices[0].error(self._where)
-        if not image:
-            data = self._for_tegra(data)
+        self._is_compiled = bool(images)
+        data = self._for_tegra(data, self._first)
         self.callbacks: Callbacks | None = None
         if manifest.get("callbacks"):
             from aotcuda.runtime.images import callbacks  # noqa: PLC0415 (few modules have any)
@@ -126,6 +137,31 @@ class Library:
                 self.driver.call["cuLibraryUnload"](handle)
             raise
         self.driver.check(code, f"the driver refused the images of {self._where}")
+
+    def _handle(self, fatbin: int) -> ctypes.c_void_p:
+        """Return the driver's handle of a fatbin, and load it first if needed. The caller holds the library's lock."""
+        if fatbin == self._first:
+            return self._library.handle
+        handle = self._others.get(fatbin)
+        if handle is None:
+            data = self._for_tegra(self._read(fatbin), fatbin)
+            handle = ctypes.c_void_p()
+            code = self.driver.call["cuLibraryLoadData"](ctypes.byref(handle), data, None, None, 0, None, None, 0)
+            self.driver.check(code, f"the driver refused the images of {self._where}")
+            self._others[fatbin] = handle
+        return handle
+
+    def load_all(self) -> None:
+        """Load all fatbins.
+
+        Raises:
+            UnloadedError: Another thread unloads the images.
+            CudaError: The driver refuses a fatbin.
+        """
+        for fatbin in range(len(self.manifest["fatbins"])):
+            with self._library.lock:
+                self._library.check_open()
+                self._handle(fatbin)
 
     def hand_over(self) -> None:
         """Let another object unload the images; until this call, they are unloaded with this object."""
@@ -169,15 +205,15 @@ class Library:
                 return major.isdecimal() and device.driver_version[0] >= int(major)
         return False
 
-    def _for_tegra(self, data: bytes) -> bytes:
-        """Return the fatbin for the driver: on a machine with a Tegra GPU, only the chosen images.
+    def _for_tegra(self, data: bytes, fatbin: int) -> bytes:
+        """Return a fatbin for the driver: on a machine with a Tegra GPU, only the chosen images.
 
         The driver might choose machine code for desktop GPUs there, and NVIDIA does not promise that it runs.
         """
-        if all(device.capability not in TEGRA for device in self.driver.devices):
+        if self._is_compiled or all(device.capability not in TEGRA for device in self.driver.devices):
             return data
         chosen = {choice.arch for choice in self.choices.values()}
-        images = self.manifest["fatbins"][0]["images"]
+        images = self.manifest["fatbins"][fatbin]["images"]
         targets = [item["arch"] for item in images if item["arch"] in chosen]
         if len(targets) == len(images):
             return data
@@ -251,8 +287,8 @@ class Library:
             )
             raise aotcuda.errors.CudaError(message, name=error.name, code=error.code) from None
 
-    def variable(self, symbol: str, where: str) -> tuple[int, int]:
-        """Return the address and the size of a device variable on the GPU of the current context.
+    def variable(self, symbol: str, where: str, fatbin: int = 0) -> tuple[int, int]:
+        """Return the address and the size of a device variable of a fatbin on the GPU of the current context.
 
         Raises:
             UnloadedError: Another thread unloads the images.
@@ -262,18 +298,19 @@ class Library:
         results = (ctypes.byref(address), ctypes.byref(size))
         with self._library.lock:
             self._library.check_open()
-            code = self.driver.call["cuLibraryGetGlobal"](*results, self._library.handle, symbol.encode())
+            code = self.driver.call["cuLibraryGetGlobal"](*results, self._handle(fatbin), symbol.encode())
         self.driver.check(code, f"{where} is no variable of the loaded images")
         return address.value, size.value
 
     def _look_up(self, overload: PackedOverload, gpu: Device, fixed: FixedLaunch | None) -> DeviceKernel:
-        symbol, library = overload.record["symbol"], self._library.handle
-        kernel = self._handles.get(symbol)
+        symbol, fatbin = overload.record["symbol"], overload.record.get("fatbin", 0)
+        library = self._handle(fatbin)
+        kernel = self._handles.get((fatbin, symbol))
         if kernel is None:
             kernel = ctypes.c_void_p()
             code = self.driver.call["cuLibraryGetKernel"](ctypes.byref(kernel), library, symbol.encode())
             self.driver.check(code, "the kernel was not found in the loaded images")
-            self._handles[symbol] = kernel
+            self._handles[fatbin, symbol] = kernel
         watch = None
         if "raises" in overload.record:
             from aotcuda.runtime.images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
@@ -316,6 +353,9 @@ class Library:
             return
         callbacks, unload, handle = self.callbacks, self.driver.call["cuLibraryUnload"], self._library.handle
         self._is_unloaded, self.callbacks = True, None  # an interrupt after a call must not repeat it
+        others, self._others = self._others, {}
+        for other in others.values():
+            unload(other)
         if callbacks is None:
             code = unload(handle)
             self.driver.check(code, f"{self._where} could not be unloaded")

@@ -187,6 +187,7 @@ class Loader:
             return
         try:
             kernel_table = self._load(early=True)
+            kernel_table.library.load_all()
         except (aotcuda.errors.RuntimeUnavailableError, aotcuda.errors.CudaError, aotcuda.errors.ForkError):
             return  # the first launch reports it
         if kernel_table.library.callbacks is not None:

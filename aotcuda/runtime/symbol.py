@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
+
+from aotcuda.errors import CudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +90,20 @@ class Symbol:
     def _find(self) -> tuple[int, int]:
         kernel_table = self._loader.ready()
         self._loader.enter(kernel_table, ())
-        return kernel_table.library.variable(self._mangled, self._where)
+        library, variables = kernel_table.library, kernel_table.manifest.get("globals", {})
+        listed = variables.get(self.name)
+        if listed is not None:
+            return library.variable(listed["symbol"], self._where, listed["fatbin"])
+        named = [name for name in variables if name.partition(".cu:")[2] == self.name]
+        if len(named) > 1:
+            places = " and in ".join(name.removesuffix(f":{self.name}") for name in named)
+            message = f'{self._where} is in {places}; name the file too: symbol("{named[0]}")'
+            raise CudaError(message, name="CUDA_ERROR_NOT_FOUND", code=500)
+        last = max(len(kernel_table.manifest["fatbins"]) - 1, 0)
+        for fatbin in range(last):
+            with suppress(CudaError):
+                return library.variable(self._mangled, self._where, fatbin)
+        return library.variable(self._mangled, self._where, last)
 
     def _view(self, host: object, method: str) -> memoryview:
         try:

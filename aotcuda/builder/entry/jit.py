@@ -21,7 +21,7 @@ from aotcuda.builder.frontends import loading
 from aotcuda.builder.plan import plan, stages, toolkits
 from aotcuda.builder.project import linked_modules
 from aotcuda.common import gpu_facts
-from aotcuda.common.jit_build import CUBIN, Result
+from aotcuda.common.jit_build import Result, cubin_name
 from aotcuda.common.stamp import Stamp
 from aotcuda.errors import ToolchainError
 
@@ -71,9 +71,13 @@ def build(request: Request) -> Result:
     (result, built), *_ = [
         (result, built) for result in results for built in result.modules if built.plan.config.name == request.module
     ]
-    image = built.images[0].data
     document = wheel_files.describe(settings, built, result)
-    document["fatbins"][0]["file"] = {"path": CUBIN, "bytes": len(image), "sha256": manifest.digest(image)}
+    for index, (fatbin, item) in enumerate(zip(document["fatbins"], built.images, strict=True)):
+        fatbin["file"] = {
+            "path": cubin_name(index),
+            "bytes": len(item.data),
+            "sha256": manifest.digest(item.data),
+        }
     results = [*linked_results, result]
     stamp = stamps.make_stamp(results, project, python, process.JIT_VARIABLES)
     paths = (item["path"] for result in results for item in result.sources)
@@ -81,7 +85,7 @@ def build(request: Request) -> Result:
     document["sources"] = dependencies.sources
     document["reads"] = dependencies.reads
     document["variables"] = dependencies.variables
-    return Result(document, image)
+    return Result(document, b"".join(item.data for item in built.images))
 
 
 def _toolkit(settings: Config, request: Request) -> Toolkit | None:

@@ -12,7 +12,7 @@ import os
 from aotcuda import manifest as manifests
 from aotcuda.cache import entries, folder
 from aotcuda.cache.entries import ENTRY, VERSION, Files
-from aotcuda.common.jit_build import CUBIN, Result
+from aotcuda.common.jit_build import CUBIN, Result, cubin_name
 from aotcuda.errors import ManifestError
 from aotcuda.runtime.jit import cache_lock
 
@@ -115,13 +115,18 @@ def _read(files: entries.Files, key: str) -> Result:
     folder = files.path(key)
     _, contents = entries.read(files, key)
     manifest = manifests.parse(contents[manifests.FILE_NAME], folder)
-    image = contents[CUBIN]
-    file = {"path": CUBIN, "bytes": len(image), "sha256": manifests.digest(image)}
+    result = Result(manifest, contents[CUBIN], folder)
     fatbins = [(item["file"], len(item["images"])) for item in manifest["fatbins"]]
-    if fatbins != [(file, 1)] or manifest["files"] or manifest["function_links"]:
+    expected = [
+        ({"path": cubin_name(index), "bytes": len(data), "sha256": manifests.digest(data)}, 1)
+        for index, data in enumerate(result.cubins)
+    ]
+    size = sum(file["bytes"] for file, _ in fatbins)
+    is_other = not fatbins or fatbins != expected or size != len(result.image)
+    if is_other or manifest["files"] or manifest["function_links"]:
         message = f"{folder} is not an entry of the JIT fallback's cache"
         raise ManifestError(message)
-    return Result(manifest, image, folder)
+    return result
 
 
 def _write(files: entries.Files, key: str, result: Result, record: Mapping[str, object]) -> Result:

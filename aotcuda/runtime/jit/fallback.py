@@ -145,7 +145,7 @@ class Fallback:
         target = result.manifest["fatbins"][0]["images"][0]["arch"]
         choice = (packaged or choices[gpu.index]).compiled(target, f"compiled on this machine: {reason}")
         choices |= {item.index: choice for item in driver.devices if item.capability == gpu.capability}
-        return Library(result.manifest, result.folder, result.image, choices)
+        return Library(result.manifest, result.folder, result.cubins, choices)
 
 
 def _first_line(error: BaseException) -> str:
