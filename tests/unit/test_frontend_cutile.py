@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
 import sys
 import tomllib
@@ -16,6 +18,7 @@ from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.protocol import LeftOut
 from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
+from aotcuda.manifest import constants
 from support.errors import assert_message, cases
 
 if TYPE_CHECKING:
@@ -91,6 +94,10 @@ def add(x, out, n, TILE: ct.Constant[int]):
 @ct.kernel
 def defaulted(x, TILE: ct.Constant[int] = 64):
     ct.store(x, index=(ct.bid(0),), tile=ct.load(x, index=(ct.bid(0),), shape=(TILE,)))
+
+@ct.kernel
+def filled(x, V: ct.Constant[float]):
+    ct.store(x, index=(ct.bid(0),), tile=ct.full((64,), V, ct.float32))
 
 @ct.kernel
 def pairs(x: tuple[ct.Array, ct.Array]):
@@ -200,6 +207,23 @@ def test_default_of_a_constant_comes_from_the_source(build: Any) -> None:
     (variant,) = build({"python": "defaulted", "signature": "float32[::1]", "specialise": "exact"})
     assert variant.parameters[1]["value"] == 64
     assert variant.arguments == ({"name": "x"}, {"name": "TILE", "default": 64})
+
+
+FLOATS = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.5]
+
+
+def test_units_with_special_floats_equal_themselves() -> None:
+    every = units({"signature": "float32[::1]", "constants": {"V": FLOATS}})
+    assert pickle.loads(pickle.dumps(every)) == every
+    assert [repr(dict(unit.constants)["V"]) for unit in every] == [*map(repr, FLOATS)]
+
+
+def test_each_float_is_its_own_constant(build: Any) -> None:
+    kernel = {"python": "filled", "signature": "float32[::1]", "specialise": "exact", "constants": {"V": FLOATS}}
+    variants = build(kernel)
+    stored = [json.loads(json.dumps(item.parameters[1]["value"], allow_nan=False)) for item in variants]
+    assert [repr(constants.decode(value)) for value in stored] == [*map(repr, FLOATS)]
+    assert len({item.code[0].data for item in variants}) == len(FLOATS)
 
 
 def test_error_for_a_missing_tileiras_names_the_extra(front: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,11 @@ def stable(value: T) -> T:
     return cast("T", Nan()) if isinstance(value, float) and math.isnan(value) else value
 
 
+def plain_number(value: float) -> int | float:
+    """Return the number of an object of a subclass of int or float, such as `Nan` or a member of an enumeration."""
+    return int(value) if isinstance(value, int) else float("nan") if math.isnan(value) else float(value)
+
+
 PARAMETER_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
 
 

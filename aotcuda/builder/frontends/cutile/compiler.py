@@ -24,9 +24,11 @@ from aotcuda.builder.frontends import error_table, python_source, variants
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.numba import private_parts
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.variants import plain_number
 from aotcuda.builder.plan import toolchain
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
+from aotcuda.manifest.constants import encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -366,7 +368,7 @@ def _has_value(parameter: inspect.Parameter) -> bool:
 def _value(unit: CutileUnit, parameter: inspect.Parameter) -> Constant:
     """Return the value of a constant: the value in the table, or the default in the source."""
     value: Constant = dict(unit.constants).get(parameter.name, parameter.default)
-    return value
+    return value if isinstance(value, bool) or not isinstance(value, int | float) else plain_number(value)
 
 
 def _index_format(annotation: Any) -> str:
@@ -446,7 +448,7 @@ def _parameters(unit: CutileUnit, loaded: Any) -> tuple[list[Parameter], list[tu
                 "type": f"{name}={value!r}",
                 "kind": "constant",
                 "offset": 0,
-                "value": value,
+                "value": encode(value),
             }
             if name in unit.chosen or name not in dict(unit.constants):
                 argument["optional"] = True
@@ -506,7 +508,7 @@ def _arguments(loaded: Any) -> Iterator[Argument]:
     for parameter, annotation in _annotated_parameters(loaded):
         argument: Argument = {"name": parameter.name}
         if annotation.constant and _has_value(parameter):
-            argument["default"] = parameter.default
+            argument["default"] = encode(parameter.default)
         yield argument
 
 
