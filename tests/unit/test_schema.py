@@ -132,7 +132,7 @@ def _is_beyond_the_schema(table: dict[str, Any]) -> bool:
         "has neither functions nor kernels",
         "is not a Python identifier",
         "is none of the modules in",
-        "no option of NVRTC",
+        "builds pass only options of the language on",
         "are more than any GPU has",
     )
     return any(reason in str(caught.value) for reason in beyond)
