@@ -85,3 +85,32 @@ def test_triton_compiles_for_a_gpu_without_an_image(
     assert ".text.scale__0_0" in sections_of(image.read_bytes())
     with pytest.raises(ArgumentError, match=r"no packaged signature of .*scale accepts these arguments"):
         kernels.scale[1](cuda.array(np.zeros(4096)), 0.5, 4096)
+
+
+MANY = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def fill(x, V: tl.constexpr):
+    tl.store(x, V)
+"""
+
+
+def test_variants_of_several_images_are_launched(cuda, tmp_path: Path) -> None:
+    tables = ", ".join(f'{{ signature = "*fp32:16", constexprs.V = {value} }}' for value in range(18))
+    module = f'frontend = "triton"\nkernels.fill = [{tables}]'
+    project = projects.write(tmp_path / "project", MANY, aotcuda='arch = ["sm_90"]', module=module)
+    wheel = projects.build_wheel(project)
+    manifest = projects.manifest_of(projects.content(wheel), "pkg.k")
+    assert [item["file"]["path"] for item in manifest["fatbins"]] == ["kernels.fatbin", "kernels-1.fatbin"]
+    assert [item.get("fatbin", 0) for item in manifest["kernels"][0]["overloads"]] == [0] * 16 + [1] * 2
+    cuda.install(wheel)
+    kernels = importlib.import_module("pkg.k")
+    x = cuda.array(np.zeros(64, "<f4"))
+    for _ in range(3):
+        for value in (0, 17, 15, 16):
+            kernels.fill[1](x, V=value)
+    launched = [f"fill__{value}_0" for value in (0, 17, 15, 16)]
+    assert [call["kernel"] for call in cuda.launches()] == launched * 3
+    assert kernels.fill.served == (12, 0, 0)

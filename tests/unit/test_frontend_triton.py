@@ -7,6 +7,7 @@ import json
 import pickle
 import re
 import tomllib
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,29 @@ class TestTable:
             ("add__2_0", "*fp32:16, i32:16, i32", True),
         ]
         assert units(kernel, general=False) == [replace(unit) for unit in every[:2]]
+
+    @pytest.mark.parametrize(
+        ("counts", "wanted"),
+        [
+            ([3], [3]),
+            ([16], [16]),
+            ([17], [16, 1]),
+            ([40, 3], [16, 16, 11]),
+            ([10, 10, 6], [10, 16]),
+            ([4, 20], [4, 16, 4]),
+            ([1] * 33, [16, 16, 1]),
+        ],
+    )
+    def test_variants_are_divided_into_images(self, counts: list[int], wanted: list[int]) -> None:
+        unit = units("*i8:16")[0]
+        listed = [
+            replace(unit, name=f"k{kernel}", symbol=f"k{kernel}__{number}")
+            for kernel, count in enumerate(counts)
+            for number in range(count)
+        ]
+        images = [each.image for each in config._in_images(listed)]
+        assert list(Counter(images).values()) == wanted
+        assert list(dict.fromkeys(images)) == ["", *map(str, range(1, len(wanted)))]
 
     @pytest.mark.parametrize(
         ("arch", "wanted"),
