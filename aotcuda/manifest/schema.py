@@ -131,6 +131,7 @@ class Variable(TypedDict):
 
     symbol: str
     fatbin: Index
+    bytes: NotRequired[int]
 
 
 class Size(TypedDict):

@@ -25,6 +25,11 @@ class Symbol:
     def __init__(self, name: str, loader: Loader) -> None:
         self.name = name
         self._loader = loader
+        named = [item for item in loader.manifest.get("globals", {}) if item.partition(".cu:")[2] == name]
+        if len(named) > 1:
+            places = " and in ".join(item.removesuffix(f":{name}") for item in named)
+            message = f'{self._where} is in {places}; name the file too: symbol("{named[0]}")'
+            raise CudaError(message, name="CUDA_ERROR_NOT_FOUND", code=500)
 
     @property
     def address(self) -> int:
@@ -37,8 +42,9 @@ class Symbol:
 
     @property
     def nbytes(self) -> int:
-        """Return the size in bytes; errors as for `address`."""
-        return self._find()[1]
+        """Return the size in bytes, from the manifest if it has it; errors as for `address`."""
+        listed = self._loader.manifest.get("globals", {}).get(self.name)
+        return listed["bytes"] if listed is not None and "bytes" in listed else self._find()[1]
 
     def copy_from(self, host: object) -> None:
         """Copy host memory into the variable, and wait for it.
@@ -94,11 +100,6 @@ class Symbol:
         listed = variables.get(self.name)
         if listed is not None:
             return library.variable(listed["symbol"], self._where, listed["fatbin"])
-        named = [name for name in variables if name.partition(".cu:")[2] == self.name]
-        if len(named) > 1:
-            places = " and in ".join(name.removesuffix(f":{self.name}") for name in named)
-            message = f'{self._where} is in {places}; name the file too: symbol("{named[0]}")'
-            raise CudaError(message, name="CUDA_ERROR_NOT_FOUND", code=500)
         last = max(len(kernel_table.manifest["fatbins"]) - 1, 0)
         for fatbin in range(last):
             with suppress(CudaError):

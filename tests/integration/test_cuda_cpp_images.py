@@ -91,8 +91,8 @@ def test_each_group_of_files_has_a_fatbin(files: dict[str, bytes]) -> None:
         "kc": ("kc", 1),
     }
     assert document["globals"] == {
-        "csrc/a.cu:x": {"symbol": "x", "fatbin": 0},
-        "csrc/b.cu:x": {"symbol": "x", "fatbin": 1},
+        "csrc/a.cu:x": {"symbol": "x", "fatbin": 0, "bytes": 8},
+        "csrc/b.cu:x": {"symbol": "x", "fatbin": 1, "bytes": 16},
     }
     assert [item["fatbin"] for item in (*document["callbacks"], *document["linked"])] == [1, 1]
 
@@ -159,6 +159,6 @@ def test_kernels_of_both_images_are_launched(cuda, raw) -> None:
     raw.kb[1, 1](array, 3)
     assert [launch["kernel"] for launch in cuda.launches()] == ["k", "k"]
     assert raw.__aotcuda__.symbol("csrc/a.cu:x").address
-    assert raw.__aotcuda__.symbol("csrc/b.cu:x").address
+    assert [raw.__aotcuda__.symbol(f"csrc/{name}.cu:x").nbytes for name in "ab"] == [8, 16]
     with pytest.raises(Exception, match=r"csrc/a\.cu.*csrc/b\.cu"):
-        _ = raw.__aotcuda__.symbol("x").nbytes
+        raw.__aotcuda__.symbol("x")

@@ -167,10 +167,10 @@ def test_variables_are_named_by_file_and_alone(tmp_path):
         "b.cu": f"__constant__ float x[2] = {{1, 2}};\n{kernel('b', 'x[1]')}",
     }
     assert divide(tmp_path, files).variables == (
-        ("a.cu:n::y", "_ZN1n1yE", "a.cu"),
-        ("a.cu:x", "x", "a.cu"),
-        ("b.cu:x", "x", "b.cu"),
-        ("n::y", "_ZN1n1yE", "a.cu"),
+        ("a.cu:n::y", "_ZN1n1yE", "a.cu", 4),
+        ("a.cu:x", "x", "a.cu", 4),
+        ("b.cu:x", "x", "b.cu", 8),
+        ("n::y", "_ZN1n1yE", "a.cu", 4),
     )
 
 

@@ -315,7 +315,7 @@ class Pipeline:
             for unit in plan.units
             if unit.kind == "function" or unit.image in has_links
         }
-        own |= {symbol: name.partition(":")[0] for name, symbol, image in plan.variables[::-1] if image in has_links}
+        own |= {symbol: name.partition(":")[0] for name, symbol, image, _ in plan.variables[::-1] if image in has_links}
         preconditions.check(
             plan.config.name, externals_of, own, symbols, plan.targets, keys, self.inputs.names_of_other_modules(plan)
         )

@@ -189,8 +189,8 @@ def describe(
     numbers = _fatbin_numbers(module)
     if module.plan.variables:
         document["globals"] = {
-            name: {"symbol": symbol, "fatbin": numbers[image]}
-            for name, symbol, image in module.plan.variables
+            name: _variable(symbol, numbers[image], size)
+            for name, symbol, image, size in module.plan.variables
             if image in numbers
         }
     with_links = min((numbers[image] for image in module.plan.linked or () if image in numbers), default=0)
@@ -270,6 +270,13 @@ def _add_values(kernel: manifest.Kernel, built: CompiledKernel) -> None:
         known = kernel.setdefault("values", {}).setdefault(path, [])
         if description not in known:
             known.append(description)
+
+
+def _variable(symbol: str, fatbin: int, size: int) -> manifest.Variable:
+    record: manifest.Variable = {"symbol": symbol, "fatbin": fatbin}
+    if size:
+        record["bytes"] = size
+    return record
 
 
 def _fatbin_numbers(module: BuiltModule) -> dict[str, int]:

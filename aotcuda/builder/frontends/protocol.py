@@ -394,14 +394,15 @@ class Division:
         units: The units of the module, each with its `image`.
         linked: The images that the items of `link` are linked into.
         needed: The functions that these images need and do not define.
-        variables: By the name that Python uses, the symbol of each device variable and the image that has it.
+        variables: The name of each device variable for Python, its symbol, the image that has it, and its bytes (0 if
+            unknown).
         warnings: Warnings for the user.
     """
 
     units: tuple[Unit, ...]
     linked: frozenset[str]
     needed: frozenset[str] = frozenset()
-    variables: tuple[tuple[str, str, str], ...] = ()
+    variables: tuple[tuple[str, str, str, int], ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -6,6 +6,7 @@ PTX do. It makes variables zero that nothing defines.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from dataclasses import dataclass, replace
@@ -34,6 +35,7 @@ class Symbols:
         weak_variables: The variables that several inputs may define.
         needed_functions: The functions and kernels that it needs, other than CUDA's own.
         needed_variables: The variables that it needs.
+        sizes: The bytes of variables in PTX, by name.
         complete: True if all symbols are known; those of LTOIR are not.
         archs: The targets of the input's code, `compute_*` for PTX and LTOIR; empty for source code.
     """
@@ -44,6 +46,7 @@ class Symbols:
     weak_variables: tuple[str, ...] = ()
     needed_functions: tuple[str, ...] = ()
     needed_variables: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
     complete: bool = True
     archs: tuple[str, ...] = ()
 
@@ -133,6 +136,11 @@ _PTX_LINKING = re.compile(
     r"|(?:global|const)\b[^;={]*?([\w$]+)(?:\[\d*\])*\s*(?=[=;{]))",
     re.MULTILINE,
 )
+_PTX_SIZE = re.compile(
+    r"^[ \t]*\.(?:visible|weak|common)\s+\.(?:global|const)\b"
+    r"[^;={]*?\.[bfsu](8|16|32|64)\s+([\w$]+)((?:\[\d+\])*)\s*[=;]",
+    re.MULTILINE,
+)
 _CUDAS_OWN = re.compile(r"vprintf|malloc|free|__assertfail|(?:__)?cuda\w*|__nv\w*")
 """Names that CUDA defines: functions of the driver, and of the device runtime."""
 
@@ -156,6 +164,10 @@ def in_ptx(data: bytes) -> Symbols:
         weak_variables=found(("weak", False), ("common", False)),
         needed_functions=foreign(("extern", True)),
         needed_variables=foreign(("extern", False)),
+        sizes=tuple(
+            (name, int(bits) // 8 * math.prod(int(extent) for extent in re.findall(r"\d+", extents)))
+            for bits, name, extents in _PTX_SIZE.findall(_text(data))
+        ),
     )
 
 

@@ -192,8 +192,8 @@ def undefined_variable(where: str, path: str, name: str) -> LinkError:
     )
 
 
-def variables(groups: Iterable[Group], files: Mapping[str, ByTarget]) -> dict[str, tuple[str, Group]]:
-    """Return the variables of all files: symbol and group by the name that Python uses.
+def variables(groups: Iterable[Group], files: Mapping[str, ByTarget]) -> dict[str, tuple[str, Group, int]]:
+    """Return the variables of all files: symbol, group and bytes (0 if unknown) by the name that Python uses.
 
     A variable has the name `"csrc/b.cu:physics::table"`, and `"physics::table"` if no other file has such a name.
     """
@@ -203,13 +203,24 @@ def variables(groups: Iterable[Group], files: Mapping[str, ByTarget]) -> dict[st
             of_file = {path: files[path]}
             for _, symbol in [*_names(of_file, "variables"), *_names(of_file, "weak_variables")]:
                 found.setdefault(plain_name(symbol), []).append((path, symbol, group))
-    named: dict[str, tuple[str, Group]] = {}
+    named: dict[str, tuple[str, Group, int]] = {}
+    known_sizes = sizes(files)
     for name, places in found.items():
         for path, symbol, group in places:
-            named[f"{path}:{name}"] = (symbol, group)
+            named[f"{path}:{name}"] = (symbol, group, known_sizes.get((path, symbol), 0))
         if len({path for path, *_ in places}) == 1:
-            named[name] = places[0][1:]
+            named[name] = named[f"{places[0][0]}:{name}"]
     return named
+
+
+def sizes(files: Mapping[str, ByTarget]) -> dict[tuple[str, str], int]:
+    """Return the bytes of the variables of each file, by file and symbol."""
+    return {
+        (path, name): size
+        for path, by_target in files.items()
+        for symbols in by_target.values()
+        for name, size in symbols.sizes
+    }
 
 
 def plain_name(symbol: str) -> str:

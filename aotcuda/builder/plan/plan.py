@@ -36,7 +36,7 @@ class ModulePlan:
         lacking: The identifiers of units, each with a target that cannot have it.
         image: The only image that the plan builds; None for all images of the module.
         linked: The images that the items of `link` are linked into; None for all.
-        variables: By the name that Python uses, the symbol of each device variable and the image that has it.
+        variables: See `aotcuda.builder.frontends.protocol.Division`.
     """
 
     config: Module
@@ -53,7 +53,7 @@ class ModulePlan:
     lacking: frozenset[tuple[str, Target]] = frozenset()
     image: str | None = None
     linked: frozenset[str] | None = None
-    variables: tuple[tuple[str, str, str], ...] = ()
+    variables: tuple[tuple[str, str, str, int], ...] = ()
 
     def compiled_for(self, unit: Unit) -> tuple[Target, ...]:
         """Return the targets for which a unit is compiled, at least one."""

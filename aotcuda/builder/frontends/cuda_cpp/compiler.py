@@ -174,8 +174,8 @@ class CudaCppFrontEnd:
             linked=linked_images,
             needed=translation_units.needed_functions([group for group in groups if group.has_links], references),
             variables=tuple(
-                (name, symbol, names[group])
-                for name, (symbol, group) in sorted(translation_units.variables(groups, references).items())
+                (name, symbol, names[group], size)
+                for name, (symbol, group, size) in sorted(translation_units.variables(groups, references).items())
                 if group in with_units and names[group] in kernel_images
             ),
             warnings=tuple(
