@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder.cache.compile_cache import CompileCache
 from aotcuda.builder.compile import flows, pool, telemetry, unit_compiling
 from aotcuda.errors import BuildError, CompileError
 
@@ -41,7 +40,7 @@ class Unit:
     def key(self) -> str:
         return f"kernels.{self.name}"
 
-    title = symbol = name
+    title = symbol = identifier = name
 
 
 class Front:
@@ -67,7 +66,7 @@ def compile_units(number: int, work: Callable[[int], object] = id) -> tuple[list
     item = SimpleNamespace(units=units, compiled_for=lambda _: TARGETS)
     job = SimpleNamespace(jobs=2, plans=[item])
     ended: list[pool.Task] = []
-    flow: Any = unit_compiling.compile_units(job, Front(work), item, dict.fromkeys(units), TARGETS, CompileCache())  # type: ignore[arg-type]
+    flow: Any = unit_compiling.compile_units(job, Front(work), item, dict.fromkeys(units), TARGETS)  # type: ignore[arg-type]
     (processes,) = flows.run_flows([flow], 2, ended.append)
     assert list(processes) == [(unit, target) for unit in units for target in TARGETS]
     return [processes[unit, TARGETS[0]] for unit in units], ended
