@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aotcuda.binary import cubin, fatbin
+from aotcuda.errors import FallbackWarning
 from integration import projects
 
 if TYPE_CHECKING:
@@ -162,3 +163,16 @@ def test_kernels_of_both_images_are_launched(cuda, raw) -> None:
     assert [raw.__aotcuda__.symbol(f"csrc/{name}.cu:x").nbytes for name in "ab"] == [8, 16]
     with pytest.raises(Exception, match=r"csrc/a\.cu.*csrc/b\.cu"):
         raw.__aotcuda__.symbol("x")
+
+
+def test_fallback_compiles_both_images_for_another_gpu(cuda, wheel, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("aotcuda.runtime.images.callbacks.open_handle", lambda _manifest, data: (None, cuda.load(data)))
+    cuda.set(devices="7.5")
+    cuda.install(wheel)
+    module = importlib.import_module("mypkg.raw")
+    array = cuda.array(np.zeros(4, "<f4"))
+    with pytest.warns(FallbackWarning, match=r"mypkg\.raw"):
+        module.ka[1, 1](array)
+    module.kb[1, 1](array, 3)
+    assert [launch["kernel"] for launch in cuda.launches()] == ["k", "k"]
