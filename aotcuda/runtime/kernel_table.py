@@ -147,13 +147,13 @@ class KernelTable:
         self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int | None
     ) -> Selection | None:
         """Compile an overload for arguments that no packaged one accepts; None if arrays have to be copied first."""
-        if table.is_exact:
-            raise table.refusal(args)
-        if os.environ.get("AOTCUDA_HOST_ARRAYS"):
+        if os.environ.get("AOTCUDA_HOST_ARRAYS") and (not table.is_exact or self.kernels[name].get("adopts")):
             from aotcuda.runtime.launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-            if host_arrays.find_arguments_to_copy(args, table.overloads):
+            if host_arrays.find_arguments_to_copy(args, table.all_overloads()):
                 return None
+        if table.is_exact:
+            raise table.refusal(args)
         selection = self._jit_overloads().select(name, table, args, table.stream(args, stream))
         if selection is None:
             raise table.refusal(args)
@@ -175,7 +175,7 @@ class KernelTable:
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
             from aotcuda.runtime.launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
-            args = host_arrays.describe_copies(args, self.table(name).overloads)
+            args = host_arrays.describe_copies(args, self.table(name).all_overloads())
         overload, slot, *_ = self.select_or_refuse(name, args, stream)
         overload.slots.append(slot)
         return overload

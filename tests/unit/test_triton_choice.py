@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import logging
 import random
+import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aotcuda.errors import MissingVariantError
@@ -174,3 +176,14 @@ def test_served_counts_launches_of_both_paths(
     assert [each.message for each in caplog.records] == [
         "mypkg.kernels.k was launched with integers that are not recorded; a variant with fewer hints serves them"
     ]
+
+
+def test_host_arrays_are_copied_for_generated_modules(cuda: Any, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    del path
+    monkeypatch.setenv("AOTCUDA_HOST_ARRAYS", "copy")
+    kernel = record("k", [{"name": "x"}], {"x": "*fp32:16"})
+    k = cuda.package({**kernel, "adopts": True}, by_grid=True, frontend="triton").k
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        k[1](np.zeros(4, "<f4"))
+    assert len(cuda.launches()) == 1

@@ -303,7 +303,7 @@ def launch_with_copies(
     name, where = kernel
     table = kernel_table.table(name)
     loader.enter(kernel_table, (), [table.stream(args, stream)], where)
-    numbers = host_arrays.find_arguments_to_copy(args, table.overloads)
+    numbers = host_arrays.find_arguments_to_copy(args, table.all_overloads())
     with host_arrays.Copies(args, numbers, kernel_table.library.driver, where) as copies:
         launch(copies.args)
         copies.copy_back(table.stream(copies.args, stream))
