@@ -60,7 +60,7 @@ from pkg import _tri
 
 class Launcher:
     def __init__(self, source, metadata):
-        if hasattr(nvidia, "make_launcher"):
+        if hasattr(nvidia, "make_launcher") and "kernels alone" not in sys.argv:  # in 3.6
             nvidia.CudaLauncher(source, metadata)
     def __call__(self, *args):
         pass
@@ -285,7 +285,7 @@ def test_timings_of_one_gpu_are_exported(project: Path, tmp_path: Path) -> None:
 
 def test_a_folder_with_another_cache_is_added_to(project: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    launch(project, cache, CC="gcc")
+    launch(project, cache, "kernels alone")  # without the driver, no launcher of 3.6 can be linked
     complete = next(iter(cache.glob("*/tiles.cubin"))).parent
     broken = next(iter(cache.glob("*/tuned.cubin"))).parent
     (broken / "tuned.cubin").unlink()
