@@ -149,7 +149,7 @@ def _readme(at: str, exports: Iterable[dict[str, Any]]) -> str:
     timed = "export TRITON_CACHE_AUTOTUNING=1  # autotuners read their timings"
     timing_lines = [timed] if any(item["timings"] for item in exports) else []
     lines = [
-        *(_HEAD, "", f"Triton reads this folder if it lies at `{at}` and this variable is set:", ""),
+        *(_HEAD, "", f"Triton reads this folder if its path is `{at}` and this variable is set:", ""),
         *("```", f"export TRITON_CACHE_DIR={at}", *timing_lines, "```", ""),
         "Another release of Triton or Python, another wheel of a package, another assembler or another value of a",
         "variable below misses without a message, and Triton compiles. A miss in a folder that cannot be written is an",
