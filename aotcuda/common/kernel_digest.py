@@ -54,7 +54,7 @@ def digest(function: Any, computed: Mapping[str, Question | None]) -> str:
 
 
 def describe(function: Any, computed: Mapping[str, Question | None]) -> list[object]:
-    """Return the description of a kernel, of which `digest` is the SHA-256; arguments and errors are those of `digest`."""
+    """Return the description of a kernel, of which `digest` is the SHA-256. `digest` documents arguments and errors."""
     questions = [[name, *(question or ())] for name, question in computed.items()]
     return [_Describer().function(function), questions]
 
