@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aotcuda.binary import cubin, fatbin
-from aotcuda.builder.link import nvrtc
 from aotcuda.errors import ImageError
 
 if TYPE_CHECKING:
@@ -91,6 +90,8 @@ def read_symbols(item: LinkInput, target: Target, options: Options, include_dirs
     if item.kind == "cu":
         if item.internal:
             return Symbols(functions=tuple(_in_source(item)))
+        from aotcuda.builder.link import nvrtc  # noqa: PLC0415 (the build cache works where no compiler is installed)
+
         text = nvrtc.compile_source(item, target, options, include_dirs, lto=False)
         return in_ptx(text)
     if item.kind == "ptx":
