@@ -15,7 +15,7 @@ import threading
 import torch
 
 assert torch.cuda.is_available() and torch.cuda.device_count() == 1 and torch.cuda.current_device() == 0
-assert torch.cuda.get_device_name() == "NVIDIA H100" and torch.cuda.get_device_capability("cuda") == (9, 0)
+assert torch.cuda.get_device_name() == "NVIDIA H100 80GB HBM3" and torch.cuda.get_device_capability("cuda") == (9, 0)
 assert torch.cuda.get_device_properties(0).multi_processor_count == 132
 assert torch.accelerator.current_accelerator().type == "cuda"
 
