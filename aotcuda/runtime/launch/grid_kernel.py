@@ -255,7 +255,7 @@ class GridKernel(Kernel):
         record = self._loader.kernels.get(self.__name__)
         if stream is None and type(function) is _FUNCTION and record is not None and record.get("exact"):
             launcher: Any = self[1]
-            if hasattr(launcher, "with_function"):
+            if hasattr(type(launcher), "with_function"):  # in C; it has the names of the arguments
                 self._launchers[_WITH_FUNCTION] = launcher
                 return launcher.with_function(function, self)  # type: ignore[no-any-return]
         return self._named_launcher(None, function, stream, function)

@@ -453,8 +453,11 @@ static Launcher *launcher_like(PyObject *other) {
 
 static PyObject *launcher_with_stream(PyObject *self, PyObject *stream) {
     Launcher *made = launcher_like(self);
-    if (made)
+    if (made) {
         made->stream_object = Py_NewRef(stream);
+        made->function = Py_XNewRef(((Launcher *)self)->function);
+        made->kernel = Py_XNewRef(((Launcher *)self)->kernel);
+    }
     return (PyObject *)made;
 }
 

@@ -181,6 +181,15 @@ static void *copied(const void *data, Py_ssize_t bytes) {
     return copy ? memcpy(copy, data, (size_t)bytes) : NULL;
 }
 
+/* Free a launch that is not stored; `stored` may be NULL. */
+static void free_prepared(Prepared *made, Prepared *stored) {
+    PyMem_Free(made->where);
+    PyMem_Free(made->block);
+    PyMem_Free(made->holes);
+    PyMem_Free(made->starts);
+    PyMem_Free(stored);
+}
+
 static PyObject *xla_prepare(PyObject *module, PyObject *args) {
     (void)module;
     Prepared made = {0};
@@ -226,18 +235,22 @@ static PyObject *xla_prepare(PyObject *module, PyObject *args) {
     made.holes = copied(holes, holes_bytes);
     made.starts = copied(starts, starts_bytes);
     Prepared *stored = copied(&made, sizeof made);
-    if (!made.where || !made.block || !made.holes || !made.starts || !stored)
-        return PyErr_NoMemory();
     int number = __atomic_load_n(&prepared_count, __ATOMIC_ACQUIRE); /* the caller holds a lock */
-    if (number >= MOST_PREPARED) {
-        PyErr_SetString(PyExc_OverflowError, "this process has traced too many different launches");
+    PyObject *result = PyLong_FromLong(number);
+    if (!made.where || !made.block || !made.holes || !made.starts || !stored || !result || number >= MOST_PREPARED) {
+        free_prepared(&made, stored);
+        Py_XDECREF(result);
+        if (number >= MOST_PREPARED)
+            PyErr_SetString(PyExc_OverflowError, "this process has traced too many different launches");
+        else
+            PyErr_NoMemory();
         return NULL;
     }
     if (stored->pinned)
         __atomic_fetch_add(stored->flights, 1, __ATOMIC_SEQ_CST);
     prepared[number] = stored;
     __atomic_store_n(&prepared_count, number + 1, __ATOMIC_RELEASE);
-    return PyLong_FromLong(number);
+    return result;
 }
 
 static PyObject *xla_handlers(PyObject *module, PyObject *unused) {
