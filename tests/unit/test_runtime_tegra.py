@@ -14,7 +14,7 @@ from aotcuda.runtime.images import subset
 from support import images, manifests
 
 TARGETS = ("sm_80", "sm_86", "sm_87", "sm_90", "compute_75")
-ENTRY = len(manifests.image("sm_80")[1])
+ENTRY = len(manifests.image("sm_80", b"code of image 0")[1])
 
 
 def test_both_tables_of_tegra_agree():
