@@ -120,9 +120,7 @@ def test_each_allocation_fails_once(cuda, name):
     lines = cuda.run(PRELUDE % "mypkg.kernels" + code).splitlines()
     assert len(lines) == code.count("fail_each(")
     failed = {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for line in lines}
-    assert [
-        what for what, number in failed.items() if not number and what != "launch"
-    ] == []  # launches allocate little
+    assert [what for what, number in failed.items() if not number and what != "launch"] == []
 
 
 LEAKS = """

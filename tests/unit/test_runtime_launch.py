@@ -138,12 +138,9 @@ class TestConfiguration:
             ),
             (((1, 65536), 32), "has 65536 in y, where at most 65535"),
             (((1, 1, 65536), 32), "has 65536 in z, where at most 65535"),
-            ((1, 1025), "has 1025 in x, where at most 1024"),
+            ((1, 1025), "has 1025 threads, where at most 1024 are possible on any GPU"),
             ((1, (1, 1, 65)), "has 65 in z, where at most 64"),
-            (
-                (1, (32, 33)),
-                r"block \(32, 33, 1\) has 1056 threads, where at most 1024 are possible on GPU 0 \(Stand-in A",
-            ),
+            ((1, (32, 33)), r"block \(32, 33, 1\) has 1056 threads, where at most 1024 are possible on any GPU"),
             ((1, 1, 0, 232449), "232449 bytes of dynamic shared memory, where at most 232448 are possible on GPU 0"),
             ((2**64 + 1, 1), "where at most 2147483647"),
             ((1, 2**32 + 32), "where at most 1024"),
@@ -157,6 +154,13 @@ class TestConfiguration:
             k[configuration](1)
         assert isinstance(caught.value, ValueError)
         assert len(cuda.launches()) == launched
+
+    def test_blocks_that_no_gpu_has_are_refused_by_the_brackets(self, k):
+        for make in (lambda: k[1, 2048], lambda: k[1, (2, 2, 257), 0, 0], lambda: k.configure(1, 1025)):
+            with pytest.raises(LaunchError, match=r"threads, where at most 1024 are possible on any GPU"):
+                make()
+        with pytest.raises(LaunchError, match=r"threads, where at most 1024 are possible on any GPU"):
+            k.forall(8, 2048)
 
     @pytest.mark.parametrize(
         ("facts", "bounds", "possible", "impossible", "problem"),

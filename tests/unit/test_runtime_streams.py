@@ -250,7 +250,7 @@ class TestCaptures:
         k = cuda.package(kernel("k", "void(float32[::1])")).k
         for _ in range(2):
             before = len(ordered(cuda))
-            for run in (k[1, 2048, 55], k.configure(1, 32, stream=55, priority=7), k.forall(8, 2048, 55)):
+            for run in (k[1, 32, 55, 10**6], k.configure(1, 32, stream=55, priority=7), k.forall(8, 32, 55, 10**6)):
                 with pytest.raises(LaunchError, match="cannot be launched"):
                     run(array("exchange"))
             assert len(ordered(cuda)) == before

@@ -9,6 +9,7 @@ specialization to the fast path).
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 
 import aotcuda
 from aotcuda.runtime import driver as drivers
@@ -122,7 +123,8 @@ class GeneralPath:
                     self._recover(code, kernel_table, overload.kernels[kernel_table.library.device], selection)
         finally:
             overload.slots.append(slot)
-            if self._loader.retired:
+        if self._loader.retired:
+            with suppress(aotcuda.errors.AotcudaError):  # the launch has succeeded; a later sweep tries again
                 self._loader.sweep()
 
     def settle(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     Dimensions = tuple[int, int, int]
 
+_MOST_THREADS = 1024
 _MOST_STREAMS = 64
 _MOST_VERIFIED = 1024
 
@@ -117,6 +118,7 @@ class Configuration:
         self.by_grid = block is DEFINED_BY_KERNEL
         self._completed: dict[tuple[object, ...], Configuration] = {}
         self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
+        check_threads(self.block, where)
         if stream is not None and not 0 <= stream < 1 << 64:
             from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
 
@@ -216,6 +218,22 @@ def check_once(configuration: Configuration, kernel: DeviceKernel, where: str) -
     return completed
 
 
+def check_threads(block: Dimensions, where: str) -> None:
+    """Refuse a block with more threads than any GPU has; the launch compares a block with the limits of its GPU.
+
+    The limit is that of all compute capabilities (CUDA C++ Programming Guide, "Technical Specifications per Compute
+    Capability").
+
+    Raises:
+        LaunchError: The block is too large.
+    """
+    threads = block[0] * block[1] * block[2]
+    if threads > _MOST_THREADS:
+        text = f"block {aotcuda.errors.short_repr(block)} has {aotcuda.errors.short_repr(threads)} threads"
+        message = f"{where} cannot be launched: {text}, where at most {_MOST_THREADS} are possible on any GPU"
+        raise aotcuda.errors.LaunchError(message)
+
+
 def dimensions(value: object, key: str, where: str) -> Dimensions:
     """Return a grid, block or cluster in three dimensions, from an int or a tuple of one to three.
 
@@ -282,4 +300,5 @@ def block_of_elements(block: object, where: str) -> int:
         text = aotcuda.errors.quoted(block)
         message = f"{where} cannot be launched: block is {text} where forall takes an int of at least 1"
         raise aotcuda.errors.LaunchError(message)
+    check_threads((number, 1, 1), where)
     return number
