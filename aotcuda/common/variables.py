@@ -14,6 +14,7 @@ VALUES = {
     "AOTCUDA_EXTENSION": _SWITCH,
     "AOTCUDA_FALLBACK": ("jit", "error"),
     "AOTCUDA_FROM_CACHE_ONLY": _SWITCH,
+    "AOTCUDA_GENERAL": _SWITCH,
     "AOTCUDA_HOST_ARRAYS": ("copy",),
     "AOTCUDA_IN_PLACE": _SWITCH,
     "AOTCUDA_LOAD": ("import", "first-use"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.errors import ConfigError
-from aotcuda.gpus import default_targets
+from aotcuda.registry import DEFAULT_TARGETS
 from aotcuda.tools.record import pyproject, records, tables
 from aotcuda.tools.record.project import Project
 
@@ -130,7 +130,7 @@ def test_kernels_of_equal_name_get_different_keys(tmp_path: Path) -> None:
         record("step", "void(int8)", frontend="numba-cuda-mlir"),
     ]
     table = tomllib.loads(merge("", *items, folder=tmp_path))["tool"]["aotcuda"]
-    assert table["arch"] == list(default_targets())
+    assert table["arch"] == list(DEFAULT_TARGETS)
     modules = table["modules"]
     assert modules["m"]["kernels"] == {
         "step": {"python": "m:A.step", "signatures": ["void(int8)"]},
