@@ -208,7 +208,7 @@ TABLE_MISTAKES = {
         NOTATION,
     ),
     "number": in_table(
-        'kernels.NAME.signature = "void(3)"', PLAIN, f"NAME.signature: 'void(3)' {NOTATION}it must be made"
+        'kernels.NAME.signature = "void(3)"', PLAIN, f"NAME.signature: 'void(3)' {NOTATION}write Numba's types"
     ),
     "sized": in_table(
         'kernels.NAME = "void(float32[3])"', PLAIN, f"{NOTATION}float32[3] is not a type", "write float32[::1]"

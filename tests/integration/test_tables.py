@@ -223,7 +223,8 @@ UNKNOWN_TYPES = {
     "void(flaot32)": "'flaot32' is not a Numba type; did you mean float32?",
     "void(float32)": "tool.aotcuda.types.float32: Numba has a type of this name; choose another one",
     "void(A)": "tool.aotcuda.types.A, 'flaot32[:]': 'flaot32' is not a Numba type; did you mean float32?",
-    "void(B)": "tool.aotcuda.types.B, 'pkg._k:nothing': module 'pkg._k' has no attribute 'nothing'",
+    "void(B)": "tool.aotcuda.types.B, 'pkg._k:nothing': module 'pkg._k' has no attribute 'nothing'; "
+    'write "package.module:name" of a NumPy dtype or a Numba type',
     "void(C)": "tool.aotcuda.types.C: '3' is not a type but int; write one, as in float32[::1]",
 }
 

@@ -177,7 +177,7 @@ class TestFallback:
         """The module `fields` links `waves`, and `waves` links `polynomials`."""
         machine.cuda.set(devices="7.5")
         assert machine.run("differences:<f4", MODULE="mixed.fields")["tiers"]["differences"] == ["jit"]
-        assert self.compiled(machine)["images"][0]["arch"] == "sm_75"
+        assert self.compiled(machine)["fatbins"][0]["images"][0]["arch"] == "sm_75"
         (cubin,) = machine.cache.rglob("kernels.cubin")
         assert re.search(r"DFMA .*, 1\.25 ;", code_of(cubin.read_bytes(), "damp"))
 

@@ -137,7 +137,7 @@ def by_triton(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append(self.__name__)
 
     monkeypatch.setattr(triton.runtime.jit.JITFunction, "run", run)
-    monkeypatch.setattr(triton.runtime.autotuner.Autotuner, "_bench", lambda *_, **__: [1.0, 1.0, 1.0])
+    monkeypatch.setattr(triton.runtime.autotuner.Autotuner, "_bench", lambda *_, config, **__: [1.0, 1.0, 1.0])
     return names
 
 
