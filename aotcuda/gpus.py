@@ -451,6 +451,47 @@ EVERYWHERE = {
 """Limits that are equal for all these GPUs, by the names of CUDA's device attributes."""
 
 
+_BY_LIMIT = {
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "shared",
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": "shared_block",
+    "MAX_THREADS_PER_MULTIPROCESSOR": "threads",
+    "MAX_REGISTERS_PER_BLOCK": "registers_block",
+}
+"""The attributes of `Limits`, by the names of CUDA's device attributes."""
+
+
+_ZERO = ("KERNEL_EXEC_TIMEOUT", "COMPUTE_MODE", "PCI_BUS_ID", "PCI_DEVICE_ID", "PCI_DOMAIN_ID", "MULTI_GPU_BOARD")
+
+
+def describe(capability: tuple[int, int], name: str = "") -> dict[str, object]:
+    """Return the facts of a GPU that is not there: `name`, `capability` and `attributes`, by CUDA's names.
+
+    Dry runs, builds and `aotcuda check` answer programs by these facts. Values that differ among the GPUs of a compute
+    capability are those of the row's first example, such as the multiprocessors of an H100. A capability whose limits
+    are not known has those of the next lower one.
+    """
+    row = BY_NUMBER.get(capability)
+    known = [row.limits for row in CAPABILITIES if row.limits and row.number <= capability] or [Limits(2048, 96, 96)]
+    return {
+        "name": name or example(capability),
+        "capability": capability,
+        "attributes": {
+            **EVERYWHERE,
+            "COMPUTE_CAPABILITY_MAJOR": capability[0],
+            "COMPUTE_CAPABILITY_MINOR": capability[1],
+            "MULTIPROCESSOR_COUNT": MULTIPROCESSORS.get(capability, 32),
+            "MAX_REGISTERS_PER_BLOCK": 65536,
+            "L2_CACHE_SIZE": 50 << 20,
+            "CLOCK_RATE": 1_500_000,
+            "MEMORY_CLOCK_RATE": 2_619_000,
+            "GLOBAL_MEMORY_BUS_WIDTH": 5120,
+            "INTEGRATED": int(row is not None and row.tegra),
+            **dict.fromkeys(_ZERO, 0),
+            **{key: getattr(known[-1], value) for key, value in _BY_LIMIT.items()},
+        },
+    }
+
+
 def default_targets(cuda: tuple[int, int]) -> tuple[str, ...]:
     """Return targets for a new project: machine code for each desktop generation, and PTX for future GPUs.
 

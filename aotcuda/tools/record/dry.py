@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aotcuda.errors import TargetError
-from aotcuda.gpus import BY_NUMBER, EVERYWHERE, MULTIPROCESSORS, driver_name, example
+from aotcuda.gpus import BY_NUMBER, describe, driver_name, example
 from aotcuda.registry import DEFAULT_TARGETS
 from aotcuda.tools.check import gpus
 
@@ -22,13 +22,6 @@ TARGET = "AOTCUDA_RECORD_DRY"
 
 _SIMULATED = ("NUMBA_ENABLE_CUDASIM", "TRITON_INTERPRET")
 """Variables that request Numba's simulator and Triton's interpreter, which launch nothing that could be recorded."""
-
-_LIMITS = {
-    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "shared",
-    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": "shared_block",
-    "MAX_THREADS_PER_MULTIPROCESSOR": "threads",
-    "MAX_REGISTERS_PER_BLOCK": "registers_block",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +63,7 @@ def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None)
     name, capability = _target(settings, gpu)
     reason = "" if is_gpu_here else " since there is no GPU here,"
     return Mode(
-        environ={TARGET: json.dumps(_facts(name, capability)), **({"CUDA_VISIBLE_DEVICES": ""} if is_gpu_here else {})},
+        environ={TARGET: json.dumps(describe(capability, name)), **({"CUDA_VISIBLE_DEVICES": ""} if is_gpu_here else {})},
         removed=_SIMULATED,
         message=(
             f"launches are recorded and not executed,{reason} for {name} of compute capability "
@@ -105,24 +98,3 @@ def _target(settings: Mapping[str, object], gpu: str | None) -> tuple[str, tuple
         message = f"tool.aotcuda.arch: {first!r} names no known GPU; name one with --gpu"
         raise TargetError(message)
     return example(capability), capability
-
-
-def _facts(name: str, capability: tuple[int, int]) -> dict[str, object]:
-    limits = BY_NUMBER[capability].limits
-    return {
-        "name": name,
-        "capability": capability,
-        "attributes": {
-            **EVERYWHERE,
-            "COMPUTE_CAPABILITY_MAJOR": capability[0],
-            "COMPUTE_CAPABILITY_MINOR": capability[1],
-            "MULTIPROCESSOR_COUNT": MULTIPROCESSORS.get(capability, 32),
-            "MAX_REGISTERS_PER_BLOCK": 65536,
-            "CLOCK_RATE": 1_500_000,
-            "KERNEL_EXEC_TIMEOUT": 0,
-            "COMPUTE_MODE": 0,
-            "INTEGRATED": 0,
-            "PCI_DOMAIN_ID": 0,
-            **({key: getattr(limits, value) for key, value in _LIMITS.items()} if limits else {}),
-        },
-    }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
+    from typing import Any
 
 FOLDER = "AOTCUDA_RECORD_FOLDER"
 """The environment variable that names the folder where the processes of a recorded command write."""
@@ -54,6 +55,9 @@ _DRY = {
     "triton.runtime.jit": "dry_triton",
 }
 """Modules to patch first if launches are not executed, and the modules of this package that patch them."""
+
+_PACKAGE = "aotcuda_recorder_stand_ins"
+"""The name under which the modules of `aotcuda.stand_ins` are imported here."""
 
 _patches: dict[str, list[str]] = {}
 """Modules to patch, and the modules of this package that patch them, in order."""
@@ -137,18 +141,31 @@ def _has_other_stand_in(name: str) -> bool:
     return find(name) is not None and find("cupy_backends") is None
 
 
-def testing_folder() -> str:
-    """Return the folder of `aotcuda.testing`, which may not be importable here."""
+def aotcuda_folder(name: str) -> str:
+    """Return the folder of a package of aotcuda's, which may not be importable here."""
     folder = os.path.abspath(__file__)
     for _ in range(5):
         folder = os.path.dirname(folder)
-    return os.path.join(folder, "testing")
+    return os.path.join(folder, name)
+
+
+def stand_in(name: str) -> Any:
+    """Return a module of `aotcuda.stand_ins`, which are imported under another name."""
+    import importlib.util  # noqa: PLC0415 (most processes launch nothing)
+
+    if _PACKAGE not in sys.modules:
+        folder = aotcuda_folder("stand_ins")
+        file = os.path.join(folder, "__init__.py")
+        spec = importlib.util.spec_from_file_location(_PACKAGE, file, submodule_search_locations=[folder])
+        assert spec is not None  # noqa: S101 (it is a Python file)
+        sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
+    return importlib.import_module(f"{_PACKAGE}.{name}")
 
 
 def _find_stand_in(name: str) -> ModuleSpec | None:
     import importlib.machinery  # noqa: PLC0415
 
-    spec = importlib.machinery.PathFinder.find_spec(name, [testing_folder()])
+    spec = importlib.machinery.PathFinder.find_spec(name, [aotcuda_folder("testing")])
     if spec is not None and name in _patches:
         _patch_after(spec)
     return spec

@@ -7,7 +7,6 @@ front end, below the hooks of the recorder, so types, overloads and options come
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import threading
 import weakref
@@ -20,41 +19,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from aotcuda.stand_ins.gpu import Gpu
+
 LABEL = "not executed"
 """The label for launches in place of a GPU's name."""
 
 
-class Target:
-    """The GPU whose properties programs see.
-
-    Attributes:
-        name: `NVIDIA H100`.
-        capability: `(9, 0)`.
-        memory: Size of its memory in bytes.
-        attributes: CUDA's device attributes by name.
-    """
-
-    def __init__(self, facts: dict[str, Any]) -> None:
-        self.name: str = facts["name"]
-        self.capability: tuple[int, int] = (facts["capability"][0], facts["capability"][1])
-        self.memory = 64 << 30
-        self.attributes: dict[str, int] = facts["attributes"]
-
-    def attribute(self, name: str) -> int:
-        """Return a device attribute by CUDA's name in capitals; 1, as for a feature, if it is unknown."""
-        return self.attributes.get(name, 1)
-
-
 _text = aotcuda_recorder.environ[aotcuda_recorder.TARGET]
-_target = Target(json.loads(_text)) if _text else None
+_target: Gpu | None = aotcuda_recorder.stand_in("gpu").Gpu.from_text(_text) if _text else None
 
 
-def target() -> Target | None:
+def target() -> Gpu | None:
     """Return the target of this process; None if launches are executed."""
     return _target
 
 
-def require_target() -> Target:
+def require_target() -> Gpu:
     """Return the target of a process that executes no launches."""
     gpu = target()
     assert gpu is not None  # noqa: S101 (only processes of dry runs import stand-ins)

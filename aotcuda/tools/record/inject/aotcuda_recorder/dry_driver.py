@@ -9,6 +9,7 @@ import ctypes
 import itertools
 import sys
 
+import aotcuda_recorder
 from aotcuda_recorder import dry
 
 TYPE_CHECKING = False
@@ -39,7 +40,7 @@ def patch(module: ModuleType) -> None:
     driver: Any = names["Driver"]
     driver.is_available = property(lambda _: True)
     driver.ensure_initialized = lambda _: None
-    driver.get_version = lambda _: (13, 0)
+    driver.get_version = lambda _: aotcuda_recorder.stand_in("gpu").DRIVER
     driver.get_device_count = lambda _: 1
     driver.get_device = lambda _, devnum=0: device.check(devnum)
     driver.list_devices = lambda _: [device]
@@ -101,7 +102,7 @@ class _Device:
         self.id = 0
         self.name = dry.require_target().name
         self.compute_capability = dry.require_target().capability
-        self.uuid = "GPU-00000000-0000-0000-0000-000000000000"
+        self.uuid = aotcuda_recorder.stand_in("gpu").UUID
         self.supports_float16 = True
         self.supports_bfloat16 = self.compute_capability >= (8, 0)
         self.supports_fp8 = self.compute_capability >= (8, 9)

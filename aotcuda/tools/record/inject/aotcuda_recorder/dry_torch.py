@@ -1,10 +1,6 @@
-"""Let PyTorch answer for the target, by `aotcuda/testing/pytorch.py`."""
+"""Let PyTorch answer for the target, by `aotcuda/stand_ins/pytorch.py`."""
 
 from __future__ import annotations
-
-import importlib.util
-import json
-import os
 
 import aotcuda_recorder
 from aotcuda_recorder import dry
@@ -16,10 +12,4 @@ if TYPE_CHECKING:
 
 def patch(module: ModuleType) -> None:
     """Replace PyTorch's functions that query a GPU."""
-    file = os.path.join(aotcuda_recorder.testing_folder(), "pytorch.py")
-    spec = importlib.util.spec_from_file_location("aotcuda_recorder.pytorch", file)
-    assert spec is not None  # noqa: S101 (it is a Python file)
-    assert spec.loader is not None  # noqa: S101
-    stand_in = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(stand_in)
-    stand_in.install(module, json.loads(aotcuda_recorder.environ[aotcuda_recorder.TARGET]), dry)
+    aotcuda_recorder.stand_in("pytorch").install(module, dry.require_target(), dry)

@@ -6,6 +6,7 @@ import collections
 import functools
 import sys
 
+import aotcuda_recorder
 from aotcuda_recorder import dry
 
 TYPE_CHECKING = False
@@ -22,8 +23,8 @@ def patch(module: ModuleType) -> None:
     names: Any = module.__dict__
     name = module.__name__.rpartition(".")[2]
     if name == "driver":
-        names["driver"].set_active(_Driver())
-        names["driver"].reset_active = lambda: names["driver"].set_active(_Driver())
+        names["driver"].set_active(_driver())
+        names["driver"].reset_active = lambda: names["driver"].set_active(_driver())
     elif name == "jit":
         names["JITFunction"]._do_compile = _compile
     else:
@@ -102,17 +103,10 @@ class _Kernel:
 
 
 class _Utilities:
-    def get_device_properties(self, _device: object = 0) -> dict[str, int]:
-        attribute = dry.require_target().attribute
-        return {
-            "max_shared_mem": attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-            "max_num_regs": attribute("MAX_REGISTERS_PER_MULTIPROCESSOR"),
-            "multiprocessor_count": attribute("MULTIPROCESSOR_COUNT"),
-            "warpSize": attribute("WARP_SIZE"),
-            "sm_clock_rate": attribute("CLOCK_RATE"),
-            "mem_clock_rate": 2_619_000,
-            "mem_bus_width": 5120,
-        }
+    """Stand for `driver.utils`, which also loads kernels."""
+
+    def __init__(self, utilities: Any) -> None:
+        self.get_device_properties = utilities.get_device_properties
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         if name.startswith("__"):
@@ -120,41 +114,13 @@ class _Utilities:
         return lambda *_, **__: 0
 
 
-class _Driver:
-    """Stand for `triton.runtime.driver.active`."""
-
-    utils = _Utilities()
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def set_current_device(self, device: int) -> None:
-        del device
-
-    def get_current_stream(self, _device: object = 0) -> int:
-        return 0
-
-    def get_device_capability(self, _device: object = 0) -> tuple[int, int]:
-        return dry.require_target().capability
-
-    def get_current_target(self) -> Any:
-        major, minor = dry.require_target().capability
-        return sys.modules["triton.backends.compiler"].__dict__["GPUTarget"]("cuda", major * 10 + minor, 32)
-
-    def get_active_torch_device(self) -> Any:
-        return sys.modules["torch"].device("cuda", 0)
-
-    def get_device_interface(self) -> Any:
-        return sys.modules["torch"].__dict__["cuda"]
-
-    def get_benchmarker(self) -> Callable[..., list[float]]:
-        return _run
-
-    def get_empty_cache_for_benchmark(self) -> Any:
-        return sys.modules["torch"].__dict__["empty"](1)
-
-    def clear_cache(self, cache: object) -> None:
-        del cache
-
-    def is_active(self) -> bool:
-        return True
+def _driver() -> Any:
+    """Return a stand-in for `triton.runtime.driver.active` on which launches and timings do nothing."""
+    driver = aotcuda_recorder.stand_in("triton").Driver(dry.require_target())
+    driver.utils = _Utilities(driver.utils)
+    driver.get_current_stream = lambda _device=0: 0
+    driver.get_device_interface = lambda: sys.modules["torch"].__dict__["cuda"]
+    driver.get_benchmarker = lambda: _run
+    driver.get_empty_cache_for_benchmark = lambda: sys.modules["torch"].__dict__["empty"](1)
+    driver.clear_cache = lambda _cache: None
+    return driver
