@@ -21,7 +21,7 @@ COMPANIONS_OF_OLDEST = ("cuda-core<1", "llvmlite<0.48")
 # Tests that pass kernels to PyTorch, JAX and TVM-FFI. These libraries are large and have their own environment.
 LIBRARY_TESTS = [
     f"tests/unit/test_{name}.py"
-    for name in ("torch", "testing_pytorch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")
+    for name in ("torch", "stand_ins_pytorch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")
 ]
 
 # Packages of CUDA 12 in a folder of their own; tests put it on PYTHONPATH to build with both toolkits.

@@ -1,8 +1,9 @@
 """Let PyTorch report a GPU on a machine without a GPU: tensors on the CPU whose device is `cuda:0`.
 
-`aotcuda record --dry` calls `install` after a program has imported PyTorch. Operators run on the CPU. A tensor counts
-as on the GPU if its storage was made for `device="cuda"`, or by an operator with a tensor on the GPU. The module uses
-PyTorch's dispatch modes and names of `torch.cuda`, so it works with tested releases only (`TESTED`).
+Dry runs and builds call `install` after PyTorch was imported. Operators run on the CPU. A tensor counts as on the GPU
+if its storage was made for `device="cuda"`, or by an operator with a tensor on the GPU. An operator whose Python
+function a package registers for CUDA calls that function. The module uses PyTorch's dispatch modes and names of
+`torch.cuda`, so it works with tested releases only (`TESTED`).
 """
 
 from __future__ import annotations
@@ -11,76 +12,105 @@ import contextlib
 import functools
 import importlib
 import threading
-from types import SimpleNamespace
-from typing import Any
+import weakref
+
+from . import torch_cuda
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from typing import Any
+
+    from .gpu import Gpu
 
 TESTED = ("2.13",)
 """The releases of PyTorch with which this was tested."""
 
-_MEMORY = 64 << 30
 _READS = ("_local_scalar_dense", "equal", "is_nonzero")
 """Operators that return values to the host."""
 
-_WITHOUT_RESULT = (
-    "set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats", "reset_max_memory_allocated",
-    "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "init", "_lazy_init", "set_stream",
-    "set_sync_debug_mode", "manual_seed", "manual_seed_all", "seed", "seed_all", "_lazy_call",
-)  # fmt: skip
-_ZEROS = (
-    "memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_cached",
-    "current_device", "initial_seed", "utilization",
-)  # fmt: skip
+_EMPTY = ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided", "resize_")
+_FRESH = 32 << 20
+"""The size in bytes above which glibc takes memory for an allocation from the system, which clears it."""
+
+_HOST_KEYS = {"CUDA": "", "AutogradCUDA": "AutogradCPU", "AutocastCUDA": "AutocastCPU"}
+"""Dispatch keys for tensors on the GPU, and the keys of these tensors here, which are on the CPU."""
 
 
-def install(torch: Any, facts: dict[str, Any], results: Any) -> None:
-    """Replace PyTorch's functions that query a GPU, for the whole process.
+class NoResults:
+    """Know no memory that launches could have written, for processes that record no launches."""
+
+    def is_written(self, _start: int, _size: int) -> bool:
+        return False
+
+    def mark_written(self, _start: int, _size: int, _owner: object) -> None:
+        """Do nothing."""
+
+    def report_read(self, _start: int, _size: int, _call: str) -> None:
+        """Do nothing."""
+
+
+def install(torch: Any, gpu: Gpu, results: Any) -> None:
+    """Replace PyTorch's functions that need a GPU, for the whole process.
 
     Args:
         torch: The module.
-        facts: `name`, `capability` and `attributes` (by CUDA's names) of the GPU.
+        gpu: The GPU that programs see.
         results: An object that records memory which launches could have written: `is_written(start, size)`,
             `mark_written(start, size, owner)`, and `report_read(start, size, call)` for reads of the host.
     """
+    torch_cuda.install(torch, gpu)
     tensors = _Tensors(torch, results)
-    mode = _dispatch_mode(torch, tensors)
+    kernels: dict[str, _Kernel] = {}
+    mode = _dispatch_mode(torch, tensors, kernels)
     mode().__enter__()
     _start_in_threads(mode)
-    _replace_queries(torch, facts)
+    _replace_registration(torch, mode, kernels)
     _replace_methods(torch, tensors)
     _replace_factories(torch, tensors)
+    _replace_types(torch, tensors)
     _replace_autocast(torch)
+    torch.compile = torch.compiler.disable = _compile
+    torch.nn.Module.compile = lambda *_, **__: None
 
 
 class _Tensors:
-    """The tensors on the GPU, by their storages."""
+    """The tensors on the GPU, by an attribute of their storages."""
 
     def __init__(self, torch: Any, results: Any) -> None:
         self._torch = torch
-        self._storages: set[int] = set()
         self._results = results
         self.cuda = torch.device("cuda", 0)
 
-    def storage(self, tensor: Any) -> int:
-        """Return a number for the storage of a tensor; 0 without storage."""
+    def storage(self, tensor: Any) -> Any:
+        """Return the storage of a tensor, whose Python object lives as long as the memory; None without storage."""
         try:
-            return int(tensor.untyped_storage()._cdata)
+            return tensor.untyped_storage()
         except (NotImplementedError, RuntimeError):
-            return 0
+            return None
 
     def has(self, tensor: Any) -> bool:
-        return self.storage(tensor) in self._storages
+        return getattr(self.storage(tensor), "aotcuda_gpu", False)
+
+    def leaves(self, value: Any) -> list[Any]:
+        """Return the tensors in a value, at any depth of tuples, lists and dicts."""
+        return [item for item in self._torch.utils._pytree.tree_leaves(value) if isinstance(item, self._torch.Tensor)]
 
     def mark(self, value: Any, *, on_gpu: bool = True) -> Any:
-        """Record the device of tensors, at any depth of tuples, lists and dicts; return the value."""
-        change = self._storages.add if on_gpu else self._storages.discard
-        for item in self._torch.utils._pytree.tree_leaves(value):
-            if isinstance(item, self._torch.Tensor) and (storage := self.storage(item)):
-                change(storage)
+        """Set the device of the tensors in a value; return the value."""
+        for item in self.leaves(value):
+            storage = self.storage(item)
+            if storage is not None and getattr(storage, "aotcuda_gpu", False) != on_gpu:
+                storage.aotcuda_gpu = on_gpu
         return value
+
+    def mark_new(self, value: Any, operands: list[Any]) -> None:
+        """Mark the tensors of an operator's result as on the GPU; an operand that was written stays where it is."""
+        known = {storage._cdata for item in operands if (storage := self.storage(item)) is not None}
+        for item in self.leaves(value):
+            storage = self.storage(item)
+            if storage is not None and storage._cdata not in known:
+                storage.aotcuda_gpu = True
 
     def is_on_gpu(self, device: Any) -> bool | None:
         """Return True for a CUDA device, False for another device, None without a device."""
@@ -99,8 +129,8 @@ class _Tensors:
 
     def add_result(self, value: Any) -> None:
         """Record that the tensors in a value were computed from memory that launches could have written."""
-        for item in self._torch.utils._pytree.tree_leaves(value):
-            if isinstance(item, self._torch.Tensor) and self.has(item):
+        for item in self.leaves(value):
+            if self.has(item):
                 self._results.mark_written(*self._memory(item), item)
 
     def _memory(self, tensor: Any) -> tuple[int, int]:
@@ -108,35 +138,86 @@ class _Tensors:
         return storage.data_ptr(), storage.nbytes()
 
 
-def _dispatch_mode(torch: Any, tensors: _Tensors) -> Any:
-    leaves = torch.utils._pytree.tree_leaves
+class _Kernel:
+    """A Python function of an operator for tensors on the GPU."""
 
+    def __init__(self, library: Any, function: Callable[..., Any], *, with_keyset: bool) -> None:
+        self._library = weakref.ref(library)
+        self._function = function
+        self._with_keyset = with_keyset
+
+    def is_registered(self) -> bool:
+        """Return True unless the library of the registration was deleted."""
+        library = self._library()
+        return library is not None and library.m is not None
+
+    def run(self, torch: Any, args: Any, named: Any) -> Any:
+        key = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
+        return self._function(*((key,) if self._with_keyset else ()), *args, **named)
+
+
+def _dispatch_mode(torch: Any, tensors: _Tensors, kernels: dict[str, _Kernel]) -> Any:
     class OnCpu(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]
         """A mode that runs operators on the CPU and records the devices of their tensors."""
+
+        supports_higher_order_operators = True
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             del types
             named = dict(kwargs or {})
-            operands = [item for item in leaves((args, named)) if isinstance(item, torch.Tensor)]
+            operands = tensors.leaves((args, named))
             on_gpu = tensors.is_on_gpu(named.get("device"))
+            has_gpu = any(map(tensors.has, operands)) if on_gpu is None else on_gpu
+            kernel = kernels.get(func.name()) if has_gpu and kernels else None
+            if kernel is not None and kernel.is_registered():
+                with self:
+                    return kernel.run(torch, args, named)
             if on_gpu:
                 named["device"] = torch.device("cpu")
             if named.get("pin_memory"):
                 named["pin_memory"] = False
-            name = func.overloadpacket.__name__
+            name = getattr(func, "overloadpacket", func).__name__
             if name in _READS:
                 for item in operands:
                     tensors.record_read(item, "item()" if name == "_local_scalar_dense" else name)
             if name in ("_pin_memory", "pin_memory"):
                 return args[0]
             is_result = tensors.has_result(operands)
+            if is_result:
+                _record_reads(func, args, operands, tensors)
+            before = args[0].untyped_storage().nbytes() if name == "resize_" and has_gpu else 0
             result = func(*args, **named)
-            tensors.mark(result, on_gpu=any(map(tensors.has, operands)) if on_gpu is None else on_gpu)
+            if has_gpu:
+                tensors.mark_new(result, operands)
+                if name in _EMPTY:
+                    _clear(result, before)
             if is_result:
                 tensors.add_result(result)
             return result
 
     return OnCpu
+
+
+def _record_reads(func: Any, args: Any, operands: list[Any], tensors: _Tensors) -> None:
+    """Record that an operator copies a result to a tensor on the CPU, which it writes."""
+    schema = getattr(func, "_schema", None)
+    if schema is None or not schema.is_mutable or not args or tensors.has(args[0]):
+        return
+    first = schema.arguments[0].alias_info
+    if first is not None and first.is_write:
+        for item in operands:
+            tensors.record_read(item, f"{schema.name.rpartition('::')[2]}()")
+
+
+def _clear(tensor: Any, start: int) -> None:
+    """Write zeros to memory that may have old content, from a byte of its storage on: it may be used as indices."""
+    storage = tensor.untyped_storage()
+    if start < storage.nbytes() <= _FRESH:
+        tensor.new_empty(0, dtype=_BYTES[0]).set_(storage)[start:].zero_()
+
+
+_BYTES: list[Any] = []
+"""PyTorch's type of bytes."""
 
 
 def _start_in_threads(mode: Any) -> None:
@@ -151,138 +232,58 @@ def _start_in_threads(mode: Any) -> None:
     threading.Thread._bootstrap_inner = bootstrap  # type: ignore[attr-defined]
 
 
-class _Stream:
-    """A stream on which nothing runs."""
+def _replace_registration(torch: Any, mode: Any, kernels: dict[str, _Kernel]) -> None:
+    """Run Python functions of operators in the mode, and those for CUDA with tensors that count as on the GPU.
 
-    cuda_stream = stream_id = device_index = 0
+    PyTorch calls the functions of `torch.library.custom_op`, `triton_op` and `Library.impl` without dispatch modes.
+    """
+    original = torch.library.Library.impl
+    stack = torch.utils._python_dispatch._get_current_dispatch_mode_stack
 
-    def __init__(self, *_: object, **__: object) -> None:
-        self.device = "cuda:0"
+    def within(function: Any) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            is_active = any(isinstance(item, mode) for item in stack())
+            with contextlib.nullcontext() if is_active else mode():
+                return function(*args, **named)
 
-    def query(self) -> bool:
-        return True
+        return call
 
-    def record_event(self, event: Any = None) -> Any:
-        return event or _Event()
+    def impl(
+        self: Any, op_name: Any, fn: Any, dispatch_key: str = "", *, with_keyset: bool = False, **named: Any
+    ) -> Any:
+        key = dispatch_key or self.dispatch_key
+        is_python = callable(fn) and fn is not torch.library.fallthrough_kernel
+        if is_python and key == "CUDA":
+            name = op_name if isinstance(op_name, str) else op_name.name()
+            full = (name if "::" in name else f"{self.ns}::{name}").removesuffix(".default")
+            kernels[full] = _Kernel(self, fn, with_keyset=with_keyset)
+        elif is_python and _HOST_KEYS.get(key):
+            with contextlib.suppress(RuntimeError):  # the program registered a function for the CPU, too
+                original(self, op_name, fn, _HOST_KEYS[key], with_keyset=with_keyset, **named)
+        elif is_python and key != "Meta":
+            fn = within(fn)
+        return original(self, op_name, fn, dispatch_key, with_keyset=with_keyset, **named)
 
-    def synchronize(self) -> None:
-        """Do nothing: nothing runs."""
-
-    def wait_event(self, _: object) -> None:
-        """Do nothing: nothing runs."""
-
-    wait_stream = wait_event
-
-    def __enter__(self) -> Any:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Do nothing: there is no other stream."""
-
-
-class _Event:
-    """An event that has always happened."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        self.cuda_event = 0
-
-    def query(self) -> bool:
-        return True
-
-    def record(self, stream: object = None) -> None:
-        """Do nothing: nothing runs."""
-
-    wait = record
-
-    def synchronize(self) -> None:
-        """Do nothing: nothing runs."""
-
-    def elapsed_time(self, _: object) -> float:
-        return 1.0
+    torch.library.Library.impl = impl
+    _BYTES[:] = [torch.uint8]
 
 
-@contextlib.contextmanager
-def _empty_context(*_: object, **__: object) -> Iterator[None]:
-    yield
-
-
-def _replace_queries(torch: Any, facts: dict[str, Any]) -> None:
-    cuda = torch.cuda
-    attribute = facts["attributes"].get
-    capability = tuple(facts["capability"])
-    properties = SimpleNamespace(
-        name=facts["name"],
-        major=capability[0],
-        minor=capability[1],
-        total_memory=_MEMORY,
-        multi_processor_count=attribute("MULTIPROCESSOR_COUNT", 132),
-        warp_size=32,
-        max_threads_per_block=1024,
-        max_threads_per_multi_processor=attribute("MAX_THREADS_PER_MULTIPROCESSOR", 2048),
-        regs_per_multiprocessor=65536,
-        shared_memory_per_block=48 << 10,
-        shared_memory_per_block_optin=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", 227 << 10),
-        shared_memory_per_multiprocessor=attribute("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR", 228 << 10),
-        L2_cache_size=50 << 20,
-        is_integrated=0,
-        uuid="GPU-00000000-0000-0000-0000-000000000000",
-    )
-    stream = _Stream()
-    answers: dict[str, Any] = {
-        **{
-            name: _constant(None) for name in _WITHOUT_RESULT
-        },  # different objects, because Dynamo has a table of these functions
-        **{name: _constant(0) for name in _ZEROS},
-        **{name: _constant(True) for name in ("is_available", "is_initialized", "is_bf16_supported")},
-        **{name: _constant(stream) for name in ("current_stream", "default_stream")},
-        **dict.fromkeys(("stream", "device", "device_of", "_DeviceGuard"), _empty_context),
-        "device_count": lambda: 1,
-        "get_device_name": lambda *_: facts["name"],
-        "get_device_capability": lambda *_: capability,
-        "get_device_properties": lambda *_: properties,
-        "get_arch_list": lambda: [f"sm_{capability[0]}{capability[1]}"],
-        "mem_get_info": lambda *_: (_MEMORY, _MEMORY),
-        "is_current_stream_capturing": lambda: False,
-        "Stream": _Stream,
-        "ExternalStream": _Stream,
-        "Event": _Event,
-        "get_rng_state": lambda *_: torch.get_rng_state(),
-        "set_rng_state": lambda state, *_: torch.set_rng_state(state),
-    }
-    for name, answer in answers.items():
-        setattr(cuda, name, answer)
-    torch.version.cuda = torch.version.cuda or "13.0"
-    torch.compile = _compile
-    torch.compiler.disable = _compile
-    accelerator = getattr(torch, "accelerator", None)
-    if accelerator is not None:
-        accelerator.is_available = lambda: True
-        accelerator.device_count = lambda: 1
-        accelerator.current_accelerator = lambda *_, **__: torch.device("cuda")
-        accelerator.current_device_index = accelerator.current_device_idx = lambda: 0
-        accelerator.current_stream = lambda *_: stream
-        accelerator.synchronize = lambda *_: None
-
-
-def _constant(value: object) -> Callable[..., object]:
-    return lambda *_, **__: value
-
-
-def _compile(model: Any = None, **_: Any) -> Any:
+def _compile(model: Any = None, *_: Any, **__: Any) -> Any:
     """Return the function itself, since Inductor would compile for the CPU."""
     return model if model is not None else lambda function: function
 
 
 def _replace_methods(torch: Any, tensors: _Tensors) -> None:
     kind: Any = torch.Tensor
-    original = {name: getattr(kind, name) for name in ("to", "numpy", "tolist", "__array__", "pin_memory")}
+    original = {name: getattr(kind, name) for name in ("to", "numpy", "tolist", "__array__", "type")}
     device = torch._C.TensorBase.device
 
     def to(self: Any, *args: Any, **named: Any) -> Any:
         place = named.get("device", args[0] if args else None)
         is_on_gpu = tensors.has(self)
         wanted = tensors.has(place) if isinstance(place, torch.Tensor) else None
-        if wanted is None and isinstance(place, str | int | torch.device):
+        if wanted is None and isinstance(place, str | int | torch.device) and not isinstance(place, bool):
             wanted = tensors.is_on_gpu(place)
             if "device" in named:
                 named["device"] = "cpu"
@@ -301,16 +302,57 @@ def _replace_methods(torch: Any, tensors: _Tensors) -> None:
 
         return call
 
+    def type_(self: Any, dtype: Any = None, non_blocking: bool = False, **named: Any) -> Any:
+        if dtype is None:
+            name: str = original["type"](self)
+            return name.replace("torch.", "torch.cuda.", 1) if tensors.has(self) else name
+        if isinstance(dtype, torch.dtype):
+            return to(self, dtype, non_blocking, **named)
+        text = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
+        found = torch_cuda.TYPES[text.rpartition(".")[2].removesuffix("Tensor")]
+        return to(self, "cuda" if ".cuda." in text else "cpu", getattr(torch, found), non_blocking)
+
     kind.to = to
-    kind.cuda = lambda self, device=None, non_blocking=False, **named: to(self, "cuda", **named)
+    kind.type = type_
+    kind.cuda = lambda self, *_, **named: to(self, "cuda", **{k: v for k, v in named.items() if k == "memory_format"})
     kind.cpu = lambda self, **named: to(self, "cpu", **named)
-    kind.pin_memory = lambda self, *_: self
+    kind.pin_memory = lambda self, *_, **__: self
     kind.record_stream = lambda *_: None
     kind.device = property(lambda self: tensors.cuda if tensors.has(self) else device.__get__(self))
     kind.is_cuda = property(tensors.has)
     kind.get_device = lambda self: 0 if tensors.has(self) else -1
     for name in ("numpy", "tolist", "__array__"):
         setattr(kind, name, recorded(name))
+    storage_device = torch.UntypedStorage.device
+    of_cuda = property(lambda self: getattr(self, "aotcuda_gpu", False))
+    torch.UntypedStorage.is_cuda = of_cuda
+    torch.UntypedStorage.device = property(
+        lambda self: tensors.cuda if self.is_cuda else storage_device.__get__(self, type(self))
+    )
+
+
+def _replace_types(torch: Any, tensors: _Tensors) -> None:
+    """Make `torch.cuda.FloatTensor` and the other types of tensors on the GPU."""
+
+    class Kind(type):
+        dtype: Any
+        on_cpu: Any
+
+        def __instancecheck__(cls, value: object) -> bool:
+            return isinstance(value, torch.Tensor) and value.dtype == cls.dtype and tensors.has(value)
+
+        def __call__(cls, *args: Any, **named: Any) -> Any:
+            return tensors.mark(cls.on_cpu(*args, **named).clone())
+
+    for name, dtype in torch_cuda.TYPES.items():
+        type_name = f"{name}Tensor"
+        members = {
+            "dtype": getattr(torch, dtype),
+            "on_cpu": getattr(torch, type_name),
+            "__module__": "torch.cuda",
+            "is_cuda": True,
+        }
+        setattr(torch.cuda, type_name, Kind(type_name, (), members))
 
 
 def _replace_factories(torch: Any, tensors: _Tensors) -> None:
@@ -327,6 +369,7 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
         @functools.wraps(function)
         def make(*args: Any, **named: Any) -> Any:
             on_gpu = tensors.is_on_gpu(named.get("device"))
+            named.pop("pin_memory", None)
             source = args[0] if args and isinstance(args[0], torch.Tensor) else None
             if on_gpu is None:
                 on_gpu = tensors.has(source) if source is not None else in_context()

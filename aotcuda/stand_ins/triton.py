@@ -27,7 +27,7 @@ class Properties(dict[str, int]):
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return a property, or the default."""
-        return self[name] if name in self else default
+        return self[name] if name in self else default  # noqa: SIM401 (this is `get`)
 
 
 class Utilities:

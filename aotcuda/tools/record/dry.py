@@ -63,7 +63,10 @@ def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None)
     name, capability = _target(settings, gpu)
     reason = "" if is_gpu_here else " since there is no GPU here,"
     return Mode(
-        environ={TARGET: json.dumps(describe(capability, name)), **({"CUDA_VISIBLE_DEVICES": ""} if is_gpu_here else {})},
+        environ={
+            TARGET: json.dumps(describe(capability, name)),
+            **({"CUDA_VISIBLE_DEVICES": ""} if is_gpu_here else {}),
+        },
         removed=_SIMULATED,
         message=(
             f"launches are recorded and not executed,{reason} for {name} of compute capability "

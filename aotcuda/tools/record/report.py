@@ -67,8 +67,8 @@ def print_first_result(launches: Launches) -> None:
     """Print the first place that read the result of a launch."""
     for call, site in launches.results[:1]:
         say(
-            f"{site}: {call} reads the result of a recorded launch; nothing was executed, so later launches "
-            "of the program may differ (--execute runs kernels)"
+            f"{site}: {call} reads the result of a recorded launch; nothing was executed, so launches that "
+            "depend on it may differ or be missing; record them on a machine with a GPU, or write their tables by hand"
         )
 
 

@@ -56,7 +56,7 @@ _DRY = {
 }
 """Modules to patch first if launches are not executed, and the modules of this package that patch them."""
 
-_PACKAGE = "aotcuda_recorder_stand_ins"
+_PACKAGE = "aotcuda_recorder.stand_ins"
 """The name under which the modules of `aotcuda.stand_ins` are imported here."""
 
 _patches: dict[str, list[str]] = {}
