@@ -74,6 +74,20 @@ def install(torch: Any, gpu: Gpu, results: Any) -> None:
     torch.nn.Module.compile = lambda *_, **__: None
 
 
+def install_once(torch: Any, gpu: Gpu) -> None:
+    """Replace PyTorch's functions that need a GPU, in a process that records no launches.
+
+    A release of PyTorch that was not tested may lack a private part; then only `torch.cuda` and `torch.accelerator`
+    answer.
+    """
+    if getattr(torch.cuda, "aotcuda_gpu", None) is gpu:
+        return
+    torch_cuda.install(torch, gpu)
+    torch.cuda.aotcuda_gpu = gpu
+    with contextlib.suppress(AttributeError, ImportError):
+        install(torch, gpu, NoResults())
+
+
 class _Tensors:
     """The tensors on the GPU, by an attribute of their storages."""
 

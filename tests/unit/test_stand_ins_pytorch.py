@@ -273,23 +273,38 @@ for name in sys.argv[1:]:
 """
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
+BUILD = """
+import os
+from aotcuda.builder.frontends.gpu_queries import gpu
+
+with gpu.importing((9, 0), os.getcwd()):
+    import main
+"""
+
+
+@pytest.fixture(scope="module", params=["record", "build"])
+def run(request, tmp_path_factory):
     """Run all programs in one process, since PyTorch's import takes longest, and return it."""
     folder = tmp_path_factory.mktemp("programs")
     for name, program in PROGRAMS.items():
         (folder / f"{name}.py").write_text(program)
     (folder / "main.py").write_text(MAIN)
+    (folder / "build.py").write_text(BUILD)
     command = [sys.executable, "-m", "aotcuda", "record", "--gpu", "H100", "--", sys.executable, "main.py", *PROGRAMS]
+    if request.param == "build":
+        command = [sys.executable, "build.py", *(name for name in PROGRAMS if name != "reading")]
     environ = {**os.environ, "PYTHONWARNINGS": "ignore"}
     return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_run_as_on_a_gpu(run, name):
+    if name == "reading" and "build.py" in run.args:
+        return  # builds record no launches
     assert f"{name} ended" in run.stdout.splitlines(), run.stderr
 
 
+@pytest.mark.parametrize("run", ["record"], indirect=True)
 def test_each_way_to_read_a_result_is_noticed(run):
     found = [line.removeprefix("read: ") for line in run.stdout.splitlines() if line.startswith("read: ")]
     assert found == [call for call, codes in READS.items() for _ in codes]

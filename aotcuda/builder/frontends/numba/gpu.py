@@ -1,112 +1,44 @@
 """Stand in for the GPU driver of Numba's compilers during a build, for a GPU of the target.
 
-There are three kinds of queries:
-
-- The presence of a GPU, and properties that all GPUs share, are answered.
-- Properties that follow from the compute capability are answered, and the answers are marked as dependent on it. The
-  build then imports the sources once for each capability. An `@intrinsic` may query while a unit is compiled; the unit
-  is then compiled once for each capability.
-- All others raise an error with a remedy for the user's code.
+The presence of a GPU, and properties that all GPUs share, are answered. Other properties are answered as in a dry run
+of `aotcuda record`, and the answers are marked as dependent on the target. The build then imports the sources once for
+each capability. An `@intrinsic` may query while a unit is compiled; the unit is then compiled once for each capability.
+Everything that needs memory of a GPU, or launches, raises an error with a remedy for the user's code.
 
 The driver is never called, even if the build machine has one.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from aotcuda.builder.frontends import gpu_queries
+from aotcuda.builder.frontends.gpu_queries import MISSING, gpu
 from aotcuda.builder.frontends.numba import target_dependence
-from aotcuda.builder.frontends.protocol import GpuQuery
-from aotcuda.gpus import BY_NUMBER, EVERYWHERE, example
+from aotcuda.gpus import EVERYWHERE, describe
+from aotcuda.stand_ins import gpu as stand_in_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+gpu_queries.is_caller(__file__)
+importing = gpu.importing
 _LATER = "do it in a function that is called later"
-MISSING = f"this needs a GPU, and a build has none; {_LATER}"
-
-_LIMITS = {
-    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": "shared",
-    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": "shared_block",
-    "MAX_THREADS_PER_MULTIPROCESSOR": "threads",
-    "MAX_REGISTERS_PER_BLOCK": "registers_block",
-}
-"""The attributes of `aotcuda.gpus.Limits`, by CUDA's names."""
-
-
-@dataclass(slots=True)
-class _Import:
-    """The state of the current import.
-
-    Attributes:
-        capability: The compute capability that the sources are imported for; None outside of imports.
-        root: The project's folder.
-        compilers: The folders of packages whose own queries are not recorded.
-        queries: The recorded queries, in order and without duplicates.
-    """
-
-    capability: tuple[int, int] | None = None
-    root: str = ""
-    compilers: tuple[str, ...] = ()
-    queries: dict[GpuQuery, None] = field(default_factory=dict)
-
-
-_import = _Import()
-
-
-@contextmanager
-def importing(capability: tuple[int, int], root: str, compilers: Iterable[str]) -> Iterator[dict[GpuQuery, None]]:
-    """Answer as a GPU of `capability` would, and yield the queries of all code outside the packages `compilers`."""
-    folders = [folder for name in compilers for folder in getattr(sys.modules.get(name), "__path__", ())]
-    _import.capability, _import.root = capability, root
-    _import.compilers = tuple(f"{folder}/" for folder in folders)
-    _import.queries = {}
-    try:
-        yield _import.queries
-    finally:
-        _import.capability = None
-
-
-def _record(query: str, answer: object, **properties: bool) -> None:
-    """Record a query of the imported code, with fields of `GpuQuery` as `properties`."""
-    place = _querying_line()
-    if place is not None and _import.capability is not None:
-        _import.queries.setdefault(GpuQuery(place=place, query=query, answer=str(answer), **properties))
-
-
-def _querying_line() -> str | None:
-    """Return file and line of the code that queries; None for a query of the compiler itself."""
-    frame = sys._getframe()  # noqa: SLF001 (its documented use)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if file.startswith(_import.compilers):
-            pass
-        elif file != __file__ and not file.startswith("<frozen ") and not file.endswith("/contextlib.py"):
-            inside = os.path.relpath(file, _import.root) if file.startswith(f"{_import.root}/") else file
-            return f"{inside}:{frame.f_lineno}"
-        if frame.f_back is None:
-            return None
-        frame = frame.f_back
-    return None
-
 
 _SINCE = {"supports_float16": (5, 3), "supports_bfloat16": (8, 0), "supports_fp8": (8, 9)}
-_ANSWERED = (*_SINCE, "compute_capability", "name", "uuid", "get_device_identity")
+_ANSWERED = (*_SINCE, "compute_capability", "name", "uuid")
 """Attributes of a GPU that are not CUDA's, whose names are in capitals."""
 
 
 class Gpu:
-    """A replacement for `numba.cuda`'s device that knows only its compute capability."""
+    """A replacement for `numba.cuda`'s device."""
 
-    def __init__(self, error: type[Exception]) -> None:
+    def __init__(self, error: type[Exception], memory_info: Any = None) -> None:
         self.id = 0
         self._error = error
-        self._context = Context(self, error)
+        self._context = Context(self, error, memory_info)
 
     def get_primary_context(self) -> Context:
         """Return the only context."""
@@ -116,51 +48,45 @@ class Gpu:
         if name.startswith("_") or not (name.isupper() or name in _ANSWERED):
             message = f"a GPU has no {name}"
             raise AttributeError(message)
-        if name in EVERYWHERE:
-            _record(name, EVERYWHERE[name])
-            return EVERYWHERE[name]
-        return self._answer(name)
+        if name in EVERYWHERE or name == "uuid":
+            value = EVERYWHERE.get(name, stand_in_gpu.UUID)
+            gpu.queried(name, value)
+            return value
+        compiling = target_dependence.current_watch()
+        if compiling is None and not gpu.is_importing:
+            raise self._error(MISSING)
+        value = compiling.run(partial(_fact, name)) if compiling is not None else _fact(name, gpu.capability)
+        gpu.queried(name, value, depends_on_target=True)
+        return value
 
     def __repr__(self) -> str:
         return "<the GPU that the build is for>"
 
-    def _answer(self, name: str) -> Any:
-        compiling = target_dependence.current_watch()
-        capability = compiling.capability if compiling is not None else _import.capability
-        if capability is None:
-            raise self._error(MISSING)
-        try:
-            value = compiling.run(partial(_fact, name)) if compiling is not None else _fact(name, capability)
-        except KeyError:
-            number = ".".join(map(str, capability))
-            reason = f"the compute capability of the target, {number}, does not determine it"
-            raise _query_error(self._error, name, reason) from None
-        _record(name, value, depends_on_target=True)
-        return value
-
 
 def _fact(name: str, capability: tuple[int, int]) -> Any:
-    """Return a property of a GPU that follows from its compute capability."""
+    """Return a property of a GPU with a compute capability, as dry runs do."""
+    facts = describe(capability)
     if name == "compute_capability":
         return capability
     if name == "name":
-        return example(capability)
+        return facts["name"]
     if name in _SINCE:
         return capability >= _SINCE[name]
-    if name in ("COMPUTE_CAPABILITY_MAJOR", "COMPUTE_CAPABILITY_MINOR"):
-        return capability[name.endswith("MINOR")]
-    row = BY_NUMBER[capability]
-    if row.limits is None:
-        raise KeyError(name)
-    return getattr(row.limits, _LIMITS[name])
+    return stand_in_gpu.Gpu(facts).attribute(name)
 
 
 class Context:
     """The context of `Gpu`: attributes that are not defined here raise an error."""
 
-    def __init__(self, device: Gpu, error: type[Exception]) -> None:
+    def __init__(self, device: Gpu, error: type[Exception], memory_info: Any) -> None:
         self.device = device
         self._error = error
+        self._memory_info = memory_info
+
+    def get_memory_info(self) -> Any:
+        """Return the free and the total memory in bytes."""
+        gpu.queried("get_memory_info()", gpu.memory)
+        return self._memory_info(gpu.memory, gpu.memory)
 
     def push(self) -> None:
         """Do nothing, because there is no context to make current."""
@@ -175,7 +101,7 @@ class Context:
 
 
 def _query_error(error: type[Exception], query: str, reason: str) -> Exception:
-    _record(query, reason, is_error=True)
+    gpu.queried(query, reason, is_error=True)
     message = f"a build cannot tell {query}: {reason}; query it in a function that is called later"
     return error(message)
 
@@ -207,32 +133,33 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
         error: The exception that the compiler raises without a driver.
         namespaces: The modules in which users find the function `detect`.
     """
-    gpu = Gpu(error)
-    manager = devices._DeviceContextManager(gpu)  # noqa: SLF001 (its module is patched below)
+    device = Gpu(error, driver.MemoryInfo)
+    manager = devices._DeviceContextManager(device)  # noqa: SLF001 (its module is patched below)
 
     def is_available(_: Any) -> bool:
-        _record("cuda.is_available()", "True")
+        gpu.queried("cuda.is_available()", "True")
         return True
 
-    def get_version(_: Any) -> NoReturn:
-        raise _query_error(error, "the driver's version", "it depends on the machine that launches")
+    def get_version(_: Any) -> tuple[int, int]:
+        gpu.queried("the driver's version", stand_in_gpu.DRIVER)
+        return stand_in_gpu.DRIVER
 
     def get_device_count(_: Any) -> int:
-        _record("how many GPUs there are", 1)
+        gpu.queried("how many GPUs there are", 1)
         return 1
 
     def list_managers(_: Any) -> list[Any]:
-        _record("cuda.gpus", "that there is one", is_presence_only=True)
+        gpu.queried("cuda.gpus", "that there is one", presence=True)
         return [manager]
 
     def get_context(_: Any, devnum: Any = None) -> Context:
         if devnum not in (None, 0):
             raise _query_error(error, f"GPU {devnum}", "there is one GPU in a build, number 0")
-        _record("the current GPU", "that there is one", is_presence_only=True)
-        return gpu.get_primary_context()
+        gpu.queried("the current GPU", "that there is one", presence=True)
+        return device.get_primary_context()
 
     def detect() -> bool:
-        _record("cuda.detect()", "True")
+        gpu.queried("cuda.detect()", "True")
         return True
 
     def missing(*_: Any) -> NoReturn:
@@ -249,7 +176,7 @@ def answer(driver: Any, devices: Any, error: type[Exception], namespaces: Iterab
     driver_class.get_version = get_version
     driver_class.get_device_count = get_device_count
     driver_class.get_device = lambda _, devnum=0: get_context(_, devnum).device
-    driver_class.list_devices = lambda _: [gpu]
+    driver_class.list_devices = lambda _: [device]
     driver.driver.is_initialized = True  # so that nothing calls cuInit
     driver.driver.initialization_error = None
     devices._DeviceList.lst = property(list_managers)  # noqa: SLF001

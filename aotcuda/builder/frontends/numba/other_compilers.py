@@ -6,7 +6,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
-from aotcuda.builder.frontends.numba import gpu
+from aotcuda.builder.frontends import gpu_queries
 from aotcuda.builder.frontends.numba.user_lines import function_place
 from aotcuda.errors import SourceError
 
@@ -24,7 +24,7 @@ class Vectorized:
 
     def __call__(self, *_: object, **__: object) -> Any:
         """Raise RuntimeError, because a build has no GPU."""
-        raise RuntimeError(gpu.MISSING)
+        raise RuntimeError(gpu_queries.MISSING)
 
 
 def _is_vectorized(kind: str) -> bool:

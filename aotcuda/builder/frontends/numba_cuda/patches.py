@@ -42,6 +42,7 @@ from numba.cuda.cudadrv.error import CudaSupportError
 from numba.cuda.flags import CUDAFlags
 from numba.cuda.memory_management import nrt
 
+from aotcuda.builder.frontends import gpu_queries
 from aotcuda.builder.frontends.numba import (
     gpu,
     other_compilers,
@@ -265,7 +266,7 @@ class _TargetDevice:
     @property
     def compute_capability(self) -> tuple[int, int]:
         if _current.capability is None:
-            raise RuntimeError(gpu.MISSING)
+            raise RuntimeError(gpu_queries.MISSING)
         return _current.capability
 
 

@@ -34,6 +34,7 @@ from numba_cuda_mlir.numba_cuda.core import config, sigutils
 from numba_cuda_mlir.numba_cuda.cudadrv import devices, driver
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
+from aotcuda.builder.frontends import gpu_queries
 from aotcuda.builder.frontends.numba import (
     gpu,
     patches,
@@ -382,7 +383,7 @@ def _defer_eager_signatures() -> None:
     def deferred_public(self: Any, sig: Any, abi_info: Any = None, output: Any = None) -> Any:
         if _current.target is None:
             if output is not None:  # cuda.compile, which returns the code
-                raise RuntimeError(gpu.MISSING)
+                raise RuntimeError(gpu_queries.MISSING)
             resolve.declare(self, tuple(sig), getattr(sig, "result", None))
             return None
         return compile_public(self, sig, abi_info=abi_info, output=output)
