@@ -4,7 +4,7 @@
         entry.json        the record: properties of the entry and the SHA-256 of each file; and the record's SHA-256
         ...               its files
     <root>/v1/tmp/        entries while they are written or removed; a folder older than an hour is removed
-    <root>/v1/locks/
+    <root>/v1/locks/      files that processes lock while they compile; a file that is an hour old is removed
 
 An entry is written to `tmp` and renamed, so its folder is complete or missing. A process that is killed leaves a folder
 in `tmp`, which is never read.
@@ -349,7 +349,7 @@ def _temporary(files: Files, key: str) -> Iterator[str]:
 
 
 def _sweep(files: Files) -> None:
-    """Remove the folders and locks of processes that were killed."""
+    """Remove the folders of processes that were killed, and the files of locks that nobody has used for an hour."""
     for name in ("tmp", "locks"):
         base = os.path.join(files.root or "", VERSION, name)
         with contextlib.suppress(OSError):

@@ -10,10 +10,6 @@ import os
 import stat
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 def why_no_launches() -> str | None:
     """Return the reason that this system cannot launch kernels; None on Linux and Windows."""
@@ -34,32 +30,6 @@ def kind_of_python() -> str:
 
 if sys.platform == "linux":
 
-    def machine() -> str:
-        """Return a name of this host and container, since a process number is valid in a container only."""
-        try:
-            space = os.readlink("/proc/self/ns/pid")
-        except OSError:
-            space = ""
-        return f"{os.uname().nodename} {space}"
-
-    def start_time(pid: int) -> str:
-        """Return the start time of a process, which distinguishes it from later processes; empty if unknown."""
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                return file.read().rpartition(b")")[2].split()[19].decode()
-        except (OSError, IndexError):
-            return ""
-
-    def has_ended(pid: int) -> bool:
-        """Return True if no process, of any user, has this number."""
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        except OSError:
-            pass
-        return False
-
     def is_other_user(owner: int) -> bool:
         """Return True if the owner of a file is neither this process's user nor the system."""
         return owner not in (os.geteuid(), 0)
@@ -75,9 +45,3 @@ else:
         return False
 
     others_may_write = is_other_user
-
-    def __getattr__(name: str) -> Any:
-        from aotcuda.errors import AotcudaError  # noqa: PLC0415 (only this error needs it)
-
-        del name
-        raise AotcudaError(why_not("builds"))

@@ -27,13 +27,14 @@ class OpenLibrary:
     Attributes:
         driver: The driver that holds them.
         handle: The driver's handle (`CUlibrary`), once `set_handle` has set it.
+        is_closed: Whether `close` was called.
         lock: The lock that a thread holds while it calls the driver with the handles; it calls `check_open` first.
     """
 
-    __slots__ = ("_closed", "_where", "driver", "handle", "lock")
+    __slots__ = ("_where", "driver", "handle", "is_closed", "lock")
 
     def __init__(self, driver: Driver, where: str) -> None:
-        self._closed = False
+        self.is_closed = False
         self.lock = new_lock()
         self._where = where
         self.driver = driver
@@ -50,13 +51,13 @@ class OpenLibrary:
         Raises:
             UnloadedError: The images are closed.
         """
-        if self._closed:
+        if self.is_closed:
             raise aotcuda.errors.UnloadedError.for_kernel(self._where)
 
     def close(self) -> None:
         """Refuse further calls with the images."""
         with self.lock:
-            self._closed = True
+            self.is_closed = True
 
 
 class DeviceKernel:

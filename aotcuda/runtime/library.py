@@ -332,6 +332,11 @@ class Library:
             raise aotcuda.errors.MissingVariantError(message)
         return launches[self.choices[gpu.index].arch or ""] if launches else None
 
+    @property
+    def is_closed(self) -> bool:
+        """Return True if `close` was called."""
+        return self._library.is_closed
+
     def close(self) -> None:
         """Refuse further use: from now on, calls that need the images raise UnloadedError."""
         self._library.close()

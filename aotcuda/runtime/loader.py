@@ -43,14 +43,16 @@ class Loader:
         self.checks_each_launch = source.is_editable
         self.current: KernelTable | None = None
         self.retired: list[Retired] = []
-        self._lock = new_lock()
+        self._starting = new_lock()  # a thread holds it while it loads or compiles images, and the others wait
+        self._sweeping = new_lock()  # a thread holds it while it unloads images
+        self._lock = new_lock()  # for quick steps; a thread that holds it takes none of the other locks
         self._replaced: list[KernelTable] = []  # tables out of use, with launches that may be in progress
         self._retiring: list[Library] = []  # images while `_retire` works on them
         self._last_manifest: Manifest | None = None
         self._records: tuple[Manifest | None, dict[str, Kernel]] = (None, {})
         self._staleness: Staleness | None = None
         self._fallback: Fallback | None = None
-        self._making = new_lock()  # for quick steps; a thread may hold the other lock during a compilation
+        self._making = new_lock()  # for the fallback and the comparison with the sources
         self._caches: dict[str, KernelCache] = {}  # for the current images, or for the next ones
 
     @property
@@ -115,10 +117,17 @@ class Loader:
         kernel_table = self.current or self._load()
         if not self.checks_each_launch:
             return kernel_table
-        with self._lock:  # one thread compiles an edit, and the others wait
-            kernel_table = self.current or self._load()
-            replacement = self.staleness().replacement_for(kernel_table.library, kernel_table.sources)
-            return kernel_table if replacement is None else self._make_current(*replacement)
+        with self._starting:  # one thread compiles an edit
+            while True:
+                kernel_table = self.current or self._load()
+                staleness = self.staleness()
+                replacement = staleness.replacement_for(kernel_table.sources)
+                if replacement is None:
+                    return kernel_table
+                with self._lock:
+                    if self.current is kernel_table:  # otherwise another thread has unloaded the images meanwhile
+                        staleness.keep_original(kernel_table.library, kernel_table.sources, replacement[2])
+                        return self._make_current(*replacement)
 
     def enter(
         self,
@@ -216,8 +225,9 @@ class Loader:
         """
         from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
 
-        with self._lock:
-            retired, self.retired = self.retired, []  # a teardown callback may add to the new list
+        with self._sweeping:
+            with self._lock:
+                retired, self.retired = self.retired, []  # a teardown callback may add to the new list
             in_use: list[unloading.Retired] = []
             try:
                 error = unloading.unload_idle(retired, in_use)
@@ -232,20 +242,28 @@ class Loader:
 
         manifest = self.manifest  # damage is reported before a missing driver
         drivers.check_fork()
-        with self._lock:
-            if self.current is None:
+        with self._starting:
+            if (kernel_table := self.current) is not None:
+                return kernel_table
+            while True:
                 try:
                     library = self.source.load(self.fallback)
                 except (aotcuda.errors.DriverTooOldError, aotcuda.errors.NoImageError) as error:
                     if early:  # an import never compiles
                         raise
-                    compiled = self.fallback().load_module(drivers.get().devices[0], error)
-                    return self._make_current(compiled, compiled.manifest)
-                if self.current is None:
-                    return self._make_current(library, manifest)
-                library.close()  # a launch of this thread, in a destructor for example, has loaded images meanwhile
-                self.retired.append(([library], []))
-            return self.current
+                    library = self.fallback().load_module(drivers.get().devices[0], error)
+                    manifest = library.manifest
+                with self._lock:
+                    current = self.current
+                    if current is None and library.is_closed:  # another thread has unloaded compiled images meanwhile
+                        continue
+                    if current is None:
+                        return self._make_current(library, manifest)
+                    # A launch of this thread, in a destructor for example, has loaded images meanwhile.
+                    if current.library is not library:
+                        library.close()
+                        self.retired.append(([library], []))
+                    return current
 
     def _make_current(self, library: Library, manifest: Manifest, sources: Stamp | None = None) -> KernelTable:
         """Make these the current images, and retire the earlier ones."""

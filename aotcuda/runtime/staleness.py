@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Staleness:
-    """The comparison of a module's images with its sources; callers of `replacement_for` hold the loader's lock."""
+    """The comparison of a module's images with its sources; the caller has a lock."""
 
     def __init__(self, source: ImageSource, fallback: Callable[[], Fallback]) -> None:
         """Take the source of the images, and a function that returns the module's JIT fallback."""
@@ -37,16 +37,13 @@ class Staleness:
             built = self._built = self._stamp_of(self._manifest())
         return built.changed()
 
-    def replacement_for(
-        self, images: Library, compiled_from: Stamp | None
-    ) -> tuple[Library, Manifest, Stamp | None] | None:
-        """Return the images that replace `images`, their manifest and their stamp; None if `images` is up to date.
+    def replacement_for(self, compiled_from: Stamp | None) -> tuple[Library, Manifest, Stamp | None] | None:
+        """Return the images that replace the loaded ones, their manifest and stamp; None if nothing was edited.
 
         A stamp describes the edited sources that images were compiled from; it is None for the images of the build.
 
         Args:
-            images: The images that are loaded.
-            compiled_from: Their stamp.
+            compiled_from: The stamp of the loaded images.
 
         Raises:
             StaleBuildError: The sources were edited, and the JIT fallback may not or cannot compile them.
@@ -57,11 +54,8 @@ class Staleness:
                 return None
             library = self._original or self._source.load(self._fallback)  # the user has undone the edit
             self._fallback().forget()
-            self._original = None
             return library, self._manifest(), None
-        if compiled_from is None:
-            self._original = images
-        elif compiled_from.changed() is None:
+        if compiled_from is not None and compiled_from.changed() is None:
             return None
         message = f"{self._source.name} was built before {changed}; build it again: pip install -e ."
         driver = drivers.get()
@@ -70,6 +64,19 @@ class Staleness:
         fallback.forget()
         images = fallback.load_module(gpu, aotcuda.errors.StaleBuildError(message))
         return images, images.manifest, self._stamp_of(images.manifest)
+
+    def keep_original(self, images: Library, old: Stamp | None, new: Stamp | None) -> None:
+        """Keep the images of the build while images of edited sources replace them.
+
+        Args:
+            images: The images that are replaced.
+            old: Their stamp, as for `replacement_for`.
+            new: The stamp of the replacement.
+        """
+        if new is None:
+            self._original = None
+        elif old is None:
+            self._original = images
 
     def retire(self, going: list[Library]) -> None:
         """Forget the build, and add its images to `going` if others replace them. This makes no calls."""

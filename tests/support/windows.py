@@ -13,8 +13,7 @@ SKIPPED = {
         "test_teardown_runs_once_at_exit_and_not_in_a_forked_child[1]",
         "test_first_use_allows_fork_before_first_launch",
     ),
-    "editable installs and process numbers are for builds, which run on Linux alone": (
-        "test_a_later_process_with_the_number_has_another_start_time",
+    "editable installs are for builds, which run on Linux alone": (
         "test_modules_of_editable_installs_are_found_by_their_tables",
     ),
     "the stand-in for the disassembler is a script for a Unix shell": ("test_an_error_of_the_disassembler_is_shown",),

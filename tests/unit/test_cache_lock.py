@@ -1,21 +1,40 @@
-"""The lock of the JIT cache: one process compiles, the others wait, and no lock remains long after its holder."""
+"""The lock of the JIT cache: one process compiles, the others wait, and an ended process holds no lock."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
+import runpy
 import subprocess
 import sys
-import time
-from unittest.mock import Mock
+import types
+from contextlib import contextmanager
 
 import pytest
 
-from aotcuda.common import system
 from aotcuda.runtime.jit import cache_lock
+from support import threads
 
-FOREIGN = b"another-host pid:[1]\n1\n7\n"
+HOLDER = """
+import os, sys
+from aotcuda.runtime.jit import cache_lock
+path, way = sys.argv[1:]
+file = cache_lock.acquire(path)
+child = os.fork() if way == "forked child" else 1
+if child == 0:
+    sys.stdin.readline()
+    sys.stdin.read()
+    os._exit(0)
+print("held", flush=True)
+sys.stdin.readline()
+open(path + ".done", "w").close()
+if way == "killed":
+    os.kill(os.getpid(), 9)
+elif way != "ended":
+    cache_lock.release(file)
+    sys.stdin.read()
+os._exit(0)
+"""
 
 
 @pytest.fixture
@@ -23,121 +42,113 @@ def path(tmp_path):
     return str(tmp_path / "some.lock")
 
 
-@pytest.fixture
-def clock(monkeypatch):
-    """Return a clock that only sleeping moves: `seconds` is the time, and each sleep calls `then`."""
-
-    class Clock:
-        seconds = 0.0
-        sleeps = 0
-        monotonic_ns = staticmethod(time.monotonic_ns)
-
-        def monotonic(self):
-            return self.seconds
-
-        def sleep(self, seconds):
-            self.seconds += max(seconds, 0.001)
-            self.sleeps += 1
-            self.then()
-
-        def then(self):
-            pass
-
-    clock = Clock()
-    monkeypatch.setattr(cache_lock, "time", clock)
-    return clock
+@contextmanager
+def holder(path, way):
+    """Start a process that holds the lock; it ends its use of the lock in the given way after a line on its input."""
+    command = [sys.executable, "-c", HOLDER, path, way]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.stdin.close()
 
 
-def never():
-    return False
+@pytest.mark.parametrize("way", ["released", "ended", "killed", "forked child"])
+def test_a_waiter_gets_the_lock_when_the_holder_gives_it_up(path, way):
+    with holder(path, way) as process:
+        found = []
+
+        def wait():
+            file = cache_lock.acquire(path)
+            found.append((file is not None, os.path.exists(path + ".done")))
+            cache_lock.release(file)
+
+        with threads.started(wait):
+            process.stdin.write("\n")
+            process.stdin.flush()
+        assert found == [(True, True)]
 
 
-def write_lock(path, content):
+def test_threads_of_one_process_wait_for_each_other(path):
+    first, found = cache_lock.acquire(path), []
+
+    def wait():
+        second = cache_lock.acquire(path)
+        found.append(second is not None and first.closed)
+        cache_lock.release(second)
+
+    with threads.started(wait):
+        cache_lock.release(first)
+    assert found == [True]
+
+
+def no_folder(path, _):
+    return os.path.join(path, "missing")
+
+
+def folder(path, _):
+    os.mkdir(path)
+    return path
+
+
+def refused(path, monkeypatch):
+    monkeypatch.setattr(cache_lock, "open", fail(errno.EACCES), raising=False)
+    return path
+
+
+def no_locks(path, monkeypatch):
+    monkeypatch.setattr(cache_lock, "_lock", fail(errno.ENOLCK))
+    return path
+
+
+def fail(number):
+    def raises(*_, **__):
+        raise OSError(number, os.strerror(number))
+
+    return raises
+
+
+@pytest.mark.parametrize("prepare", [no_folder, folder, refused, no_locks])
+def test_a_file_that_cannot_be_locked_is_not_waited_for(path, monkeypatch, prepare):
+    assert cache_lock.acquire(prepare(path, monkeypatch)) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"text of another version\n1\n7\n"])
+def test_a_file_without_a_holder_is_free(path, content):
     with open(path, "wb") as file:
         file.write(content)
+    cache_lock.release(cache_lock.acquire(path))
 
 
-def test_a_waiter_gets_the_lock_after_its_release(path, clock):
-    first = cache_lock.acquire(path, never, 0)
-    clock.then = lambda: first.release() if clock.sleeps == 3 else None
-    second = cache_lock.acquire(path, never, 100)
-    assert second is not None
-    assert clock.sleeps == 3
-    second.release()
-
-
-def test_a_waiter_stops_once_the_result_exists(path, clock):
-    first = cache_lock.acquire(path, never, 0)
-    assert cache_lock.acquire(path, lambda: clock.sleeps == 2, 100) is None
-    assert clock.sleeps == 2
-    first.release()
-
-
-def test_a_killed_process_loses_its_lock_at_once(path, clock):
-    script = "from aotcuda.runtime.jit import cache_lock; import os; "
-    script += f"cache_lock.acquire({path!r}, bool, 0); os.kill(os.getpid(), 9)"
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == -9
-    assert os.path.exists(path)
-    lock = cache_lock.acquire(path, never, 100)
-    assert lock is not None
-    assert clock.sleeps == 0
-    lock.release()
-
-
-def test_a_new_process_with_the_number_of_the_holder_is_not_the_holder(path, clock):
-    write_lock(path, f"{system.machine()}\n{os.getpid()}\n12345\n".encode())
-    lock = cache_lock.acquire(path, never, 100)
-    assert lock is not None
-    assert clock.sleeps == 0
-    lock.release()
-
-
-@pytest.mark.parametrize("content", [FOREIGN, b"", b"garbage"])
-def test_only_a_lock_that_is_not_renewed_is_taken_over(path, clock, content):
-    write_lock(path, content)
-    clock.then = lambda: os.utime(path, (clock.sleeps, clock.sleeps))
-    assert cache_lock.acquire(path, never, 200) is None
-    clock.then = lambda: None
-    begin = clock.seconds
-    lock = cache_lock.acquire(path, never, 1000)
-    assert lock is not None
-    assert cache_lock.STALE_AFTER < clock.seconds - begin < cache_lock.STALE_AFTER + 1
-    write_lock(path, FOREIGN)
-    lock.release()
-    assert os.path.exists(path), "the lock of a new holder stays"
-
-
-@pytest.mark.parametrize(("place", "name"), [(cache_lock, "open"), (cache_lock.Lock, "renew"), (os, "unlink")])
-def test_an_interrupt_leaves_no_file(path, monkeypatch, place, name):
-    """The interrupt is raised after a call has done its work."""
-    function, calls = getattr(place, name, open), []
-
-    def interrupted(*args):
-        calls.append(args)
-        result = function(*args)
-        if len(calls) > 1:
-            return result
-        if name == "open":
-            result.close()
-        raise KeyboardInterrupt
-
+def test_an_interrupted_wait_leaves_the_lock_free(path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(place, name, interrupted, raising=name != "open")
-        with contextlib.suppress(KeyboardInterrupt):
-            cache_lock.acquire(path, never, 0).release()
-    assert calls
-    assert os.listdir(os.path.dirname(path)) == []
+        lock = cache_lock._lock
+
+        def interrupted(file):
+            lock(file)
+            raise KeyboardInterrupt
+
+        patch.setattr(cache_lock, "_lock", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            cache_lock.acquire(path)
+    with holder(path, "ended"):
+        pass
 
 
-def test_without_a_file_there_is_no_lock(tmp_path):
-    assert cache_lock.acquire(str(tmp_path / "missing" / "some.lock"), never, 0) is None
+def test_windows_locks_are_tried_until_one_succeeds(path, monkeypatch):
+    """The function of Windows gives up after ten seconds; every other error means that files cannot be locked."""
+    calls, errors = [], [errno.EDEADLK, errno.EDEADLK, None, None, errno.EINVAL]
 
+    def locking(_descriptor, mode, size):
+        calls.append((mode, size))
+        if (number := errors.pop(0)) is not None:
+            raise OSError(number, "no lock")
 
-@pytest.mark.parametrize("content", [FOREIGN, f"{system.machine()}\n1\n12345\n0".encode()], ids=["stale", "dead"])
-def test_a_lock_that_cannot_be_removed_is_not_waited_for(path, clock, monkeypatch, content):
-    """A read-only disk may have the lock of a process that has ended."""
-    write_lock(path, content)
-    monkeypatch.setattr(os, "unlink", Mock(side_effect=OSError(errno.EROFS, "Read-only file system")))
-    checks = Mock(side_effect=[False] * 1000)  # afterwards it raises
-    assert cache_lock.acquire(path, checks, 100) is None
-    assert clock.seconds < cache_lock.STALE_AFTER + 1
+    fake = types.SimpleNamespace(locking=locking, LK_LOCK=1, LK_UNLCK=0)
+    monkeypatch.setitem(sys.modules, "msvcrt", fake)
+    monkeypatch.setattr(sys, "platform", "win32")
+    module = runpy.run_path(cache_lock.__file__)
+    file = module["acquire"](path)
+    module["release"](file)
+    assert file.closed
+    assert calls == [(1, 1), (1, 1), (1, 1), (0, 1)]
+    assert module["acquire"](path) is None

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import importlib
 import os
+import threading
 import warnings
+import weakref
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import aotcuda
+from aotcuda.builder.entry import jit
 from aotcuda.cache import compilers
 from aotcuda.common.jit_build import Request
 from aotcuda.errors import (
     ArgumentError,
+    BuildError,
     CallbackError,
     CompileError,
     ConfigError,
     FallbackWarning,
+    LinkError,
     NoImageError,
     StaleBuildError,
+    ToolchainError,
 )
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime.jit import compile as jit_compile
-from support import jit_builds
+from support import jit_builds, threads
 from support.manifests import kernel
 
 SAXPY = "void(float32, float32[::1])"
@@ -430,6 +437,138 @@ class TestUnbuilt:
         assert caught.value.name == "mypkg.kernels"
         assert "[tool.hatch.build.targets.wheel.hooks.aotcuda]" in str(caught.value)
         assert "HATCH_BUILD_NO_HOOKS" in str(caught.value)
+
+
+FAILURES = {
+    "no compiler": (None, "<f8"),
+    "compiler": (CompileError, "<f8"),
+    "linker": (LinkError, "<f8"),
+    "toolkit": (ToolchainError, "<f8"),
+    "build": (BuildError, "<f8"),
+    "compiler, GPU": (CompileError, "<f4"),
+    "build, GPU": (BuildError, "<f4"),
+}
+"""The class of a build's error, None for a compiler that is not installed; and the type of the array."""
+
+
+def not_installed(monkeypatch):
+    monkeypatch.setattr(compilers, "installed", lambda *_: {})
+    monkeypatch.setattr(jit_compile, "_is_importable", lambda _: False)
+
+
+@pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+@pytest.mark.parametrize(("failure", "dtype"), FAILURES.values(), ids=FAILURES)
+def test_arrays_of_failed_launches_are_released(cuda, package, builder, monkeypatch, failure, dtype):
+    """A stored exception would keep the frames of the launch, and of its callers, with their arrays."""
+    builder.failure = failure
+    if failure is None:
+        not_installed(monkeypatch)
+    module = package(kernel("axpy", SAXPY), targets=("sm_80",) if dtype == "<f4" else ("sm_90",))
+    arrays = []
+
+    def launch():
+        array = cuda.array(np.zeros(8, dtype))
+        arrays.append(weakref.ref(array))
+        with pytest.raises((ArgumentError, NoImageError)):
+            module.axpy[1, 32](2, array)
+
+    for _ in range(3):
+        launch()
+    gc.collect()
+    assert [array() for array in arrays] == [None] * 3
+
+
+@pytest.mark.parametrize("raised", [ValueError, KeyboardInterrupt])
+def test_arrays_of_failed_setups_are_released(cuda, with_callbacks, raised):
+    module, hooks = with_callbacks
+    hooks.up = lambda _: (_ for _ in ()).throw(raised)
+    array = cuda.array(np.zeros(8, "<f8"))
+    with pytest.warns(FallbackWarning), pytest.raises((CallbackError, KeyboardInterrupt)):
+        module.axpy[1, 32](2, array)
+    array = weakref.ref(array)
+    gc.collect()
+    assert array() is None
+
+
+REMEDIES = {
+    "no compiler": (None, "install", 1),
+    "build": (BuildError, "", 2),
+    "toolkit": (ToolchainError, "", 2),
+    "compiler": (CompileError, "edit", 2),
+    "linker": (LinkError, "edit", 2),
+}
+"""The error of the first build, the user's remedy, and the builds after the second launch."""
+
+
+@pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+@pytest.mark.parametrize(("failure", "remedy", "builds"), REMEDIES.values(), ids=REMEDIES)
+def test_launch_after_a_remedy_compiles_again(cuda, package, builder, monkeypatch, failure, remedy, builds):
+    builder.failure = failure
+    module = package(kernel("axpy", SAXPY), sources=[{"path": "mypkg/_kernels.py", "sha256": "0" * 64}])
+    array = cuda.array(np.zeros(8, "<f8"))
+    with monkeypatch.context() as patch:
+        if failure is None:
+            not_installed(patch)
+        with pytest.raises(ArgumentError):
+            module.axpy[1, 32](2, array)
+    builder.failure = None
+    if remedy == "edit":
+        (cuda.packages / "mypkg" / "_kernels.py").write_text("SCALE = 2\n")
+    module.axpy[1, 32](2, array)
+    assert (len(builder.requests), len(cuda.launches())) == (builds, 1)
+
+
+def other_types(cuda, package, _monkeypatch):
+    module = package(kernel("axpy", SAXPY))
+    return module, lambda: module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f8")))
+
+
+def other_gpu(cuda, package, _monkeypatch):
+    module = package(kernel("axpy", SAXPY), targets=("sm_80",))
+    return module, lambda: module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f4")))
+
+
+def second_gpu(cuda, package, _monkeypatch):
+    cuda.set(devices="9.0,7.5")
+    module = package(kernel("axpy", SAXPY), targets=("sm_90",))
+
+    def launch():
+        drivers.get().make_current(1)
+        module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f4"), device=1))
+
+    return module, launch
+
+
+def edited(cuda, package, _monkeypatch):
+    (cuda.packages / "mypkg").mkdir(parents=True)
+    (cuda.packages / "pyproject.toml").write_text(PYPROJECT)
+    sources = [{"path": "mypkg/_kernels.py", "sha256": "0" * 64}]
+    module = package(kernel("axpy", SAXPY), editable=True, sources=sources, rebuild=jit_builds.rebuild("."))
+    return module, lambda: module.axpy[1, 32](2, cuda.array(np.zeros(8, "<f4")))
+
+
+@pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+@pytest.mark.parametrize("prepare", [other_types, other_gpu, second_gpu, edited])
+def test_unload_does_not_wait_for_a_compilation(cuda, package, builder, monkeypatch, prepare, path):
+    """The launch that waits for the compilation works, and so does the next one."""
+    module, launch = prepare(cuda, package, monkeypatch)
+    compiling, unloaded = threading.Event(), threading.Event()
+
+    def build(request):
+        compiling.set()
+        assert unloaded.wait(30), "the unload waits"
+        return builder(request)
+
+    monkeypatch.setattr(jit, "build", build)
+    with threads.started(launch):
+        assert compiling.wait(30)
+        module.__aotcuda__.unload()
+        unloaded.set()
+    launch()
+    assert len(cuda.launches()) == 2
+    assert cuda.calls("crash") == []
+    module.__aotcuda__.unload()
+    assert len(cuda.calls("cuLibraryLoadData")) == len(cuda.calls("cuLibraryUnload"))
 
 
 def test_launches_work_where_the_cache_cannot_be_written(cuda, package, builder, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 
 from aotcuda import cli
 from aotcuda.common import system
-from aotcuda.errors import AotcudaError, NoDriverError
+from aotcuda.errors import NoDriverError
 from aotcuda.runtime import driver
 from support import manifests
 
@@ -49,18 +49,10 @@ def test_unsupported_system_is_named_in_the_error(as_on, monkeypatch, name, laun
         assert str(caught.value) == launches
 
 
-def test_windows_refuses_builds_and_trusts_folders(as_on) -> None:
+def test_windows_trusts_folders(as_on) -> None:
     windows = as_on("win32")
-    with pytest.raises(AotcudaError, match=r"^aotcuda builds on Linux alone"):
-        windows.machine()
     assert not windows.is_other_user(0)
     assert not windows.others_may_write(0o777)
-
-
-def test_a_later_process_with_the_number_has_another_start_time() -> None:
-    assert not system.has_ended(1)
-    assert system.start_time(1).isdigit()
-    assert system.has_ended(2**22 + 1)  # above the largest number that Linux gives
 
 
 # Remove what Python lacks on Windows, in a process of its own, before aotcuda is imported.

@@ -47,7 +47,8 @@ class Callbacks:
     """The callbacks of one loaded module.
 
     Attributes:
-        failed: The exception of a setup callback, which may be an interrupt; None if no setup failed.
+        failed: The text of the exception of a setup callback, which may be an interrupt; None if no setup failed. The
+            exception itself would keep the frames of the launch, with their arrays.
         handle: The argument of the callbacks.
     """
 
@@ -61,7 +62,7 @@ class Callbacks:
         self._lock = new_lock()
         self._contexts: dict[int, None] = {}  # contexts that were set up, in order
         self._running: set[int] = set()  # contexts whose setup is in progress, in the thread with the lock
-        self.failed: BaseException | None = None
+        self.failed: str | None = None
 
     def has_seen(self, context: int) -> bool:
         """Return True if the setup callbacks have ended in a context."""
@@ -81,7 +82,7 @@ class Callbacks:
             if context in self._contexts or context in self._running:
                 return
             if self.failed is not None:  # the setup of another thread has failed, and that thread unloads the module
-                raise self._error_of_other_thread(self.failed) from self.failed
+                raise CallbackError(self.failed)
             if not self._contexts:
                 atexit.register(self._at_exit)
             self._running.add(context)
@@ -91,15 +92,16 @@ class Callbacks:
                         self._call(callbacks["setup"], "setup", callbacks["origin"])
                 self._contexts[context] = None
             except BaseException as error:
-                self.failed = error
+                self.failed = self._text_for_others(error)
                 raise
             finally:
                 self._running.discard(context)
 
-    def _error_of_other_thread(self, error: BaseException) -> CallbackError:
+    def _text_for_others(self, error: BaseException) -> str:
+        """Return the text of the error for threads that wait for the setup."""
         if isinstance(error, CallbackError):
-            return CallbackError(str(error))
-        return CallbackError(f"setting up {self._where} was ended by a {type(error).__name__} in another thread")
+            return str(error)
+        return f"setting up {self._where} was ended by a {type(error).__name__} in another thread"
 
     def release(self) -> None:
         """Release the object that owns the images."""

@@ -11,7 +11,7 @@ import os
 
 from aotcuda import manifest as manifests
 from aotcuda.cache import entries, folder
-from aotcuda.cache.entries import ENTRY, VERSION, Files
+from aotcuda.cache.entries import VERSION, Files
 from aotcuda.common.jit_build import CUBIN, Result, cubin_name
 from aotcuda.errors import ManifestError
 from aotcuda.runtime.jit import cache_lock
@@ -19,14 +19,10 @@ from aotcuda.runtime.jit import cache_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from aotcuda.runtime.jit.cache_lock import Lock
+    from io import FileIO
 
 NAMES = (manifests.FILE_NAME, CUBIN)
 """The files of an entry."""
-
-PATIENCE = 300.0
-"""The seconds that a process waits for another process's compilation; afterwards it compiles itself."""
 
 
 class Cache(Files):
@@ -73,7 +69,7 @@ class Cache(Files):
         if self.root is not None and entries.is_folder(self.path(key)):
             entries.remove(self, key)
 
-    def lock(self, key: str) -> Lock | None:
+    def lock(self, key: str) -> FileIO | None:
         """Wait until this process may compile the entry of `key`; return None if it may compile without a lock."""
         if not self._is_trusted():
             return None
@@ -81,14 +77,7 @@ class Cache(Files):
             locks = self.make("locks")
         except OSError:
             return None
-        entry = os.path.join(self.path(key), ENTRY)
-        old_content = _content(entry)
-
-        def is_replaced() -> bool:
-            content = _content(entry)
-            return content is not None and content != old_content
-
-        return cache_lock.acquire(os.path.join(locks, f"{key}.lock"), is_replaced, PATIENCE)
+        return cache_lock.acquire(os.path.join(locks, f"{key}.lock"))
 
     def _is_trusted(self) -> bool:
         """Return True if there is a folder that belongs to this user, and that others cannot write."""
@@ -140,11 +129,3 @@ def _write(files: entries.Files, key: str, result: Result, record: Mapping[str, 
     entries.write(files, key, {**record, "manifest": manifests.digest(data)}, contents)
     entries.trim(files, entries.size_cap(), spare=key)
     return Result(result.manifest, result.image, files.path(key))
-
-
-def _content(path: str) -> bytes | None:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
-        return None

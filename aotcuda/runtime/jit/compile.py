@@ -13,7 +13,7 @@ from aotcuda.common import system
 from aotcuda.common.jit_build import Result
 from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
 from aotcuda.gpus import FIRST_CURRENT
-from aotcuda.runtime.jit import cache_key
+from aotcuda.runtime.jit import cache_key, cache_lock
 from aotcuda.runtime.jit.cache import Cache
 from aotcuda.runtime.launch.arguments.host_arrays import caller_depth
 
@@ -70,13 +70,13 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
         return results.put(key, _build(request), request.record)
     finally:
         if lock is not None:
-            lock.release()
+            cache_lock.release(lock)
 
 
-def add_reason(cause: AotcudaError, reason: AotcudaError) -> AotcudaError:
+def add_reason(cause: AotcudaError, reason: str) -> AotcudaError:
     """Return an error like `cause` that also has the reason why the fallback failed."""
     first, newline, rest = str(cause).partition("\n")
-    detail = str(reason) if not isinstance(cause, ArgumentError) else str(reason).partition("\n")[0]
+    detail = reason if not isinstance(cause, ArgumentError) else reason.partition("\n")[0]
     try:
         return type(cause)(f"{first}; and the JIT fallback failed: {detail}{newline}{rest}")
     except TypeError:  # the constructor of this class takes other arguments

@@ -15,10 +15,11 @@ from __future__ import annotations
 import os
 
 from aotcuda import registry
-from aotcuda.errors import AotcudaError, ConfigError
+from aotcuda.errors import AotcudaError, CompileError, ConfigError, LinkError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import new_lock
 from aotcuda.runtime.images.choice import survey
+from aotcuda.runtime.jit import cache_key
 from aotcuda.runtime.jit.compile import add_reason, obtain
 from aotcuda.runtime.library import Library
 
@@ -63,9 +64,10 @@ class Fallback:
     def __init__(self, module: ImageSource) -> None:
         self._module = module
         self.loaded: dict[tuple[Case, tuple[int, int]], Library] = {}
-        self._failed: dict[tuple[Case, tuple[int, int]], AotcudaError] = {}
+        self._failed: dict[tuple[Case, tuple[int, int]], tuple[str, str]] = {}  # the entry's key and the error's text
         self._forgotten: list[Library] = []
-        self._lock = new_lock()
+        self._compiling = new_lock()  # one thread compiles, and the others wait
+        self._lock = new_lock()  # for quick steps
 
     def build_inputs(self) -> Request | None:
         """Return the inputs of its builds; None if it may not compile for the module, or has no sources."""
@@ -94,25 +96,17 @@ class Fallback:
         Raises:
             AotcudaError: `cause`, if the fallback may not or cannot compile it.
         """
-        with self._lock:
-            inputs = self.build_inputs()
-            if inputs is None:
-                raise cause
-            for observe in observers:
-                observe(_first_line(cause))
-            key = (case, gpu.capability)
-            images = self.loaded.get(key)
-            if images is None:
-                if key in self._failed:
-                    raise add_reason(cause, self._failed[key])
-                try:
-                    result = obtain(inputs.case(*case, gpu.capability, gpu.driver_version), gpu, cause)
-                except AotcudaError as error:
-                    self._failed[key] = error
-                    raise add_reason(cause, error) from error
-                images = self.loaded[key] = self._load(result, gpu, cause)
-                images.hand_over()
-            return images
+        inputs = self.build_inputs()
+        if inputs is None:
+            raise cause
+        for observe in observers:
+            observe(_first_line(cause))
+        key = (case, gpu.capability)
+        images = self.loaded.get(key)
+        if images is None:
+            with self._compiling:
+                images = self.loaded.get(key) or self._compile(inputs, key, gpu, cause)
+        return images
 
     def drop(self, library: Library) -> None:
         """Load images again at their next request; the old images stay loaded, as with `forget`."""
@@ -135,6 +129,24 @@ class Fallback:
             self.forget()
             going += self._forgotten
             self._forgotten = []
+
+    def _compile(self, inputs: Request, key: tuple[Case, tuple[int, int]], gpu: Device, cause: AotcudaError) -> Library:
+        request = inputs.case(*key[0], gpu.capability, gpu.driver_version)
+        failed_entry, reason = self._failed.get(key, ("", ""))
+        if failed_entry and failed_entry == cache_key.key(request):
+            raise add_reason(cause, reason)
+        try:
+            result = obtain(request, gpu, cause)
+        except (CompileError, LinkError) as error:  # the user may remedy all others while the process runs
+            self._failed[key] = cache_key.key(request), str(error)  # the error would keep the frames of the launch
+            raise add_reason(cause, str(error)) from error
+        except AotcudaError as error:
+            raise add_reason(cause, str(error)) from error
+        images = self._load(result, gpu, cause)
+        with self._lock:
+            self.loaded[key] = images
+            images.hand_over()
+        return images
 
     def _load(self, result: Result, gpu: Device, cause: AotcudaError) -> Library:
         """Load a result for all GPUs of its compute capability."""
