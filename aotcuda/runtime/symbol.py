@@ -47,7 +47,7 @@ class Symbol:
         return listed["bytes"] if listed is not None and "bytes" in listed else self._find()[1]
 
     def copy_from(self, host: object) -> None:
-        """Copy host memory into the variable, and wait for it.
+        """Wait for all kernels on the GPU, copy host memory into the variable, and wait for the copy.
 
         Args:
             host: Bytes, a NumPy array or anything else with Python's buffer protocol, of exactly `nbytes` bytes.
@@ -59,11 +59,12 @@ class Symbol:
         """
         data = self._view(host, "copy_from").tobytes()
         address = self._checked_address(len(data), "copy_from")
+        self._check("cuCtxSynchronize")  # the copy waits for blocking streams alone
         self._check("cuMemcpyHtoD_v2", address, data, len(data))
         self._check("cuStreamSynchronize", None)  # the copy may return before the GPU has all data of pageable memory
 
     def copy_to(self, host: object) -> None:
-        """Copy the variable into host memory.
+        """Wait for all kernels on the GPU, and copy the variable into host memory.
 
         Args:
             host: A writable, contiguous buffer of exactly `nbytes` bytes, as a NumPy array.
@@ -78,6 +79,7 @@ class Symbol:
             message = f"{self._where}.copy_to needs a writable, contiguous buffer; give a new array or a bytearray"
             raise TypeError(message)
         address = self._checked_address(view.nbytes, "copy_to")
+        self._check("cuCtxSynchronize")  # the copy waits for blocking streams alone
         self._check("cuMemcpyDtoH_v2", (ctypes.c_char * view.nbytes).from_buffer(view), address, view.nbytes)
 
     def __repr__(self) -> str:

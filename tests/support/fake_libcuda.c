@@ -549,7 +549,7 @@ EXPORT int cuMemcpyDtoH_v2(void *host, uint64_t address, size_t size) {
 }
 
 EXPORT int cuCtxSynchronize(void) {
-    log_line("{\"call\": \"cuCtxSynchronize\"}\n");
+    log_line("{\"call\": \"cuCtxSynchronize\", \"device\": %d}\n", current ? (int)(current - contexts) : -1);
     ENTER();
     NEEDS_CONTEXT();
     return faulted ? ILLEGAL_ADDRESS : SUCCESS;
@@ -558,7 +558,7 @@ EXPORT int cuCtxSynchronize(void) {
 EXPORT int cuMemGetInfo_v2(size_t *free, size_t *total) {
     ENTER();
     *free = (size_t)3 << 30;
-    *total = (size_t)4 << 30;
+    *total = (size_t)(current ? 4 + (current - contexts) : 4) << 30;
     return current ? SUCCESS : INVALID_CONTEXT;
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import CudaError
+from aotcuda.runtime import driver as drivers
 from support.manifests import kernel
 
 
@@ -33,6 +34,20 @@ def test_copy_to_variable_is_complete_when_it_returns(cuda, module):
     """The driver may return before the GPU has all data of pageable memory, and other streams do not wait for it."""
     module.symbol("table").copy_from(b"1234")
     assert [call["stream"] for call in cuda.calls("cuStreamSynchronize")] == [0]
+
+
+@pytest.mark.parametrize(("method", "copy"), [("copy_from", "cuMemcpyHtoD_v2"), ("copy_to", "cuMemcpyDtoH_v2")])
+def test_copy_waits_for_kernels_on_all_streams(module, monkeypatch, method, copy):
+    """The driver's copies wait for blocking streams alone."""
+    symbol, call, names = module.symbol("table"), drivers.get().call, []
+    assert symbol.nbytes == 4  # loads the images
+    for name in ("cuCtxSynchronize", copy):
+        function = call[name]
+        monkeypatch.setitem(
+            call, name, lambda *args, name=name, function=function: names.append(name) or function(*args)
+        )
+    getattr(symbol, method)(bytearray(4))
+    assert names == ["cuCtxSynchronize", copy]
 
 
 def test_name_in_namespace_finds_mangled_name(module):

@@ -97,6 +97,20 @@ def test_windows_launches_with_its_driver_library(cuda, stand_in_library, tmp_pa
     assert len(cuda.launches()) == 1
 
 
+RUN = """
+import signal
+for name in ("SIGHUP", "SIGKILL", "SIGCHLD", "SIGALRM", "pthread_sigmask", "sigwait"):
+    vars(signal).pop(name, None)
+sys.modules.update(fcntl=None, resource=None, pwd=None)
+from aotcuda import cli
+print(cli.main(["run", "--packs", "json", "--", sys.executable, "-c", "raise SystemExit(3)"]))
+"""
+
+
+def test_run_passes_the_exit_status_on_windows(cuda) -> None:
+    assert cuda.run(ELSEWHERE.format("win32") + RUN) == "3\n"
+
+
 @pytest.mark.parametrize(("command", "does"), [(["record", "--", "python"], "records launches"), (["build"], "builds")])
 def test_windows_refuses_commands_that_compile(monkeypatch, capsys, tmp_path, command, does) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.aotcuda.modules."mypkg.kernels"]\nsource = "mypkg._kernels"\n')

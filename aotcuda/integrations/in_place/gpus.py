@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from contextlib import contextmanager
 
 from aotcuda.errors import CudaError, RuntimeUnavailableError
 from aotcuda.integrations.in_place import numba_proxy
@@ -105,15 +106,13 @@ class Gpu(Device):
     """An item of `cuda.gpus`: a GPU, and a context manager that makes it current."""
 
     def __enter__(self) -> Context:
-        driver = _driver()
-        self.__dict__.setdefault("_previous", []).append(driver.current_device())
-        driver.make_current(self.id)
+        entered = _entered(self.id)
+        entered.__enter__()
+        self.__dict__.setdefault("_entered", []).append(entered)
         return Context(self._package, self.id)
 
     def __exit__(self, *_: object) -> None:
-        previous = self._previous.pop()
-        if previous is not None:
-            _driver().make_current(previous)
+        self._entered.pop().__exit__(None, None, None)
 
 
 class Gpus:
@@ -179,10 +178,8 @@ class Context:
         Raises:
             CudaError: A kernel has failed.
         """
-        driver = _driver()
-        if driver.current_device() != self.device.id:
-            driver.make_current(self.device.id)
-        driver.check(driver.call["cuCtxSynchronize"](), f"synchronizing {self.device!r} failed")
+        with _entered(self.device.id) as driver:
+            driver.check(driver.call["cuCtxSynchronize"](), f"synchronizing {self.device!r} failed")
 
     def get_memory_info(self) -> MemoryInfo:
         """Return the free and total bytes of the GPU's memory.
@@ -190,9 +187,10 @@ class Context:
         Raises:
             CudaError: The driver reports an error.
         """
-        driver, free, total = _driver(), ctypes.c_size_t(), ctypes.c_size_t()
-        code = driver.call["cuMemGetInfo_v2"](ctypes.byref(free), ctypes.byref(total))
-        driver.check(code, f"the memory of {self.device!r} could not be read")
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        with _entered(self.device.id) as driver:
+            code = driver.call["cuMemGetInfo_v2"](ctypes.byref(free), ctypes.byref(total))
+            driver.check(code, f"the memory of {self.device!r} could not be read")
         return MemoryInfo((free.value, total.value))
 
     def __getattr__(self, name: str) -> Any:
@@ -254,6 +252,18 @@ def add_numba_class(error: RuntimeUnavailableError) -> RuntimeUnavailableError:
         _errors[bases] = type(type(error).__name__, bases, {})
     copy: RuntimeUnavailableError = _errors[bases](*error.args)
     return copy
+
+
+@contextmanager
+def _entered(index: int) -> Iterator[Driver]:
+    """Make the primary context of a GPU current during a block, and afterwards the context that was current before."""
+    driver = _driver()
+    before = driver.current_context()
+    driver.make_current(index)
+    try:
+        yield driver
+    finally:
+        driver.check(driver.call["cuCtxSetCurrent"](before), "the context that was current could not be made current")
 
 
 def _driver() -> Driver:

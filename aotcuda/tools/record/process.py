@@ -51,7 +51,9 @@ def wait_for(command: Sequence[str], environ: Mapping[str, str]) -> int:
         """Ignore the signal; the terminal sends it to the command too."""
 
     # Signals must not end this process before the command, because the record is read afterwards.
-    handlers: dict[signal.Signals, Any] = {signal.SIGTERM: forward, signal.SIGHUP: forward, signal.SIGINT: ignore}
+    handlers: dict[signal.Signals, Any] = {signal.SIGTERM: forward, signal.SIGINT: ignore}
+    if sys.platform != "win32":
+        handlers[signal.SIGHUP] = forward
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         status = process.wait()
@@ -84,7 +86,6 @@ def _environment(folder: Path, mode: Mode, types: dict[str, str], roots: Sequenc
 
 def _program(name: str) -> str:
     """Return the program, found in PATH or else in this environment."""
-    installed = Path(sys.executable).parent / name
-    if os.sep not in name and shutil.which(name) is None and installed.is_file():
-        return str(installed)
-    return name
+    if Path(name).name != name or shutil.which(name) is not None:
+        return name
+    return shutil.which(name, path=Path(sys.executable).parent) or name
