@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 
 import aotcuda
 from aotcuda.runtime import new_lock
@@ -162,7 +163,8 @@ class Loader:
                 with self._lock:
                     if self.current is kernel_table:
                         self._retire()
-                self.sweep()  # a later sweep unloads images whose launches are in progress
+                with suppress(aotcuda.errors.AotcudaError):  # the error of the setup is raised
+                    self.sweep()  # a later sweep unloads images whose launches are in progress
             raise
 
     def preload(self) -> None:

@@ -14,7 +14,7 @@ import types
 
 import pytest
 
-from aotcuda.errors import ArgumentError, CudaError
+from aotcuda.errors import ArgumentError, CallbackError, CudaError
 from aotcuda.runtime import driver
 from aotcuda.runtime.images import callbacks
 from aotcuda.runtime.kernel_table import KernelTable
@@ -40,6 +40,8 @@ def hooks(cuda, monkeypatch):
     module.down = lambda _: module.calls.append("down")
     monkeypatch.setitem(sys.modules, "mypkg_hooks", module)
     monkeypatch.setattr(callbacks, "open_handle", lambda _, images: ("handle", cuda.load(images)))
+    at_exit = types.SimpleNamespace(register=lambda _: None, unregister=lambda _: None)
+    monkeypatch.setattr(callbacks, "atexit", at_exit)  # the test ends before the process does
     return module
 
 
@@ -163,6 +165,34 @@ def test_teardown_waits_for_launches_in_driver(cuda, hooks, with_callbacks):
     assert during == ["up"]
     with_callbacks.__aotcuda__.unload()
     assert hooks.calls == ["up", "down"]
+
+
+def failed(_):
+    message = "the table is gone"
+    raise OSError(message)
+
+
+def test_failed_teardown_of_old_images_does_not_end_a_launch(cuda, hooks, with_callbacks):
+    run = with_callbacks.k[1, 1]
+    run(1)
+    hooks.down = failed
+    cuda.hold(True)
+    with threads.started(lambda: run(2)):
+        cuda.await_launch()
+        with_callbacks.__aotcuda__.unload()
+        cuda.hold(False)
+    run(3)
+    assert names(cuda).count("cuLaunchKernel") == 3
+    assert hooks.calls == ["up", "up"]
+
+
+def test_failed_teardown_does_not_hide_the_error_of_a_setup(cuda, hooks, with_callbacks):
+    cuda.set(devices="9.0,9.0")
+    with_callbacks.k[1, 1](1)
+    hooks.up = hooks.down = failed
+    driver.get().make_current(1)
+    with pytest.raises(CallbackError, match="the setup callback"):
+        with_callbacks.__aotcuda__.preload()
 
 
 def test_setup_that_launches_during_unload_does_not_deadlock(cuda, hooks, with_callbacks):
