@@ -37,6 +37,15 @@ if TYPE_CHECKING:
 
 _locks: set[ref[RLock]] = set()
 
+importing = RLock()
+"""The lock for imports within functions that a launch calls before it finds that the process was forked.
+
+A fork waits until it is free. In the child, an import that another thread of the parent had begun would never end.
+"""
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=importing.acquire, after_in_parent=importing.release, after_in_child=importing.release)
+
 
 def new_lock() -> RLock:
     """Return a reentrant lock that is free in a forked process, even if another thread of the parent held it."""

@@ -10,7 +10,7 @@ import os
 import sys
 
 import aotcuda
-from aotcuda.runtime import new_lock
+from aotcuda.runtime import importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -464,6 +464,7 @@ def _after_fork() -> None:
 
 
 def _errors() -> Any:
-    from aotcuda.runtime import driver_errors  # noqa: PLC0415 (most programs have none)
+    with importing:
+        from aotcuda.runtime import driver_errors  # noqa: PLC0415 (most programs have none)
 
     return driver_errors

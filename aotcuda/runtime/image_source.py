@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from aotcuda import manifest as manifests
-from aotcuda.runtime import new_lock
+from aotcuda.runtime import importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ class Packaged:
     def load(self, _fallback: MakesFallback) -> Library:
         """Load the images and return them."""
         self.check()  # before the import, so that damage is reported rather than a missing driver
-        from aotcuda.runtime.library import Library  # noqa: PLC0415 (only launches need the driver)
+        with importing:
+            from aotcuda.runtime.library import Library  # noqa: PLC0415 (only launches need the driver)
 
         library = Library(self.manifest(), os.path.dirname(self._path), read=self._fatbin)
         if self._parts is not None:
@@ -77,7 +78,8 @@ class Packaged:
         folder = os.path.dirname(self._path)
         manifest = manifests.read(self._path, sha256=self._sha256)
         if os.path.lexists(os.path.join(folder, manifests.PARTS)):
-            from aotcuda.runtime.images import parts  # noqa: PLC0415 (few wheels were split)
+            with importing:
+                from aotcuda.runtime.images import parts  # noqa: PLC0415 (few wheels were split)
 
             data = manifests.content(os.path.join(folder, manifests.PARTS), parts.LARGEST)
             self._parts = parts.Parts(data, folder, manifest, self.package_root)
@@ -85,10 +87,12 @@ class Packaged:
 
     def _warn(self, parts: Parts, choices: Iterable[Choice]) -> None:
         """Warn if a GPU uses a worse image because the installed parts of a split wheel do not fit together."""
-        import warnings  # noqa: PLC0415 (few wheels were split)
+        with importing:
+            import warnings  # noqa: PLC0415 (few wheels were split)
 
-        from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (few wheels were split)
-        from aotcuda.runtime.launch.arguments.host_arrays import caller_depth  # noqa: PLC0415 (few wheels were split)
+        with importing:
+            from aotcuda.errors import FallbackWarning  # noqa: PLC0415 (few wheels were split)
+            from aotcuda.runtime.launch.arguments.host_arrays import caller_depth  # noqa: PLC0415 (few wheels were split)
 
         for choice in choices:
             if choice.better in parts.faulty:
@@ -103,7 +107,8 @@ class Packaged:
 
     def build_inputs(self) -> Request | None:
         """Return the inputs of the JIT fallback; None for Triton in place, where Triton compiles missing variants."""
-        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
+        with importing:
+            from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         manifest = self.manifest()
         if manifest.get("in_place") and manifest.get("by_grid"):
@@ -117,8 +122,9 @@ class Packaged:
 
     def packaged_choice(self, device: Device) -> Choice | None:
         """Return the choice of a packaged image for a GPU; None if nothing is packaged."""
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need the driver)
-        from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (only launches need the driver)
+        with importing:
+            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need the driver)
+            from aotcuda.runtime.images.choice import choose  # noqa: PLC0415 (only launches need the driver)
 
         return choose(self.manifest(), device.capability, driver=drivers.get().version, gpu=str(device))
 
@@ -130,7 +136,8 @@ class Editable(Packaged):
 
     def build_inputs(self) -> Request | None:
         """Implement Packaged.build_inputs with the project's table as it is now."""
-        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
+        with importing:
+            from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         request = super().build_inputs()
         return request and build_inputs.project(self.name, self.package_root, request.files)
@@ -169,7 +176,8 @@ class Unbuilt:
 
     def build_inputs(self) -> Request | None:
         """Implement Packaged.build_inputs with the project's table as it is now."""
-        from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
+        with importing:
+            from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         return build_inputs.project(self.name, self.package_root) or self._request
 
@@ -183,16 +191,18 @@ class Unbuilt:
         return None
 
     def _build(self, fallback: MakesFallback) -> Library:
-        from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only a first build needs it)
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need the driver)
-        from aotcuda.runtime.jit.build_inputs import PYPROJECT  # noqa: PLC0415
+        with importing:
+            from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only a first build needs it)
+            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need the driver)
+            from aotcuda.runtime.jit.build_inputs import PYPROJECT  # noqa: PLC0415
 
         driver = drivers.get()
         gpu = driver.devices[driver.current_device() or 0]
         where = os.path.join(self._request.root, PYPROJECT)
         hint = uninstalled_hook.project_fault(self._request.root)
         remedy = f"{hint}, and build it" if hint else "build it"
-        from aotcuda.errors import NoImageError  # noqa: PLC0415
+        with importing:
+            from aotcuda.errors import NoImageError  # noqa: PLC0415
 
         cause = NoImageError(f"{self.name} was never built, though {where} names it; {remedy}: pip install -e .")
         library: Library = fallback().load_module(gpu, cause)

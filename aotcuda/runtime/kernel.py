@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aotcuda.runtime import importing
 from aotcuda.runtime.launch import config_key
 
 TYPE_CHECKING = False
@@ -79,7 +80,8 @@ class Kernel:
 
     def _find_launcher(self, configuration: object) -> Launcher:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
-            from aotcuda.errors import quoted  # noqa: PLC0415 (only errors come here)
+            with importing:
+                from aotcuda.errors import quoted  # noqa: PLC0415 (only errors come here)
 
             parts = configuration if isinstance(configuration, tuple) else (configuration,)
             text = ", ".join([*map(quoted, parts[:_MOST_SHOWN]), *(["..."] if len(parts) > _MOST_SHOWN else [])])
@@ -126,7 +128,8 @@ class Kernel:
             LaunchError: `n` is negative, or the block is not possible.
             ArgumentError: The stream is not a stream.
         """
-        from aotcuda.runtime.launch.for_all import ForAll  # noqa: PLC0415 (an import makes no launcher)
+        with importing:
+            from aotcuda.runtime.launch.for_all import ForAll  # noqa: PLC0415 (an import makes no launcher)
 
         return ForAll(self, self._loader, n, block, stream, self._shared(shared))
 
@@ -164,8 +167,9 @@ class Kernel:
             LaunchError: An option is not possible, or unknown. The launch raises errors that depend on the GPU.
             ArgumentError: The stream is not a stream.
         """
-        from aotcuda.runtime.launch import launch_attributes  # noqa: PLC0415 (few programs have any)
-        from aotcuda.runtime.launch.launch_config import dimensions  # noqa: PLC0415
+        with importing:
+            from aotcuda.runtime.launch import launch_attributes  # noqa: PLC0415 (few programs have any)
+            from aotcuda.runtime.launch.launch_config import dimensions  # noqa: PLC0415
 
         if unknown:
             self._refuse(launch_attributes.unknown_text(next(iter(unknown))))
@@ -199,8 +203,9 @@ class Kernel:
         attributes: LaunchAttributes | None = None,
     ) -> Launcher:
         """Make a launcher from the parts of a configuration; `stream` is a handle."""
-        from aotcuda.runtime.launch import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
-        from aotcuda.runtime.launch.launch_config import Configuration  # noqa: PLC0415
+        with importing:
+            from aotcuda.runtime.launch import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
+            from aotcuda.runtime.launch.launch_config import Configuration  # noqa: PLC0415
 
         where = str(self)
         configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
@@ -209,7 +214,8 @@ class Kernel:
         return launcher if specializations is None else extension.wrap(launcher, configuration, specializations)
 
     def _launcher_class(self) -> type[Launcher]:
-        from aotcuda.runtime.launch.launcher import Launcher  # noqa: PLC0415 (an import makes no launcher)
+        with importing:
+            from aotcuda.runtime.launch.launcher import Launcher  # noqa: PLC0415 (an import makes no launcher)
 
         return Launcher
 
@@ -258,7 +264,8 @@ class Kernel:
             DependencyError: `cuobjdump` is not installed.
             LaunchError: The GPU uses no machine code of the package, or `cuobjdump` fails.
         """
-        from aotcuda.runtime import kernel_attributes  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
         return kernel_attributes.sass(self._loader, self.__name__, str(self), signature)
 
@@ -270,7 +277,8 @@ class Kernel:
         Raises:
             DependencyError: `cuda.core` is not installed.
         """
-        from aotcuda.runtime import kernel_attributes  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
         return kernel_attributes.cuda_core_kernel(self._loader, self.__name__, str(self), signature)
 
@@ -278,7 +286,8 @@ class Kernel:
         return self._on_this_gpu().attribute(name, signature)
 
     def _on_this_gpu(self) -> OnThisGpu:
-        from aotcuda.runtime.kernel_attributes import OnThisGpu  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime.kernel_attributes import OnThisGpu  # noqa: PLC0415 (few programs ask)
 
         return OnThisGpu(self._loader, self.__name__, str(self))
 
@@ -290,26 +299,30 @@ class Kernel:
             Raises:
                 CallError: Always.
             """
-            from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+            with importing:
+                from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
 
             raise errors.configuration_error(str(self), self.__name__)
 
     def documentation(self) -> str:
         """Return `__doc__`, which `help` shows; if the manifest cannot be read, the class's docstring."""
-        from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
         return help_text.doc(record) if record is not None else str(Kernel.__doc__)
 
     def parameters(self) -> Signature | None:
         """Return `__signature__`, which `inspect.signature` shows; None if the manifest cannot be read."""
-        from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
         return help_text.signature(record) if record is not None else None
 
     def _record(self) -> Any:
-        from aotcuda.errors import ManifestError  # noqa: PLC0415 (only errors come here)
+        with importing:
+            from aotcuda.errors import ManifestError  # noqa: PLC0415 (only errors come here)
 
         try:
             return self._loader.kernels.get(self.__name__)
@@ -323,12 +336,14 @@ class Kernel:
         return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
 
     def _shared(self, shared: object) -> int:
-        from aotcuda.runtime.launch.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (an import makes no launcher)
+        with importing:
+            from aotcuda.runtime.launch.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (an import makes no launcher)
 
         return bytes_of_shared_memory(shared, str(self))
 
     def _refuse(self, problem: str) -> NoReturn:
-        from aotcuda.errors import LaunchError  # noqa: PLC0415 (only errors come here)
+        with importing:
+            from aotcuda.errors import LaunchError  # noqa: PLC0415 (only errors come here)
 
         message = f"{self} cannot be launched: {problem}"
         raise LaunchError(message)

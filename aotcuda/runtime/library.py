@@ -14,6 +14,7 @@ import aotcuda
 from aotcuda import manifest as manifests
 from aotcuda.gpus import TEGRA
 from aotcuda.runtime import driver as drivers
+from aotcuda.runtime import importing
 from aotcuda.runtime.device_kernel import DeviceKernel, OpenLibrary
 
 TYPE_CHECKING = False
@@ -121,7 +122,8 @@ class Library:
         data = self._for_tegra(data, self._first)
         self.callbacks: Callbacks | None = None
         if manifest.get("callbacks"):
-            from aotcuda.runtime.images import callbacks  # noqa: PLC0415 (few modules have any)
+            with importing:
+                from aotcuda.runtime.images import callbacks  # noqa: PLC0415 (few modules have any)
 
             handle, library = callbacks.open_handle(manifest, data)
             self._library.set_handle(ctypes.c_void_p(library))
@@ -177,7 +179,8 @@ class Library:
     def choices(self) -> dict[int, Choice]:
         """Return the choice of image for each GPU, by ordinal."""
         if self._choices is None:
-            from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
+            with importing:
+                from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
 
             self._choices = survey(self.manifest, self.driver)
         return self._choices
@@ -217,7 +220,8 @@ class Library:
         targets = [item["arch"] for item in images if item["arch"] in chosen]
         if len(targets) == len(images):
             return data
-        from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
+        with importing:
+            from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
 
         return subset.only([data], targets, f"the fatbin of {self._where}")
 
@@ -313,7 +317,8 @@ class Library:
             self._handles[fatbin, symbol] = kernel
         watch = None
         if "raises" in overload.record:
-            from aotcuda.runtime.images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
+            with importing:
+                from aotcuda.runtime.images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
 
             watch = Watch(self.driver, library, overload.record, f"{symbol} of {self._where}")
         return DeviceKernel(self._library, gpu, kernel, overload.record, watch, fixed)
@@ -374,6 +379,7 @@ class Library:
 def _is_synchronous() -> bool:
     if not os.environ.get("AOTCUDA_SYNCHRONIZE"):
         return False
-    from aotcuda.runtime.streams import launches_wait  # noqa: PLC0415 (few programs set the variable)
+    with importing:
+        from aotcuda.runtime.streams import launches_wait  # noqa: PLC0415 (few programs set the variable)
 
     return launches_wait()

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 
 import aotcuda
-from aotcuda.runtime import new_lock
+from aotcuda.runtime import importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class Loader:
     def fallback(self) -> Fallback:
         """Return the JIT fallback; make it at the first call, since few programs need it."""
         if self._fallback is None:
-            from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (few programs need it)
+            with importing:
+                from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (few programs need it)
 
             with self._making:
                 self._fallback = self._fallback or Fallback(self.source)
@@ -90,7 +91,8 @@ class Loader:
     def staleness(self) -> Staleness:
         """Return the object that compares an editable install's images with its sources; make it at the first call."""
         if self._staleness is None:
-            from aotcuda.runtime.staleness import Staleness  # noqa: PLC0415 (wheels have none)
+            with importing:
+                from aotcuda.runtime.staleness import Staleness  # noqa: PLC0415 (wheels have none)
 
             with self._making:
                 self._staleness = self._staleness or Staleness(self.source, self.fallback)
@@ -98,7 +100,8 @@ class Loader:
 
     def cache(self, name: str) -> KernelCache:
         """Return the cache of the kernel of this name."""
-        from aotcuda.runtime.kernel_table import KernelCache  # noqa: PLC0415 (an import makes no launcher)
+        with importing:
+            from aotcuda.runtime.kernel_table import KernelCache  # noqa: PLC0415 (an import makes no launcher)
 
         return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
@@ -112,10 +115,13 @@ class Loader:
             ForkError: The process forked after CUDA was started.
             CudaError: The driver cannot be started or refuses the images.
         """
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
+        kernel_table = self.current
+        if kernel_table is None:
+            kernel_table = self._load()
+        else:
+            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (an import of images imports it)
 
-        drivers.check_fork()
-        kernel_table = self.current or self._load()
+            drivers.check_fork()
         if not self.checks_each_launch:
             return kernel_table
         with self._starting:  # one thread compiles an edit
@@ -191,7 +197,8 @@ class Loader:
         """
         if not self.manifest["kernels"]:
             return
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
+        with importing:
+            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
 
         if not drivers.is_installed():  # for example an import in a container, which must not fail
             self.source.check()
@@ -211,7 +218,8 @@ class Loader:
             CallbackError: A teardown callback raised; the images were unloaded all the same.
             CudaError: The driver refuses.
         """
-        from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
+        with importing:
+            from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
 
         with self._lock:
             self._retire()
@@ -225,7 +233,8 @@ class Loader:
 
         Errors as for `unload`.
         """
-        from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
+        with importing:
+            from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
 
         with self._sweeping:
             with self._lock:
@@ -240,7 +249,8 @@ class Loader:
             return not self.retired
 
     def _load(self, *, early: bool = False) -> KernelTable:
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
+        with importing:
+            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
 
         manifest = self.manifest  # damage is reported before a missing driver
         drivers.check_fork()
@@ -269,8 +279,9 @@ class Loader:
 
     def _make_current(self, library: Library, manifest: Manifest, sources: Stamp | None = None) -> KernelTable:
         """Make these the current images, and retire the earlier ones."""
-        from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
-        from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (only launches need it)
+        with importing:
+            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
+            from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (only launches need it)
 
         if self.current is not None:
             self._caches = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda.runtime import new_lock
+from aotcuda.runtime import importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,14 +103,16 @@ class Module:
             RuntimeUnavailableError: There is no driver or no GPU.
             CudaError: The driver cannot be started.
         """
-        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.choices(self._loader)
 
     @property
     def tiers(self) -> dict[str, list[Tier]]:
         """Return for each kernel the image of each overload on each GPU, with the reason; errors as for `chosen`."""
-        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.tiers(self._loader)
 
@@ -129,7 +131,8 @@ class Module:
         Raises:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
         """
-        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.fast_path(self._loader)
 
@@ -143,7 +146,8 @@ class Module:
         Raises:
             ValueError: `capability` is neither a target nor a pair of integers.
         """
-        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.choice_for(self._loader, capability, driver)
 
@@ -153,7 +157,8 @@ class Module:
         Args:
             name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
         """
-        from aotcuda.runtime.symbol import Symbol  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime.symbol import Symbol  # noqa: PLC0415 (few programs ask)
 
         return Symbol(name, self._loader)
 
@@ -242,7 +247,8 @@ class Module:
     def __repr__(self) -> str:
         if self._made is None or not self._made.source.is_read:
             return f"<aotcuda.Module {self.name}, not read yet>"
-        from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.describe(self._made)
 
@@ -252,8 +258,9 @@ class Module:
         return self._made or self._make_loader()
 
     def _make_loader(self) -> Loader:
-        from aotcuda.runtime import image_source  # noqa: PLC0415 (load = "first-use" needs none)
-        from aotcuda.runtime.loader import Loader  # noqa: PLC0415 (load = "first-use" needs none)
+        with importing:
+            from aotcuda.runtime import image_source  # noqa: PLC0415 (load = "first-use" needs none)
+            from aotcuda.runtime.loader import Loader  # noqa: PLC0415 (load = "first-use" needs none)
 
         with self._lock:
             if self._made is None:
@@ -282,7 +289,8 @@ class Module:
     def _simulator_of_sources(self) -> Simulator:
         """Return the module's kernels for Numba's simulator, which runs their sources."""
         if self._simulator is None:
-            from aotcuda.runtime.simulator import Simulator  # noqa: PLC0415 (few programs run in it)
+            with importing:
+                from aotcuda.runtime.simulator import Simulator  # noqa: PLC0415 (few programs run in it)
 
             if self._unbuilt is not None:
                 self._simulator = Simulator.from_table(self.name, self._unbuilt)
@@ -292,18 +300,21 @@ class Module:
 
     def _kernel(self, name: str) -> Kernel:
         """Return the object for a kernel, which stays valid when images are replaced."""
-        from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (an import makes no kernels)
+        with importing:
+            from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (an import makes no kernels)
 
         kind = Kernel
         if self._loader.manifest.get("by_grid"):
-            from aotcuda.runtime.launch.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
+            with importing:
+                from aotcuda.runtime.launch.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
 
             kind = GridKernel
         _picklable(kind)
         return self._kernels.setdefault(name, kind(name, self._loader))
 
     def _make_functions(self) -> None:
-        from aotcuda.runtime import device_function  # noqa: PLC0415 (few programs have any)
+        with importing:
+            from aotcuda.runtime import device_function  # noqa: PLC0415 (few programs have any)
 
         _picklable(device_function.DeviceFunction, device_function.DeviceFunctionGroup)
         functions, groups = device_function.read_functions(self.name, self.path, self.manifest)
@@ -312,9 +323,11 @@ class Module:
                 self._functions, self._groups = functions, groups
 
     def _unknown(self, name: str) -> AttributeError:
-        from aotcuda.common.suggest import nearest  # noqa: PLC0415 (only errors come here)
+        exported = self._exported()
+        with importing:
+            from aotcuda.common.suggest import nearest  # noqa: PLC0415 (only errors come here)
 
-        near = nearest(name, self._exported())
+            near = nearest(name, exported)  # imports more
         hint = f". Did you mean {near!r}?" if near else ""
         return AttributeError(f"module {self.name!r} has no attribute {name!r}{hint}", name=name)
 
@@ -345,7 +358,8 @@ def load(
         ConfigError: `AOTCUDA_LOAD` has an unknown value.
     """
     if manifest is None:
-        from aotcuda.runtime import module_registry  # noqa: PLC0415 (an import of a generated module does not need it)
+        with importing:
+            from aotcuda.runtime import module_registry  # noqa: PLC0415 (an import of a generated module does not need it)
 
         registered: Module = module_registry.find(name, Module)
         return registered
@@ -360,7 +374,8 @@ def load(
     module = Module(name, namespace, path, sha256, editable=editable)
     setting = os.environ.get("AOTCUDA_LOAD") or load
     if setting not in _LOADS:
-        from aotcuda.errors import ConfigError  # noqa: PLC0415 (errors.py is not needed for an import)
+        with importing:
+            from aotcuda.errors import ConfigError  # noqa: PLC0415 (errors.py is not needed for an import)
 
         message = f"AOTCUDA_LOAD is {setting!r}; write 'import' or 'first-use'"
         raise ConfigError(message)

@@ -6,7 +6,7 @@ returns a new launcher, which keeps the stream object alive.
 
 from __future__ import annotations
 
-from aotcuda.runtime import integer
+from aotcuda.runtime import importing, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ def handle_of(stream: object) -> int:
     Raises:
         ArgumentError: The object is not a stream.
     """
-    from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
+    with importing:
+        from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
 
     handle = streams.handle(stream) or 0
     if len(_readers) < _MOST_TYPES:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from aotcuda.manifest.constants import decode
-from aotcuda.runtime import integer
+from aotcuda.runtime import importing, integer
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launch import config_key, grid_binding
 from aotcuda.runtime.launch.config_key import are_exact
@@ -121,7 +121,8 @@ class GridKernel(Kernel):
             Raises:
                 CallError: Always.
             """
-            from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+            with importing:
+                from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
 
             raise errors.configuration_error(str(self), self.__name__, "[grid]")
 
@@ -173,7 +174,8 @@ class GridKernel(Kernel):
         Raises:
             ArgumentError: As for a launch of a kernel that is not exact.
         """
-        from aotcuda.errors import MissingVariantError  # noqa: PLC0415 (few programs ask)
+        with importing:
+            from aotcuda.errors import MissingVariantError  # noqa: PLC0415 (few programs ask)
 
         try:
             full = self.bind(len(args), tuple(named))(args, named)
@@ -217,14 +219,16 @@ class GridKernel(Kernel):
         numbers = [integer(part) for part in parts]  # the launcher checks if one is None
         if None not in numbers and 1 <= len(numbers) <= 3 and 0 in numbers:
             if stream is not None:
-                from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few grids are 0)
+                with importing:
+                    from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few grids are 0)
 
                 handle(stream)
             return self._named_launcher(None, None, stream, key)
         if stream is not None and not isinstance(stream, int):
             on_handle = self.configure(key, stream=config_key.handle_of(stream))  # type: ignore[arg-type]  # find()
             return on_handle.with_stream(stream)
-        from aotcuda.runtime.launch.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
+        with importing:
+            from aotcuda.runtime.launch.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
 
         exact_parts = config_key.exact_key((key, stream))
         if exact_parts is not None:
@@ -269,7 +273,8 @@ class GridKernel(Kernel):
 
     def _with_fast_path(self, launcher: GridLauncher, inner: Any) -> Any:
         """Return a launcher in C that puts arguments in order; it passes launches that it declines to `launcher`."""
-        from aotcuda.runtime.launch import fast as extension  # noqa: PLC0415 (an import makes no launcher)
+        with importing:
+            from aotcuda.runtime.launch import fast as extension  # noqa: PLC0415 (an import makes no launcher)
 
         configuration = inner.configuration
         specializations = (
@@ -346,7 +351,8 @@ class GridLauncher(ProcessLocal):
         elif self._function is None:
             self._kernel.check(args)
         else:
-            from aotcuda.errors import LaunchError  # noqa: PLC0415 (only errors come here)
+            with importing:
+                from aotcuda.errors import LaunchError  # noqa: PLC0415 (only errors come here)
 
             message = f"{self._kernel} cannot be launched: the grid's function returns a function, and no grid"
             raise LaunchError(message)

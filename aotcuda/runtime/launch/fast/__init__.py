@@ -11,7 +11,7 @@ import os
 import sys
 
 from aotcuda.common import variables
-from aotcuda.runtime import new_lock
+from aotcuda.runtime import importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,9 +54,11 @@ def _find() -> tuple[Any, str]:
     if os.environ.get(_VARIABLE) == "0":
         return None, f"{_VARIABLE} is 0"
     try:
-        import aotcuda.runtime.launch.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
+        with importing:
+            import aotcuda.runtime.launch.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
     except ModuleNotFoundError:
-        from aotcuda.common import system  # noqa: PLC0415 (only the error needs it)
+        with importing:
+            from aotcuda.common import system  # noqa: PLC0415 (only the error needs it)
 
         kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
