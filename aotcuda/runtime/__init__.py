@@ -16,7 +16,6 @@ An import with `load = "first-use"` imports `module` alone; other modules are im
 # streams             streams of every library, and their order
 # device_function     exported device functions, for kernels of Numba's compilers
 # framework_checks    checks for PyTorch, JAX and TVM-FFI
-# simulator           kernels in Numba's simulator
 # foreign_names       the private names of other libraries that launches use
 # launch/             one launch: configuration, arguments, overload, the C extension
 # images/             choice: the image for a GPU, with the reason; callbacks; debug_exceptions; parts: split wheels;

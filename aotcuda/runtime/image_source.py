@@ -100,6 +100,11 @@ class Packaged:
                 message = f"{self.name} runs with {choice.arch} on {choice.gpu}, since {choice.better} {reason}"
                 warnings.warn(message, FallbackWarning, stacklevel=caller_depth())
 
+    def origins(self) -> set[str]:
+        """Return the source modules and files of the kernels and functions."""
+        manifest = self.manifest()
+        return {item["origin"].rpartition(":")[0] for item in (*manifest["kernels"], *manifest["functions"])}
+
     @property
     def setting(self) -> str:
         """Return the package's value of `fallback`: `"jit"` or `"error"`."""
@@ -168,6 +173,12 @@ class Unbuilt:
 
     def check(self) -> None:
         """Implement Packaged.check: nothing was built."""
+
+    def origins(self) -> set[str]:
+        """Implement Packaged.origins, from the project's table."""
+        modules: Any = self._request.table["modules"]
+        sources = modules[self.name].get("source", ())
+        return {sources} if isinstance(sources, str) else set(map(str, sources))
 
     @property
     def setting(self) -> str:

@@ -13,8 +13,6 @@ from aotcuda.runtime import importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from aotcuda.common.jit_build import Request
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from aotcuda.runtime.kernel import Kernel
     from aotcuda.runtime.library import Library
     from aotcuda.runtime.loader import Loader
-    from aotcuda.runtime.simulator import Simulator
     from aotcuda.runtime.symbol import Symbol
 
 _LOADS = ("import", "first-use")
@@ -62,7 +59,6 @@ class Module:
         self._kernels: dict[str, Kernel] = {}
         self._functions: dict[str, DeviceFunction] | None = None
         self._groups: dict[str, DeviceFunctionGroup] = {}
-        self._simulator: Simulator | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -76,15 +72,12 @@ class Module:
     @property
     def kernels(self) -> dict[str, Kernel]:
         """Return the kernels by name."""
-        if is_simulated():
-            return dict(self._simulator_of_sources().kernels)  # type: ignore[arg-type]  # with the same interface
+        self._refuse_simulator()
         return {name: self._kernels.get(name) or self._kernel(name) for name in self._loader.kernels}
 
     @property
     def functions(self) -> dict[str, DeviceFunction]:
-        """Return the exported device functions by name; in Numba's simulator the Python functions."""
-        if is_simulated():
-            return dict(self._simulator_of_sources().functions)
+        """Return the exported device functions by name."""
         if self._functions is None:
             self._make_functions()
         return dict(self._functions or {})
@@ -277,26 +270,18 @@ class Module:
 
     def _export(self, name: str) -> Kernel | DeviceFunction | DeviceFunctionGroup | None:
         """Return the export of a name, None if there is none."""
-        if is_simulated():
-            export: Any = self._simulator_of_sources().kernels.get(name) or self._simulator_of_sources().functions.get(
-                name
-            )
-            return export  # type: ignore[no-any-return]
+        self._refuse_simulator()
         if name in self._loader.kernels:
             return self._kernels.get(name) or self._kernel(name)
         return self.functions.get(name) or self._groups.get(name)
 
-    def _simulator_of_sources(self) -> Simulator:
-        """Return the module's kernels for Numba's simulator, which runs their sources."""
-        if self._simulator is None:
+    def _refuse_simulator(self) -> None:
+        """Raise LaunchError in Numba's simulator, which cannot run GPU code."""
+        if is_simulated():
             with importing:
-                from aotcuda.runtime.simulator import Simulator  # noqa: PLC0415 (few programs run in it)
+                from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs run in it)
 
-            if self._unbuilt is not None:
-                self._simulator = Simulator.from_table(self.name, self._unbuilt)
-            else:
-                self._simulator = Simulator.from_manifest(self.manifest)
-        return self._simulator
+            raise module_attributes.simulator_error(self.name, self._loader.source.origins())
 
     def _kernel(self, name: str) -> Kernel:
         """Return the object for a kernel, which stays valid when images are replaced."""
@@ -333,7 +318,7 @@ class Module:
 
 
 def is_simulated() -> bool:
-    """Return True if Numba's simulator runs kernels in this process, by Numba's environment variable."""
+    """Return True if Numba's simulator is on in this process, by Numba's environment variable."""
     return os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip() not in ("", "0")
 
 

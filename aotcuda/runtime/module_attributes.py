@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aotcuda import arch
+from aotcuda.errors import LaunchError
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import streams
 from aotcuda.runtime.images.choice import Tier, choose, survey
@@ -10,7 +11,7 @@ from aotcuda.runtime.launch import fast as extension
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sized
+    from collections.abc import Collection, Sized
 
     from aotcuda.runtime.images.choice import Choice
     from aotcuda.runtime.loader import Loader
@@ -87,6 +88,20 @@ def describe(loader: Loader) -> str:
         state += f"; out of date: {changed}"
     counts = f"{_count(loader.kernels, 'kernel')}, {_count(loader.manifest['functions'], 'function')}"
     return f"<aotcuda.Module {loader.source.name}: {counts}; {state}>"
+
+
+def simulator_error(module: str, origins: Collection[str]) -> LaunchError:
+    """Return the error of a generated module in Numba's simulator; `origins` are its source modules and files."""
+    message = (
+        f"{module} has GPU code, which Numba's simulator cannot run, and NUMBA_ENABLE_CUDASIM is set: launch the "
+        f"kernels of its source, {', '.join(sorted(origins))}, or package that module in place"
+    )
+    if any(origin.endswith(".cu") for origin in origins):
+        message = (
+            f"{module} has GPU code of {', '.join(sorted(origins))}, which Numba's simulator cannot run; unset "
+            "NUMBA_ENABLE_CUDASIM"
+        )
+    return LaunchError(message)
 
 
 def _count(items: Sized, noun: str) -> str:

@@ -20,10 +20,10 @@ import os, sys
 from aotcuda.runtime.jit import cache_lock
 path, way = sys.argv[1:]
 file = cache_lock.acquire(path)
-child = os.fork() if way == "forked child" else 1
-if child == 0:
-    sys.stdin.readline()
-    sys.stdin.read()
+reader, writer = os.pipe()
+if way == "forked child" and os.fork() == 0:
+    os.close(writer)
+    os.read(reader, 1)  # until the holder ends
     os._exit(0)
 print("held", flush=True)
 sys.stdin.readline()
@@ -69,14 +69,15 @@ def test_a_waiter_gets_the_lock_when_the_holder_gives_it_up(path, way):
 
 
 def test_threads_of_one_process_wait_for_each_other(path):
-    first, found = cache_lock.acquire(path), []
+    first, given_up, found = cache_lock.acquire(path), [], []
 
     def wait():
         second = cache_lock.acquire(path)
-        found.append(second is not None and first.closed)
+        found.append(second is not None and bool(given_up))
         cache_lock.release(second)
 
     with threads.started(wait):
+        given_up.append(True)
         cache_lock.release(first)
     assert found == [True]
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime.simulator import SimulatedKernel
 from support.grids import PAIR
 from support.manifests import kernel
 
@@ -206,9 +205,6 @@ def test_impossible_attributes_are_refused_at_once(k, options, text):
     refused = pytest.raises(LaunchError, match=rf"^mypkg\.kernels\.k cannot be launched: {re.escape(text)}")
     with refused:
         k.configure(1, 32, **options)
-    if "has no option" in text:
-        with refused:
-            SimulatedKernel("mypkg.kernels", "k", None, None, "jit").configure(1, 32, **options)
 
 
 def test_a_failed_launch_names_the_attributes(cuda, k):

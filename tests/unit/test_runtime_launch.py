@@ -11,7 +11,6 @@ import pytest
 
 from aotcuda.errors import ArgumentError, CudaError, LaunchError, NoImageError
 from aotcuda.runtime import driver
-from aotcuda.runtime.simulator import SimulatedKernel
 from support import threads
 from support.manifests import kernel, overload
 
@@ -248,8 +247,6 @@ class TestForall:
     def test_impossible_numbers_are_refused(self, k, n, block, problem):
         with pytest.raises(LaunchError, match=problem):
             k.forall(n, block=block)
-        with pytest.raises(LaunchError, match=problem):
-            SimulatedKernel("mypkg.kernels", "k", None, None, "jit").forall(n, block)
 
 
 class TestContexts:

@@ -20,6 +20,7 @@ from aotcuda.errors import (
     ConfigError,
     CudaError,
     DriverTooOldError,
+    LaunchError,
     ManifestError,
     NoDeviceError,
     NoDriverError,
@@ -323,3 +324,27 @@ except aotcuda.errors.ManifestError as error:
 """
     message = cuda.run(code)
     assert f"{archive} is a file: packages with GPU code cannot run from a zip archive; install the package" in message
+
+
+ORIGINS = {
+    "module": (["mypkg._k:k"], "mypkg._k, or package"),
+    "modules": (["mypkg.b:K.k", "mypkg.a:k"], "mypkg.a, mypkg.b, or package"),
+    "CUDA C++": (["csrc/raw.cu:k"], "code of csrc/raw.cu, which"),
+}
+
+
+@pytest.mark.parametrize("load", ["import", "first-use"])
+@pytest.mark.parametrize(("origins", "expected"), ORIGINS.values(), ids=ORIGINS)
+@pytest.mark.parametrize("use", [lambda k: k.k0, lambda k: k.add, lambda k: k.__aotcuda__.kernels])
+def test_numbas_simulator_is_refused_with_the_source(cuda, monkeypatch, load, origins, expected, use):
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    kernels = [{**kernel(f"k{number}", "void(int32)"), "origin": origin} for number, origin in enumerate(origins)]
+    module = cuda.package(*kernels, load=load, functions=("add",))
+    for function in module.__aotcuda__.manifest["functions"]:
+        function["origin"] = origins[0]
+    with pytest.raises(LaunchError) as caught:
+        use(module)
+    assert str(caught.value).startswith("mypkg.kernels has GPU code")
+    assert expected in str(caught.value)
+    assert "NUMBA_ENABLE_CUDASIM" in str(caught.value)
+    assert cuda.calls() == []
