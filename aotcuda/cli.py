@@ -117,13 +117,46 @@ def _prefix(word: str, options: list[str]) -> str | None:
     return next((option for option in options if option.startswith("--") and word.startswith(option)), None)
 
 
+_GROUPS = {
+    "build and record": ("init", "record", "build"),
+    "look": ("inspect", "check", "diff"),
+    "use": ("doctor", "run", "cache"),
+    "ship": ("split", "rebundle", "export"),
+    "for build systems": ("config",),
+}
+"""The commands by the headings of `aotcuda --help`."""
+
+_EXAMPLES = {
+    "": "aotcuda inspect dist/*.whl",
+    "init": "aotcuda init",
+    "record": "aotcuda record --dry --gpu H100 --write -- python -m pytest tests",
+    "build": "aotcuda build --out build/kernels",
+    "inspect": "aotcuda inspect dist/*.whl --summary",
+    "check": "aotcuda check dist/*.whl --require 'T4@580,H100@580'",
+    "diff": "aotcuda diff mypkg-1.0-py3-none-any.whl dist/mypkg-1.1-py3-none-any.whl",
+    "doctor": "aotcuda doctor",
+    "run": "aotcuda run --packs fla_pack -- python train.py",
+    "cache": "aotcuda cache list",
+    "cache dir": "aotcuda cache dir",
+    "cache list": "aotcuda cache list",
+    "cache clear": "aotcuda cache clear",
+    "cache warm": "aotcuda cache warm mypkg.kernels --arch sm_103",
+    "split": "aotcuda split dist/mypkg-1.0-py3-none-any.whl",
+    "rebundle": "aotcuda rebundle dist/mypkg-1.0-py3-none-any.whl",
+    "export": "aotcuda export triton-cache --out triton-cache --gpu H100",
+    "export triton-cache": "aotcuda export triton-cache --out triton-cache --gpu H100",
+    "config": "aotcuda config --includes mypkg.kernels",
+}
+"""The last line of each `--help`."""
+
+
 @functools.cache
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="aotcuda", description="Ship GPU code in ordinary wheels.")
     parser.add_argument("--version", action="version", version=f"aotcuda {aotcuda.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    commands = parser.add_subparsers(metavar="COMMAND", required=True, help=argparse.SUPPRESS)
 
-    inspect = commands.add_parser("inspect", help="show the contents of a wheel, a module, a folder or a fatbin")
+    inspect = commands.add_parser("inspect", description="show the contents of a wheel, a module, a folder or a fatbin")
     inspect.add_argument(
         "target", metavar="TARGET", nargs="+", help="wheel, importable module or package, folder, fatbin or cubin"
     )
@@ -135,21 +168,25 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_build(commands)
 
-    check = commands.add_parser("check", help="show which code of a wheel or module each GPU and driver runs")
-    check.add_argument("target", metavar="TARGET", help="wheel, importable module or package, or folder")
+    check = commands.add_parser("check", description="show which code of a wheel or module each GPU and driver runs")
+    check.add_argument("target", metavar="TARGET", nargs="+", help="wheel, importable module or package, or folder")
     check.add_argument("--gpu", metavar="NAME", help="show only this GPU: a name, or sm_XY")
     check.add_argument("--driver", metavar="VERSION", help="show only this driver: a version, or its CUDA version")
     check.add_argument("--require", metavar="LIST", help="fail unless images serve these: 'A100,H100,RTX 5090@525'")
     check.add_argument("--json", action="store_true", help="print one JSON object instead of a table")
     check.set_defaults(run=_check)
 
-    diff = commands.add_parser("diff", help="show the changes between two builds; fail if they break users of OLD")
+    diff = commands.add_parser(
+        "diff", description="show the changes between two builds; fail if they break users of OLD"
+    )
     for name, text in (("old", "the build that users have"), ("new", "the next build")):
         diff.add_argument(name, metavar=name.upper(), help=f"{text}: wheel, importable module or package, or folder")
     diff.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     diff.set_defaults(run=_diff)
 
-    config = commands.add_parser("config", help="print flags for a C++ build that uses a module's device functions")
+    config = commands.add_parser(
+        "config", description="print flags for a C++ build that uses a module's device functions"
+    )
     config.add_argument("module", metavar="MODULE", nargs="?", help="importable module or package, or a folder")
     output = config.add_mutually_exclusive_group(required=True)
     for name, text in (
@@ -166,31 +203,54 @@ def _parser() -> argparse.ArgumentParser:
 
     run = commands.add_parser(
         "run",
-        help="run a command whose Triton kernels come from packs",
+        description="run a command whose Triton kernels come from packs",
         usage="aotcuda run --packs NAMES -- COMMAND...",
     )
     run.add_argument("--packs", metavar="NAMES", default="", help="packs, by the names that they are imported by")
     run.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="a program and its arguments")
     run.set_defaults(run=_run, usage=run.error)
 
-    init = commands.add_parser("init", help="write the tables for a project's kernels")
+    init = commands.add_parser("init", description="write the tables for a project's kernels")
     init.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     init.set_defaults(run=_init)
 
-    doctor = commands.add_parser("doctor", help="show the state of this machine and installation")
+    doctor = commands.add_parser("doctor", description="show the state of this machine and installation")
     doctor.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     text = "compare an exported cache with this environment's Triton, and print nothing else"
     doctor.add_argument("--triton-cache", metavar="DIR", type=_folder, help=text)
     doctor.set_defaults(run=_doctor)
 
     _add_wheel_commands(commands)
-    _add_export(commands.add_parser("export", help="write what a project's tables list for tools without aotcuda"))
-    _add_cache(commands.add_parser("cache", help="manage the JIT cache and the build cache of this machine"))
+    _add_export(
+        commands.add_parser("export", description="write what a project's tables list for tools without aotcuda")
+    )
+    _add_cache(commands.add_parser("cache", description="manage the JIT cache and the build cache of this machine"))
 
     for (command, option), replacement in removed.OPTIONS.items():
         text = f"{option} was removed; {replacement}"
         commands.choices[command].add_argument(option, action=_Removed, nargs="?", help=argparse.SUPPRESS, const=text)
+    _complete_help(parser, commands)
     return parser
+
+
+def _complete_help(parser: argparse.ArgumentParser, commands: argparse._SubParsersAction[_Parser]) -> None:
+    """Let the help list the commands under headings, and each help end with an example."""
+    parser.usage = "aotcuda [-h] [--version] COMMAND ..."
+    width = max(map(len, commands.choices)) + 2
+    for heading, names in _GROUPS.items():
+        lines = "\n".join(f"  {name:<{width}}{commands.choices[name].description}" for name in names)
+        parser.epilog = f"{parser.epilog or ''}{heading}:\n{lines}\n\n"
+    _end_with_example(parser, "")
+
+
+def _end_with_example(parser: argparse.ArgumentParser, name: str) -> None:
+    """Let the help of a parser, and of the parsers of its commands, end with an example."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"{parser.epilog or ''}example:\n  {_EXAMPLES[name]}"
+    for action in parser._actions:  # noqa: SLF001 (argparse has no other list of its commands)
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for command, child in action.choices.items():
+                _end_with_example(child, f"{name} {command}".strip())
 
 
 class _Removed(argparse.Action):
@@ -202,10 +262,10 @@ class _Removed(argparse.Action):
 
 
 def _add_wheel_commands(commands: argparse._SubParsersAction[_Parser]) -> None:
-    rebundle = commands.add_parser("rebundle", help="replace the run time in a wheel by this aotcuda's")
+    rebundle = commands.add_parser("rebundle", description="replace the run time in a wheel by this aotcuda's")
     rebundle.add_argument("wheel", metavar="WHEEL", type=Path, help='a wheel that was built with runtime = "bundled"')
     rebundle.set_defaults(run=_rebundle)
-    split = commands.add_parser("split", help="split a wheel into one for each architecture (experimental)")
+    split = commands.add_parser("split", description="split a wheel into one for each architecture (experimental)")
     split.add_argument("wheel", metavar="WHEEL", type=Path, help="a wheel with machine code")
     text = "the folder for variants and providers (default: next to the wheel)"
     split.add_argument("--out", metavar="DIR", type=Path, help=text)
@@ -215,7 +275,7 @@ def _add_wheel_commands(commands: argparse._SubParsersAction[_Parser]) -> None:
 def _add_export(export: argparse.ArgumentParser) -> None:
     actions = export.add_subparsers(title="forms", metavar="FORM", required=True)
     text = "fill a folder that Triton itself reads as TRITON_CACHE_DIR"
-    cache = actions.add_parser("triton-cache", help=text)
+    cache = actions.add_parser("triton-cache", help=text, description=text)
     cache.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     cache.add_argument("--out", metavar="DIR", required=True, type=_folder, help="the folder; entries are added to it")
     cache.add_argument("--at", metavar="PATH", help="where the folder will lie for Triton (default: DIR)")
@@ -226,9 +286,10 @@ def _add_export(export: argparse.ArgumentParser) -> None:
 def _add_cache(cache: argparse.ArgumentParser) -> None:
     actions = cache.add_subparsers(title="actions", metavar="ACTION", required=True)
     for name, text in (("dir", "print its folder"), ("list", "list its entries"), ("clear", "remove its entries")):
-        action = actions.add_parser(name, help=text)
+        action = actions.add_parser(name, help=text, description=text)
         action.set_defaults(run=_cache, action=name)
-    warm = actions.add_parser("warm", help="compile into the JIT cache for GPUs of other machines")
+    text = "compile into the JIT cache for GPUs of other machines"
+    warm = actions.add_parser("warm", help=text, description=text)
     warm.add_argument("module", metavar="MODULE", help="importable module or package that aotcuda built")
     warm.add_argument(
         "--arch", metavar="ARCH", nargs="+", action="extend", help="the targets, sm_XY (default: all that need it)"
@@ -238,7 +299,9 @@ def _add_cache(cache: argparse.ArgumentParser) -> None:
 
 
 def _add_build(commands: argparse._SubParsersAction[_Parser]) -> None:
-    build = commands.add_parser("build", help="build a project's modules without a wheel, for other build systems")
+    build = commands.add_parser(
+        "build", description="build a project's modules without a wheel, for other build systems"
+    )
     build.add_argument("project", metavar="PROJECT", nargs="?", default=".", type=Path, help="folder of pyproject.toml")
     build.add_argument(
         "--out", metavar="DIR", type=_folder, help="the folder for the files (default: PROJECT/build/aotcuda)"
@@ -308,7 +371,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
     from aotcuda.tools.check import check, table  # noqa: PLC0415
 
-    report = check.check(arguments.target, gpu=arguments.gpu, driver=arguments.driver, require=arguments.require)
+    report = check.check(*arguments.target, gpu=arguments.gpu, driver=arguments.driver, require=arguments.require)
     show(json.dumps(report.json(), indent=2) if arguments.json else table.render(report))
     _fail_if(report.problem())
 
@@ -400,7 +463,7 @@ def _file(text: str) -> Path:
 def _add_record(commands: Any) -> None:
     record = commands.add_parser(
         "record",
-        help="run a command and record the signatures of its launches",
+        description="run a command and record the signatures of its launches",
         usage="aotcuda record [-h] [--write] [--check] [--out FILE] [--packages NAMES] "
         "[--dry [--gpu NAMES]] -- COMMAND...\n"
         "       aotcuda record [--out FILE] [--packages NAMES] --merge FILE...",

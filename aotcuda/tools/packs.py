@@ -1,6 +1,7 @@
 """List the kernels that a pack serves in this environment, and reasons against the others, for `check` and `doctor`.
 
-A separate process imports the pack and its packages; this module is also the script of that process.
+A separate process imports the pack and its packages; this module is also the script of that process. Without a GPU, the
+process sees the stand-ins of dry runs, since packages may use Triton only with a GPU.
 """
 
 from __future__ import annotations
@@ -27,8 +28,45 @@ _MOST_NAMES = 8
 """The most names of kernels in a line."""
 
 
-def status(name: str) -> dict[str, Any]:
-    """Return the status of a pack as `--json` prints it: `problem`, and `kernels`, each with a reason if not served."""
+def status(name: str, manifests: Iterable[Any] = ()) -> dict[str, Any]:
+    """Return the status of a pack as `--json` prints it: `problem`, and `kernels`, each with a reason if not served.
+
+    Args:
+        name: The pack.
+        manifests: The manifests of its modules, which describe the kernels of a pack that cannot be imported.
+    """
+    facts = _status(name)
+    if facts["problem"] and not facts["kernels"]:
+        facts["kernels"] = list(_described(name, manifests, facts["problem"]))
+    return facts
+
+
+def _described(name: str, manifests: Iterable[Any], problem: str) -> Iterator[dict[str, Any]]:
+    """Yield the facts of kernels by the manifests of a pack; none is served."""
+    for manifest in manifests:
+        pack = manifest.get("pack")
+        if pack is not None and manifest["module"].rpartition(".")[0] == name:
+            common = {"source": pack["source"], "distribution": pack["distribution"], "version": pack["version"]}
+            triton = manifest["toolchain"].get("triton", "")
+            for kernel in dict.fromkeys(item["name"] for item in manifest["kernels"]):
+                yield {**common, "path": kernel, "triton": triton, "installed": None, "reason": problem}
+
+
+def _stand_ins(folder: str) -> dict[str, str]:
+    """Return variables that make the separate process see the stand-ins of dry runs, if there is no GPU."""
+    from aotcuda.tools.record import dry, process  # noqa: PLC0415 (a GPU is queried only if there are packs)
+
+    if dry.has_gpu():
+        return {}
+    return {
+        **dry.choose({}, dry=True, gpu=None).environ,
+        **process.injected_environment(),
+        "AOTCUDA_RECORD_FOLDER": folder,
+        "TRITON_CACHE_DIR": str(Path(folder, "triton")),
+    }
+
+
+def _status(name: str) -> dict[str, Any]:
     disabling = ("AOTCUDA_IN_PLACE", "AOTCUDA_BUILDING", "AOTCUDA_PACKS", "TRITON_INTERPRET")
     environ = {key: value for key, value in os.environ.items() if key not in disabling}
     with tempfile.TemporaryDirectory(prefix="aotcuda-packs-") as folder:
@@ -36,7 +74,7 @@ def status(name: str) -> dict[str, Any]:
         command = [sys.executable, "-W", "ignore", "-m", __name__, name, str(out)]
         options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "timeout": _SECONDS}
         try:
-            done = subprocess.run(command, env=environ, check=False, **options)
+            done = subprocess.run(command, env={**environ, **_stand_ins(folder)}, check=False, **options)
         except subprocess.TimeoutExpired:
             problem = f"the imports of its packages took more than {_SECONDS} s"
             return {"pack": name, "problem": problem, "kernels": []}

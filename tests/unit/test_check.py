@@ -9,6 +9,7 @@ import pytest
 
 from aotcuda.cli import main
 from aotcuda.common import gpu_facts
+from aotcuda.tools import packs
 from support import manifests, modules
 
 if TYPE_CHECKING:
@@ -206,3 +207,46 @@ def test_targets_that_cannot_be_checked_are_refused(package, tmp_path, capsys):
         code, _, error = run(capsys, str(target))
         assert code == 1
         assert problem in error
+
+
+def test_modules_with_equal_predictions_share_a_table(tmp_path, capsys):
+    for name, targets in {"one": WIDE, "two": WIDE, "other": WIDE[:2]}.items():
+        kernels = [manifests.kernel("axpy", "void(float32)")]
+        manifests.write(tmp_path / name, kernels, targets=targets)
+    code, out, _ = run(capsys, *(str(tmp_path / name) for name in ("one", "two", "other")))
+    assert code == 0
+    assert len([line for line in out.splitlines() if line.startswith("  9.0")]) == 2
+    assert out.splitlines().count("mypkg.kernels") == 3
+    last = out.splitlines()[-1]
+    assert last.startswith("3 modules have images for ")
+    single = run(capsys, str(tmp_path / "one"), "--require", "H100@580")[1].splitlines()[-1]
+    assert single == "mypkg.kernels has images for all GPUs of --require"
+
+
+PACK = {"source": "victim.good", "distribution": "victim", "version": "1.0"}
+
+
+@pytest.mark.parametrize(
+    ("problem", "reasons", "last", "error"),
+    [
+        ("", [None, None], "; packs serve 2 of 2 kernels in this environment", ""),
+        ("", [None, "its source has changed"], "", "1 of 2 kernels are not served in this environment: victim.good.k1"),
+        ("it cannot be imported", [], "", "1 of 1 kernels are not served in this environment: victim.good.axpy"),
+    ],
+)
+def test_require_needs_each_kernel_of_an_installed_pack(
+    package, capsys, monkeypatch, tmp_path, problem, reasons, last, error
+):
+    package(pack=PACK)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path.parent)
+    kernels = [
+        {**PACK, "path": f"k{number}", "triton": "3.6", "installed": "1.0", "reason": reason}
+        for number, reason in enumerate(reasons)
+    ]
+    monkeypatch.setattr(packs, "_status", lambda name: {"pack": name, "problem": problem, "kernels": kernels})
+    code, out, message = run(capsys, "mypkg.kernels", "--require", "H100@580")
+    assert code == (1 if error else 0)
+    assert error in message
+    assert out.splitlines()[-1].endswith(last)
+    assert run(capsys, "mypkg.kernels")[0] == 0

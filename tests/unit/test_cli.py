@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
+import itertools
 import json
+import shlex
 import subprocess
 import sys
 import types
@@ -10,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from aotcuda import cli
 from aotcuda.cli import main
 from aotcuda.errors import CompileError
 from support import modules
@@ -126,3 +130,28 @@ def test_full_disk_is_reported_in_one_line(wheel: Path) -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     message = "aotcuda: writing failed (No space left on device); free some space, or write to another folder\n"
     assert (done.returncode, done.stderr) == (1, message)
+
+
+def parsers(parser, name="aotcuda"):
+    """Yield the names and parsers of a command and of its own commands."""
+    yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command, child in action.choices.items():
+                yield from parsers(child, f"{name} {command}")
+
+
+def test_each_help_ends_with_an_example_of_the_command():
+    for name, parser in parsers(cli._parser()):
+        *_, heading, example = parser.format_help().rstrip().splitlines()
+        assert heading == "example:", name
+        assert example.startswith(f"  {name}"), name
+        cli._parser().parse_args(shlex.split(example)[1:])
+
+
+def test_help_lists_each_command_once_under_a_heading():
+    text = cli._parser().format_help()
+    commands = [line.split()[0] for line in text.splitlines() if line.startswith("  ") and "example" not in line]
+    (action,) = (item for item in cli._parser()._actions if isinstance(item, argparse._SubParsersAction))
+    assert [name for name in commands if name in action.choices] == list(itertools.chain(*cli._GROUPS.values()))
+    assert set(action.choices) == set(commands) - {"-h,", "--version", "aotcuda"}

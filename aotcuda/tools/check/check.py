@@ -85,6 +85,41 @@ class Report:
     unmet: tuple[UnmetRequirement, ...]
     single: bool  # a GPU or a driver was named, so a module without code for it is a problem
     packs: tuple[dict[str, Any], ...] = ()
+    required: bool = False
+
+    def answer(self) -> str:
+        """Return the last line of the output: the GPUs that all modules serve, and the kernels of packs here."""
+        newest = [cell for module in self.modules for cell in module.cells if cell.exists]
+        drivers = list(dict.fromkeys(cell.driver for cell in newest))
+        newest = [cell for cell in newest if cell.driver == drivers[-1]] if drivers else []
+        by_gpu: dict[Gpu, list[Cell]] = {}
+        for cell in newest:
+            by_gpu.setdefault(cell.gpu, []).append(cell)
+        served = [gpu for gpu, cells in by_gpu.items() if all(cell.has_image for cell in cells)]
+        names = self.modules[0].name if len(self.modules) == 1 else f"{len(self.modules)} modules"
+        verb = "has" if len(self.modules) == 1 else "have"
+        driver = f" with driver {drivers[-1].name}" if drivers else ""
+        text = f"{names} {verb} images for {len(served)} of {len(by_gpu)} compute capabilities{driver}"
+        if self.required:
+            text = f"{names} {verb} images for all GPUs of --require"
+        if self.packs:
+            kernels = [kernel for pack in self.packs for kernel in pack["kernels"]]
+            count = sum(kernel["reason"] is None for kernel in kernels)
+            text += f"; packs serve {count} of {len(kernels)} kernels in this environment"
+        return text
+
+    def _problem_of_packs(self) -> str | None:
+        for pack in self.packs if self.required else ():
+            lacking = [kernel for kernel in pack["kernels"] if kernel["reason"] is not None]
+            if lacking:
+                first = lacking[0]
+                return (
+                    f"{pack['pack']}: {len(lacking)} of {len(pack['kernels'])} kernels are not served in this "
+                    f"environment: {first['source']}.{first['path']}: {first['reason']}"
+                )
+            if pack["problem"]:
+                return f"{pack['pack']}: {pack['problem']}"
+        return None
 
     def problem(self) -> str | None:
         """Return the first problem in one line, or None."""
@@ -92,6 +127,8 @@ class Report:
             first, *rest = self.unmet
             others = ", ".join(dict.fromkeys(item.item for item in rest if item.item != first.item))
             return f"{first.item}: {first.why}" + (f". Nor are these served: {others}" if others else "")
+        if (problem := self._problem_of_packs()) is not None:
+            return problem
         if not self.single:
             return None
         for module in self.modules:
@@ -112,15 +149,16 @@ class Report:
         }
 
 
-def check(target: str, *, gpu: str | None = None, driver: str | None = None, require: str | None = None) -> Report:
-    """Predict the images that GPUs take from the modules in `target` with drivers for Linux.
+def check(*names: str, gpu: str | None = None, driver: str | None = None, require: str | None = None) -> Report:
+    """Predict the images that GPUs take from the modules in targets with drivers for Linux.
 
     Args:
-        target: A wheel, an importable module or package, or a folder.
+        names: Wheels, importable modules or packages, or folders.
         gpu: A GPU's name or `sm_XY`; by default all known GPUs.
         driver: A driver's version, or the CUDA version that it supports; by default all known drivers.
         require: GPUs that packaged images must serve, `A100,H100,RTX 5090@525`, each with this driver and all newer
             ones that support the GPU. Items without a driver start from `driver`, by default from the oldest.
+            The kernels of installed packs must also be served in this environment.
 
     Raises:
         TargetError: There is no such target, GPU or driver, or the target holds no kernels.
@@ -129,10 +167,15 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
     chosen_gpus = [gpus.gpu(gpu)] if gpu is not None else _all_gpus()
     chosen_drivers = [gpus.driver(driver)] if driver is not None else _all_drivers()
     requirements = [_requirement(item, driver) for item in _items(require)] if require is not None else []
-    modules = list(_modules_with_kernels(target))
-    if not modules:
-        message = f"{target} has no kernels; device functions run where the code that links them runs"
-        raise TargetError(message)
+    modules: list[PackagedModule] = []
+    installed: list[Manifest] = []
+    for target in names:
+        found = list(_modules_with_kernels(target))
+        if not found:
+            message = f"{target} has no kernels; device functions run where the code that links them runs"
+            raise TargetError(message)
+        modules += found
+        installed += [module.manifest for module in found if not Path(target).exists()]
     unmet = [
         UnmetRequirement(item=item, why=why)
         for item, required_gpu, drivers in requirements
@@ -143,9 +186,8 @@ def check(target: str, *, gpu: str | None = None, driver: str | None = None, req
         modules=tuple(_report(module, chosen_gpus, chosen_drivers) for module in modules),
         unmet=tuple(unmet),
         single=(gpu is not None or driver is not None) and require is None,
-        packs=()
-        if Path(target).exists()
-        else tuple(map(packs.status, packs.names(module.manifest for module in modules))),
+        packs=tuple(packs.status(name, installed) for name in packs.names(installed)),
+        required=require is not None,
     )
 
 

@@ -1,4 +1,4 @@
-"""Render the text of `aotcuda check`: a table of GPUs and drivers for each module, at 100 columns."""
+"""Render the text of `aotcuda check`, at 100 columns: modules with equal predictions share a table of GPUs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,23 @@ _NOTE = (
 def render(report: Report) -> str:
     """Return the text without a final line break."""
     single = len(report.modules[0].cells) == 1
-    blocks = [list(_single(module) if single else _module(module)) for module in report.modules]
+    groups: dict[object, list[ModuleReport]] = {}
+    for module in report.modules:
+        groups.setdefault(module.cells, []).append(module)
+    blocks: list[list[str]] = []
+    for modules in groups.values():
+        *others, last = modules
+        if single:
+            blocks += [list(_single(module)) for module in modules]
+        else:
+            blocks += [list(_facts(module)) for module in others]
+            blocks.append([*_facts(last), "", *_table(last)])
     if not single:
         blocks.append(textwrap.wrap(_NOTE.format(date=gpu_facts.data()["date"]), _WIDTH))
     blocks += [[escape(line) for line in packs.render(pack)] for pack in report.packs]
+    problem = report.problem()
+    if problem is None:  # a problem is the line of the error
+        blocks.append([escape(report.answer())])
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
@@ -50,8 +63,8 @@ def _single(module: ModuleReport) -> Iterator[str]:
         yield from _field("not", f"{image}: {why}")
 
 
-def _module(module: ModuleReport) -> Iterator[str]:
-    """Yield the facts of a module, and its table of GPUs and drivers."""
+def _facts(module: ModuleReport) -> Iterator[str]:
+    """Yield the facts of a module."""
     yield escape(module.name)
     yield from _field("in", module.where)
     yield from _field("made from", module.pack)
@@ -65,7 +78,10 @@ def _module(module: ModuleReport) -> Iterator[str]:
         yield from _field("run time", "in the wheel")
     for item in module.left_out:
         yield from _field("left out", escape(str(item)))
-    yield ""
+
+
+def _table(module: ModuleReport) -> Iterator[str]:
+    """Yield the table of GPUs and drivers, and the notes below it."""
     rows = [list(row) for _, row in itertools.groupby(module.cells, key=lambda cell: cell.gpu)]
     groups = _groups(rows)
     yield from _grid(
