@@ -79,6 +79,7 @@ def test_page_of_environment_variables_has_all():
     internal = {
         "AOTCUDA_RECORD_DRY",
         "AOTCUDA_RECORD_FOLDER",
+        "AOTCUDA_RECORD_HOME",
         "AOTCUDA_RECORD_ROOTS",
         "AOTCUDA_RECORD_TYPES",
     }  # users do not set them

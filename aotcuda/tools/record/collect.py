@@ -51,6 +51,7 @@ class Launches:
         results: The first reads of results of launches that were not executed: the call and `file:line`.
         failures: Launches that could not be recorded, with tracebacks.
         failed_imports: The imports that ended processes: the message, the missing module or None, and the Python.
+        files: Files of the user that the command wrote after it had timed configs without executing launches.
     """
 
     records: tuple[Record, ...]
@@ -62,6 +63,7 @@ class Launches:
     results: tuple[tuple[str, str], ...]
     failures: tuple[tuple[str, str], ...]
     failed_imports: tuple[tuple[str, str | None, str], ...] = ()
+    files: tuple[str, ...] = ()
 
 
 def read(folder: Path, root: Path) -> Launches:
@@ -88,6 +90,7 @@ def read(folder: Path, root: Path) -> Launches:
         results=tuple((item["call"], _relative(item["site"], root)) for item in select("result")),
         failures=tuple((item["fact"], item["traceback"]) for item in select("failure")),
         failed_imports=tuple((item["error"], item["name"], item["python"]) for item in select("import")),
+        files=tuple(dict.fromkeys(item["path"] for item in select("file"))),
     )
 
 
@@ -105,6 +108,7 @@ def joined(several: Sequence[Launches]) -> Launches:
             results=(*first.results, *other.results),
             failures=tuple(dict.fromkeys([*first.failures, *other.failures])),
             failed_imports=tuple(dict.fromkeys([*first.failed_imports, *other.failed_imports])),
+            files=tuple(dict.fromkeys([*first.files, *other.files])),
         )
     return first
 

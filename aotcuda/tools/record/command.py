@@ -98,6 +98,7 @@ def run(
         total = records.load(path)
     report.print_summary(launches, project, runs)
     report.print_first_result(launches)
+    report.print_files(launches)
     cuda_additions, cuda_left_out = cuda_cpp.plan(launches.cuda_cpp, project)
     for line in cuda_left_out:
         report.say(f"left out: {line}")

@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.tools.record import own_home
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from types import FrameType
@@ -76,7 +78,7 @@ def _environment(folder: Path, mode: Mode, types: dict[str, str], roots: Sequenc
         # Modules that are packaged in place would launch packaged code, which the recorder does not see.
         "AOTCUDA_IN_PLACE": "0",
         # Autotuners may store their timings on disk; timings of launches that are not executed mean nothing.
-        **({"TRITON_CACHE_DIR": str(folder / "triton")} if mode.dry else {}),
+        **({"TRITON_CACHE_DIR": str(folder / "triton"), **own_home.variables(folder)} if mode.dry else {}),
         "AOTCUDA_RECORD_FOLDER": str(folder),
         "AOTCUDA_RECORD_TYPES": json.dumps(types),
         "AOTCUDA_RECORD_ROOTS": os.pathsep.join(map(str, roots)),

@@ -72,6 +72,15 @@ def print_first_result(launches: Launches) -> None:
         )
 
 
+def print_files(launches: Launches) -> None:
+    """Print the files in which a dry run may have left timings of launches that were not executed."""
+    for path in launches.files:
+        say(
+            f"{path}: the command wrote this file after it timed kernels that were not executed; if it holds timings, "
+            "remove it"
+        )
+
+
 def print_failed_import(launches: Launches, project: Project) -> bool:
     """Print the import that ended the command; return False if none did."""
     for error, name, python in launches.failed_imports[:1]:

@@ -29,7 +29,10 @@ TYPES = "AOTCUDA_RECORD_TYPES"
 ROOTS = "AOTCUDA_RECORD_ROOTS"
 """The environment variable with the folders from which packages of the project are imported."""
 
-environ = {name: os.environ.get(name, "") for name in (FOLDER, TARGET, TYPES, ROOTS)}
+HOME = "AOTCUDA_RECORD_HOME"
+"""The environment variable with the user's home folder; `HOME` names another one if launches are not executed."""
+
+environ = {name: os.environ.get(name, "") for name in (FOLDER, TARGET, TYPES, ROOTS, HOME)}
 """The variables at the start of the process; the program may change its environment before it imports Numba."""
 
 _RECORDERS = {

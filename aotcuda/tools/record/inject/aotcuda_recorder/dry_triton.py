@@ -7,7 +7,7 @@ import functools
 import sys
 
 import aotcuda_recorder
-from aotcuda_recorder import dry
+from aotcuda_recorder import dry, dry_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def _wrap_bench(bench: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(bench)
     def wrapper(self: Any, *args: Any, config: Any, **named: Any) -> Any:
         self.best_config = config
+        dry_files.watch()
         before = self.__dict__.get("do_bench")
         self.__dict__["do_bench"] = _run
         try:
