@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from skips import (  # noqa: F401 (hooks of pytest)
+    pytest_addoption,
+    pytest_configure,
+    pytest_make_collect_report,
+    pytest_runtest_makereport,
+    pytest_runtest_setup,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path

@@ -53,9 +53,10 @@ def main() -> None:
     if not sys.argv[1:]:
         say("PyTorch, JAX and TVM-FFI, and pytest with them (2 GB on disk; more where PyTorch brings CUDA)")
         with_libraries = make("libraries", "--editable", f"{ROOT}[libraries]")
-        run(with_libraries, "-m", "pytest", *PLUGINS, *PARALLEL, "-q", *LIBRARY_TESTS)
+        run(with_libraries, "-m", "pytest", *PLUGINS, *PARALLEL, "-q", "--environment=libraries", *LIBRARY_TESTS)
     say("pytest")
-    os.execve(python, [str(python), "-m", "pytest", *PLUGINS, *PARALLEL, *sys.argv[1:]], environment())  # noqa: S606 (no shell is wanted)
+    arguments = sys.argv[1:] or ["--environment=test"]  # counts the skips of all tests
+    os.execve(python, [str(python), "-m", "pytest", *PLUGINS, *PARALLEL, *arguments], environment())  # noqa: S606 (no shell is wanted)
 
 
 if __name__ == "__main__":

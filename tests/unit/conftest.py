@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from aotcuda.builder.entry import jit
+from aotcuda.runtime.jit import compile as compile_
 from support import jit_builds, libraries
 from support.launch_paths import both_paths, extension_module, general, path
 from support.stand_in import cuda, stand_in_library
@@ -30,6 +31,7 @@ def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> jit_builds.Build
     """Replace the builder of the JIT fallback, and its cache by an empty cache in `tmp_path / "cache"`."""
     builder = jit_builds.Builder()
     monkeypatch.setattr(jit, "build", builder)
+    monkeypatch.setattr(compile_, "_is_importable", lambda _package: True)
     jit_builds.forget_cache(monkeypatch)
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
     return builder

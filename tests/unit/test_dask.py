@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.manifests import kernel
 
 PROGRAM = """
@@ -38,6 +40,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.needs("distributed")
 def test_workers_launch_kernels_that_are_sent_to_them(cuda, tmp_path):
     cuda.package(kernel("axpy", "void(float32, float32[::1])"))
     program = tmp_path / "program.py"

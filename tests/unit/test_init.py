@@ -49,6 +49,7 @@ def load(path: Path) -> dict:
     return tomllib.loads(path.read_text())
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize(
     ("compiler", "extra", "key"),
     [("numba", "cu13", {}), ("numba_cuda_mlir", "mlir-cu13", {"frontend": "numba-cuda-mlir"})],
@@ -101,6 +102,7 @@ kernels.typed = "void(float64[:])" # mine
 }
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize("rest", BEGUN.values(), ids=BEGUN)
 def test_existing_tables_stay_and_a_second_run_changes_nothing(rest: str, tmp_path: Path) -> None:
     path = make(tmp_path, PROJECT + rest)
@@ -142,6 +144,7 @@ NAMESPACES = {
 }
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize("name", NAMESPACES)
 def test_namespace_packages_need_configuration(name: str, tmp_path: Path) -> None:
     configuration, file, module = NAMESPACES[name]
@@ -160,6 +163,7 @@ NO_PYTHON = {
 }
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize("name", NO_PYTHON)
 def test_unreadable_source_is_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content, problem = NO_PYTHON[name]
@@ -172,6 +176,7 @@ def test_unreadable_source_is_named(name: str, tmp_path: Path, capsys: pytest.Ca
     assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:8: untyped\n" in output
 
 
+@pytest.mark.needs("tomlkit")
 def test_deep_expressions_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make(tmp_path, PROJECT, f"from pkg import deep\n{KERNELS}")
     (tmp_path / "src" / "pkg" / "deep.py").write_text(f"x{'.jit' * 1500}\ndef f():\n    x{'.jit' * 1500}\n")
@@ -193,6 +198,7 @@ def test_malformed_tables_are_no_error_or_one_line(
         assert path.read_text() == before
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize(
     "content",
     [
@@ -261,6 +267,7 @@ kernels.guessed = { python = "pkg.gpu:guessed.fn", signature = "*fp32" }
 """
 
 
+@pytest.mark.needs("tomlkit")
 def test_triton_kernels_get_the_extra_and_a_hint_to_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make(tmp_path, PROJECT, TRITON)
     assert cli.main(["init", str(tmp_path)]) == 0
@@ -278,6 +285,7 @@ def test_triton_kernels_get_the_extra_and_a_hint_to_record(tmp_path: Path, capsy
     assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:10: tuned\n" in capsys.readouterr().out
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize(
     ("source", "dependencies", "expected"),
     [
@@ -300,6 +308,7 @@ def test_build_requires_the_dependencies_that_it_imports(tmp_path, source, depen
     assert path.read_text() == before
 
 
+@pytest.mark.needs("tomlkit")
 def test_requirement_in_another_spelling_is_not_added(tmp_path: Path) -> None:
     system = '[build-system]\nrequires = ["hatchling", "aotcuda[cu13]", "Sci_Py"]\nbuild-backend = "hatchling.build"\n'
     path = make(tmp_path, f'{system}{PROJECT}dependencies = ["sci.py"]\n', f"import sci_py\n{KERNELS}")

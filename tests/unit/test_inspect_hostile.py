@@ -36,6 +36,7 @@ def _little_memory() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+@pytest.mark.needs("lz4")
 @pytest.mark.usefixtures("_little_memory")
 @pytest.mark.parametrize("name", hostile.ALL, ids=lambda name: ascii(name)[:40])
 def test_hostile_input_ends_in_a_report_or_one_line(name, tmp_path, capsys):
@@ -116,6 +117,7 @@ def test_kernel_with_two_symbols_is_listed_once() -> None:
     assert [kernel.name for kernel in cubin.read(hostile.with_functions([b"k", b"k"]), "k.cubin").kernels] == ["k"]
 
 
+@pytest.mark.needs("lz4")
 def test_images_are_decompressed_one_at_a_time() -> None:
     entries = fatbin.entries(hostile.large_images(0), "a.fatbin", Budget(0))
     assert next(entries).size == 200 << 20
@@ -139,6 +141,7 @@ def test_ptx_comments_and_strings_hide_entries(text: bytes, names: tuple[str, ..
     assert ptx.kernels(text) == names
 
 
+@pytest.mark.needs("cxxfilt")
 def test_name_that_is_too_costly_to_demangle_stays_mangled() -> None:
     doubling, plain = (kernel.name for kernel in cubin.read(hostile.doubling_name(0), "a").kernels)
     odd = ["axpy", "_Znonsense", "_Z1f" + "P" * 5000 + "i", "_Z1f\n_Z5scalePfi", "_Z1f\ud800", "_Z"]

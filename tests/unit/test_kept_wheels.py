@@ -105,6 +105,7 @@ def test_jit_fallback_can_plan_the_module(cuda, install, wheel, name):
     assert {(unit, units.count(unit)) for unit in units} == overloads
 
 
+@pytest.mark.needs("lz4")
 @pytest.mark.parametrize("wheel", WHEELS, ids=lambda wheel: wheel.name)
 def test_commands_read_the_wheel(wheel, capsys):
     assert main(["inspect", str(wheel)]) == 0

@@ -40,7 +40,7 @@ def test_log_has_a_line_every_five_seconds() -> None:
 @pytest.mark.parametrize(
     ("stream", "environ", "expected"),
     [
-        (Terminal(), {}, progress.Bar),
+        pytest.param(Terminal(), {}, progress.Bar, marks=pytest.mark.needs("rich")),
         (Terminal(), {"TERM": "dumb"}, progress.Lines),
         (Terminal(), {"AOTCUDA_PROGRESS": "lines"}, progress.Lines),
         (io.StringIO(), {}, progress.Lines),

@@ -123,6 +123,7 @@ DAMAGED: dict[str, tuple[object, str]] = {
 }
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_file_is_refused_in_one_line(
     name: str, project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -145,6 +146,7 @@ def launch(module: str, **constants: object) -> Record:
     return Record(**facts, signature="void(*fp32, i32; BLOCK=64)", options=options)
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize(("settings", "packages"), [(SETTINGS + PACK, []), (SETTINGS, ["--packages", "foreign"])])
 def test_records_of_other_packages_are_merged_into_a_pack(
     settings: str, packages: list[str], project: Path, tmp_path: Path
@@ -167,6 +169,7 @@ REQUIREMENTS: dict[str, tuple[str, list[str]]] = {
 }
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize("name", REQUIREMENTS)
 def test_build_requires_what_the_kernels_import(name: str, project: Path, tmp_path: Path) -> None:
     module, added = REQUIREMENTS[name]
@@ -249,6 +252,7 @@ def test_command_without_launches_is_reported(name: str, capfd: pytest.CaptureFi
     assert "every signature" not in error
 
 
+@pytest.mark.needs("tomlkit")
 def test_run_without_launches_writes_records_of_earlier_runs(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (project / "ops.variants.json").unlink()
     assert cli.main(["record", "--write", "--", "true"]) == 0
@@ -274,6 +278,7 @@ def test_tables_of_one_module_with_two_front_ends_are_printed(project: Path, cap
     assert tomllib.loads(triton)["frontend"] == "triton"
 
 
+@pytest.mark.needs("tomlkit")
 def test_variants_of_a_table_are_extended_by_hand(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     tables = SETTINGS.replace('variants = "ops.variants.json"', "").replace('ops"]', 'tri"]', 1)
     tables += 'kernels.scale = { signature = "*fp32:16, i32", constexprs = { BLOCK = 64 } }\n'
@@ -287,6 +292,7 @@ def test_variants_of_a_table_are_extended_by_hand(project: Path, capfd: pytest.C
     assert line.endswith("or remove the key: --write then writes a variants file")
 
 
+@pytest.mark.needs("tomlkit")
 def test_records_before_an_edit_of_a_kernel_are_ignored(project: Path, tmp_path: Path) -> None:
     old, new = launch("mypkg.ops"), launch("mypkg.ops", EVEN=True)
     chosen: dict[str, Any] = {"module": "mypkg.ops", "function": "scale", "path": "scale", "launches": {"H100": 1}}

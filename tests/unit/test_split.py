@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 WHEELS = Path(__file__).parents[1] / "data" / "wheels"
 QUICKSTART = WHEELS / "quickstart-1.0-py3-none-any.whl"
+pytestmark = pytest.mark.needs("lz4")
+
 LABELS = ("sm75", "sm80", "sm90", "sm100", "sm120")
 FOLDER = "quickstart/kernels.aotcuda"
 
