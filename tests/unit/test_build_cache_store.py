@@ -271,3 +271,43 @@ def test_another_release_of_a_compiler_has_other_entries(
         release.mkdir(parents=True)
         monkeypatch.syspath_prepend(str(release.parent))
         assert before != settings.find([name], (), Path()), package
+
+
+def test_measuring_is_due_by_size_and_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "v1").mkdir()
+    tally = tmp_path / "v1" / "written"
+    monkeypatch.setattr(stores.time, "time", lambda: 1_000_000.0)
+    for looked, sizes, cap, due in (
+        (1_000_000, "60\n40\n", 100, False),
+        (1_000_000, "60\n41\n", 100, True),
+        (1_000_000 - 86_399, "1\n", 100, False),
+        (1_000_000 - 86_400, "1\n", 100, True),
+        (1_000_001, "1\n", 100, True),  # the clock was set back
+    ):
+        tally.write_text(f"{looked}\n{sizes}")
+        assert stores._may_be_full(str(tmp_path), cap) is due, (looked, sizes)
+    tally.unlink()
+    assert stores._may_be_full(str(tmp_path), 100)
+
+
+def test_put_says_if_each_value_was_stored(tmp_path: Path) -> None:
+    about = {NAME: "a", OTHER: "b"}
+    store = Store(cache_in(tmp_path / "cache"))
+    assert store.put({NAME: 1, OTHER: 2}, "unit", about)
+    assert not store.put({NAME: 1, OTHER: object()}, "unit", about)
+    assert not Store(cache_in(tmp_path / "cache", writes=False)).put({NAME: 3}, "unit", about)
+    assert Store(cache_in(tmp_path / "cache")).get(types_of(NAME)) == {NAME: 1}
+
+
+def test_folder_that_may_only_be_read_is_not_trimmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(Store(cache_in(tmp_path / "cache")))
+    monkeypatch.setenv("AOTCUDA_CACHE_SIZE", "0")
+    stores.trim(cache_in(tmp_path / "cache", writes=False))
+    assert Store(cache_in(tmp_path / "cache")).get(types_of(NAME)) == {NAME: VALUE}
+
+
+def test_entry_that_others_can_write_is_not_read(tmp_path: Path) -> None:
+    store = Store(cache_in(tmp_path / "cache"))
+    put(store)
+    Path(Files(str(tmp_path / "cache")).path(NAME)).chmod(0o777)
+    assert store.get(types_of(NAME)) == {}

@@ -78,3 +78,21 @@ def test_cores_are_counted_where_the_affinity_is_refused(tmp_path: Path, monkeyp
     monkeypatch.setattr(os, "sched_getaffinity", without_permission)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     assert capacity.processes(system(tmp_path, ENOUGH)) == 3
+
+
+@pytest.mark.parametrize(
+    ("statistics", "expected"),
+    [
+        ("", 4),
+        (f"inactive_file {GIB}\n", 8),
+        (f"inactive_file 0\ntotal_inactive_file {GIB}\n", 8),
+        (f"active_file {GIB}\n", 4),
+    ],
+)
+def test_file_cache_of_a_group_is_free_memory(statistics: str, expected: int, tmp_path: Path) -> None:
+    limits = {"a/b/memory.max": f"{3 * GIB}", "a/b/memory.current": f"{2 * GIB}", "a/b/memory.stat": statistics}
+    assert capacity.processes(system(tmp_path, grouped(limits))) == expected
+
+
+def test_part_of_a_core_is_one_process(tmp_path: Path) -> None:
+    assert capacity.processes(system(tmp_path, grouped({"a/b/cpu.max": "50000 100000"}))) == 1

@@ -7,6 +7,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from aotcuda.builder.compile import kernel_groups
 from aotcuda.builder.compile.job import Job, Result
@@ -274,6 +276,30 @@ def test_small_modules_stay_whole() -> None:
     parts = shard_parts(job({f"m{number}x": 5 for number in range(20)}), 2)
     for number in range(20):
         assert sum(any(symbol.startswith(f"m{number}x") for symbol in part) for part in parts) == 1
+
+
+@given(st.lists(st.integers(1, 100), min_size=1, max_size=12), st.integers(1, 4))
+@settings(max_examples=60)
+def test_loads_of_shards_differ_by_one_part_at_most(seconds: list[int], count: int) -> None:
+    costs = {f"pkg.m{number}.m{number}{index}": float(cost) for number, cost in enumerate(seconds) for index in (0,)}
+    parts = shard_parts(job({f"m{number}": 1 for number in range(len(seconds))}, costs), count)
+    loads = [sum(costs[f"pkg.{symbol[:-1]}.{symbol}"] for symbol in part) for part in parts]
+    assert sum(loads) == sum(seconds)
+    assert max(loads) - min(loads) <= max(seconds)
+
+
+def test_longest_parts_are_divided_first() -> None:
+    costs = {f"pkg.m{number}.m{number}0": float(cost) for number, cost in enumerate((2, 2, 2, 3, 3))}
+    parts = shard_parts(job({f"m{number}": 1 for number in range(5)}, costs), 2)
+    assert [sorted(part) for part in parts] == [["m00", "m20", "m30"], ["m10", "m40"]]
+
+
+def test_module_with_a_quarter_of_a_shards_work_is_divided() -> None:
+    costs = {f"pkg.{name}.{name}{number}": 1.0 for name, count in (("a", 4), ("b", 2)) for number in range(count)}
+    build = job({"a": 4, "b": 2, "c": 58}, costs | {f"pkg.c.c{number}": 1.0 for number in range(58)})
+    parts = shard_parts(build, 8, in_groups=False)  # 64 s, so that 2 s are a quarter of a shard's 8 s
+    assert sum(any(symbol.startswith("a") for symbol in part) for part in parts) > 1
+    assert sum(any(symbol.startswith("b") for symbol in part) for part in parts) == 1
 
 
 def test_recorded_seconds_balance_shards() -> None:

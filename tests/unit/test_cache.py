@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from unittest.mock import Mock
 
 import pytest
 
 from aotcuda.cache import entries, folder
 from aotcuda.common.jit_build import Result
-from aotcuda.errors import ConfigError
+from aotcuda.errors import ConfigError, ManifestError
 from aotcuda.runtime.jit.cache import Cache
 from support import jit_builds
 from support.manifests import kernel
@@ -200,3 +201,36 @@ class TestSize:
         cache.put(KEY, result(), RECORD)
         assert temporary_files(cache) == ["new"]
         assert not os.path.exists(lock)
+
+
+@pytest.mark.parametrize("part", ["entry", "shard"])
+def test_link_in_place_of_an_entry_is_not_followed(cache, part, tmp_path):
+    """An entry that is intact, but somewhere else, is not trusted."""
+    cache.put(KEY, result(), RECORD)
+    place = cache.path(KEY) if part == "entry" else os.path.dirname(cache.path(KEY))
+    os.rename(place, tmp_path / "elsewhere")
+    os.symlink(tmp_path / "elsewhere", place)
+    with pytest.raises(ManifestError, match="is not a folder"):
+        entries.read(cache, KEY)
+
+
+def test_link_in_place_of_a_file_of_an_entry_is_not_followed(cache, tmp_path):
+    cache.put(KEY, result(), RECORD)
+    for name in ("entry.json", *cache.file_names):
+        path = os.path.join(cache.path(KEY), name)
+        os.rename(path, tmp_path / name)
+        os.symlink(tmp_path / name, path)
+        with pytest.raises((ManifestError, OSError)):
+            entries.read(cache, KEY)
+        os.replace(tmp_path / name, path)
+    assert entries.read(cache, KEY)
+
+
+@pytest.mark.parametrize(("age", "stays"), [(3500, True), (3700, False)])
+def test_temporary_folders_stay_for_an_hour(cache, age, stays):
+    folder = os.path.join(cache.make("tmp"), "other")
+    os.mkdir(folder)
+    moment = time.time() - age
+    os.utime(folder, (moment, moment))
+    entries.trim(cache, 1 << 30)
+    assert os.path.exists(folder) == stays

@@ -237,3 +237,61 @@ def test_targets_without_manifest_cannot_be_compared(wheels, capsys, tmp_path):
     assert (code, out) == (1, "")
     assert "is an image without a manifest to compare; name a wheel, module or folder" in error
     assert run(capsys, old, "nothing.at.all")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda m: m.update(format=m["format"] - 1), "manifest format: was"),
+        (lambda m: m.update(floor="0.0.9"), "oldest run time: was 0.1.0 and is 0.0.9"),
+        (lambda m: m.update(min_driver="570.0"), "the lowest was 580.65 and is 570.0"),
+        (lambda m: m.update(min_driver=None), "the lowest was 580.65 and is unknown"),
+        (lambda m: m.update(toolchain={**m["toolchain"], "cuda": "12.9"}), "is 12.9"),
+    ],
+)  # fmt: skip
+def test_looser_requirements_do_not_break(content, change, text):
+    new = copy.deepcopy(content)
+    change(new)
+    found = [each for each in changes_of(content, new) if text in f"{each.name}: {each.text}"]
+    assert found
+    assert not any(each.breaks for each in found)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "breaks"),
+    [
+        ("13.0", "13.0", False),
+        ("13.1", "13.0", False),
+        ("13.0", "13.1", True),
+        ("13.0", "12.9", True),
+        ("12.9", "13.0", True),
+    ],
+)
+def test_ltoir_links_by_linkers_of_its_version_and_later_ones(content, before, after, breaks):
+    old, new = ({**content, "toolchain": {"cuda": version}} for version in (before, after))
+    links = [change for change in module_changes.functions(old, new) if "linkers of CUDA" in change.text]
+    assert [change.breaks for change in links] == [True] * breaks
+
+
+def test_another_fallback_than_error_does_not_break(content):
+    old = {**content, "fallback": "error"}
+    (change,) = [change for change in changes_of(old, content) if change.name == "fallback"]
+    assert change.breaks is False
+
+
+@pytest.mark.parametrize(
+    ("registers", "threads"),
+    [
+        (32, 2048),
+        (33, 1536),
+        (40, 1536),
+        (41, 1280),
+        (64, 1024),
+        (65, 896),
+        (128, 512),
+        (168, 384),
+        (255, 256),
+    ],
+)
+def test_threads_of_a_block_by_registers_equal_nvidias_table(registers, threads):
+    assert module_changes._most_threads(registers) == threads

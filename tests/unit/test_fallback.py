@@ -120,6 +120,16 @@ class TestTypes:
         assert len({request.signature for request in builder.requests}) == 2
         assert builder.requests[1].signature == "void(int64, float64[:,::1])"
 
+    def test_packaged_code_is_preferred_to_compiled_code(self, cuda, package, builder):
+        """The compiled overload fits better, and all launches could run it."""
+        k = package(kernel("k", "void(uint8)")).k
+        with pytest.warns(FallbackWarning):
+            for number in (1 << 40, 7, 1 << 41, 7):
+                k[1, 32](number)
+        assert [request.signature for request in builder.requests] == ["void(int64)"]
+        sizes = [len(bytes.fromhex(launch["parameters"])) for launch in cuda.launches()]
+        assert sizes == [8, 1, 8, 1]
+
     @pytest.mark.parametrize("args", [(2,), (2.0, np.zeros(8)), (2.0, "text"), (2.0, None), (2.0, object())])
     def test_arguments_of_no_kernel_are_never_compiled(self, module, builder, args):
         with pytest.raises(ArgumentError):

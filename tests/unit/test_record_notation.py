@@ -37,6 +37,23 @@ def test_names_of_one_type_are_equal(text: str, other_text: str) -> None:
     assert notation.parse(text, NAMES) == notation.parse(other_text, NAMES)
 
 
+@pytest.mark.parametrize(
+    ("text", "layout"),
+    [
+        ("[::1]", "C"),
+        ("[:]", "A"),
+        ("[:, ::1]", "C"),
+        ("[::1, :]", "F"),
+        ("[:, :]", "A"),
+        ("[:, ::1, :]", "A"),
+        ("[::1, :, :]", "F"),
+    ],
+)
+def test_layout_is_that_of_numbas_notation(text: str, layout: str) -> None:
+    (array,) = notation.parse(f"void(float32{text})", {}).args
+    assert (array.ndim, array.layout) == (text.count(",") + 1, layout)
+
+
 @pytest.mark.parametrize(("packaged", "launched"), ACCEPTED + SAME)
 def test_a_wider_signature_accepts_a_narrower_one(packaged: str, launched: str) -> None:
     assert notation.accepts(notation.parse(packaged, NAMES), notation.parse(launched, NAMES), adopt=False)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from aotcuda.builder.project import run_time_requirement
 from aotcuda.errors import ConfigError
@@ -76,3 +79,28 @@ def test_callbacks_without_cuda_core_get_a_warning(dependencies, modules, count)
     assert len(messages) == count
     for module, message in zip(modules, messages, strict=False):
         assert message.startswith("install_requires does not name cuda-core, which the callbacks of " + module)
+
+
+@pytest.mark.parametrize("clause", ["==0.3.0", ">=0.3.0,<=0.3.0", ">=0.3.0,<0.3.0.1", "===0.3.0", "==0.3.0.*"])
+def test_dependency_on_the_floor_alone_gets_no_warning(clause):
+    assert run_time_requirement.warnings([f"aotcuda{clause}"], "0.3.0") == []
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([">=", ">", "<", "<=", "!=", "==", "~="]), st.sampled_from(range(10))), max_size=3
+    )
+)
+@settings(max_examples=300)
+def test_warning_appears_if_an_older_version_is_admitted(clauses):
+    """Compare with a list of many versions; the floor is in its middle."""
+    names = [f"0.{minor}.{micro}" for minor in (1, 2, 3, 4) for micro in (0, 1, 2)]
+    requirement = Requirement("aotcuda" + ",".join(f"{operator}{names[number]}" for operator, number in clauses))
+    versions = [Version(f"{name}{suffix}") for name in names for suffix in ("", ".0.1")] + [Version("0.9")]
+    admitted = [version for version in versions if version in requirement.specifier]
+    if not any(version >= Version("0.3.0") for version in admitted):
+        with pytest.raises(ConfigError):
+            run_time_requirement.warnings([str(requirement)], "0.3.0")
+    else:
+        shown = run_time_requirement.warnings([str(requirement)], "0.3.0")
+        assert bool(shown) == any(version < Version("0.3.0") for version in admitted)

@@ -40,6 +40,14 @@ def test_the_image_for_a_gpu_and_a_driver(manifest, capability, driver, expected
     assert choose(manifest("sm_80", "sm_90", "compute_75"), capability, driver=driver).arch == expected
 
 
+def test_lowest_driver_that_loads_an_image_is_named(manifest):
+    built = manifest("compute_75", "compute_80", toolchain={"cuda": "13.2"})
+    for image, cuda in zip(built["fatbins"][0]["images"], ("13.2", "13.1"), strict=True):
+        image["cuda"] = cuda
+    choice = choose(built, (9, 0), driver=(13, 0))
+    assert (choice.arch, choice.why.partition(",")[2]) == (None, " and the images need CUDA 13.1; update the driver")
+
+
 @pytest.mark.parametrize(
     ("targets", "capability", "driver", "expected"),
     [

@@ -75,6 +75,8 @@ def test_arguments_dimensions_dtype_and_layout_select(cuda):
         (["float64", "complex64"], 1j, "complex64"),
         (["int8", "bool"], True, "bool"),
         (["bool", "int8"], 1, "int8"),
+        (["bool", "float64"], 1, "float64"),
+        (["bool", "complex64"], 1, "complex64"),
         (["complex64", "complex128"], 1j, "complex128"),
         pytest.param(
             ["complex128", "complex64"], np.complex64(1j), "complex64", marks=pytest.mark.general("NumPy's complex64")
@@ -103,6 +105,10 @@ def test_dimensions_select_after_launches_in_a_row(cuda, current, library):
 
 def test_the_first_of_equal_overloads_is_selected(cuda):
     assert selected(cuda, ["void(int32, int64)", "void(int64, int32)"], 1, 1) == 0
+
+
+def test_kinds_of_scalars_count_more_than_widths(cuda):
+    assert selected(cuda, ["void(float64, int64, int64)", "void(int8, int8, int8)"], 1, 1, 1) == 1
 
 
 @pytest.mark.general("tuples")

@@ -223,6 +223,11 @@ class TestForall:
         k.forall(769)(1)
         assert (cuda.launches()[0]["grid"], cuda.launches()[0]["block"]) == ([2, 1, 1], [768, 1, 1])
 
+    @pytest.mark.parametrize(("n", "blocks"), [(1, 1), (63, 1), (64, 1), (65, 2), (127, 2), (128, 2), (129, 3)])
+    def test_the_grid_has_no_block_without_elements(self, cuda, k, n, blocks):
+        k.forall(n, 64)(1)
+        assert (cuda.launches()[0]["grid"], cuda.launches()[0]["block"]) == ([blocks, 1, 1], [64, 1, 1])
+
     def test_launch_bounds_limit_the_block(self, cuda):
         module = cuda.package(kernel("k", "void(int32)", launch_bounds=[128, 0, 0]))
         module.k.forall(1000)(1)

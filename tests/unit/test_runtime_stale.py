@@ -193,3 +193,31 @@ def test_variables_are_found_by_name_and_pattern(monkeypatch, name, matches):
             changing.append(variable)
     assert changing == matches
     assert stamp.variable("MYPKG_C") is None
+
+
+def test_module_beside_a_source_in_place_is_a_name_of_folder(tmp_path):
+    """A data folder with the mark belongs to the source `k.py`; without the mark, `k.py` is generated."""
+    (tmp_path / "k.aotcuda").mkdir()
+    generated = stamp.names(tmp_path)
+    (tmp_path / "k.py").touch()
+    assert stamp.names(tmp_path) == generated
+    (tmp_path / "k.aotcuda" / manifests.IN_PLACE).touch()
+    assert stamp.names(tmp_path) != generated
+
+
+@pytest.mark.parametrize(("age", "reads"), [(0.0, 2), (1.9, 2), (2.1, 1)])
+def test_recently_changed_files_are_read_again(tmp_path, monkeypatch, age, reads):
+    """A second change within two seconds may leave the status as it is."""
+    source = tmp_path / "a.py"
+    source.touch()
+    inputs = stamp.Stamp()
+    inputs.add_question("file", str(source))
+    changed = source.stat().st_ctime_ns
+    monkeypatch.setattr(stamp.time, "time_ns", lambda: changed + int(age * 1e9))
+    questions = []
+    answer = stamp.answer
+    monkeypatch.setattr(stamp, "answer", lambda *question: questions.append(question) or answer(*question))
+    os.utime(source, ns=(1, 1))  # an old time of modification does not count
+    changed = source.stat().st_ctime_ns
+    assert [inputs.changed(), inputs.changed()] == [None, None]
+    assert len(questions) == reads

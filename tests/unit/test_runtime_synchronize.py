@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from aotcuda.errors import ConfigError, CudaError
+from aotcuda.runtime import streams
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -132,3 +133,36 @@ def test_launches_of_debug_builds_wait_unless_they_are_captured(cuda):
     cuda.set(capturing="", store="", faulty="k_0")
     with pytest.raises(CudaError, match=r"(?s)^mypkg\.kernels\.k failed on GPU 0.*launched with.*a: int32 5$"):
         k[1, 1](5)
+
+
+class Modes:
+    """Stand in for the driver's calls that `streams.wait` makes.
+
+    Attributes:
+        mode: The capture mode of the thread.
+        seen: The mode while a stream is waited for.
+    """
+
+    def __init__(self, problem=None):
+        self.mode, self.seen, self._problem = 0, None, problem
+        self.call = {"cuThreadExchangeStreamCaptureMode": self._exchange, "cuStreamSynchronize": self._synchronize}
+
+    def _exchange(self, pointer):
+        self.mode, pointer._obj.value = pointer._obj.value, self.mode
+        return 0
+
+    def _synchronize(self, stream):
+        self.seen = self.mode
+        if self._problem is not None:
+            raise self._problem
+        return stream
+
+
+def test_wait_restores_the_capture_mode_of_the_thread():
+    modes = Modes()
+    assert streams.wait(modes, 7) == 7
+    assert (modes.mode, modes.seen) == (0, 2)
+    interrupted = Modes(KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        streams.wait(interrupted, 7)
+    assert interrupted.mode == 0

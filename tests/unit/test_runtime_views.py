@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import SimpleNamespace
 
 from hypothesis import example, given, settings
@@ -50,3 +51,34 @@ def test_quick_check_agrees_with_all_rules(typestr, address, shape, strides):
     read = arrays.reader(array)
     found = outcome(read, array, [], 0)
     assert found == outcome(array_view.view, typestr, address, shape, strides, readonly=False)
+
+
+VIEWS = st.builds(
+    lambda address, dims: (
+        "<i2",
+        100 + address,
+        tuple(extent for extent, _ in dims),
+        tuple(step for _, step in dims),
+        False,
+    ),
+    st.integers(0, 40),
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from([-6, -4, -2, 0, 2, 4, 6])), max_size=3),
+)
+
+
+def byte_range(view):
+    """Return all addresses between the first and the last byte of a view's elements."""
+    _, address, shape, strides, _ = view
+    starts = [
+        address + sum(index * step for index, step in zip(place, strides, strict=True))
+        for place in itertools.product(*map(range, shape))
+    ]
+    return set(range(min(starts), max(starts) + 2)) if starts else set()
+
+
+@given(VIEWS, VIEWS)
+@example(("<i2", 110, (3,), (-2,), False), ("<i2", 106, (1,), (2,), False))
+@example(("<i2", 100, (3,), (2,), False), ("<i2", 106, (1,), (2,), False))
+@settings(max_examples=300)
+def test_arrays_overlap_if_their_bytes_do(first, second):
+    assert array_view.overlap(first, second) == bool(byte_range(first) & byte_range(second))
