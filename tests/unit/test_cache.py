@@ -234,3 +234,13 @@ def test_temporary_folders_stay_for_an_hour(cache, age, stays):
     os.utime(folder, (moment, moment))
     entries.trim(cache, 1 << 30)
     assert os.path.exists(folder) == stays
+
+
+def test_link_in_place_of_the_version_folder_is_not_followed(cache, tmp_path):
+    os.mkdir(cache.root)
+    (tmp_path / "elsewhere").mkdir()
+    os.symlink(tmp_path / "elsewhere", os.path.join(cache.root, entries.VERSION))
+    with pytest.raises(OSError, match="File exists"):
+        cache.make("tmp")
+    assert [*cache.stored()] == []
+    assert os.listdir(tmp_path / "elsewhere") == []

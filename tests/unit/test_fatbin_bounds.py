@@ -79,6 +79,7 @@ ONE = len(entry("sm_90")) - 64
         changed(WHOLE, size=SIZE - 1),
         changed(WHOLE, size=20),
         manifests.fatbin([entry("sm_90", header=63), entry("sm_90")]),
+        manifests.fatbin([entry("sm_90", header=63, payload=ONE + 1)]),
         manifests.fatbin([entry("sm_90", header=0, payload=0)]),
         manifests.fatbin([entry("sm_90", payload=ONE + 1)]),
         manifests.fatbin([entry("sm_90", header=65)]),

@@ -70,6 +70,7 @@ def test_arguments_dimensions_dtype_and_layout_select(cuda):
         (["int32", "float32"], 2**40, "float32"),
         (["float32", "float64"], 0.1, "float64"),
         (["float32", "float64"], np.float32(0.1), "float32"),
+        (["complex64", "float64"], np.float32(0.1), "float64"),
         (["int64", "int8"], np.int8(1), "int8"),
         (["complex128", "float32"], 1.0, "float32"),
         (["float64", "complex64"], 1j, "complex64"),
