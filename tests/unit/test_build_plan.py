@@ -294,6 +294,12 @@ def test_longest_parts_are_divided_first() -> None:
     assert [sorted(part) for part in parts] == [["m00", "m20", "m30"], ["m10", "m40"]]
 
 
+def test_shard_with_a_long_part_gets_no_short_ones() -> None:
+    costs = {f"pkg.m{number}.m{number}0": float(cost) for number, cost in enumerate((6, 1, 1, 1, 1))}
+    parts = shard_parts(job({f"m{number}": 1 for number in range(5)}, costs), 2)
+    assert parts[0] == {"m00"}
+
+
 def test_module_with_a_quarter_of_a_shards_work_is_divided() -> None:
     costs = {f"pkg.{name}.{name}{number}": 1.0 for name, count in (("a", 4), ("b", 2)) for number in range(count)}
     build = job({"a": 4, "b": 2, "c": 58}, costs | {f"pkg.c.c{number}": 1.0 for number in range(58)})

@@ -81,9 +81,15 @@ def test_callbacks_without_cuda_core_get_a_warning(dependencies, modules, count)
         assert message.startswith("install_requires does not name cuda-core, which the callbacks of " + module)
 
 
-@pytest.mark.parametrize("clause", ["==0.3.0", ">=0.3.0,<=0.3.0", ">=0.3.0,<0.3.0.1", "===0.3.0", "==0.3.0.*"])
+@pytest.mark.parametrize(
+    "clause", ["==0.3.0", ">=0.3.0,<=0.3.0", ">=0.3.0,<0.3.0.1", "===0.3.0", "==0.3.0.*", ">=0.3.0,!=0.3.*"]
+)
 def test_dependency_on_the_floor_alone_gets_no_warning(clause):
     assert run_time_requirement.warnings([f"aotcuda{clause}"], "0.3.0") == []
+
+
+def test_dependency_on_the_first_release_alone_gets_no_warning():
+    assert run_time_requirement.warnings(["aotcuda==0.1.0"], "0.1.0") == []
 
 
 @given(
