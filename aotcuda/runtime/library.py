@@ -147,20 +147,28 @@ class Library:
         handle = self._others.get(fatbin)
         if handle is None:
             data = self._for_tegra(self._read(fatbin), fatbin)
-            handle = ctypes.c_void_p()
-            code = self.driver.call["cuLibraryLoadData"](ctypes.byref(handle), data, None, None, 0, None, None, 0)
+            handle, load = ctypes.c_void_p(), self.driver.call["cuLibraryLoadData"]
+            try:
+                code = load(ctypes.byref(handle), data, None, None, 0, None, None, 0)
+                if not code:
+                    self._others[fatbin] = handle
+            except BaseException:  # an interrupt during the call
+                if handle.value and fatbin not in self._others:
+                    self.driver.call["cuLibraryUnload"](handle)
+                raise
             self.driver.check(code, f"the driver refused the images of {self._where}")
-            self._others[fatbin] = handle
         return handle
 
     def load_all(self) -> None:
-        """Load all fatbins.
+        """Load all fatbins with an image for one of the GPUs.
 
         Raises:
             UnloadedError: Another thread unloads the images.
             CudaError: The driver refuses a fatbin.
         """
         for fatbin in range(len(self.manifest["fatbins"])):
+            if not any(self._is_in(fatbin, device.index) for device in self.driver.devices):
+                continue
             with self._library.lock:
                 self._library.check_open()
                 self._handle(fatbin)
@@ -271,7 +279,7 @@ class Library:
             NoImageError: No packaged image runs on that GPU.
             DriverTooOldError: An image needs a newer driver.
             UnloadedError: Another thread unloads the images.
-            MissingVariantError: The image for that GPU lacks this variant.
+            MissingVariantError: The image for that GPU lacks this variant, or its fatbin has no image for the target.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
         """
         if not self.has_image(device):
@@ -326,7 +334,16 @@ class Library:
     def has_variant(self, record: Overload, device: int) -> bool:
         """Return False for a variant that is packaged for other GPUs and is not in the image for this one."""
         launches = self.launches.get(record["symbol"]) or record.get("launches")
-        return not launches or self.choices[device].arch in launches
+        if launches:
+            return self.choices[device].arch in launches
+        return self._is_in(record.get("fatbin", 0), device)
+
+    def _is_in(self, fatbin: int, device: int) -> bool:
+        """Return False for a fatbin without an image for the target that the module uses on a GPU."""
+        first, *others = [{image["arch"] for image in item["images"]} for item in self.manifest["fatbins"]]
+        if all(targets == first for targets in others):
+            return True
+        return self.choices[device].arch in [first, *others][fatbin]
 
     def _fixed_launch(self, overload: PackedOverload, gpu: Device) -> FixedLaunch | None:
         """Return the fixed launch parameters of an overload on a GPU; None if the launch sets them."""
@@ -363,17 +380,19 @@ class Library:
             return
         callbacks, unload, handle = self.callbacks, self.driver.call["cuLibraryUnload"], self._library.handle
         self._is_unloaded, self.callbacks = True, None  # an interrupt after a call must not repeat it
-        others, self._others = self._others, {}
-        for other in others.values():
-            unload(other)
-        if callbacks is None:
-            code = unload(handle)
-            self.driver.check(code, f"{self._where} could not be unloaded")
-            return
+        codes = []
         try:
-            callbacks.tear_down()
+            if callbacks is None:
+                codes.append(unload(handle))
+            else:
+                callbacks.tear_down()
         finally:
-            callbacks.release()
+            if callbacks is not None:
+                callbacks.release()
+            while self._others:
+                codes.append(unload(self._others.popitem()[1]))
+        for code in codes:
+            self.driver.check(code, f"{self._where} could not be unloaded")
 
 
 def _is_synchronous() -> bool:

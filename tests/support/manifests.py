@@ -149,12 +149,14 @@ def write(
     load: str = "import",
     editable: bool = False,
     data: bytes | None = None,
+    other_targets: tuple[str, ...] | None = None,
     **changes: object,
 ) -> Path:
     """Write a packaged module under `root`, a folder for `sys.path`, and return its data folder.
 
-    The module has a fatbin for each index that its overloads have. `data` replaces the first, and `changes` replace
-    keys of the manifest. A target such as `compute_75@12.0` has another CUDA version than the toolchain.
+    The module has a fatbin for each index that its overloads have. `data` replaces the first, `other_targets` are those
+    of the others, and `changes` replace keys of the manifest. A target such as `compute_75@12.0` has another CUDA
+    version than the toolchain.
     """
     *packages, module = name.split(".")
     folder = root.joinpath(*packages)
@@ -173,8 +175,9 @@ def write(
     data_folder.mkdir(exist_ok=True)
     overloads = [overload for kernel in kernels for overload in kernel["overloads"]]
     for index in range(max((overload.get("fatbin", 0) for overload in overloads), default=-1) + 1):
-        images = [image(target.partition("@")[0], b"code of image %d" % index) for target in targets]
-        for (described, _), target in zip(images, targets, strict=True):
+        own = targets if other_targets is None or not index else other_targets
+        images = [image(target.partition("@")[0], b"code of image %d" % index) for target in own]
+        for (described, _), target in zip(images, own, strict=True):
             if "@" in target:
                 described["cuda"] = target.partition("@")[2]
         binary = fatbin([entry for _, entry in images]) if data is None or index else data
