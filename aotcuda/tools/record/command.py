@@ -18,6 +18,7 @@ from aotcuda.tools.record import (
     collect,
     cuda_cpp,
     missing,
+    not_launched,
     packs,
     process,
     pyproject,
@@ -97,7 +98,7 @@ def run(
     elif accumulates:
         total = records.load(path)
     report.print_summary(launches, project, runs)
-    report.print_first_result(launches)
+    _print_results(launches, total, project)
     report.print_files(launches)
     cuda_additions, cuda_left_out = cuda_cpp.plan(launches.cuda_cpp, project)
     for line in cuda_left_out:
@@ -166,6 +167,13 @@ def merge(files: Sequence[Path], *, out: Path | None = None, packages: Sequence[
         total = _add(path, newest, project, out)
         report.say(f"{file}: merged into {path}")
         _write(total, newest, replace(Project.read(project.root), packages=project.packages))
+
+
+def _print_results(launches: Launches, total: Recorded, project: Project) -> None:
+    """Print where a dry run read a result, and the kernels that may depend on it."""
+    report.print_first_result(launches)
+    if launches.results and (names := not_launched.find(total.records, project)):
+        report.say(not_launched.describe(names))
 
 
 def _roots(project: Project) -> list[Path]:

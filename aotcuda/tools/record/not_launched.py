@@ -1,0 +1,42 @@
+"""Find the kernels of a project that no recorded run launched, by the project's sources."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from aotcuda.tools.init import sources
+from aotcuda.tools.record import source_files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from aotcuda.tools.record.project import Project
+    from aotcuda.tools.record.records import Record
+
+_MOST_NAMES = 8
+"""The most names of kernels in a line."""
+
+
+def find(records: Iterable[Record], project: Project) -> list[str]:
+    """Return the dotted names of kernels that have no launch among the records, in the order of their lines."""
+    contents = {}
+    for name, (_, tree) in source_files.parse(project)[0].items():
+        with contextlib.suppress(RecursionError):
+            contents[name] = sources.read(tree)
+    launched = {(record.module, record.function) for record in records if record.launches}
+    return [
+        f"{module}.{function.path}"
+        for module, functions in sources.mark_device_functions(contents).items()
+        for function in functions
+        if not function.device and not function.enclosing and (module, function.path) not in launched
+    ]
+
+
+def describe(names: list[str]) -> str:
+    """Return a line that names kernels which a dry run did not launch, with the ways to record them."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return (
+        f"not launched in any run: {', '.join(names[:_MOST_NAMES])}{more}; if their launches depend on results, record "
+        "them on a machine with a GPU, or write their tables by hand"
+    )
