@@ -1,7 +1,7 @@
-"""Write the tables of measured figures into docs/results/README.md: `python bench/results.py`.
+"""Write measured figures into README and pages: `python bench/results.py`.
 
-The page holds each table between `<!-- table NAME -->` and `<!-- end -->`. A test compares the page with the files of
-docs/results.
+A page holds each table between `<!-- table NAME -->` and `<!-- end -->`, and each figure in a sentence between
+`<!-- figure NAME -->` and `<!-- end -->`. A test compares the pages with the files of docs/results.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
-PAGE = RESULTS / "README.md"
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "results"
+PAGES = (ROOT / "README.md", RESULTS / "README.md", ROOT / "docs" / "triton.md")
 LIBRARIES = {"cupy": "CuPy", "torch": "PyTorch", "numba": "Numba"}
 KEPT = "aotcuda, k[grid, block] kept"
 GIVEN = "aotcuda, k[grid, block, stream](...) each time"
@@ -30,18 +31,21 @@ CASES = {
 
 
 def main() -> None:
-    """Write the page if a table has changed."""
+    """Write the pages whose figures have changed."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    text = PAGE.read_text(encoding="utf-8")
-    if (written := fill(text)) != text:
-        PAGE.write_text(written, encoding="utf-8")
-        sys.stdout.write(f"{PAGE}\n")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if (written := fill(text)) != text:
+            page.write_text(written, encoding="utf-8")
+            sys.stdout.write(f"{page}\n")
 
 
 def fill(text: str) -> str:
-    """Return the page's text with new tables."""
+    """Return a page's text with new tables and figures."""
     block = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
-    return block.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
+    text = block.sub(lambda found: found[1] + "\n".join(TABLES[found[2]]()) + "\n" + found[3], text)
+    inline = re.compile(r"(<!-- figure (\w+) -->)[^<]*(<!-- end -->)")
+    return inline.sub(lambda found: found[1] + FIGURES[found[2]]() + found[3], text)
 
 
 def launches() -> Iterator[str]:
@@ -138,12 +142,61 @@ def gpu_time() -> Iterator[str]:
         yield f"| {name} | {found['packaged']:.0f} | {found['numba-cuda']:.0f} | {found['CUDA C++']:.0f} |"
 
 
+PACKAGES = {
+    "liger-kernel": "liger-kernel 0.8.5",
+    "fla-core": "fla-core 0.6.0 (GatedLinearAttention, GatedDeltaNet)",
+    "conch-triton-kernels": "conch-triton-kernels 1.3",
+    "cut-cross-entropy": "cut-cross-entropy 25.1.1 (part of it is Inductor's)",
+    "bitsandbytes": "bitsandbytes 0.50.2",
+    "sageattention": "sageattention 1.0.6",
+}
+
+
+def triton_packages() -> Iterator[str]:
+    """Yield the table of the first results of published Triton packages."""
+    yield "| package | kernels | first result by the JIT | packaged |"
+    yield "|---|---|---|---|"
+    for name, found in _result("triton_packages").items():
+        jit, packaged = found["jit"]["first"], found["packaged"]["first"]
+        yield f"| {PACKAGES[name]} | {found['kernels']} | {jit:.1f} s | {packaged:.2f} s |"
+
+
+def _firsts(way: str) -> list[float]:
+    """Return the seconds of the packages' first results, shortest first."""
+    return sorted(found[way]["first"] for found in _result("triton_packages").values())
+
+
+def _range(values: list[float], form: str) -> str:
+    return f"{values[0]:{form}} to {values[-1]:{form}}"
+
+
+def _ratio(name: str) -> float:
+    found = _result("triton_packages")[name]
+    return float(found["jit"]["first"] / found["packaged"]["first"])
+
+
+def _ready() -> list[float]:
+    """Return the seconds that programs of the packages took to start PyTorch, shortest first."""
+    return sorted(found[way]["ready"] for found in _result("triton_packages").values() for way in ("jit", "packaged"))
+
+
+FIGURES: dict[str, Callable[[], str]] = {
+    "fla_packaged": lambda: f"{_result('triton_packages')['fla-core']['packaged']['first']:.2f} s",
+    "fla_jit": lambda: f"{_result('triton_packages')['fla-core']['jit']['first']:.0f} s",
+    "packages_packaged": lambda: f"{_range(_firsts('packaged'), '.2f')} s",
+    "packages_jit": lambda: f"{_range(_firsts('jit'), '.1f')} s",
+    "packages_ready": lambda: f"{_range(_ready(), '.1f')} s",
+    "packages_ratios": lambda: _range(sorted(map(_ratio, PACKAGES.keys() - {"cut-cross-entropy"})), ".0f"),
+    "cross_entropy_ratio": lambda: f"{_ratio('cut-cross-entropy'):.0f}",
+}
+
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "launches": launches,
     "general_path": general_path,
     "builds": builds,
     "correctness": correctness,
     "gpu_time": gpu_time,
+    "triton_packages": triton_packages,
 }
 
 
