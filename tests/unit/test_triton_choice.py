@@ -95,6 +95,112 @@ def test_launch_takes_the_variant_with_most_hints_that_hold(adopts: bool, seed: 
             assert chosen(table, *args) == expected(variants, launch, in_place=not adopts), (variants, launch)
 
 
+SPECIFICATIONS: dict[str, Any] = {
+    "x": {},
+    "y": {"hints": "no alignment"},
+    "n": {},
+    "m": {"hints": "none"},
+    "k": {"hints": "no alignment"},
+    "a": {"annotation": "i64"},
+}
+KINDS = {
+    "x": ("*fp32:16", "*fp32", "*fp16:16", None),
+    "y": ("*fp32", None),
+    "n": ("i32:16", "i32", 1, "i64:16", "i64", "u64:16", "u64", "i1", "fp32", None),
+    "m": ("i32", "i64"),
+    "k": ("i32", 1, "i64"),
+    "a": ("i64:16", "i64"),
+}
+INTEGERS = (1, 0, -1, -16, 7, 32, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**40, 2**63 - 1, 2**63, 2**63 + 1, 2**64)
+
+
+def facts(name: str, value: Any) -> tuple[object, int] | None:
+    """Return the type and the hint that Triton gives an argument, from its rules in words; None if it has none."""
+    limits = SPECIFICATIONS[name]
+    may_align, may_be_one = "hints" not in limits, limits.get("hints") != "none" and "annotation" not in limits
+    if value is None:
+        return None, 0
+    if isinstance(value, tuple):  # the dtype and the address of an array
+        return f"*{value[0]}", 16 * (may_align and value[1] % 16 == 0)
+    if type(value) is bool:
+        return ("i64" if "annotation" in limits else "i1"), 0
+    if type(value) is float:
+        return "fp32", 0
+    if may_be_one and value == 1:
+        return "i32", 1
+    hint = 16 * (may_align and value % 16 == 0)
+    if "annotation" in limits:
+        return "i64", hint
+    for kind, least, end in (("i32", -(2**31), 2**31), ("i64", -(2**63), 2**63), ("u64", 0, 2**64)):
+        if least <= value < end:
+            return kind, hint
+    return None
+
+
+def rule(variants: list[tuple[Any, ...]], names: str, launch: tuple[Any, ...]) -> int | None:
+    """Return the variant for a launch in place by the rule in words."""
+    found = []
+    has = [facts(name, value) for name, value in zip(names, launch, strict=True)]
+    for number, variant in enumerate(variants):
+        counts = [0, 0, 0]
+        for kind, fact in zip(variant, has, strict=True):
+            base = "i32" if kind == 1 else kind and kind.removesuffix(":16")
+            is_pointer = base is not None and base.startswith("*")
+            drops = is_pointer and fact is not None and fact[1] == 16 and hints(kind) == 0
+            if fact is None or fact[0] != base or hints(kind) not in (0, fact[1]) or drops:
+                break
+            counts[0 if is_pointer else 1 if kind == 1 else 2] += hints(kind) != 0
+        else:
+            found.append(([-count for count in counts], number))
+    return min(found)[1] if found else None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_argument_in_place_gets_the_variant_of_the_rule(seed: int) -> None:
+    generator = random.Random(seed)
+    names = "".join(generator.sample("xynmka", 3))
+    variants = list({tuple(generator.choice(KINDS[name]) for name in names) for _ in range(40)})
+    generator.shuffle(variants)
+    table = table_of(*variants, names=names, **SPECIFICATIONS)
+    with libraries.installed():
+        pointers = [(dtype, at) for dtype in ("fp32", "fp16") for at in (4096, 4104, 4112)]
+        made = {
+            each: libraries.make(Array("torch", State({"fp32": "<f4", "fp16": "<f2"}[each[0]], (4,), None, each[1])))
+            for each in pointers
+        }
+        for _ in range(400):
+            launch = tuple(
+                generator.choice(
+                    (*pointers, None) if name in "xy" else (*INTEGERS[: 13 if name == "a" else None], True)
+                )
+                if name != "n"
+                else generator.choice((*INTEGERS, True, False, None, 1.0, 16.0))
+                for name in names
+            )
+            args = [made.get(value, value) if isinstance(value, tuple) else value for value in launch]
+            assert chosen(table, *args) == rule(variants, names, launch), (names, variants, launch)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_integers_of_generated_modules_get_the_narrowest_type_then_most_hints(seed: int) -> None:
+    kinds = ["i32:16", "i32", 1, "i64:16", "i64"]
+    random.Random(seed).shuffle(kinds)
+    for count in range(1, 6):
+        table = table_of(*((kind,) for kind in kinds[:count]), adopts=True, names="n")
+        for value in INTEGERS[:12]:
+            found = []
+            for number, kind in enumerate(kinds[:count]):
+                is_wide = str(kind).startswith("i64")
+                fits = is_wide or -(2**31) <= value < 2**31
+                hint = hints(kind)
+                if fits and (not hint or (value == 1 if hint == 1 else value % 16 == 0)):
+                    found.append((is_wide, hint != 1, hint != 16, number))
+            if found:
+                assert chosen_in_range(table, value) == min(found)[-1], (kinds[:count], value)
+            else:
+                assert table.select((value, *OPTIONS), 0) is None, (kinds[:count], value)
+
+
 @pytest.mark.parametrize("number", [5, 16, 1, 2**40, 2**63, -3, 200, 3.5, True])
 def test_numbers_adopt_the_narrowest_type_that_has_their_value(number: Any) -> None:
     kinds = ["i8", "i32", "i64", "fp32", "fp64"]

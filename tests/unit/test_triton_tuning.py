@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from aotcuda import cli
 from aotcuda.errors import ConfigError, FallbackWarning
+from aotcuda.integrations.in_place.triton import tuning
 from aotcuda.runtime.jit import compile as jit_compile
 from support import triton_in_place
 from support.triton_in_place import record
@@ -246,3 +248,29 @@ def test_what_was_timed_is_written_for_record(cuda, monkeypatch, tmp_path):
     (gpu,) = kernel["gpus"].values()
     assert gpu["choices"] == [[[16], 0], [[32], 0]]
     assert gpu["timings"] == [[[n], [[at, [1.0, 1.0, 1.0]] for at in range(4)]] for n in (16, 32)]
+
+
+def test_what_was_timed_is_merged_by_record(cuda, monkeypatch, tmp_path):
+    monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("AOTCUDA_TUNE", "1")
+    ops = package(cuda, table(own=H100))
+    for n in (16, 32):
+        ops.plain[(1,)](cuda.array(), n)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text(
+        '[tool.aotcuda]\narch = ["sm_90"]\n[tool.aotcuda.modules."mypkg.ops"]\n'
+        'source = "mypkg.ops"\nfrontend = "triton"\nvariants = "ops.variants.json"\n'
+    )
+    (project / "ops.variants.json").write_text(
+        json.dumps({"format": "aotcuda variants", "version": 1, "source": "mypkg.ops", "kernels": {}})
+    )
+    monkeypatch.chdir(project)
+    assert cli.main(["record", "--merge", str(tmp_path / "cache/tuning/mypkg.ops.tuning.json")]) == 0
+    merged = json.loads((project / "ops.tuning.json").read_text())["kernels"]["plain"]
+    (gpu,) = merged["gpus"].values()
+    assert gpu["choices"] == [[[16], 0], [[32], 0]]
+    assert [each[0] for each in gpu["timings"]] == [[16], [32]]
+    # What was merged is what a later run chooses, with no timing.
+    chosen = {"keys": merged["keys"], "configs": merged["configs"], "gpus": merged["gpus"]}
+    assert tuning._kernels((project / "ops.tuning.json").read_bytes(), "mypkg.ops") == {"plain": chosen}

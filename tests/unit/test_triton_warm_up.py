@@ -144,6 +144,23 @@ def test_warm_up_returns_the_packaged_variant(way, ops, cuda):
     assert cuda.launches() == []
 
 
+@pytest.mark.parametrize("way", ["tensor", "run", "heuristics"])
+def test_warm_ups_are_no_launches(way, ops, cuda):
+    symbol, warm_up = WARM_UPS[way]
+    for _ in range(3):
+        warm_up(ops, cuda.array())
+    kernel = getattr(ops, symbol.partition("__")[0])
+    assert (kernel if hasattr(kernel, "served") else kernel.fn).served == (0, 0, 0)
+
+
+def test_a_constexpr_may_be_an_object_of_triton(ops, cuda):
+    x, constexpr = cuda.array(), ops.tl.constexpr
+    ops.scale[(1,)](x, 0.5, 16, constexpr(128))
+    ops.scale[(1,)](x, 0.5, n=7, BLOCK=constexpr(128), DT=constexpr(None), num_warps=8)
+    assert ops.scale.warmup(FP16, 0.5, 16, constexpr(128), DT=constexpr(ops.tl.float16), grid=(1,)).name == "scale__2"
+    assert [call["kernel"] for call in cuda.launches()] == ["scale__0", "scale__1"]
+
+
 def public_attributes(kind):
     """Return the public attributes of a class: its methods, and what its methods set."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
