@@ -183,7 +183,7 @@ PTX = """.version 8.8
 
 
 def test_ptx_of_several_kernels_becomes_one_text() -> None:
-    assert ptx.fields(PTX) == [(0, 8), (8, 1), (16, 8)]
+    assert ptx.fields(PTX) == [(0, 8, 1), (8, 1, 1), (16, 8, 1)]
     first, second = (ptx.rename(PTX, name) for name in ("one", "two"))
     for line in ("[one_param_0]", "\tadd.s32", "mov.b64 %rd1, one__message_0;", "vprintf\n"):
         assert line in first

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 
+from aotcuda.builder.link import ptx_parameters
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 TENSOR_MAP = "|V128{opaque:<u8*16@0}"
 """The form in which launches read a `CUtensorMap`, whose only member is opaque."""
@@ -116,9 +118,9 @@ def read(ptx: bytes, kernels: Sequence[str] = ()) -> dict[str, Declaration]:
         if symbol not in subprograms:
             continue  # a function that the compiler added
         dwarf, types = subprograms[symbol]
-        places = [*_offsets(parameters or "")]
+        fields = ptx_parameters.read(parameters or "")
         dies = [child for child in dwarf.iter_children() if child.tag == "DW_TAG_formal_parameter"]
-        end = places[-1][0] + places[-1][1] if places else 0
+        end = fields[-1].offset + fields[-1].size if fields else 0
         of_kernel = facts.get(symbol) or [_Fact()] * len(dies)
         declarations[symbol] = Declaration(
             symbol=symbol,
@@ -128,14 +130,14 @@ def read(ptx: bytes, kernels: Sequence[str] = ()) -> dict[str, Declaration]:
                 Declared(
                     name=_text(die, "DW_AT_name") or f"arg{at}",
                     type=_signed(types.type_of(die, plain=True), fact),
-                    offset=offset,
-                    size=size,
+                    offset=field.offset,
+                    size=field.size,
                     alignment=fact.alignment,
                 )
-                for at, (die, (offset, size), fact) in enumerate(zip(dies, places, of_kernel, strict=True))
+                for at, (die, field, fact) in enumerate(zip(dies, fields, of_kernel, strict=True))
             ),
             parameter_bytes=end,
-            alignment=max([int(number or 1) for number, *_ in _PARAMETER.findall(parameters or "")], default=1),
+            alignment=max([field.alignment for field in fields], default=1),
             launch_bounds=_bounds(directives or "") if kind == "entry" else (),
             block=_block(directives or "") if kind == "entry" else (),
             is_variadic="%VAParam" in (parameters or ""),
@@ -148,18 +150,6 @@ def read(ptx: bytes, kernels: Sequence[str] = ()) -> dict[str, Declaration]:
 _FUNCTION = re.compile(
     r"^\.(?:visible|weak)\s+\.(entry|func)\s*(?:\([^)]*\)\s*)?([\w$]+)\s*(?:\(([^)]*)\))?([^{;]*)\{", re.MULTILINE
 )
-_PARAMETER = re.compile(r"\.param\s+(?:\.align\s+(\d+)\s+)?\.[a-z]+(\d+)\s+(?:\.ptr[^,]*\s)?[\w$]+(?:\[(\d+)\])?")
-
-
-def _offsets(parameters: str) -> Iterator[tuple[int, int]]:
-    """Yield offset and size of each parameter."""
-    end = 0
-    for alignment, bits, count in _PARAMETER.findall(parameters):
-        size = int(bits) // 8 * int(count or 1)
-        unit = int(alignment or int(bits) // 8)
-        offset = -(-end // unit) * unit
-        end = offset + size
-        yield offset, size
 
 
 def _bounds(directives: str) -> tuple[int, ...]:

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from aotcuda.arch import Target
     from aotcuda.builder.frontends.triton.config import TritonUnit
-    from aotcuda.builder.frontends.triton.ptx import Field
     from aotcuda.builder.frontends.triton.source_function import Loaded
     from aotcuda.builder.frontends.triton.type_notation import Type, Value
+    from aotcuda.builder.link.ptx_parameters import Field
     from aotcuda.manifest import Argument, FixedLaunch, Parameter
 
 _MOST_THREADS = 1024

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from aotcuda.builder.link import ptx_parameters
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from aotcuda.builder.link.ptx_parameters import Field
+
 _HEAD = re.compile(r"^\.(version|target|address_size)[ \t]+(.*)$", re.MULTILINE)
 _ENTRY = re.compile(r"^\.visible \.entry (\w+)\(\n(.*?)\n?\)\n", re.MULTILINE | re.DOTALL)
-_PARAMETER = re.compile(r"\.param\s+\.(?:align\s+(\d+)\s+\.)?[a-z](\d+)\s[^\[]*(?:\[(\d+)\])?\s*$")
 _SHARED = re.compile(r"^\.extern \.shared \.align (\d+) \.b8 (\w+)\[\];\n", re.MULTILINE)
 _EXTERN_FUNCTION = re.compile(r"^\.extern \.func .*?;\n", re.MULTILINE | re.DOTALL)
 _DEFINED = re.compile(
@@ -22,17 +24,8 @@ _DEFINED = re.compile(
 )
 
 
-class Field(NamedTuple):
-    """A parameter of a kernel: its place in the parameter block, in bytes."""
-
-    offset: int
-    size: int
-
-
 def fields(text: str) -> list[Field]:
     """Return the parameters of the kernel in a PTX text, as the ABI places them.
-
-    Numbers and addresses are aligned to their own size, tensor maps as written in the text.
 
     Raises:
         CompileError: The text does not have exactly one kernel, or a parameter is of an unknown kind.
@@ -41,19 +34,11 @@ def fields(text: str) -> list[Field]:
     if len(entries) != 1:
         message = f"Triton's PTX has {len(entries)} kernels in place of one"
         raise CompileError(message)
-    result: list[Field] = []
-    end = 0
-    for line in filter(str.strip, entries[0][1].split(",\n")):
-        match = _PARAMETER.search(line)
-        if match is None or (match[3] and not match[1]):
-            message = f"Triton's PTX has a parameter that is not a number, address or tensor map: {line.strip()}"
-            raise CompileError(message)
-        size = int(match[2]) // 8 * int(match[3] or 1)
-        align = int(match[1]) if match[3] else size
-        offset = -(-end // align) * align
-        result.append(Field(offset, size))
-        end = offset + size
-    return result
+    try:
+        return ptx_parameters.read(entries[0][1])
+    except ValueError as error:
+        message = f"Triton's PTX has a parameter that is not a number, address or tensor map: {error}"
+        raise CompileError(message) from None
 
 
 def rename(text: str, symbol: str) -> str:
