@@ -12,11 +12,16 @@ ask, and CuPy's current stream has to wait for the launch. One row is C that doe
     python bench/launch.py                                                        # on a machine with a GPU
     AOTCUDA_EXTENSION=0 python bench/launch.py --out docs/results/launch_python.json    # the general path
 
+With `--grids`, grids, streams and numbers of elements change instead (see `grids.py`), also without a GPU:
+
+    python bench/launch.py --grids [--baseline FOLDER]    # FOLDER: another aotcuda, by `pip install --target FOLDER`
+
 With `--tvm-ffi`, the library of bench/tvm_ffi/axpy.cc (which says how to make it) is compared too.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import ctypes
 import gc
@@ -28,6 +33,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
+import grids
 import machine
 import peers
 
@@ -47,7 +53,15 @@ def main() -> int:
     parser.add_argument("--blocks", type=int, default=40)
     parser.add_argument("--only", nargs="*", default=[], metavar="TEXT", help="ways with one of these in the name")
     parser.add_argument("--tvm-ffi", type=Path, help="the library of bench/tvm_ffi/axpy.cc")
+    parser.add_argument("--grids", action="store_true", help="change grids, streams and numbers of elements")
+    parser.add_argument("--baseline", type=Path, metavar="FOLDER", help="with --grids: another installed aotcuda")
+    parser.add_argument("--stand-in", action="store_true", help="with --grids: launch on the stand-in driver")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.worker:
+        return grids.work(arguments)
+    if arguments.grids:
+        return grids.run(arguments)
     here = machine.describe()
     path = "C" if extension.in_use() is not None else "Python"
     kernels = importlib.import_module("benchkernels.kernels")
