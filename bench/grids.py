@@ -1,9 +1,10 @@
 """Compare launches whose grid, stream or number of elements changes: microseconds of host time of one call.
 
-`bench/launch.py --grids` runs this. Each way has a process of its own: aotcuda with and without its C extension, the same
-for another installed aotcuda (`--baseline`), and the peers, CuPy's RawKernel and Triton. The processes take turns: in each
-block, every process measures each of its launches once, in a batch that begins with an idle GPU. Without a GPU, or with
-`--stand-in`, launches go to the stand-in driver of the tests, with stand-ins for the arrays, and the processor time of the thread is measured; then there are no peers.
+`bench/launch.py --grids` runs this. Each way has a process of its own: aotcuda with and without its C extension, the
+same for another installed aotcuda (`--baseline`), and the peers, CuPy's RawKernel and Triton. The processes take turns:
+in each block, every process measures each of its launches once, in a batch that begins with an idle GPU. Without a GPU,
+or with `--stand-in`, launches go to the stand-in driver of the tests, with stand-ins for the arrays; then the processor
+time of the thread is measured, and there are no peers.
 """
 
 from __future__ import annotations
@@ -45,10 +46,14 @@ LAUNCHES = {
     "forall, 300 n": "k.forall(item)({args})",
     "cooperative, 300 grids": "k.configure(item, 128, cooperative=True)({args})",
 }
-_AIMS = (("300 grids", "one grid", 0.5), ("300 stream objects", "one stream object", 0.5), ("forall, one n", "one grid", 1.0))
+_AIMS = (
+    ("300 grids", "one grid", 0.5),
+    ("300 stream objects", "one stream object", 0.5),
+    ("forall, one n", "one grid", 1.0),
+)
 
 
-# ------------------------------------------------------------------------------------------------- one process of launches
+# ---------------------------------------------------------------------------------------------- one process of launches
 
 
 def work(arguments: Any) -> int:
@@ -135,11 +140,11 @@ def _loop(text: str, items: Any, values: dict[str, Any]) -> Callable[[], float]:
     )
     items = [items[at % len(items)] for at in range(GRIDS)]
     space = {**values, "now": clock, "rounds": range(ROUNDS), "items": items}
-    exec(source, space)  # noqa: S102 (launches as programs write them)
+    exec(source, space)
     return space["run"]  # type: ignore[no-any-return]
 
 
-# --------------------------------------------------------------------------------------------------------------- the arrays
+# ----------------------------------------------------------------------------------------------------------- the arrays
 
 
 def _gpu() -> Any:
@@ -179,7 +184,7 @@ def _new_stream() -> int:
     """Return the handle of a new stream; PyTorch's own streams are 32 handles of a pool."""
     handle = ctypes.c_void_p()
     library = machine.driver()
-    assert library is not None and library.cuStreamCreate(ctypes.byref(handle), 1) == 0  # noqa: S101, PT018 (a bench)
+    assert library is not None and library.cuStreamCreate(ctypes.byref(handle), 1) == 0
     return handle.value or 0
 
 
@@ -295,7 +300,7 @@ def _make_stand_in(folder: Path) -> None:
     manifests.write(folder, [manifests.kernel("axpy", signature)], name="launched.kernels")
 
 
-# ---------------------------------------------------------------------------------------------------------- all the processes
+# ---------------------------------------------------------------------------------------------------- all the processes
 
 
 def run(arguments: Any) -> int:
@@ -328,14 +333,15 @@ def run(arguments: Any) -> int:
         for process in processes.values():
             process.stdin.close()
             process.wait()
-    figures = {
-        launch: {way: _spread(values) for way, values in found.items()} for launch, found in samples.items()
-    }
+    figures = {launch: {way: _spread(values) for way, values in found.items()} for launch, found in samples.items()}
     columns = [*processes]
     machine.table(
         ("us of a call", *columns),
         [
-            (launch, *("%.2f (%.2f-%.2f)" % tuple(found[way].values()) if way in found else "" for way in columns))
+            (
+                launch,
+                *("{:.2f} ({:.2f}-{:.2f})".format(*found[way].values()) if way in found else "" for way in columns),
+            )
             for launch, found in figures.items()
         ],
     )

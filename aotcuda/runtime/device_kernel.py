@@ -9,6 +9,9 @@ from aotcuda.runtime import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
     from aotcuda.manifest import FixedLaunch, Overload
     from aotcuda.runtime.driver import Device, Driver
     from aotcuda.runtime.images.debug_exceptions import Watch
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
 _LARGE_CLUSTERS = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_MOST_REMEMBERED = 1024
 
 
 class OpenLibrary:
@@ -73,7 +77,6 @@ class DeviceKernel:
         bound_threads: The most threads that a block may have by the launch bounds in the source; 0 without bounds.
         watch: The exceptions of a debug kernel; None for other kernels.
         fixed: Block, shared memory and cluster of every launch; None where users set them.
-        verified: The configurations that have passed the checks.
         best_blocks: Block sizes of most occupancy, by bytes of dynamic shared memory.
     """
 
@@ -81,6 +84,7 @@ class DeviceKernel:
         "_dynamic",
         "_library",
         "_limits",
+        "_remembered",
         "best_blocks",
         "block",
         "bound_threads",
@@ -90,7 +94,6 @@ class DeviceKernel:
         "kernel",
         "static_shared",
         "threads",
-        "verified",
         "watch",
     )
 
@@ -117,7 +120,7 @@ class DeviceKernel:
         self.watch = watch
         self.fixed = fixed
         self.best_blocks: dict[int, int] = {}
-        self.verified: set[object] = set()
+        self._remembered: dict[tuple[object, ...], Any] = {}
         self._limits: tuple[int, ...] = ()
         carveout = record["carveout"]
         if carveout is not None:
@@ -128,18 +131,36 @@ class DeviceKernel:
         if not self._dynamic:
             self._set(_MAX_DYNAMIC_SHARED, self.device.limit("shared_optin") - self.static_shared)
             self._dynamic = True
+            self._limits = ()
+
+    def allow_for(self, shared: int) -> None:
+        """Call `allow_shared` if `shared` bytes of dynamic shared memory exceed the driver's default."""
+        if shared > self.device.limit("shared") - self.static_shared:
+            self.allow_shared()
+
+    def remember(self, key: tuple[object, ...], ask: Callable[[], Any]) -> Any:
+        """Return the driver's answer for a key: `ask()` the first time."""
+        if key not in self._remembered:
+            answer = ask()
+            if len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = answer
+            return answer
+        return self._remembered[key]
 
     def unchecked_limits(self) -> tuple[int, ...]:
-        """Return the largest configuration that needs neither an opt-in nor further checks.
+        """Return the largest configuration that needs no opt-in beyond those that were made, and no further checks.
 
         Its numbers are grid and block in x, y and z, bytes of dynamic shared memory, and threads of a block.
         """
-        if not self._limits:
+        limits = self._limits
+        if not limits:
             device = self.device
             extents = [device.limit(f"{kind}_{axis}") for kind in ("grid", "block") for axis in "xyz"]
             threads = min(device.limit("threads"), self.threads, self.bound_threads or self.threads)
-            self._limits = (*extents, max(device.limit("shared") - self.static_shared, 0), threads)
-        return self._limits
+            shared = device.limit("shared_optin" if self._dynamic else "shared") - self.static_shared
+            limits = self._limits = (*extents, max(shared, 0), threads)
+        return limits
 
     def best_block(self, shared: int) -> int:
         """Return the block size of most occupancy with `shared` bytes of dynamic shared memory.
@@ -151,8 +172,7 @@ class DeviceKernel:
             block = self.best_blocks[shared] = self.block[0]
         if block is None:
             limit = min(self.threads, self.bound_threads or self.threads)
-            if shared > self.device.limit("shared") - self.static_shared:
-                self.allow_shared()
+            self.allow_for(shared)
             grid, result = ctypes.c_int(), ctypes.c_int()
             self._call(
                 "the driver did not report a block size for {gpu}",

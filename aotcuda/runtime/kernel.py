@@ -15,11 +15,24 @@ if TYPE_CHECKING:
     from aotcuda.runtime.kernel_table import KernelCache
     from aotcuda.runtime.launch.for_all import ForAll
     from aotcuda.runtime.launch.launch_attributes import LaunchAttributes
+    from aotcuda.runtime.launch.launch_config import Configuration
     from aotcuda.runtime.launch.launcher import Launcher
     from aotcuda.runtime.loader import Loader
 
-_MOST_LAUNCHERS = 256
 _MOST_SHOWN = 8
+
+
+class _NoCache:
+    """The cache of a kernel before its first launcher."""
+
+    for_functions = None
+
+    @staticmethod
+    def configured(_configuration: object) -> None:
+        """Return no launcher."""
+
+
+_NO_CACHE = _NoCache()
 
 
 class _Computed:
@@ -51,7 +64,7 @@ class Kernel:
         self.__name__ = self.__qualname__ = name
         self.__module__ = loader.source.name
         self._loader = loader
-        self._launchers: dict[object, Any] = {}  # from the first launcher on, this is the dict of the kernel's cache
+        self._used_cache: Any = _NO_CACHE  # from the first launcher on, the kernel's cache for the current images
 
     # Without these, Python would iterate over a kernel by indexing it with 0, 1, 2, ... without an end.
     __iter__ = None
@@ -75,10 +88,10 @@ class Kernel:
             LaunchError: The grid, the block or the shared memory is not possible.
             ArgumentError: The stream is not a stream.
         """
-        launcher: Launcher | None = config_key.find(self._launchers, configuration)
-        return self._find_launcher(configuration) if launcher is None else launcher
+        launcher: Launcher | None = self._used_cache.configured(configuration)
+        return self._make_launcher(configuration) if launcher is None else launcher
 
-    def _find_launcher(self, configuration: object) -> Launcher:
+    def _make_launcher(self, configuration: object) -> Launcher:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             with importing:
                 from aotcuda.errors import quoted  # noqa: PLC0415 (only errors come here)
@@ -87,30 +100,19 @@ class Kernel:
             text = ", ".join([*map(quoted, parts[:_MOST_SHOWN]), *(["..."] if len(parts) > _MOST_SHOWN else [])])
             self._refuse(f"write [grid, block], [grid, block, stream] or [grid, block, stream, shared], not [{text}]")
         grid, block, stream, shared = _parts(configuration)
+        exact = config_key.exact_key((grid, block, shared))
+        if exact is not None:
+            launcher: Launcher | None = self._used_cache.configured((exact[0], exact[1], stream, exact[2]))
+            if launcher is not None:
+                return launcher
         if stream is not None and not isinstance(stream, int):
-            return self[grid, block, config_key.handle_of(stream), shared].with_stream(stream)
-        return self._cached_launcher(configuration, None)
-
-    def _cached_launcher(self, configuration: tuple[Any, ...], attributes: LaunchAttributes | None) -> Launcher:
-        """Return the launcher of a configuration whose stream is a handle; make it if it is not cached."""
-        exact = config_key.exact_key(configuration)
-        grid, block, stream, shared = _parts(exact or configuration)
-        if exact is None:
-            return self.launcher(grid, block, stream, shared, attributes)
-        launchers = self._cache().launchers
-        key = exact if attributes is None else (exact, attributes.values())
-        launcher: Launcher | None = launchers.get(key)
-        if launcher is None:
-            launcher = self.launcher(grid, block, stream, shared, attributes)
-            if len(launchers) >= _MOST_LAUNCHERS:
-                launchers.clear()
-            launchers[key] = launcher
-        return launcher
+            handle = config_key.handle_of(stream)
+            return self.launcher(grid, block, handle, shared).with_stream(stream)
+        return self.launcher(grid, block, stream, shared)
 
     def _cache(self) -> KernelCache:
-        """Return the kernel's cache for the current images; its launchers are used from now on."""
-        cache = self._loader.cache(self.__name__)
-        self._launchers = cache.launchers
+        """Return the kernel's cache for the current images, which is used from now on."""
+        cache = self._used_cache = self._loader.cache(self.__name__)
         return cache
 
     def forall(
@@ -192,7 +194,7 @@ class Kernel:
         """Return the launcher of a configuration with attributes; `stream` is a handle."""
         if not attributes:
             return self[grid, block, stream, shared]
-        return self._cached_launcher((grid, block, stream, shared), attributes)
+        return self.launcher(grid, block, stream, shared, attributes)
 
     def launcher(
         self,
@@ -205,13 +207,42 @@ class Kernel:
         """Make a launcher from the parts of a configuration; `stream` is a handle."""
         with importing:
             from aotcuda.runtime.launch import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
-            from aotcuda.runtime.launch.launch_config import Configuration  # noqa: PLC0415
 
-        where = str(self)
-        configuration = Configuration(grid, block, stream, self._shared(shared), where, attributes)
-        specializations = extension.specializations_of(self._cache(), configuration)
-        launcher = self._launcher_class()(self._loader, self.__name__, where, configuration, specializations)
-        return launcher if specializations is None else extension.wrap(launcher, configuration, specializations)
+        configuration = self._configuration(grid, block, stream, shared, attributes)
+        cache = self._cache()
+        specializations = extension.specializations_of(cache, configuration)
+        launcher = self._launcher_class()(self._loader, self.__name__, str(self), configuration, specializations)
+        if specializations is None:
+            if extension.in_use() is None and not configuration.by_grid and not cache.makes_launchers:
+                with importing:
+                    from aotcuda.runtime.launch.launcher import make_configured  # noqa: PLC0415 (as above)
+
+                cache.configured = make_configured(type(launcher), self._loader, self.__name__, str(self))
+            return launcher
+        made = extension.wrap(launcher, configuration, specializations)
+        if attributes is None and not configuration.by_grid and not cache.makes_launchers:
+            self._serve(cache, made)
+        return made  # type: ignore[no-any-return]
+
+    def general_launcher(self, configuration: Any, specializations: object) -> Launcher:
+        """Return the launcher in Python for a configuration that C has read."""
+        grid, block, stream, shared = _parts(configuration)
+        handle = stream if stream is None or isinstance(stream, int) else config_key.handle_of(stream)
+        configuration = self._configuration(grid, block, handle, shared, None)
+        return self._launcher_class()(self._loader, self.__name__, str(self), configuration, specializations)
+
+    def _serve(self, cache: KernelCache, launcher: Any) -> None:
+        """Let a launcher in C make the launchers of later configurations."""
+        launcher.serve(self)
+        cache.configured = launcher.configured
+
+    def _configuration(
+        self, grid: object, block: object, stream: int | None, shared: object, attributes: LaunchAttributes | None
+    ) -> Configuration:
+        with importing:
+            from aotcuda.runtime.launch.launch_config import Configuration  # noqa: PLC0415 (an import makes no launcher)
+
+        return Configuration(grid, block, stream, self._shared(shared), str(self), attributes)
 
     def _launcher_class(self) -> type[Launcher]:
         with importing:

@@ -35,15 +35,18 @@ class KernelCache:
     """The state of one kernel that is valid while the same images are loaded.
 
     Attributes:
-        launchers: The kernel's launchers, by configuration.
+        configured: Returns the launcher for a configuration; None before the first launcher, or if the configuration
+            needs a closer look.
+        for_functions: The launcher in C from which launchers with a grid function are made; None without one.
         specializations: The specializations of the fast path, which the launchers share; None until one needs them.
         table: The overloads and their specializations; None until the first launch.
     """
 
-    __slots__ = ("launchers", "specializations", "table")
+    __slots__ = ("configured", "for_functions", "specializations", "table")
 
     def __init__(self) -> None:
-        self.launchers: dict[object, Any] = {}
+        self.configured: Callable[[object], Any] = _nothing
+        self.for_functions: Any = None
         self.specializations: Any = None
         self.table: OverloadTable | None = None
 
@@ -53,9 +56,19 @@ class KernelCache:
             self.specializations = make()
         return self.specializations
 
+    @property
+    def makes_launchers(self) -> bool:
+        """Return True if `configured` may return a launcher."""
+        return self.configured is not _nothing
+
     def retire(self) -> None:
-        """Remove the launchers, so that the kernel gets the current cache from its loader."""
-        self.launchers.clear()
+        """Make no more launchers, so that the kernel gets the current cache from its loader."""
+        self.configured = _nothing
+        self.for_functions = None
+
+
+def _nothing(_configuration: object) -> None:
+    """Return no launcher."""
 
 
 class KernelTable:
@@ -216,7 +229,7 @@ class KernelTable:
         return jit is not None and jit.holds(overload) and device not in overload.kernels
 
     def retire(self) -> None:
-        """Make the fast path decline from now on, and remove the launchers: the images are replaced or unloaded."""
+        """Make the fast path decline from now on, and make no launchers: the images are replaced or unloaded."""
         drivers.retire(self.live)
         for cache in list(self.caches.values()):
             cache.retire()

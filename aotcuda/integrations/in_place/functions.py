@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from aotcuda.integrations.in_place import numba_proxy
 from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy
-from aotcuda.runtime.launch.config_key import are_exact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class Kernel(Function):
         self, package: str, decorator: str, function: FunctionType, args: tuple[object, ...], options: dict[str, object]
     ) -> None:
         super().__init__(package, decorator, function, args, options)
-        self._launchers = _NONE
+        self._as_built: Any = None  # the packaged kernel, once it is known to be as built
         self._found: PackagedKernel | None = None
         self._is_as_built = False
         self._numba_kernel: Any = None
@@ -134,9 +133,8 @@ class Kernel(Function):
             ManifestError: A packaged file was altered.
             DependencyError: The kernel is not packaged, and Numba is not installed.
         """
-        is_exact = type(configuration) is tuple and are_exact(configuration)
-        launcher = self._launchers.get(configuration) if is_exact else None
-        return self._launchable()[configuration] if launcher is None else launcher
+        packaged = self._as_built
+        return (self._launchable() if packaged is None else packaged)[configuration]
 
     def forall(self, ntasks: int, tpb: int = 0, stream: object = 0, sharedmem: int = 0) -> Any:
         """Return a launcher with at least `ntasks` threads; the kernel must ignore further threads.
@@ -207,7 +205,7 @@ class Kernel(Function):
             difference = lookup.value_difference(packaged, self.py_func) if packaged is not None else None
             if packaged is not None and difference is None:
                 self._is_as_built = True
-                self._launchers = packaged.launchers
+                self._as_built = packaged
                 return packaged
             lookup.allow_numba(self.py_func, self._package, difference)
             self._numba_kernel = self._decorate(*self._args, **self._options) if self._args else self.numba_object()

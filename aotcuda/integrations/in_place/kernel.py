@@ -14,7 +14,6 @@ from aotcuda.errors import HostArrayWarning, RuntimeUnavailableError
 from aotcuda.integrations.in_place.argument_annotations import is_annotation
 from aotcuda.runtime.kernel import Kernel as PackagedBase
 from aotcuda.runtime.launch.arguments import host_arrays
-from aotcuda.runtime.launch.config_key import are_exact
 from aotcuda.runtime.launch.for_all import ForAll
 from aotcuda.runtime.launch.launcher import Launcher
 
@@ -32,25 +31,13 @@ _categories: dict[tuple[type[Warning], ...], type[Warning]] = {}
 
 
 class PackagedKernel(PackagedBase):
-    """A packaged kernel whose calls have Numba's semantics.
-
-    Attributes:
-        launchers: Its launchers by the configuration that the user wrote; unloading the images empties it.
-    """
-
-    @property
-    def launchers(self) -> dict[object, Any]:
-        """Return the launchers."""
-        return self._cache().launchers
+    """A packaged kernel whose calls have Numba's semantics."""
 
     def __getitem__(self, configuration: object) -> Any:
         """Return a launcher as `aotcuda.Kernel` does; without a stream it uses the default stream."""
         if isinstance(configuration, tuple) and 2 <= len(configuration) <= 4:
             grid, block, stream, shared = (*configuration, 0, 0)[:4]
-            launcher = super().__getitem__((grid, block, stream or 0, shared))
-            if type(configuration) is tuple and are_exact(configuration):
-                self.launchers[configuration] = launcher
-            return launcher
+            return super().__getitem__((grid, block, stream or 0, shared))
         return super().__getitem__(configuration)  # type: ignore[index]  # this raises an error with the right form
 
     def forall(self, n: SupportsIndex, block: int | None = None, stream: types.Stream = 0, shared: int = 0) -> ForAll:

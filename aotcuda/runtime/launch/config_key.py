@@ -1,8 +1,4 @@
-"""Find the cached launcher of a configuration.
-
-The key is the configuration in Python's own ints. For a stream object the key has the stream's handle, and each lookup
-returns a new launcher, which keeps the stream object alive.
-"""
+"""Read the parts of a launch configuration that a user wrote: integers of any kind, and stream objects."""
 
 from __future__ import annotations
 
@@ -15,40 +11,12 @@ if TYPE_CHECKING:
 
 _MOST_TYPES = 16
 
-_readers: dict[type, Callable[[object], int | None]] = {}
-"""By type of stream object: the function that reads the handle."""
-
-
-def find(launchers: dict[object, Any], configuration: object) -> Any:
-    """Return the cached launcher of a configuration; None without one, or if the configuration needs checks."""
-    if type(configuration) is not tuple:
-        return None
-    for part in configuration:
-        if type(part) is not int and not are_exact((part,)):
-            break
-    else:
-        return launchers.get(configuration)
-    if len(configuration) == 3:
-        grid, block, stream = configuration
-        shared = 0
-    elif len(configuration) == 4:
-        grid, block, stream, shared = configuration
-    else:
-        return None
-    read = _readers.get(type(stream))
-    if read is None:
-        return None
-    try:
-        handle = read(stream)
-    except Exception:  # noqa: BLE001 (the caller then makes a launcher, which raises the error)
-        return None
-    key = grid, block, handle, shared
-    launcher = launchers.get(key) if type(handle) is int and are_exact(key) else None
-    return None if launcher is None else launcher.with_stream(stream)
+readers: dict[type, Callable[[object], int | None]] = {}
+"""By type of stream object: the function that reads the handle, for the launchers in C."""
 
 
 def handle_of(stream: object) -> int:
-    """Return the handle of a stream object; from now on, `find` reads handles of stream objects of this type.
+    """Return the handle of a stream object; from now on, C reads handles of stream objects of this type.
 
     Raises:
         ArgumentError: The object is not a stream.
@@ -57,8 +25,8 @@ def handle_of(stream: object) -> int:
         from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
 
     handle = streams.handle(stream) or 0
-    if len(_readers) < _MOST_TYPES:
-        _readers[type(stream)] = streams.reader_for(type(stream))
+    if len(readers) < _MOST_TYPES:
+        readers[type(stream)] = streams.reader_for(type(stream))
     return handle
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import suppress
+from operator import le
 
 import aotcuda
 from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.launch.launch_config import check_once
+from aotcuda.runtime.launch.arguments.argument_layout import Ready
+from aotcuda.runtime.launch.launch_config import checked, pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +34,6 @@ SPECIALIZE_AT = 2
 
 _ATTEMPTS = 30
 """The most attempts for a launch whose images other threads, or methods of its arguments, unload meanwhile."""
-
-_MOST_TARGETS = 1024
-"""The number of launch configurations for which an overload caches the encoded form and the kernel's handle."""
 
 
 def launch_with_retries(launch: Callable[[tuple[object, ...]], None], args: tuple[object, ...]) -> None:
@@ -113,12 +112,21 @@ class GeneralPath:
         try:
             if not overload.live or self._loader.current is not kernel_table:  # the slot in use keeps the images
                 raise aotcuda.errors.UnloadedError.for_kernel(self.where)
-            prepared = overload.targets.get(self.configuration)
-            if prepared is None or any(isinstance(item, int) for item in pending):  # an int is a stream to wait for
+            ready = overload.ready
+            numbers: tuple[int, ...] = self.configuration.numbers
+            if ready is not None and ready.fixed is not None:
+                numbers = (*numbers[:3], *ready.fixed)
+            if (
+                ready is None
+                or self.configuration.attributes is not None
+                or not all(map(le, numbers, ready.limits))
+                or ready.block not in (None, numbers[3:6])
+                or (pending and any(isinstance(item, int) for item in pending))  # an int is a stream to wait for
+            ):
                 self._submit_checked(kernel_table, selection, args)
             else:
-                configurations, kernel = prepared
-                code = kernel_table.library.driver.launch(configurations[stream], kernel, *slot.pointers)
+                pack(slot.config, 0, *numbers, stream)
+                code = kernel_table.library.driver.launch(slot.config_pointer, ready.kernel, *slot.pointers)
                 if code:
                     self._recover(code, kernel_table, overload.kernels[kernel_table.library.device], selection)
         finally:
@@ -202,7 +210,7 @@ class GeneralPath:
         if kernel is None or pending or self._needs_context(kernel):
             device = self._enter(kernel_table, selection)
             kernel = kernel_table.device_kernel(overload, device, (stream, *pending), self.where)
-        configuration = check_once(self.configuration, kernel, self.where)
+        configuration = checked(self.configuration, kernel, self.where)
         if pending:  # after all checks, because a stream that joins a capture here returns to it only after the launch
             from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
@@ -214,14 +222,14 @@ class GeneralPath:
 
             problem = f"{self.where} was not launched, because earlier work on its stream has failed"
             driver.check(streams.wait_unless_captured(driver, stream), problem)
-        configurations = configuration.configs_by_stream(cooperative=kernel.cooperative)
         scratch = kernel.fixed.get("scratch") if kernel.fixed is not None else None
         memory: object = None  # the owner of scratch memory must stay alive until the launch
         if scratch is not None:
             from aotcuda.runtime.launch import scratch_memory  # noqa: PLC0415 (few kernels need any)
 
             memory = scratch_memory.allocate(scratch, configuration.grid, stream, slot.buffer, self.where)
-        code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
+        config = configuration.for_driver(stream, cooperative=kernel.cooperative)
+        code = driver.launch(config, kernel.kernel, *slot.pointers)
         if code:
             self._recover(code, kernel_table, kernel, selection)
         del memory
@@ -235,10 +243,11 @@ class GeneralPath:
 
             raise launch_problems.failure(self.where, code, driver, kernel, selection, configuration, args)
         is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
-        if is_cached and kernel.watch is None and scratch is None and not library.synchronous:
-            if len(overload.targets) >= _MOST_TARGETS:
-                overload.targets.clear()
-            overload.targets[self.configuration] = configurations, ctypes.c_void_p.from_param(kernel.kernel.value)
+        is_plain = kernel.watch is None and scratch is None and not library.synchronous and not kernel.cooperative
+        if is_cached and is_plain and (kernel.fixed is None or configuration.attributes is None):
+            fixed = None if kernel.fixed is None else configuration.numbers[3:]
+            handle = ctypes.c_void_p.from_param(kernel.kernel.value)
+            overload.ready = Ready(handle, kernel.unchecked_limits(), kernel.block, fixed)
 
     def _enter(self, kernel_table: KernelTable, selection: Selection) -> int:
         """Enter a context, and check that the GPU can read the arrays."""
@@ -257,8 +266,9 @@ class GeneralPath:
         driver = kernel_table.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
             self._loader.enter(kernel_table, overload.addresses_of(values), (stream, *pending), self.where)
-            configurations = self.configuration.for_kernel(kernel).configs_by_stream(cooperative=kernel.cooperative)
-            code = driver.launch(configurations[stream], kernel.kernel, *slot.pointers)
+            configuration = self.configuration.for_kernel(kernel)
+            config = configuration.for_driver(stream, cooperative=kernel.cooperative)
+            code = driver.launch(config, kernel.kernel, *slot.pointers)
         if code:
             raise self._refusal(code, driver, kernel.device, stream, self.configuration.for_kernel(kernel), kernel)
 
@@ -276,10 +286,8 @@ class GeneralPath:
         return launch_problems.refusal(self.where, code, driver, device, stream, configuration, kernel)
 
     def _needs_context(self, kernel: DeviceKernel) -> bool:
-        """Return True if the configuration has unchecked attributes: their check needs a current context."""
-        return (
-            self.configuration not in kernel.verified and self.configuration.for_kernel(kernel).attributes is not None
-        )
+        """Return True if the configuration has attributes: their first check needs a current context."""
+        return self.configuration.for_kernel(kernel).attributes is not None
 
 
 def launch_with_copies(

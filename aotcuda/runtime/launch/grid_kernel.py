@@ -14,7 +14,6 @@ from aotcuda.manifest.constants import decode
 from aotcuda.runtime import importing, integer
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launch import config_key, grid_binding
-from aotcuda.runtime.launch.config_key import are_exact
 from aotcuda.runtime.launch.launcher import ProcessLocal
 
 TYPE_CHECKING = False
@@ -29,10 +28,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.launch.grid_binding import Bind, Named
     from aotcuda.runtime.loader import Loader
 
-_MOST_GRIDS = 256
 _MOST_BINDS = 256
-_WITH_FUNCTION = object()
-"""The key of the launcher in C from which launchers with a grid function are made."""
 _FUNCTION: type = type(lambda: None)
 
 
@@ -77,12 +73,11 @@ class GridKernel(Kernel):
         Raises:
             LaunchError: The grid is not possible.
         """
-        if type(grid) is not _FUNCTION:  # programs make a new function for each launch, so none is cached
-            if are_exact((grid,)):
-                cached: GridLauncher | None = self._launchers.get(grid)
-                if cached is not None:
-                    return cached
-        elif (launcher := self._launchers.get(_WITH_FUNCTION)) is not None:
+        if type(grid) is not _FUNCTION:
+            launcher: Any = self._used_cache.configured(grid)
+            if launcher is not None:
+                return launcher  # type: ignore[no-any-return]
+        elif (launcher := self._used_cache.for_functions) is not None:
             return launcher.with_function(grid, self)  # type: ignore[no-any-return]
         return self._launcher_for(grid, None)
 
@@ -101,10 +96,7 @@ class GridKernel(Kernel):
                     self._refuse(
                         f"{name} is given, and it was compiled into the kernel; configure() takes grid and stream"
                     )
-        if stream is None:
-            return self[grid]
-        launcher: GridLauncher | None = config_key.find(self._launchers, (grid, None, stream, 0))
-        return self._launcher_for(grid, stream) if launcher is None else launcher
+        return self[grid] if stream is None else self._launcher_for(grid, stream)
 
     def forall(
         self, n: SupportsIndex, block: int | None = None, stream: types.Stream = None, shared: int = 0
@@ -200,11 +192,7 @@ class GridKernel(Kernel):
 
     def run(self, grid: Any, args: tuple[object, ...]) -> None:
         """Launch with a grid that a function returned, and arguments in order."""
-        launcher = self._launchers.get((grid, None)) if are_exact((grid,)) else None
-        if launcher is None:
-            self[grid].run(args)
-        else:
-            launcher(*args)
+        self[grid].run(args)
 
     def _parameters_for(self, args: tuple[object, ...]) -> Any:
         """Return the parameters of the variant for some arguments."""
@@ -230,23 +218,19 @@ class GridKernel(Kernel):
         with importing:
             from aotcuda.runtime.launch.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
 
-        exact_parts = config_key.exact_key((key, stream))
-        if exact_parts is not None:
-            key, stream = exact_parts
-        cache_key = key if stream is None else (key, None, stream, 0)
-        launchers = self._cache().launchers
-        cached: Any = launchers.get(cache_key) if exact_parts is not None else None
-        if cached is not None:
-            return cached  # type: ignore[no-any-return]
-        launcher: Any = self.launcher(key, DEFINED_BY_KERNEL, stream, 0)
-        result: Any = self._with_fast_path(self._named_launcher(launcher, None, stream, key), launcher)
-        if exact_parts is not None:
-            if len(launchers) >= _MOST_GRIDS:
-                launchers.clear()
-            launchers[cache_key] = result
-            if stream is None:
-                launchers[key, None] = launcher
-        return result  # type: ignore[no-any-return]
+        exact = config_key.exact_key((key,)) if stream is None else None
+        launcher: Any = self._used_cache.configured(exact[0]) if exact is not None else None
+        if launcher is not None:
+            return launcher  # type: ignore[no-any-return]
+        launcher = self.launcher(key, DEFINED_BY_KERNEL, stream, 0)
+        return self._with_fast_path(self._named_launcher(launcher, None, stream, key), launcher)  # type: ignore[no-any-return]
+
+    def general_launcher(self, configuration: Any, specializations: object) -> Any:
+        """Implement Kernel.general_launcher: the configuration is a grid."""
+        from aotcuda.runtime.launch.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
+
+        del specializations
+        return self._named_launcher(self.launcher(configuration, DEFINED_BY_KERNEL, None, 0), None, None, configuration)
 
     def of_function(self, function: Callable[..., Any], *results: object) -> GridLauncher:
         """Return the launcher in Python whose grid a function returns; `results` has its result if it was called."""
@@ -260,7 +244,7 @@ class GridKernel(Kernel):
         if stream is None and type(function) is _FUNCTION and record is not None and record.get("exact"):
             launcher: Any = self[1]
             if hasattr(type(launcher), "with_function"):  # in C; it has the names of the arguments
-                self._launchers[_WITH_FUNCTION] = launcher
+                self._cache().for_functions = launcher
                 return launcher.with_function(function, self)  # type: ignore[no-any-return]
         return self._named_launcher(None, function, stream, function)
 
@@ -287,7 +271,11 @@ class GridKernel(Kernel):
             self._named = record, grid_binding.extension_arguments(record)
         if self._named[1] is None:
             return launcher
-        return extension.wrap(launcher, configuration, specializations, self._named[1])
+        made = extension.wrap(launcher, configuration, specializations, self._named[1])
+        cache = self._cache()
+        if made is not launcher and configuration.stream is None and not cache.makes_launchers:
+            self._serve(cache, made)
+        return made
 
 
 class GridLauncher(ProcessLocal):

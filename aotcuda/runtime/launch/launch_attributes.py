@@ -7,22 +7,28 @@ The driver's form is `CUlaunchAttribute` (cuda.h; CUDA Driver API, "Execution Co
 from __future__ import annotations
 
 import ctypes
+import struct
+from operator import mod
 
 from aotcuda.errors import LaunchError, quoted, short_repr
 from aotcuda.runtime import driver as drivers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import Device
 
     Dimensions = tuple[int, int, int]
+    Encode = Callable[..., ctypes.Array[ctypes.c_uint64]]
 
 OPTIONS = ("stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout")
 """The options of `Kernel.configure`."""
 
 _COOPERATIVE, _CLUSTER, _SCHEDULING, _DEPENDENT, _PRIORITY, _CARVEOUT = 2, 4, 5, 6, 8, 14
 _SPREAD = 1
+_HALF = 0xFFFFFFFF
 _PORTABLE_CLUSTER = 8
 """The largest cluster that every GPU with clusters has; larger ones need a kernel attribute."""
 
@@ -57,15 +63,8 @@ def too_large(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared:
     return None
 
 
-class Attribute(ctypes.Structure):
-    """`CUlaunchAttribute`; the values in use have up to three ints."""
-
-    _fields_ = (
-        ("id", ctypes.c_int),
-        ("pad", ctypes.c_char * 4),
-        ("value", ctypes.c_int * 3),
-        ("rest", ctypes.c_char * 52),
-    )
+_pack = struct.Struct("<I4x3I52x").pack
+"""Write a `CUlaunchAttribute`: its number, and up to three ints of its value."""
 
 
 class LaunchAttributes:
@@ -130,8 +129,8 @@ class LaunchAttributes:
         parts += [f"carveout {self.carveout} %"] if self.carveout is not None else []
         return ", ".join(parts)
 
-    def encoded(self, *, cooperative: bool = False) -> list[Attribute]:
-        """Return the attributes in the driver's form; `cooperative` adds that attribute for a cooperative kernel."""
+    def encoded(self, *, cooperative: bool = False) -> bytes:
+        """Return the attributes in the driver's form; `cooperative` adds the one of cooperative kernels."""
         pairs: list[tuple[int, tuple[int, ...]]] = []
         if self.cooperative or cooperative:
             pairs.append((_COOPERATIVE, (1,)))
@@ -145,25 +144,25 @@ class LaunchAttributes:
             pairs.append((_PRIORITY, (self.priority,)))
         if self.carveout is not None:
             pairs.append((_CARVEOUT, (self.carveout,)))
-        return [Attribute(id=number, value=value) for number, value in pairs]
+        return b"".join([_pack(number, *[part & _HALF for part in (*value, 0, 0)[:3]]) for number, value in pairs])
+
+    def divides(self, grid: Dimensions) -> bool:
+        """Return True if the clusters, if there are any, divide a grid."""
+        return self.cluster is None or not any(map(mod, grid, self.cluster))
 
     def problem(
-        self,
-        kernel: DeviceKernel,
-        grid: Dimensions,
-        block: Dimensions,
-        shared: int,
-        config: ctypes.Array[ctypes.c_uint64],
+        self, kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int, encode: Encode
     ) -> str | None:
         """Return the error text for attributes that are not possible for a kernel; None if they are.
 
-        A context must be current. `config` is the `CUlaunchConfig` of the launch.
+        A context must be current. `encode` returns a `CUlaunchConfig` (`launch_config.encode`). The driver is asked
+        once for each kernel, block, shared memory and set of attributes.
         """
         device = kernel.device
         if self.dependent and device.capability < (9, 0):
             return f"dependent launches need compute capability 9.0 or later, and it is launched on {device}"
         if self.priority is not None:
-            least, greatest = _priorities(device)
+            least, greatest = kernel.remember(("priorities",), lambda: _priorities(device))
             if not greatest <= self.priority <= least:
                 possible = f"{greatest} (first) to {least} (last) are possible on {device}"
                 return f"priority is {short_repr(self.priority)}, where {possible}"
@@ -173,7 +172,7 @@ class LaunchAttributes:
                 "key, carveout"
             )
         if self.cluster is not None:
-            problem = self._cluster_problem(kernel, self.cluster, grid, config)
+            problem = self._cluster_problem(kernel, self.cluster, grid, block, shared, encode)
             if problem is not None:
                 return problem
         if self.cooperative:
@@ -181,7 +180,13 @@ class LaunchAttributes:
         return None
 
     def _cluster_problem(
-        self, kernel: DeviceKernel, cluster: Dimensions, grid: Dimensions, config: ctypes.Array[ctypes.c_uint64]
+        self,
+        kernel: DeviceKernel,
+        cluster: Dimensions,
+        grid: Dimensions,
+        block: Dimensions,
+        shared: int,
+        encode: Encode,
     ) -> str | None:
         device, size = kernel.device, cluster[0] * cluster[1] * cluster[2]
         if not device.limit("cluster"):
@@ -192,9 +197,13 @@ class LaunchAttributes:
                 return (
                     f"grid {short_repr(grid)} has {short_repr(extent)} blocks in {axis}, which {clusters} do not divide"
                 )
-        if size > _PORTABLE_CLUSTER:
-            kernel.allow_large_clusters()
-        most = kernel.largest_cluster(config)
+
+        def ask() -> int:
+            if size > _PORTABLE_CLUSTER:
+                kernel.allow_large_clusters()
+            return kernel.largest_cluster(encode(grid, block, shared, None, self.encoded()))
+
+        most = kernel.remember(("cluster", block, shared, self.values()), ask)
         if size > most:
             return f"clusters of {size} blocks, where at most {most} of this block and shared memory fit on {device}"
         return None
@@ -214,10 +223,17 @@ def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensio
     if not device.limit("cooperative"):
         return f"a cooperative launch is not possible on {device}"
     blocks = grid[0] * grid[1] * grid[2]
-    most = kernel.active_blocks(block[0] * block[1] * block[2], shared) * device.limit("multiprocessors")
+    most = most_cooperative_blocks(kernel, block, shared)
     if blocks > most:
         return f"a cooperative grid must fit on the GPU at once: {blocks} blocks, where {most} of them fit on {device}"
     return None
+
+
+def most_cooperative_blocks(kernel: DeviceKernel, block: Dimensions, shared: int) -> int:
+    """Return the most blocks that a cooperative grid may have; a context must be current the first time."""
+    threads = block[0] * block[1] * block[2]
+    active: int = kernel.remember(("blocks", threads, shared), lambda: kernel.active_blocks(threads, shared))
+    return active * kernel.device.limit("multiprocessors")
 
 
 def _refuse(where: str, problem: str) -> None:

@@ -1,11 +1,12 @@
 """Check a launch configuration, fit it to a GPU and a kernel, and encode it for the driver.
 
-The encoded form, a `CUlaunchConfig`, is made once. With it, `cuLaunchKernelEx` takes four arguments where
-`cuLaunchKernel` takes eleven; ctypes needs time for each argument.
+The encoded form is a `CUlaunchConfig`. With it, `cuLaunchKernelEx` takes four arguments where `cuLaunchKernel` takes
+eleven; ctypes needs time for each argument.
 """
 
 from __future__ import annotations
 
+import struct
 from operator import le
 
 import aotcuda
@@ -14,16 +15,15 @@ from aotcuda.runtime import integer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes
-    from collections.abc import Sequence
+    from collections.abc import Callable
+    from typing import Any
 
     from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.launch.launch_attributes import Attribute, LaunchAttributes
+    from aotcuda.runtime.launch.launch_attributes import LaunchAttributes
 
     Dimensions = tuple[int, int, int]
 
 _MOST_THREADS = 1024
-_MOST_STREAMS = 64
-_MOST_VERIFIED = 1024
 
 DEFINED_BY_KERNEL = object()
 """The block of a configuration whose kernel defines block, shared memory and clusters, as Triton's kernels do."""
@@ -31,11 +31,12 @@ DEFINED_BY_KERNEL = object()
 
 # No ctypes.Structure: from Python 3.14 on, the first one imports all of ctypes, a quarter of a first launch.
 _CONFIG_WORDS = 7
+_ATTRIBUTE_BYTES = 72  # sizeof(CUlaunchAttribute)
 _HALF = (1 << 32) - 1
 
 
-def _encoded(
-    grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: Sequence[ctypes.Structure]
+def encode(
+    grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: bytes
 ) -> ctypes.Array[ctypes.c_uint64]:
     """Return a `CUlaunchConfig` for `Driver.launch`; it keeps its attributes alive.
 
@@ -48,31 +49,17 @@ def _encoded(
     pairs = (low | high << 32 for low, high in zip(extents[::2], extents[1::2], strict=True))
     config = (ctypes.c_uint64 * _CONFIG_WORDS)(*pairs, shared & _HALF, stream or 0)
     if attributes:
-        array = (type(attributes[0]) * len(attributes))(*attributes)
-        config[5], config[6] = ctypes.addressof(array), len(attributes)
+        array = ctypes.create_string_buffer(attributes, len(attributes))
+        config[5], config[6] = ctypes.addressof(array), len(attributes) // _ATTRIBUTE_BYTES
         config.attributes = array  # type: ignore[attr-defined]  # keeps the array alive
     return config
 
 
-class ConfigsByStream(dict[int, object]):
-    """The driver's form of a launch configuration by stream handle, made at the first use of the stream."""
+pack: Callable[..., None] = struct.Struct("<8IQ").pack_into
+"""Write `Configuration.numbers` and a stream's handle into a `CUlaunchConfig` without attributes.
 
-    __slots__ = ("_attributes", "_block", "_grid", "_shared")
-
-    def __init__(self, grid: Dimensions, block: Dimensions, shared: int, attributes: list[Attribute]) -> None:
-        self._grid = grid
-        self._block = block
-        self._shared = shared
-        self._attributes = attributes
-
-    def __missing__(self, stream: int) -> object:
-        import ctypes  # noqa: PLC0415 (the driver's start imports it anyway)
-
-        config = ctypes.byref(_encoded(self._grid, self._block, self._shared, stream, self._attributes))
-        if len(self) >= _MOST_STREAMS:  # a program that makes new streams all the time
-            self.clear()
-        self[stream] = config
-        return config
+The last of the numbers, the threads of a block, lies in the padding.
+"""
 
 
 class Configuration:
@@ -85,19 +72,10 @@ class Configuration:
         shared: Bytes of dynamic shared memory for each block.
         attributes: Further launch attributes; None for none.
         by_grid: True if only the grid was given; `for_kernel` adds the numbers that the kernel defines.
+        numbers: Grid and block in x, y and z, bytes of dynamic shared memory, and threads of a block.
     """
 
-    __slots__ = (
-        "_completed",
-        "_cooperative",
-        "_for_driver",
-        "attributes",
-        "block",
-        "by_grid",
-        "grid",
-        "shared",
-        "stream",
-    )
+    __slots__ = ("attributes", "block", "by_grid", "grid", "numbers", "shared", "stream")
 
     def __init__(
         self,
@@ -116,7 +94,6 @@ class Configuration:
         """
         self.grid = dimensions(grid, "grid", where)
         self.by_grid = block is DEFINED_BY_KERNEL
-        self._completed: dict[tuple[object, ...], Configuration] = {}
         self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
         check_threads(self.block, where)
         if stream is not None and not 0 <= stream < 1 << 64:
@@ -126,9 +103,36 @@ class Configuration:
         self.stream = stream
         self.shared = shared
         self.attributes = attributes or None
-        encoded = attributes.encoded() if attributes is not None else []
-        self._for_driver = ConfigsByStream(self.grid, self.block, shared, encoded)
-        self._cooperative: ConfigsByStream | None = None
+        self.numbers = (*self.grid, *self.block, shared, self.block[0] * self.block[1] * self.block[2])
+
+    @classmethod
+    def of(cls, parts: Any) -> Configuration | None:
+        """Return the plain configuration that a user wrote as a tuple; None if it needs a closer look.
+
+        Its grid and block are ints or tuples of ints, its stream is None or a handle.
+        """
+        count = len(parts) if type(parts) is tuple else 0
+        if count == 2:
+            (grid, block), stream, shared = parts, None, 0
+        elif count == 3:
+            (grid, block, stream), shared = parts, 0
+        elif count == 4:
+            grid, block, stream, shared = parts
+        else:
+            return None
+        grid = (grid, 1, 1) if type(grid) is int else _three(grid)
+        block = (block, 1, 1) if type(block) is int else _three(block)
+        if grid is None or block is None or min(grid) < 1 or min(block) < 1 or type(shared) is not int or shared < 0:
+            return None
+        if stream is not None and (type(stream) is not int or not 0 <= stream < 1 << 64):
+            return None
+        threads = block[0] * block[1] * block[2]
+        if threads > _MOST_THREADS:
+            return None
+        made = cls.__new__(cls)
+        made.grid, made.block, made.stream, made.shared = grid, block, stream, shared
+        made.attributes, made.by_grid, made.numbers = None, False, (*grid, *block, shared, threads)
+        return made
 
     def describe(self, stream: int) -> str:
         """Return a text for launches on a stream: grid, block, stream, attributes and shared memory."""
@@ -136,21 +140,17 @@ class Configuration:
         memory = f"{self.shared} bytes of dynamic shared memory"
         return f"grid {self.grid}, block {self.block}, stream {stream:#x}{attributes} and {memory}"
 
-    def largest(self) -> int:
-        """Return the largest of its numbers."""
-        return max(*self.grid, *self.block, self.shared)
+    def for_driver(self, stream: int, *, cooperative: bool) -> object:
+        """Return the argument of `Driver.launch` for a stream; `cooperative` adds the attribute for it."""
+        import ctypes  # noqa: PLC0415 (the driver's start imports it anyway)
 
-    def configs_by_stream(self, *, cooperative: bool) -> ConfigsByStream:
-        """Return the arguments of `Driver.launch` by the stream's handle, for plain or for cooperative launches."""
-        if not cooperative:
-            return self._for_driver
-        if self._cooperative is None:
+        attributes = self.attributes
+        if attributes is None and cooperative:
             from aotcuda.runtime.launch.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
 
-            attributes = self.attributes or LaunchAttributes("")
-            encoded = attributes.encoded(cooperative=True)
-            self._cooperative = ConfigsByStream(self.grid, self.block, self.shared, encoded)
-        return self._cooperative
+            attributes = LaunchAttributes("")
+        encoded = attributes.encoded(cooperative=cooperative) if attributes is not None else b""
+        return ctypes.byref(encode(self.grid, self.block, self.shared, stream, encoded))
 
     def for_kernel(self, kernel: DeviceKernel) -> Configuration:
         """Return the configuration for launches of a kernel; if only the grid was given, complete it.
@@ -162,59 +162,58 @@ class Configuration:
             return self
         cluster = tuple(fixed.get("cluster", ()))
         cooperative, dependent = fixed.get("cooperative", False), fixed.get("dependent", False)
-        key = (fixed["threads"], fixed["shared"], cooperative, dependent, *cluster)
-        completed = self._completed.get(key)
-        if completed is None:
-            grid, attributes = self.grid, None
-            if cluster or cooperative or dependent:
-                from aotcuda.runtime.launch.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
+        grid, attributes = self.grid, None
+        if cluster or cooperative or dependent:
+            from aotcuda.runtime.launch.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
 
-                x, y, z = cluster or (1, 1, 1)
-                grid = grid[0] * x, grid[1] * y, grid[2] * z
-                attributes = LaunchAttributes(
-                    "",
-                    cluster=(x, y, z) if cluster else None,
-                    spread=bool(cluster),
-                    cooperative=cooperative,
-                    dependent=dependent,
-                )
-            completed = Configuration(grid, fixed["threads"], self.stream, fixed["shared"], "", attributes)
-            self._completed[key] = completed
-        return completed
+            x, y, z = cluster or (1, 1, 1)
+            grid = grid[0] * x, grid[1] * y, grid[2] * z
+            attributes = LaunchAttributes(
+                "",
+                cluster=(x, y, z) if cluster else None,
+                spread=bool(cluster),
+                cooperative=cooperative,
+                dependent=dependent,
+            )
+        return Configuration(grid, fixed["threads"], self.stream, fixed["shared"], "", attributes)
 
     def check(self, kernel: DeviceKernel, where: str) -> None:
         """Raise LaunchError if a launch of the kernel, which errors name `where`, is not possible on its GPU.
 
         If the launch needs more shared memory than the driver's default, set the kernel attribute for it.
         """
-        threads = self.block[0] * self.block[1] * self.block[2]
-        numbers = (*self.grid, *self.block, self.shared, threads)
         is_plain = not kernel.cooperative and self.attributes is None and kernel.block in (None, self.block)
-        if is_plain and all(map(le, numbers, kernel.unchecked_limits())):
+        if is_plain and all(map(le, self.numbers, kernel.unchecked_limits())):
             return
         from aotcuda.runtime.launch import launch_attributes  # noqa: PLC0415 (few launches are large, or have any)
 
         problem = launch_attributes.too_large(kernel, self.grid, self.block, self.shared)
-        if problem is None and self.shared > kernel.device.limit("shared") - kernel.static_shared:
-            kernel.allow_shared()
+        if problem is None:
+            kernel.allow_for(self.shared)
         if problem is None and kernel.cooperative and not kernel.device.limit("cooperative"):
             problem = f"it is a cooperative kernel, which is not possible on {kernel.device}"
         if problem is None and self.attributes is not None:
-            config = _encoded(self.grid, self.block, self.shared, None, self.attributes.encoded())
-            problem = self.attributes.problem(kernel, self.grid, self.block, self.shared, config)
+            problem = self.attributes.problem(kernel, self.grid, self.block, self.shared, encode)
         if problem is not None:
             message = f"{where} cannot be launched: {problem}"
             raise aotcuda.errors.LaunchError(message)
 
 
-def check_once(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
-    """Return `configuration.for_kernel(kernel)`; check it the first time."""
+def _three(value: object) -> Dimensions | None:
+    """Return a tuple of one to three ints in three dimensions; None for anything else."""
+    if type(value) is not tuple or not 1 <= len(value) <= 3:
+        return None
+    for number in value:
+        if type(number) is not int:
+            return None
+    x, y, z = (*value, 1, 1)[:3]
+    return x, y, z
+
+
+def checked(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:
+    """Return `configuration.for_kernel(kernel)` after `Configuration.check`."""
     completed = configuration.for_kernel(kernel)
-    if configuration not in kernel.verified:
-        completed.check(kernel, where)
-        if len(kernel.verified) >= _MOST_VERIFIED:
-            kernel.verified.clear()
-        kernel.verified.add(configuration)
+    completed.check(kernel, where)
     return completed
 
 

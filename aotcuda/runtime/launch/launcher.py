@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import aotcuda
+from aotcuda.runtime.launch import config_key
 from aotcuda.runtime.launch.general_path import GeneralPath
+from aotcuda.runtime.launch.launch_config import Configuration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any, NoReturn, Self
 
     from aotcuda.runtime.launch.launch_config import Dimensions
+    from aotcuda.runtime.loader import Loader
 
 
 class ProcessLocal:
@@ -113,6 +117,29 @@ class Launcher(ProcessLocal, GeneralPath):
         shared = f", {aotcuda.errors.short_repr(self.shared)} bytes of shared memory" if self.shared else ""
         grid, block = aotcuda.errors.short_repr(self.grid), aotcuda.errors.short_repr(self.block)
         return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
+
+
+def make_configured(launcher_class: type[Launcher], loader: Loader, name: str, where: str) -> Callable[[object], Any]:
+    """Return the function that makes the launchers of a kernel without the extension, as `configured` does in C."""
+
+    def configured(parts: Any) -> Any:
+        owner = None
+        if type(parts) is tuple and 2 < len(parts) < 5 and parts[2] is not None and type(parts[2]) is not int:
+            owner = parts[2]
+            read = config_key.readers.get(type(owner))
+            if read is None:
+                return None
+            try:
+                parts = (*parts[:2], read(owner), *parts[3:])
+            except Exception:  # noqa: BLE001 (the caller then reads the stream again, and raises the error)
+                return None
+        configuration = Configuration.of(parts)
+        if configuration is None:
+            return None
+        launcher = launcher_class(loader, name, where, configuration, None)
+        return launcher if owner is None else LauncherWithStream(launcher, owner)
+
+    return configured
 
 
 class LauncherWithStream(ProcessLocal):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import aotcuda
-from aotcuda.runtime.launch.launch_config import check_once
+from aotcuda.runtime.launch.launch_config import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ def add_to_fast_path(
             context, device = library.driver.current_context(), library.driver.current_device() or 0
         except aotcuda.errors.CudaError:  # the launch has succeeded, and must not raise
             return
-    key, in_fast_path = (configuration, context), specialization.in_fast_path
+    # Attributes are checked with their block and shared memory alone; other launches are compared with limits.
+    attributes, shared = configuration.attributes, configuration.shared
+    which = shared if attributes is None else (configuration.block, shared, attributes.values())
+    key, in_fast_path = (which, context), specialization.in_fast_path
     if key in in_fast_path:
         return
     if library.callbacks is not None and not library.callbacks.has_seen(context):
@@ -52,7 +55,9 @@ def add_to_fast_path(
         if kernels is not None:
             from aotcuda.runtime.launch.fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
 
-            fast_path.add(specializations, library, specialization, kernels, args, configuration.shared)
+            fast_path.add(specializations, library, specialization, kernels, args, configuration)
+        elif attributes is not None:
+            in_fast_path.discard(key)  # another grid may be possible
     except BaseException:  # an interrupt: the next launch adds the specialization
         in_fast_path.discard(key)
         raise
@@ -80,7 +85,10 @@ def _device_kernels(
             if kernel_table.needs_jit(overload, device):
                 return None  # `device_kernel` might compile it
             kernel = kernel_table.device_kernel(overload, device)
-            check_once(configuration, kernel, where)
+            if configuration.attributes is not None:
+                checked(configuration, kernel, where)
+            elif configuration.shared <= kernel.device.limit("shared_optin") - kernel.static_shared:
+                kernel.allow_for(configuration.shared)
             fixed = kernel.fixed
             is_cooperative = kernel.cooperative or (
                 fixed is not None and ("cluster" in fixed or fixed.get("cooperative", False))

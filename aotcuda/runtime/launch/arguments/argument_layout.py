@@ -25,7 +25,33 @@ if TYPE_CHECKING:
 
     Alignment = tuple[tuple[int, ...], int, bool]
 
+_CONFIG_BYTES = 56  # sizeof(CUlaunchConfig)
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
+
+
+class Ready:
+    """A kernel whose plain launches within its limits need no further checks.
+
+    Attributes:
+        kernel: The driver's handle, as `Driver.launch` takes it.
+        limits: `DeviceKernel.unchecked_limits`.
+        block: The only block that launches may have; None for any.
+        fixed: The block, bytes of dynamic shared memory and threads of every launch; None where users set them.
+    """
+
+    __slots__ = ("block", "fixed", "kernel", "limits")
+
+    def __init__(
+        self,
+        kernel: object,
+        limits: tuple[int, ...],
+        block: tuple[int, int, int] | None,
+        fixed: tuple[int, ...] | None,
+    ) -> None:
+        self.kernel = kernel
+        self.limits = limits
+        self.block = block
+        self.fixed = fixed
 
 
 class Slot:
@@ -34,14 +60,18 @@ class Slot:
     Attributes:
         buffer: The block.
         pointers: The block as `Driver.launch` takes it: `kernelParams` and `extra` of `cuLaunchKernelEx`.
+        config: Memory for a `CUlaunchConfig` without attributes, which `launch_config.pack` writes.
+        config_pointer: `config` as `Driver.launch` takes it.
     """
 
-    __slots__ = ("__weakref__", "_size", "buffer", "pointers")
+    __slots__ = ("__weakref__", "_size", "buffer", "config", "config_pointer", "pointers")
 
     def __init__(self, size: int, starts: list[int]) -> None:
         """Make a block of `size` bytes; `starts` are the offsets of parameters that are passed one by one."""
         self.buffer = ctypes.create_string_buffer(max(size, 1))
         self._size = ctypes.c_size_t(size)
+        self.config = ctypes.create_string_buffer(_CONFIG_BYTES)
+        self.config_pointer = ctypes.byref(self.config)
         start = ctypes.addressof(self.buffer)
         if starts:
             pointers = (ctypes.c_void_p * len(starts))(*[start + offset for offset in starts])
@@ -74,8 +104,7 @@ class PackedOverload:
             `slots` belongs to a launch in progress.
         fast_layout: The layout for the fast path in C; None before the first use, False if C does not support it.
         kernels: The overload's `DeviceKernel` by the GPU's ordinal, if launches may use it without further checks.
-        targets: By configuration, the arguments of `Driver.launch` on the only GPU: configurations by stream, and the
-            kernel.
+        ready: The overload's kernel on the only GPU, once a launch needed no more than the limits of that kernel.
     """
 
     __slots__ = (
@@ -90,11 +119,11 @@ class PackedOverload:
         "live",
         "pack_into",
         "parameters",
+        "ready",
         "record",
         "size",
         "slots",
         "starts",
-        "targets",
     )
 
     def __init__(self, overload: Overload, where: str, live: ValidityFlag, *, is_exact: bool = False) -> None:
@@ -132,7 +161,7 @@ class PackedOverload:
         self.existing: set[ref[Slot]] = set()
         self.fast_layout: object = None
         self.kernels: dict[int, Any] = {}
-        self.targets: dict[object, tuple[Any, object]] = {}
+        self.ready: Ready | None = None
 
     def take(self) -> Slot:
         """Return a free slot, or a new one."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.launch.grid_binding import Named
     from aotcuda.runtime.launch.launch_config import Configuration
 
-_VERSION = 35
+_VERSION = 36
 """The version of the interface; in an editable install the extension may be older than the Python code."""
 
 _VARIABLE = "AOTCUDA_EXTENSION"
@@ -74,13 +74,13 @@ def _find() -> tuple[Any, str]:
 def specializations_of(cache: Any, configuration: Configuration) -> Any:
     """Return the fast path's specializations of a `KernelCache`; None if launches take the general path."""
     module = in_use()
-    if module is None or configuration.largest() > _MOST:  # the launch raises an error
+    if module is None or max(configuration.numbers) > _MOST:  # the launch raises an error
         return None
     driver = sys.modules.get("aotcuda.runtime.driver")  # imported before CUDA is started
     if driver is not None and getattr(driver, "forked", False):
         return None
-    if configuration.attributes is not None:  # the checked limits hold for this configuration alone
-        return module.Specializations()
+    if configuration.attributes is not None and not configuration.attributes.divides(configuration.grid):
+        return None
     with _lock:
         return cache.share_specializations(module.Specializations)
 
@@ -97,5 +97,5 @@ def wrap(
         return launcher
     dimensions = (*configuration.grid, *configuration.block, configuration.shared)
     attributes = configuration.attributes
-    encoded = b"".join(map(bytes, attributes.encoded())) if attributes is not None else b""
+    encoded = attributes.encoded() if attributes is not None else b""
     return module.Launcher(launcher, specializations, dimensions, configuration.stream, encoded, *(named or ()))

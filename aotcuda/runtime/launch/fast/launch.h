@@ -99,6 +99,7 @@ PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 #pragma GCC visibility push(hidden)
 #endif
 
+enum { LARGEST_BLOCK = 1024 }; /* of a block on any GPU, as in launch_config.py */
 enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096 };
 
 /* ------------------------------------------------------------------------------------------------- the driver's functions */
@@ -327,11 +328,13 @@ typedef struct {
     const ArgumentTypes *types;
     void *context;
     const ArrayView *views;
+    PyObject *attributes; /* of the launch; NULL for none */
+    const unsigned *only; /* with attributes: block x, y, z and dynamic shared memory of the launch */
     uint64_t codes[MOST_ARGUMENTS]; /* as many as the types have coders */
     uint64_t hash;
 } Key;
 
-enum { LIMITS = 8 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block */
+enum { LIMITS = 9 }; /* grid x, y, z, block x, y, z, dynamic shared memory, threads of a block, blocks of the grid */
 
 /* An overload that may accept the arguments, and its kernel. */
 typedef struct {
@@ -356,6 +359,8 @@ typedef struct Specialization {
     PyObject *counts;            /* the owner of `served` */
     SHARED(unsigned) *in_flight; /* the counters of `live`, ValidityFlag.flights in aotcuda/runtime/driver.py */
     unsigned limits[LIMITS];
+    PyObject *attributes; /* bytes: of the launches that it is for, an array of CUlaunchAttribute; NULL for none */
+    unsigned only[4];     /* with attributes: the only block and dynamic shared memory, which were checked with them */
     Candidate *candidates;
     int candidates_count, most_bytes; /* of the candidates' blocks */
     int arrays_count;
@@ -396,7 +401,8 @@ int read_arrays(const ArgumentTypes *types, PyObject *const *args, ArrayView *vi
 PyObject *element_of(int kind, PyObject *array, const ArrayView *view);
 const DLPackExchange *exchange_of(PyTypeObject *type);
 const ArgumentTypes *find_types(const Table *table, PyObject *const *args, Py_ssize_t count);
-void make_key(Key *key, const ArgumentTypes *types, void *context, const ArrayView *views, const Number *numbers);
+void make_key(Key *key, const ArgumentTypes *types, void *context, const ArrayView *views, const Number *numbers, PyObject *attributes,
+              const unsigned *only);
 const Specialization *find_specialization(Table *table, const Key *key);
 int read_argument_numbers(const ArgumentTypes *types, PyObject *const *args, Number *numbers);
 int begin_launch(const Specialization *specialization);
@@ -419,14 +425,16 @@ typedef struct {
 
 /* A launcher for a stream object has a `base`, the launcher for the stream's handle, and keeps the object alive. A launcher whose
  * grid a function returns has a `base`, the launcher of another grid, the function, and the kernel. Their other members are
- * empty. */
+ * empty. A launcher that configured() made has the kernel and what users wrote in the brackets; its `general` is made when a launch
+ * needs it. */
 typedef struct Launcher {
     PyObject_HEAD
     Vectorcall vectorcall;
     struct Launcher *base;
     PyObject *stream_object;
-    PyObject *function, *kernel;
-    PyObject *general; /* the launcher in Python, which takes the general path */
+    PyObject *function, *kernel, *configuration;
+    PyObject *owner;       /* the launcher that made this one, and has `derived`; NULL if this one has it */
+    SHARED(PyObject *) general; /* the launcher in Python, which takes the general path; NULL if it is not made yet */
     Specializations *specializations;
     unsigned dimensions[LIMITS];
     int is_stream_given; /* 0: each launch goes to the current stream */

@@ -4,7 +4,8 @@
 PyTypeObject *launcher_type;
 SHARED(int) fast_path_disabled = 0;
 Driver driver;
-static PyObject *s_fail, *s_of_function, *s_missed;
+static PyObject *s_fail, *s_of_function, *s_missed, *s_general;
+static PyObject *stream_readers; /* a dict: the function that reads the handle of a stream object, by the object's type */
 
 enum {
     DECLINED = -1,
@@ -154,7 +155,7 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     if (READ(table->needs_context) && driver.current_context(&context))
         return DECLINED;
     Key key;
-    make_key(&key, types, context, views, numbers);
+    make_key(&key, types, context, views, numbers, self->attributes, self->dimensions + 3);
     const Specialization *specialization = find_specialization(table, &key);
     if (specialization && !specialization->candidates_count) {
         for (int i = 0; i < arrays; i++)
@@ -190,24 +191,43 @@ static PyObject *call_missed(PyObject *general, PyObject *args, PyObject *keywor
     return result;
 }
 
-/* Let the general path launch, or raise the error of the driver. */
-static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject *keywords) {
-    if (code == MISSED)
-        return call_missed(self->general, args, keywords);
-    if (code > 0) {
-        PyObject *number = PyLong_FromLong(code);
-        PyObject *result = number ? PyObject_CallMethodObjArgs(self->general, s_fail, number, args, NULL) : NULL;
-        Py_XDECREF(number);
-        return result;
-    }
-    return PyObject_Call(self->general, args, keywords);
-}
-
 /* Return a new reference to the launcher in Python behind this one. */
 static PyObject *general_of(Launcher *self) {
     if (self->function)
         return PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, NULL);
-    return Py_NewRef(base_of((PyObject *)self)->general);
+    self = base_of((PyObject *)self);
+    PyObject *general = READ(self->general);
+    if (general)
+        return Py_NewRef(general);
+    general = PyObject_CallMethodObjArgs(self->kernel, s_general, self->configuration, (PyObject *)self->specializations, NULL);
+    if (!general)
+        return NULL;
+    PyObject *found;
+    Py_BEGIN_CRITICAL_SECTION((PyObject *)self);
+    found = READ(self->general); /* another thread may have made one meanwhile */
+    if (!found)
+        WRITE(self->general, Py_NewRef(general));
+    Py_END_CRITICAL_SECTION();
+    if (!found)
+        return general;
+    Py_DECREF(general);
+    return Py_NewRef(found);
+}
+
+/* Let the general path launch, or raise the error of the driver. */
+static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject *keywords) {
+    PyObject *general = general_of(self), *result = NULL;
+    if (general && code == MISSED) {
+        result = call_missed(general, args, keywords);
+    } else if (general && code > 0) {
+        PyObject *number = PyLong_FromLong(code);
+        result = number ? PyObject_CallMethodObjArgs(general, s_fail, number, args, NULL) : NULL;
+        Py_XDECREF(number);
+    } else if (general) {
+        result = PyObject_Call(general, args, keywords);
+    }
+    Py_XDECREF(general);
+    return result;
 }
 
 /* Call an object by its vectorcall function with a tuple and a dict, or NULL, of arguments. */
@@ -282,7 +302,16 @@ static PyObject *gather(PyObject *const *args, Py_ssize_t count, PyObject *names
     return tuple;
 }
 
-/* Read a grid that a function returned; 0 if the general path has to read it. */
+/* Compute the threads of a block and the blocks of the grid from the other dimensions, as far as 32 bits count them. */
+static void complete(unsigned *d) {
+    uint64_t threads = (uint64_t)d[3] * d[4], blocks = (uint64_t)d[0] * d[1];
+    threads = threads > UINT32_MAX ? threads : threads * d[5];
+    blocks = blocks > UINT32_MAX ? blocks : blocks * d[2];
+    d[7] = threads > UINT32_MAX ? UINT32_MAX : (unsigned)threads;
+    d[8] = blocks > UINT32_MAX ? UINT32_MAX : (unsigned)blocks;
+}
+
+/* Read a grid or a block, an int or a tuple of ints; 0 if only Python reads it. */
 static int read_grid(PyObject *grid, unsigned *dimensions) {
     Py_ssize_t count = PyTuple_CheckExact(grid) ? PyTuple_Size(grid) : 1;
     if (count < 1 || count > 3)
@@ -315,7 +344,9 @@ static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ss
                 goto end;
         if (!(grid = PyObject_CallFunctionObjArgs(self->function, meta, NULL)))
             goto end;
-        if (read_grid(grid, with_grid.dimensions))
+        int is_read = read_grid(grid, with_grid.dimensions);
+        complete(with_grid.dimensions);
+        if (is_read)
             code = launch(&with_grid, full, total);
         if (code == DECLINED && !clear_error())
             goto end;
@@ -413,14 +444,12 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     unsigned long long stream = given == Py_None ? 0 : PyLong_AsUnsignedLongLong(given);
     if (PyErr_Occurred())
         return NULL;
-    uint64_t threads = (uint64_t)d[3] * d[4];
-    threads = threads > UINT32_MAX ? threads : threads * d[5];
-    d[7] = threads > UINT32_MAX ? UINT32_MAX : (unsigned)threads;
+    complete(d);
     Launcher *self = (Launcher *)PyType_GenericAlloc(type, 0);
     if (!self)
         return NULL;
     self->vectorcall = launcher_vectorcall;
-    self->general = Py_NewRef(general);
+    WRITE(self->general, Py_NewRef(general));
     self->specializations = (Specializations *)Py_NewRef(specializations);
     self->names = Py_XNewRef(names);
     self->defaults = Py_XNewRef(defaults);
@@ -477,20 +506,87 @@ static PyObject *launcher_with_function(Launcher *self, PyObject *args) {
     return (PyObject *)made;
 }
 
+/* Read the stream of a configuration; 0 if only Python reads it. A stream object stays alive as long as its launcher. */
+static int read_stream(Launcher *made, PyObject *stream) {
+    PyObject *handle = NULL;
+    made->is_stream_given = stream != Py_None;
+    if (!made->is_stream_given)
+        return 1;
+    if (PyLong_CheckExact(stream)) {
+        handle = Py_NewRef(stream);
+    } else if (!PyUnicode_Check(stream)) {
+        PyObject *reader = stream_readers ? PyDict_GetItemWithError(stream_readers, (PyObject *)Py_TYPE(stream)) : NULL;
+        Py_XINCREF(reader);
+        handle = reader ? PyObject_CallFunctionObjArgs(reader, stream, NULL) : NULL;
+        Py_XDECREF(reader);
+        made->stream_object = Py_NewRef(stream);
+    }
+    unsigned long long number = handle && PyLong_CheckExact(handle) ? PyLong_AsUnsignedLongLong(handle) : 0;
+    int is_read = handle && PyLong_CheckExact(handle) && !PyErr_Occurred();
+    Py_XDECREF(handle);
+    made->stream = (void *)(uintptr_t)number;
+    return is_read;
+}
+
+/* Return a launcher of the same kernel, where a launch needs no launcher in Python; None if only Python reads the configuration. */
+static PyObject *launcher_configured(Launcher *self, PyObject *configuration) {
+    PyObject *grid = configuration, *block = NULL, *stream = Py_None, *shared = NULL;
+    Launcher *made = NULL;
+    unsigned d[LIMITS] = {1, 1, 1, 1, 1, 1};
+    if (!self->names) {
+        Py_ssize_t count = PyTuple_CheckExact(configuration) ? PyTuple_Size(configuration) : 0;
+        if (count < 2 || count > 4)
+            Py_RETURN_NONE;
+        grid = PyTuple_GetItem(configuration, 0);
+        block = PyTuple_GetItem(configuration, 1);
+        stream = count > 2 ? PyTuple_GetItem(configuration, 2) : stream;
+        shared = count > 3 ? PyTuple_GetItem(configuration, 3) : shared;
+    }
+    int is_read = read_grid(grid, d) && (!block || read_grid(block, d + 3)), overflow = 0;
+    if (is_read && shared) {
+        long long number = PyLong_CheckExact(shared) ? PyLong_AsLongLongAndOverflow(shared, &overflow) : -1;
+        is_read = !overflow && number >= 0 && number <= UINT32_MAX;
+        d[6] = (unsigned)number;
+    }
+    complete(d);
+    if (!is_read || d[7] > LARGEST_BLOCK)
+        Py_RETURN_NONE;
+    if (!(made = (Launcher *)PyType_GenericAlloc(launcher_type, 0)))
+        return NULL;
+    made->vectorcall = launcher_vectorcall;
+    made->kernel = Py_NewRef(self->kernel);
+    made->configuration = Py_NewRef(configuration);
+    made->specializations = (Specializations *)Py_NewRef((PyObject *)self->specializations);
+    made->names = Py_XNewRef(self->names);
+    made->defaults = Py_XNewRef(self->defaults);
+    made->positional = self->positional;
+    made->owner = Py_NewRef((PyObject *)self);
+    made->derived = self->derived;
+    made->derived_count = self->derived_count;
+    memcpy(made->dimensions, d, sizeof d);
+    if (read_stream(made, stream))
+        return (PyObject *)made;
+    Py_DECREF((PyObject *)made);
+    PyErr_Clear(); /* Python raises the error */
+    Py_RETURN_NONE;
+}
+
 static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->base);
     Py_VISIT(self->stream_object);
     Py_VISIT(self->function);
     Py_VISIT(self->kernel);
-    Py_VISIT(self->general);
+    Py_VISIT(self->configuration);
+    Py_VISIT(self->owner);
+    Py_VISIT(READ(self->general));
     return 0; /* the other members refer to nothing that can refer back */
 }
 
 /* `base` stays: it clears its own references, and calls of this launcher use it. */
 static int launcher_clear(Launcher *self) {
-    PyObject *general = self->general;
-    self->general = Py_NewRef(Py_None);
+    PyObject *general = READ(self->general);
+    WRITE(self->general, Py_NewRef(Py_None));
     Py_XDECREF(general);
     Py_CLEAR(self->stream_object);
     return 0; /* calls use the function and the kernel, so they are not cleared either */
@@ -503,11 +599,15 @@ static void launcher_dealloc(Launcher *self) {
     Py_CLEAR(self->stream_object);
     Py_CLEAR(self->function);
     Py_CLEAR(self->kernel);
-    Py_CLEAR(self->general);
+    Py_CLEAR(self->configuration);
+    Py_XDECREF(READ(self->general));
     Py_XDECREF(self->attributes);
     Py_XDECREF(self->names);
     Py_XDECREF(self->defaults);
-    PyMem_Free(self->derived);
+    if (self->owner)
+        Py_DECREF(self->owner);
+    else
+        PyMem_Free(self->derived);
     Py_XDECREF((PyObject *)self->specializations);
     PyObject_GC_Del(self);
     Py_DECREF(type);
@@ -532,13 +632,23 @@ static PyObject *launcher_repr(PyObject *self) {
 
 static PyObject *launcher_reduce(PyObject *self, PyObject *none) {
     (void)none;
-    return PyObject_CallMethod(base_of(self)->general, "__reduce__", NULL);
+    PyObject *general = general_of((Launcher *)self);
+    PyObject *result = general ? PyObject_CallMethod(general, "__reduce__", NULL) : NULL;
+    Py_XDECREF(general);
+    return result;
 }
 
 /* A copy of a launcher is the launcher itself, so objects with a launcher can be copied. */
 static PyObject *launcher_copy(PyObject *self, PyObject *memo) {
     (void)memo;
     return Py_NewRef(self);
+}
+
+/* Take the kernel for configured(), before other threads see the launcher. */
+static PyObject *launcher_serve(Launcher *self, PyObject *kernel) {
+    if (!self->kernel)
+        self->kernel = Py_NewRef(kernel);
+    Py_RETURN_NONE;
 }
 
 static PyMethodDef launcher_methods[] = {
@@ -548,6 +658,12 @@ static PyMethodDef launcher_methods[] = {
      "with_stream(stream) -> Launcher\n\nReturn a launcher like this one, which keeps the stream object alive."},
     {"with_function", (PyCFunction)launcher_with_function, METH_VARARGS,
      "with_function(function, kernel) -> Launcher\n\nReturn a launcher like this one whose grid a function of the arguments returns."},
+    {"serve", (PyCFunction)launcher_serve, METH_O,
+     "serve(kernel)\n\nLet configured() make launchers of a kernel, whose general_launcher(configuration, specializations) returns the\n"
+     "launcher in Python."},
+    {"configured", (PyCFunction)launcher_configured, METH_O,
+     "configured(configuration) -> Launcher | None\n\nReturn a launcher of the same kernel with what users wrote in the brackets;\n"
+     "None if only Python reads it."},
     {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "Refuse, as the general launcher does."},
     {NULL, NULL, 0, NULL},
 };
@@ -597,7 +713,15 @@ static PyObject *use_driver(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *set_stream_readers(PyObject *module, PyObject *readers) {
+    (void)module;
+    if (!stream_readers)
+        stream_readers = Py_NewRef(readers);
+    Py_RETURN_NONE;
+}
+
 PyMethodDef launcher_functions[] = {
+    {"set_stream_readers", set_stream_readers, METH_O, "set_stream_readers(readers)\n\nTake the dict of functions that read the handles of stream objects, by type; the first call counts."},
     {"use_driver", use_driver, METH_VARARGS, "use_driver(functions)\n\nTake the addresses of the driver's functions, in the order of Driver in launch.h."},
     {"disable", disable, METH_NOARGS, "Let every launch take the general path from now on: the process has forked."},
     {NULL, NULL, 0, NULL},
@@ -606,6 +730,7 @@ PyMethodDef launcher_functions[] = {
 int launcher_init(PyObject *module) {
     if ((!s_fail && !(s_fail = PyUnicode_InternFromString("fail"))) ||
         (!s_of_function && !(s_of_function = PyUnicode_InternFromString("of_function"))) ||
+        (!s_general && !(s_general = PyUnicode_InternFromString("general_launcher"))) ||
         (!s_missed && !(s_missed = PyUnicode_InternFromString("missed"))))
         return -1;
     if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))

@@ -72,9 +72,17 @@ int read_argument_numbers(const ArgumentTypes *types, PyObject *const *args, Num
 }
 
 /* Make the key of a launch from its views and numbers; `numbers` is indexed by argument. */
-void make_key(Key *key, const ArgumentTypes *types, void *context, const ArrayView *views, const Number *numbers) {
+void make_key(Key *key, const ArgumentTypes *types, void *context, const ArrayView *views, const Number *numbers, PyObject *attributes,
+              const unsigned *only) {
     uint64_t hash = mixed((uint64_t)(uintptr_t)types, (uint64_t)(uintptr_t)context);
     key->types = types;
+    key->attributes = attributes;
+    key->only = only;
+    if (attributes) {
+        hash = mixed(hash, (uint64_t)PyObject_Hash(attributes)); /* which the object keeps */
+        for (int i = 0; i < 4; i++)
+            hash = mixed(hash, only[i]);
+    }
     key->context = context;
     key->views = views;
     for (int i = 0; i < types->arrays_count; i++)
@@ -84,8 +92,19 @@ void make_key(Key *key, const ArgumentTypes *types, void *context, const ArrayVi
     key->hash = hash;
 }
 
+/* Return 1 if both have no attributes, or equal ones with the same block and shared memory. */
+static int same_attributes(const Specialization *specialization, const Key *key) {
+    PyObject *one = specialization->attributes, *other = key->attributes;
+    if (!one || !other)
+        return one == other;
+    return memcmp(specialization->only, key->only, sizeof specialization->only) == 0 && PyBytes_Size(one) == PyBytes_Size(other) &&
+           memcmp(PyBytes_AsString(one), PyBytes_AsString(other), (size_t)PyBytes_Size(one)) == 0;
+}
+
 static int is_for(const Specialization *specialization, const Key *key) {
     const ArgumentTypes *types = key->types;
+    if ((specialization->attributes || key->attributes) && !same_attributes(specialization, key))
+        return 0;
     if (specialization->hash != key->hash || specialization->types != types || specialization->context != key->context)
         return 0;
     for (int i = 0; i < types->arrays_count; i++)
@@ -229,11 +248,11 @@ typedef struct {
     PyObject *const *args;
     Py_ssize_t count;
     const char *kinds; /* how each argument is read */
-    PyObject *candidates, *coders, *live, *element, *counts;
+    PyObject *candidates, *coders, *live, *element, *counts, *attributes;
     SHARED(unsigned long long) *served;
     int device, needs_context;
     SHARED(unsigned) *in_flight;
-    unsigned limits[LIMITS];
+    unsigned limits[LIMITS], only[4];
 } Description;
 
 static void free_specialization(Specialization *specialization) {
@@ -246,6 +265,7 @@ static void free_specialization(Specialization *specialization) {
     Py_XDECREF(specialization->references);
     Py_XDECREF(specialization->live);
     Py_XDECREF(specialization->counts);
+    Py_XDECREF(specialization->attributes);
     PyMem_Free(specialization->candidates);
     PyMem_Free(specialization);
 }
@@ -335,7 +355,7 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
         (void)clear_error();
         return NULL;
     }
-    make_key(key, types, context, views, numbers);
+    make_key(key, types, context, views, numbers, description->attributes, description->only);
     Specialization *specialization = PyMem_Calloc(1, sizeof(Specialization) + (size_t)types->coders_count * sizeof *specialization->codes +
                                                (size_t)arrays * sizeof *specialization->arrays);
     if (!specialization) {
@@ -353,6 +373,8 @@ static Specialization *make_specialization(const ArgumentTypes *types, const Des
     specialization->counts = Py_NewRef(description->counts);
     specialization->served = description->served;
     memcpy(specialization->limits, description->limits, sizeof specialization->limits);
+    specialization->attributes = Py_XNewRef(description->attributes);
+    memcpy(specialization->only, description->only, sizeof specialization->only);
     specialization->device = description->device;
     specialization->arrays_count = arrays;
     for (int i = 0; i < arrays; i++) {
@@ -494,12 +516,14 @@ static PyObject *specializations_add(Specializations *self, PyObject *arguments)
     PyObject *args, *array[MOST_ARGUMENTS];
     Py_ssize_t kinds_count, arrays = 0;
     unsigned long long in_flight, served;
-    unsigned *l = description.limits;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!O!Kip(IIIIIIII)OOK", &PyTuple_Type, &args, &description.kinds, &kinds_count, &PyTuple_Type,
+    unsigned *l = description.limits, *only = description.only;
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!O!Kip(IIIIIIIII)OOKS(IIII)", &PyTuple_Type, &args, &description.kinds, &kinds_count, &PyTuple_Type,
                           &description.candidates, &PyTuple_Type, &description.coders, &PyList_Type, &description.live, &in_flight, &description.device,
-                          &description.needs_context, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7], &description.element,
-                          &description.counts, &served))
+                          &description.needs_context, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7], &l[8],
+                          &description.element, &description.counts, &served, &description.attributes, &only[0], &only[1], &only[2], &only[3]))
         return NULL;
+    if (!PyBytes_Size(description.attributes))
+        description.attributes = NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         arrays += description.kinds[i] < INT;
     if (PyTuple_Size(description.coders) > MOST_ARGUMENTS || kinds_count != PyTuple_Size(args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
@@ -538,7 +562,8 @@ static void specializations_dealloc(Specializations *self) {
 
 static PyMethodDef specializations_methods[] = {
     {"add", (PyCFunction)specializations_add, METH_VARARGS,
-     "add(args, kinds, candidates, coders, live, in_flight, device, needs_context, limits, element) -> bool\n\n"
+     "add(args, kinds, candidates, coders, live, in_flight, device, needs_context, limits, element, counts, served, attributes, only) "
+     "-> bool\n\n"
      "Add a specialization for arguments of these types. Return False if not all candidates accept an argument, if it is there\n"
      "already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel, block[, threads, shared, attributes]), a coder\n"
      "(argument, any dimensions, has type, is value, ((is equal, number), ...)); element(dtype) returns the name of an element type."},

@@ -12,9 +12,9 @@ import sys
 
 from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import foreign_names, module_of
-from aotcuda.runtime.launch import fast
+from aotcuda.runtime.launch import config_key, fast
 from aotcuda.runtime.launch.arguments import arrays, parameter_kinds, scalars
-from aotcuda.runtime.launch.launch_attributes import LaunchAttributes
+from aotcuda.runtime.launch.launch_attributes import LaunchAttributes, most_cooperative_blocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
     from aotcuda.runtime.launch.arguments.keys import Coder
     from aotcuda.runtime.launch.arguments.overloads import Specialization
+    from aotcuda.runtime.launch.launch_config import Configuration
     from aotcuda.runtime.library import Library
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
@@ -66,6 +67,8 @@ _READ_OF_TENSORS = frozenset(
 """The attributes by which the general path reads a tensor. If a subclass overrides one, C reads attributes, too."""
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT, _OBJECT = 16, 17, 18, 19, 20, 21, 22
 _MOST_TESTS = 4
+_MOST_BLOCKS = 0xFFFFFFFF
+"""The limit of a grid's blocks where there is none; C counts no more blocks."""
 _OF_TRITON = (("triton.language.core", "dtype"), ("triton.language.core", "constexpr"), ("torch", "dtype"))
 """Classes of immutable constants."""
 
@@ -73,6 +76,7 @@ _OF_TRITON = (("triton.language.core", "dtype"), ("triton.language.core", "const
 def use_driver(driver: Driver) -> None:
     """Give the fast path the driver's functions, and disable it in a process that forks."""
     fast.in_use().use_driver(tuple([driver.address(name) for name in _FUNCTIONS]))
+    fast.in_use().set_stream_readers(config_key.readers)
     drivers.after_fork(fast.in_use().disable)
 
 
@@ -82,7 +86,7 @@ def add(
     specialization: Specialization,
     kernels: list[DeviceKernel],
     args: tuple[object, ...],
-    shared: int,
+    configuration: Configuration,
 ) -> bool:
     """Add a specialization for arguments of these types after a launch; return False if the fast path cannot use it.
 
@@ -92,7 +96,7 @@ def add(
         specialization: The overloads.
         kernels: The overloads' kernels on the GPU of the launch, already checked.
         args: The arguments.
-        shared: Bytes of dynamic shared memory that a launch has already allowed.
+        configuration: The configuration of the launch.
     """
     layouts = []
     for overload in specialization.overloads:
@@ -108,9 +112,10 @@ def add(
         specialization.coders,
         tuple([(layout, *_describe_kernel(kernel)) for layout, kernel in zip(layouts, kernels, strict=True)]),
         kernels[0].device.index if len(library.driver.devices) > 1 else -1,
-        _limits(kernels, shared),
+        _limits(kernels, configuration),
         args,
         specialization.served,
+        configuration,
     )
 
 
@@ -118,7 +123,7 @@ def add_miss(
     specializations: Any, library: Library, live: ValidityFlag, specialization: Specialization, args: tuple[object, ...]
 ) -> bool:
     """Record that no overload accepts arguments of these types; return False if the fast path cannot do that."""
-    return _add(specializations, library, live, specialization.coders, (), -1, (0,) * 8, args)
+    return _add(specializations, library, live, specialization.coders, (), -1, (0,) * 9, args)
 
 
 def _add(
@@ -131,6 +136,7 @@ def _add(
     limits: tuple[int, ...],
     args: tuple[object, ...],
     served: tuple[Any, int] | None = None,
+    configuration: Configuration | None = None,
 ) -> bool:
     try:
         families = [arrays.family(arg) for arg in args]
@@ -145,6 +151,9 @@ def _add(
     if "torch" in families:
         fast.in_use().set_torch_stream(arrays.torch_stream())
     use_driver(library.driver)
+    attributes, only = b"", (0, 0, 0, 0)
+    if configuration is not None and configuration.attributes is not None:
+        attributes, only = configuration.attributes.encoded(), (*configuration.block, configuration.shared)
     added: bool = specializations.add(
         args,
         bytes(kind for kind in kinds if kind is not None),
@@ -158,6 +167,8 @@ def _add(
         arrays.element,
         served and served[0],
         0 if served is None else ctypes.addressof(served[0]) + ctypes.sizeof(ctypes.c_ulonglong) * served[1],
+        attributes,
+        only,
     )
     return added
 
@@ -198,19 +209,18 @@ def _describe_kernel(kernel: DeviceKernel) -> tuple[object, ...]:
     fixed, block = kernel.fixed, kernel.block or (0, 0, 0)
     if fixed is None:
         return kernel.kernel.value, block
-    attributes = LaunchAttributes("", dependent=True).encoded() if fixed.get("dependent") else []
-    return kernel.kernel.value, block, fixed["threads"], fixed["shared"], b"".join(map(bytes, attributes))
+    attributes = LaunchAttributes("", dependent=True).encoded() if fixed.get("dependent") else b""
+    return kernel.kernel.value, block, fixed["threads"], fixed["shared"], attributes
 
 
-def _limits(kernels: list[DeviceKernel], shared: int) -> tuple[int, ...]:
-    """Return the largest grid, block, dynamic shared memory and number of threads that all overloads may have.
-
-    The limit of shared memory exceeds the driver's default only if `shared` does.
-    """
-    *extents, most_shared, threads = map(min, zip(*[kernel.unchecked_limits() for kernel in kernels], strict=True))
-    if shared > most_shared:
-        most_shared = min(kernel.device.limit("shared_optin") - kernel.static_shared for kernel in kernels)
-    return *extents, most_shared, threads
+def _limits(kernels: list[DeviceKernel], configuration: Configuration) -> tuple[int, ...]:
+    """Return the largest configuration that all overloads may have: `DeviceKernel.unchecked_limits`, and its blocks."""
+    limits = map(min, zip(*[kernel.unchecked_limits() for kernel in kernels], strict=True))
+    most_blocks = _MOST_BLOCKS
+    if configuration.attributes is not None and configuration.attributes.cooperative:
+        block, shared = configuration.block, configuration.shared
+        most_blocks = min(most_cooperative_blocks(kernel, block, shared) for kernel in kernels)
+    return *limits, most_blocks
 
 
 def _kind(arg: object) -> int | None:
