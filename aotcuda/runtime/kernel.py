@@ -31,6 +31,10 @@ class _NoCache:
     def configured(_configuration: object) -> None:
         """Return no launcher."""
 
+    @staticmethod
+    def for_all(*_parts: object) -> None:
+        """Return no launcher."""
+
 
 _NO_CACHE = _NoCache()
 
@@ -130,10 +134,35 @@ class Kernel:
             LaunchError: `n` is negative, or the block is not possible.
             ArgumentError: The stream is not a stream.
         """
+        launcher: ForAll | None = self._used_cache.for_all(n, block, stream, shared)
+        return self._make_for_all(n, block, stream, shared) if launcher is None else launcher
+
+    def _make_for_all(self, n: Any, block: Any, stream: Any, shared: Any) -> ForAll:
+        self.specializations()
+        exact = config_key.exact_key((n, block, shared))
+        if exact is not None:
+            launcher: ForAll | None = self._used_cache.for_all(exact[0], exact[1], stream, exact[2])
+            if launcher is not None:
+                return launcher
+        return self._for_all(n, block, stream, shared)
+
+    def _for_all(self, n: Any, block: Any, stream: Any, shared: Any) -> ForAll:
+        """Return the launcher in Python for a number of elements."""
         with importing:
             from aotcuda.runtime.launch.for_all import ForAll  # noqa: PLC0415 (an import makes no launcher)
 
         return ForAll(self, self._loader, n, block, stream, self._shared(shared))
+
+    def general_for_all(self, parts: tuple[Any, ...], specializations: object) -> ForAll:
+        """Return the launcher in Python for the arguments of `forall` that C has read."""
+        return self._for_all(*parts).with_specializations(specializations)
+
+    def specializations(self) -> Any:
+        """Return the specializations of the fast path; None without the fast path."""
+        cache = self._cache()
+        if not cache.makes_launchers:
+            self.launcher(1, 1, None, 0)  # which makes the launchers from now on
+        return cache.specializations
 
     def configure(
         self,
@@ -234,7 +263,7 @@ class Kernel:
     def _serve(self, cache: KernelCache, launcher: Any) -> None:
         """Let a launcher in C make the launchers of later configurations."""
         launcher.serve(self)
-        cache.configured = launcher.configured
+        cache.configured, cache.for_all = launcher.configured, launcher.for_all
 
     def _configuration(
         self, grid: object, block: object, stream: int | None, shared: object, attributes: LaunchAttributes | None

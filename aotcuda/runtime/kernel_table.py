@@ -37,15 +37,17 @@ class KernelCache:
     Attributes:
         configured: Returns the launcher for a configuration; None before the first launcher, or if the configuration
             needs a closer look.
+        for_all: Returns the launcher in C for a number of elements, a block, a stream and shared memory, or None.
         for_functions: The launcher in C from which launchers with a grid function are made; None without one.
         specializations: The specializations of the fast path, which the launchers share; None until one needs them.
         table: The overloads and their specializations; None until the first launch.
     """
 
-    __slots__ = ("configured", "for_functions", "specializations", "table")
+    __slots__ = ("configured", "for_all", "for_functions", "specializations", "table")
 
     def __init__(self) -> None:
         self.configured: Callable[[object], Any] = _nothing
+        self.for_all: Callable[..., Any] = _nothing
         self.for_functions: Any = None
         self.specializations: Any = None
         self.table: OverloadTable | None = None
@@ -63,11 +65,11 @@ class KernelCache:
 
     def retire(self) -> None:
         """Make no more launchers, so that the kernel gets the current cache from its loader."""
-        self.configured = _nothing
+        self.configured = self.for_all = _nothing
         self.for_functions = None
 
 
-def _nothing(_configuration: object) -> None:
+def _nothing(*_parts: object) -> None:
     """Return no launcher."""
 
 

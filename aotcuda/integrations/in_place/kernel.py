@@ -42,7 +42,10 @@ class PackagedKernel(PackagedBase):
 
     def forall(self, n: SupportsIndex, block: int | None = None, stream: types.Stream = 0, shared: int = 0) -> ForAll:
         """Return a launcher as `aotcuda.Kernel` does; a block of 0 means the block of highest occupancy."""
-        return _ForAll(self, self._loader, n, block or None, stream or 0, self._shared(shared))
+        return super().forall(n, block or None, stream or 0, shared)
+
+    def _for_all(self, n: Any, block: Any, stream: Any, shared: Any) -> ForAll:
+        return _ForAll(self, self._loader, n, block, stream, self._shared(shared))
 
     def _launcher_class(self) -> type[Launcher]:
         return _Launcher

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import aotcuda
+from aotcuda.runtime import importing
 from aotcuda.runtime.launch import config_key
 from aotcuda.runtime.launch.general_path import launch_with_retries
 from aotcuda.runtime.launch.launch_config import block_of_elements, number_of_elements
@@ -10,7 +11,7 @@ from aotcuda.runtime.launch.launcher import ProcessLocal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, SupportsIndex
+    from typing import Any, Self, SupportsIndex
 
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.kernel_table import KernelTable
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 class ForAll(ProcessLocal):
     """A kernel for `n` elements; a launch computes the grid, and the block of most occupancy if none is given."""
 
-    __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_stream")
+    __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_specializations", "_stream")
 
     def __init__(
         self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
@@ -36,6 +37,12 @@ class ForAll(ProcessLocal):
         self._stream = None if stream is None else config_key.handle_of(stream)
         self._owner = stream  # keeps the stream object alive
         self._shared = shared
+        self._specializations: Any = None
+
+    def with_specializations(self, specializations: object) -> Self:
+        """Take the specializations of the launcher in C that this one serves."""
+        self._specializations = specializations
+        return self
 
     if TYPE_CHECKING:
 
@@ -56,44 +63,43 @@ class ForAll(ProcessLocal):
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
-        kernel_table = loader.ready() if loader.checks_each_launch else loader.current or loader.ready()
-        if self._n > 0:
-            block = self._block or self._cached_block(kernel_table, args)
-            if block is not None:
-                self._launcher(block)(*args)
-                return
         kernel_table = loader.ready()  # raises the errors that prevent a launch
         if self._n == 0:
             kernel_table.check(name, args, self._stream)
             return
         selection = kernel_table.select(name, args, self._stream)
         if selection is None:
-            from aotcuda.runtime.launch.general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
+            with importing:
+                from aotcuda.runtime.launch.general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
 
             launch_with_copies(loader, kernel_table, (name, str(self._kernel)), self._stream, args, self._launch)
             return
         try:
-            launcher = self._launcher(self._best_block(kernel_table, selection))
+            launcher = self._launcher(self._block or self._best_block(kernel_table, selection))
         except BaseException:
             selection[0].slots.append(selection[1])
             raise
         launcher.submit(kernel_table, selection, args)
         launcher.settle(kernel_table, selection, args)
 
-    def _launcher(self, block: int) -> Launcher:
-        launcher: Launcher = self._kernel[-(-self._n // block), block, self._stream, self._shared]
-        return launcher
+    def fail(self, code: int, args: tuple[object, ...]) -> None:
+        """Raise the error of a launch that failed on the fast path; see `GeneralPath.fail`."""
+        kernel_table = self._loader.ready()
+        selection = kernel_table.select_or_refuse(self._kernel.__name__, args, self._stream)
+        try:
+            launcher = self._launcher(self._block or self._best_block(kernel_table, selection))
+        finally:
+            selection[0].slots.append(selection[1])
+        launcher.fail(code, args)
 
-    def _cached_block(self, kernel_table: KernelTable, args: tuple[object, ...]) -> int | None:
-        """Return the block size of most occupancy, if it is cached and equal for all overloads that may be selected."""
-        candidates = kernel_table.table(self._kernel.__name__).candidates(args)
-        if candidates is None or kernel_table.library.device < 0:
-            return None
-        blocks: set[int | None] = set()
-        for overload in candidates.overloads:
-            kernel = overload.kernels.get(kernel_table.library.device)
-            blocks.add(kernel.best_blocks.get(self._shared) if kernel is not None else None)
-        return blocks.pop() if len(blocks) == 1 else None
+    def _launcher(self, block: int) -> Launcher:
+        """Return the launcher in Python for blocks of this size."""
+        parts = -(-self._n // block), block, self._stream, self._shared
+        launcher: Launcher = self._kernel.general_launcher(
+            parts, self._specializations or self._kernel.specializations()
+        )
+        launcher.configuration.by_number = self._block is None
+        return launcher
 
     def _best_block(self, kernel_table: KernelTable, selection: Selection) -> int:
         """Return the block size of most occupancy for the selected overload."""

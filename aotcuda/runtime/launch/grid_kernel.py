@@ -227,7 +227,8 @@ class GridKernel(Kernel):
 
     def general_launcher(self, configuration: Any, specializations: object) -> Any:
         """Implement Kernel.general_launcher: the configuration is a grid."""
-        from aotcuda.runtime.launch.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
+        with importing:
+            from aotcuda.runtime.launch.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
 
         del specializations
         return self._named_launcher(self.launcher(configuration, DEFINED_BY_KERNEL, None, 0), None, None, configuration)

@@ -71,11 +71,12 @@ class Configuration:
         stream: The handle of the stream, 0 for the default stream; None for the current stream of each launch.
         shared: Bytes of dynamic shared memory for each block.
         attributes: Further launch attributes; None for none.
+        by_number: True if block and grid are computed from a number of elements at each launch.
         by_grid: True if only the grid was given; `for_kernel` adds the numbers that the kernel defines.
         numbers: Grid and block in x, y and z, bytes of dynamic shared memory, and threads of a block.
     """
 
-    __slots__ = ("attributes", "block", "by_grid", "grid", "numbers", "shared", "stream")
+    __slots__ = ("attributes", "block", "by_grid", "by_number", "grid", "numbers", "shared", "stream")
 
     def __init__(
         self,
@@ -93,6 +94,7 @@ class Configuration:
             ArgumentError: `stream` is not a possible handle.
         """
         self.grid = dimensions(grid, "grid", where)
+        self.by_number = False
         self.by_grid = block is DEFINED_BY_KERNEL
         self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
         check_threads(self.block, where)
@@ -131,7 +133,8 @@ class Configuration:
             return None
         made = cls.__new__(cls)
         made.grid, made.block, made.stream, made.shared = grid, block, stream, shared
-        made.attributes, made.by_grid, made.numbers = None, False, (*grid, *block, shared, threads)
+        made.attributes, made.by_grid, made.by_number = None, False, False
+        made.numbers = (*grid, *block, shared, threads)
         return made
 
     def describe(self, stream: int) -> str:

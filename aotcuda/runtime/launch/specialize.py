@@ -41,7 +41,11 @@ def add_to_fast_path(
             return
     # Attributes are checked with their block and shared memory alone; other launches are compared with limits.
     attributes, shared = configuration.attributes, configuration.shared
-    which = shared if attributes is None else (configuration.block, shared, attributes.values())
+    which: object = shared
+    if configuration.by_number:
+        which = None, shared
+    elif attributes is not None:
+        which = configuration.block, shared, attributes.values()
     key, in_fast_path = (which, context), specialization.in_fast_path
     if key in in_fast_path:
         return
@@ -89,6 +93,8 @@ def _device_kernels(
                 checked(configuration, kernel, where)
             elif configuration.shared <= kernel.device.limit("shared_optin") - kernel.static_shared:
                 kernel.allow_for(configuration.shared)
+            if configuration.by_number:
+                kernel.best_block(configuration.shared)  # the context of the launch is current
             fixed = kernel.fixed
             is_cooperative = kernel.cooperative or (
                 fixed is not None and ("cluster" in fixed or fixed.get("cooperative", False))

@@ -341,6 +341,7 @@ typedef struct {
     ArgumentLayout *layout;
     void *kernel;
     unsigned block[3];        /* the only block that a launch may have; 0 for any */
+    unsigned best;            /* of launches by number of elements: the block of most occupancy; else 0 */
     unsigned threads, shared; /* fixed values of a kernel whose users give only the grid; 0 threads if users give the block */
     PyObject *attributes;     /* bytes: an array of CUlaunchAttribute; NULL for none */
 } Candidate;
@@ -359,8 +360,10 @@ typedef struct Specialization {
     PyObject *counts;            /* the owner of `served` */
     SHARED(unsigned) *in_flight; /* the counters of `live`, ValidityFlag.flights in aotcuda/runtime/driver.py */
     unsigned limits[LIMITS];
-    PyObject *attributes; /* bytes: of the launches that it is for, an array of CUlaunchAttribute; NULL for none */
-    unsigned only[4];     /* with attributes: the only block and dynamic shared memory, which were checked with them */
+    PyObject *attributes; /* bytes: of the launches that it is for, an array of CUlaunchAttribute; NULL for none. Launches by number
+                           * of elements have specializations of their own, with empty bytes. */
+    unsigned only[4];     /* with attributes: the only block and dynamic shared memory, which were checked with them; of launches by
+                           * number of elements, the block is 0 */
     Candidate *candidates;
     int candidates_count, most_bytes; /* of the candidates' blocks */
     int arrays_count;
@@ -425,7 +428,7 @@ typedef struct {
 
 /* A launcher for a stream object has a `base`, the launcher for the stream's handle, and keeps the object alive. A launcher whose
  * grid a function returns has a `base`, the launcher of another grid, the function, and the kernel. Their other members are
- * empty. A launcher that configured() made has the kernel and what users wrote in the brackets; its `general` is made when a launch
+ * empty. A launcher that configured() or for_all() made has the kernel and what users wrote; its `general` is made when a launch
  * needs it. */
 typedef struct Launcher {
     PyObject_HEAD
@@ -437,9 +440,11 @@ typedef struct Launcher {
     SHARED(PyObject *) general; /* the launcher in Python, which takes the general path; NULL if it is not made yet */
     Specializations *specializations;
     unsigned dimensions[LIMITS];
+    int is_for_all;      /* for_all() made it */
     int is_stream_given; /* 0: each launch goes to the current stream */
     void *stream;
-    PyObject *attributes; /* bytes: an array of CUlaunchAttribute; NULL for none */
+    uint64_t elements;    /* the launch covers so many, by blocks of most occupancy; 0: `dimensions` are those of the launch */
+    PyObject *attributes; /* bytes: an array of CUlaunchAttribute; NULL for none; with `elements`, empty */
     PyObject *names;      /* of all arguments in order, interned, where calls may name them; else NULL */
     PyObject *defaults;   /* of omitted arguments; `names` itself for a required one */
     int positional;       /* the number of arguments that may be given by position */

@@ -4,7 +4,8 @@
 PyTypeObject *launcher_type;
 SHARED(int) fast_path_disabled = 0;
 Driver driver;
-static PyObject *s_fail, *s_of_function, *s_missed, *s_general;
+static PyObject *s_fail, *s_of_function, *s_missed, *s_general, *s_general_for_all;
+static PyObject *no_bytes;
 static PyObject *stream_readers; /* a dict: the function that reads the handle of a stream object, by the object's type */
 
 enum {
@@ -70,6 +71,25 @@ static int is_within_limits(const unsigned *dimensions, const unsigned *limits) 
     return 1;
 }
 
+/* Compute the threads of a block and the blocks of the grid from the other dimensions, as far as 32 bits count them. */
+static void complete(unsigned *d) {
+    uint64_t threads = (uint64_t)d[3] * d[4], blocks = (uint64_t)d[0] * d[1];
+    threads = threads > UINT32_MAX ? threads : threads * d[5];
+    blocks = blocks > UINT32_MAX ? blocks : blocks * d[2];
+    d[7] = threads > UINT32_MAX ? UINT32_MAX : (unsigned)threads;
+    d[8] = blocks > UINT32_MAX ? UINT32_MAX : (unsigned)blocks;
+}
+
+/* Set the dimensions of a launch that covers a number of elements by blocks of `block` threads; 0 if 32 bits do not count them. */
+static int cover(unsigned *d, uint64_t elements, unsigned block, unsigned shared) {
+    uint64_t blocks = block ? elements / block + (elements % block != 0) : 0;
+    if (!blocks || blocks > UINT32_MAX)
+        return 0;
+    memcpy(d, (unsigned[LIMITS]){(unsigned)blocks, 1, 1, block, 1, 1, shared}, sizeof(unsigned[LIMITS]));
+    complete(d);
+    return 1;
+}
+
 /* Return 1 if a candidate may be launched with a block. */
 static int has_its_block(const Candidate *candidate, const unsigned *block) {
     return !candidate->block[0] || candidate->threads || memcmp(candidate->block, block, sizeof candidate->block) == 0;
@@ -92,10 +112,9 @@ static int pack(const Specialization *specialization, const Number *numbers, Arr
 
 /* Make the launch's stream wait, launch, and make streams wait for it; return the driver's code or DECLINED. begin_launch() was
  * called. */
-static int submit(const Launcher *self, const Specialization *specialization, const Candidate *candidate,
+static int submit(const Launcher *self, const unsigned *d, const Specialization *specialization, const Candidate *candidate,
                   const LaunchStreams *streams, unsigned char *block) {
     const ArgumentLayout *layout = candidate->layout;
-    const unsigned *d = self->dimensions;
     unsigned block_x = candidate->threads ? candidate->threads : d[3], shared = candidate->threads ? candidate->shared : d[6];
     void *stream = (void *)streams->handle;
     size_t size = (size_t)layout->size;
@@ -108,7 +127,7 @@ static int submit(const Launcher *self, const Specialization *specialization, co
         extra = NULL;
     }
     LaunchConfig config;
-    PyObject *attributes = candidate->attributes ? candidate->attributes : self->attributes;
+    PyObject *attributes = candidate->attributes ? candidate->attributes : self->elements ? NULL : self->attributes;
     if (attributes)
         config = (LaunchConfig){{d[0], d[1], d[2], block_x, d[4], d[5]}, shared, stream, PyBytes_AsString(attributes),
                                 (unsigned)(PyBytes_Size(attributes) / ATTRIBUTE_BYTES)};
@@ -163,7 +182,7 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
                 return DECLINED;
         return PyList_Size(specialization->live) > 0 ? MISSED : DECLINED;
     }
-    if (!specialization || !is_within_limits(self->dimensions, specialization->limits))
+    if (!specialization)
         return DECLINED;
     if (specialization->device >= 0 &&
         (!arrays_are_here(specialization, views) || !stream_is_here((void *)streams.handle, context)))
@@ -171,11 +190,18 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     ON_STACK(uint64_t, room, (specialization->most_bytes + 15) / 16 * 2 + 2); /* for the block, aligned to 16 bytes */
     unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
     int number = pack(specialization, numbers, views, block);
-    if (number >= 0 && !has_its_block(&specialization->candidates[number], self->dimensions + 3))
+    unsigned by_elements[LIMITS];
+    const unsigned *d = self->dimensions;
+    if (number >= 0 && self->elements) {
+        if (!cover(by_elements, self->elements, specialization->candidates[number].best, d[6]))
+            return DECLINED;
+        d = by_elements;
+    }
+    if (number < 0 || !is_within_limits(d, specialization->limits) || !has_its_block(&specialization->candidates[number], d + 3))
         return DECLINED;
-    if (number < 0 || !begin_launch(specialization))
+    if (!begin_launch(specialization))
         return DECLINED;
-    int code = submit(self, specialization, &specialization->candidates[number], &streams, block);
+    int code = submit(self, d, specialization, &specialization->candidates[number], &streams, block);
     end_launch(specialization);
     if (!code && specialization->served)
         ADD(*specialization->served, 1);
@@ -199,7 +225,7 @@ static PyObject *general_of(Launcher *self) {
     PyObject *general = READ(self->general);
     if (general)
         return Py_NewRef(general);
-    general = PyObject_CallMethodObjArgs(self->kernel, s_general, self->configuration, (PyObject *)self->specializations, NULL);
+    general = PyObject_CallMethodObjArgs(self->kernel, self->is_for_all ? s_general_for_all : s_general, self->configuration, (PyObject *)self->specializations, NULL);
     if (!general)
         return NULL;
     PyObject *found;
@@ -300,15 +326,6 @@ static PyObject *gather(PyObject *const *args, Py_ssize_t count, PyObject *names
         Py_CLEAR(*keywords);
     }
     return tuple;
-}
-
-/* Compute the threads of a block and the blocks of the grid from the other dimensions, as far as 32 bits count them. */
-static void complete(unsigned *d) {
-    uint64_t threads = (uint64_t)d[3] * d[4], blocks = (uint64_t)d[0] * d[1];
-    threads = threads > UINT32_MAX ? threads : threads * d[5];
-    blocks = blocks > UINT32_MAX ? blocks : blocks * d[2];
-    d[7] = threads > UINT32_MAX ? UINT32_MAX : (unsigned)threads;
-    d[8] = blocks > UINT32_MAX ? UINT32_MAX : (unsigned)blocks;
 }
 
 /* Read a grid or a block, an int or a tuple of ints; 0 if only Python reads it. */
@@ -528,10 +545,32 @@ static int read_stream(Launcher *made, PyObject *stream) {
     return is_read;
 }
 
+/* Make a launcher of the same kernel; NULL if only Python reads the stream, or on an error. */
+static Launcher *make_launcher(Launcher *self, PyObject *configuration, PyObject *stream, const unsigned *dimensions) {
+    Launcher *made = (Launcher *)PyType_GenericAlloc(launcher_type, 0);
+    if (!made)
+        return NULL;
+    made->vectorcall = launcher_vectorcall;
+    made->kernel = Py_NewRef(self->kernel);
+    made->configuration = Py_NewRef(configuration);
+    made->specializations = (Specializations *)Py_NewRef((PyObject *)self->specializations);
+    made->names = Py_XNewRef(self->names);
+    made->defaults = Py_XNewRef(self->defaults);
+    made->positional = self->positional;
+    made->owner = Py_NewRef((PyObject *)self);
+    made->derived = self->derived;
+    made->derived_count = self->derived_count;
+    memcpy(made->dimensions, dimensions, sizeof made->dimensions);
+    if (read_stream(made, stream))
+        return made;
+    Py_DECREF((PyObject *)made);
+    PyErr_Clear(); /* Python raises the error */
+    return NULL;
+}
+
 /* Return a launcher of the same kernel, where a launch needs no launcher in Python; None if only Python reads the configuration. */
 static PyObject *launcher_configured(Launcher *self, PyObject *configuration) {
     PyObject *grid = configuration, *block = NULL, *stream = Py_None, *shared = NULL;
-    Launcher *made = NULL;
     unsigned d[LIMITS] = {1, 1, 1, 1, 1, 1};
     if (!self->names) {
         Py_ssize_t count = PyTuple_CheckExact(configuration) ? PyTuple_Size(configuration) : 0;
@@ -551,24 +590,36 @@ static PyObject *launcher_configured(Launcher *self, PyObject *configuration) {
     complete(d);
     if (!is_read || d[7] > LARGEST_BLOCK)
         Py_RETURN_NONE;
-    if (!(made = (Launcher *)PyType_GenericAlloc(launcher_type, 0)))
+    Launcher *made = make_launcher(self, configuration, stream, d);
+    return made || PyErr_Occurred() ? (PyObject *)made : Py_NewRef(Py_None);
+}
+
+/* Return a launcher that covers a number of elements; None if only Python reads the arguments: (elements, block, stream, shared). */
+static PyObject *launcher_for_all(Launcher *self, PyObject *args) {
+    PyObject *n, *block, *stream, *shared;
+    unsigned d[LIMITS] = {1, 1, 1};
+    int more = 0, over = 0;
+    if (!PyArg_ParseTuple(args, "OOOO", &n, &block, &stream, &shared))
         return NULL;
-    made->vectorcall = launcher_vectorcall;
-    made->kernel = Py_NewRef(self->kernel);
-    made->configuration = Py_NewRef(configuration);
-    made->specializations = (Specializations *)Py_NewRef((PyObject *)self->specializations);
-    made->names = Py_XNewRef(self->names);
-    made->defaults = Py_XNewRef(self->defaults);
-    made->positional = self->positional;
-    made->owner = Py_NewRef((PyObject *)self);
-    made->derived = self->derived;
-    made->derived_count = self->derived_count;
-    memcpy(made->dimensions, d, sizeof d);
-    if (read_stream(made, stream))
-        return (PyObject *)made;
-    Py_DECREF((PyObject *)made);
-    PyErr_Clear(); /* Python raises the error */
-    Py_RETURN_NONE;
+    long long elements = PyLong_CheckExact(n) ? PyLong_AsLongLongAndOverflow(n, &more) : -1;
+    long long bytes = PyLong_CheckExact(shared) ? PyLong_AsLongLongAndOverflow(shared, &over) : -1;
+    if (self->names || more || over || elements < 1 || bytes < 0 || bytes > UINT32_MAX)
+        Py_RETURN_NONE;
+    d[6] = (unsigned)bytes;
+    if (block != Py_None) {
+        long threads = PyLong_CheckExact(block) ? PyLong_AsLongAndOverflow(block, &over) : -1;
+        if (over || threads < 1 || threads > LARGEST_BLOCK || !cover(d, (uint64_t)elements, (unsigned)threads, d[6]))
+            Py_RETURN_NONE;
+    }
+    Launcher *made = make_launcher(self, args, stream, d);
+    if (!made)
+        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+    made->is_for_all = 1;
+    if (block == Py_None) {
+        made->elements = (uint64_t)elements;
+        made->attributes = Py_NewRef(no_bytes);
+    }
+    return (PyObject *)made;
 }
 
 static int launcher_traverse(Launcher *self, visitproc visit, void *arg) {
@@ -664,6 +715,9 @@ static PyMethodDef launcher_methods[] = {
     {"configured", (PyCFunction)launcher_configured, METH_O,
      "configured(configuration) -> Launcher | None\n\nReturn a launcher of the same kernel with what users wrote in the brackets;\n"
      "None if only Python reads it."},
+    {"for_all", (PyCFunction)launcher_for_all, METH_VARARGS,
+     "for_all(n, block, stream, shared) -> Launcher | None\n\nReturn a launcher of the same kernel that covers n elements; None if only\n"
+     "Python reads the arguments."},
     {"__reduce__", (PyCFunction)launcher_reduce, METH_NOARGS, "Refuse, as the general launcher does."},
     {NULL, NULL, 0, NULL},
 };
@@ -730,8 +784,11 @@ PyMethodDef launcher_functions[] = {
 int launcher_init(PyObject *module) {
     if ((!s_fail && !(s_fail = PyUnicode_InternFromString("fail"))) ||
         (!s_of_function && !(s_of_function = PyUnicode_InternFromString("of_function"))) ||
+        (!s_general_for_all && !(s_general_for_all = PyUnicode_InternFromString("general_for_all"))) ||
         (!s_general && !(s_general = PyUnicode_InternFromString("general_launcher"))) ||
         (!s_missed && !(s_missed = PyUnicode_InternFromString("missed"))))
+        return -1;
+    if (!no_bytes && !(no_bytes = PyBytes_FromStringAndSize(NULL, 0)))
         return -1;
     if (!launcher_type && !(launcher_type = (PyTypeObject *)PyType_FromSpec(&launcher_spec)))
         return -1;

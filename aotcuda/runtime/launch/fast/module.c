@@ -1,7 +1,7 @@
 /* The extension module, with the types and functions of the other files. */
 #include "launch.h"
 
-enum { VERSION = 36 }; /* of the interface to Python; equal to _VERSION in aotcuda/runtime/launch/fast/__init__.py */
+enum { VERSION = 37 }; /* of the interface to Python; equal to _VERSION in aotcuda/runtime/launch/fast/__init__.py */
 
 static int execute(PyObject *module) {
     PyMethodDef *const functions[] = {streams_functions, launcher_functions, xla_functions};

@@ -270,7 +270,7 @@ static void free_specialization(Specialization *specialization) {
     PyMem_Free(specialization);
 }
 
-/* Read the candidates: tuples of an ArgumentLayout, a kernel's handle, its only block or zeros, and perhaps threads of a block, shared memory and attributes. */
+/* Read the candidates: tuples of an ArgumentLayout, a kernel's handle, its only block or zeros, its block of most occupancy or 0, and perhaps threads of a block, shared memory and attributes. */
 static int read_candidates(Specialization *specialization, PyObject *described, int arguments) {
     Py_ssize_t count = PyTuple_Size(described);
     specialization->candidates = PyMem_Calloc(count ? (size_t)count : 1, sizeof(Candidate));
@@ -282,8 +282,8 @@ static int read_candidates(Specialization *specialization, PyObject *described, 
         Candidate *candidate = &specialization->candidates[i];
         PyObject *object, *attributes = NULL;
         unsigned long long kernel;
-        if (!PyArg_ParseTuple(PyTuple_GetItem(described, i), "O!K(III)|IIS", argument_layout_type, &object, &kernel, &candidate->block[0],
-                              &candidate->block[1], &candidate->block[2], &candidate->threads,
+        if (!PyArg_ParseTuple(PyTuple_GetItem(described, i), "O!K(III)I|IIS", argument_layout_type, &object, &kernel, &candidate->block[0],
+                              &candidate->block[1], &candidate->block[2], &candidate->best, &candidate->threads,
                               &candidate->shared, &attributes))
             return 0;
         ArgumentLayout *layout = (ArgumentLayout *)object;
@@ -517,12 +517,12 @@ static PyObject *specializations_add(Specializations *self, PyObject *arguments)
     Py_ssize_t kinds_count, arrays = 0;
     unsigned long long in_flight, served;
     unsigned *l = description.limits, *only = description.only;
-    if (!PyArg_ParseTuple(arguments, "O!y#O!O!O!Kip(IIIIIIIII)OOKS(IIII)", &PyTuple_Type, &args, &description.kinds, &kinds_count, &PyTuple_Type,
+    if (!PyArg_ParseTuple(arguments, "O!y#O!O!O!Kip(IIIIIIIII)OOKO(IIII)", &PyTuple_Type, &args, &description.kinds, &kinds_count, &PyTuple_Type,
                           &description.candidates, &PyTuple_Type, &description.coders, &PyList_Type, &description.live, &in_flight, &description.device,
                           &description.needs_context, &l[0], &l[1], &l[2], &l[3], &l[4], &l[5], &l[6], &l[7], &l[8],
                           &description.element, &description.counts, &served, &description.attributes, &only[0], &only[1], &only[2], &only[3]))
         return NULL;
-    if (!PyBytes_Size(description.attributes))
+    if (!PyBytes_Check(description.attributes)) /* None */
         description.attributes = NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         arrays += description.kinds[i] < INT;
@@ -565,7 +565,7 @@ static PyMethodDef specializations_methods[] = {
      "add(args, kinds, candidates, coders, live, in_flight, device, needs_context, limits, element, counts, served, attributes, only) "
      "-> bool\n\n"
      "Add a specialization for arguments of these types. Return False if not all candidates accept an argument, if it is there\n"
-     "already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel, block[, threads, shared, attributes]), a coder\n"
+     "already, or if there is no room. A candidate is a tuple (ArgumentLayout, kernel, block, best[, threads, shared, attributes]), a coder\n"
      "(argument, any dimensions, has type, is value, ((is equal, number), ...)); element(dtype) returns the name of an element type."},
     {NULL, NULL, 0, NULL},
 };

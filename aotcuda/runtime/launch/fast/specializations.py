@@ -110,7 +110,12 @@ def add(
         library,
         specialization.overloads[0].live,
         specialization.coders,
-        tuple([(layout, *_describe_kernel(kernel)) for layout, kernel in zip(layouts, kernels, strict=True)]),
+        tuple(
+            [
+                (layout, *_describe_kernel(kernel, configuration))
+                for layout, kernel in zip(layouts, kernels, strict=True)
+            ]
+        ),
         kernels[0].device.index if len(library.driver.devices) > 1 else -1,
         _limits(kernels, configuration),
         args,
@@ -151,8 +156,11 @@ def _add(
     if "torch" in families:
         fast.in_use().set_torch_stream(arrays.torch_stream())
     use_driver(library.driver)
-    attributes, only = b"", (0, 0, 0, 0)
-    if configuration is not None and configuration.attributes is not None:
+    attributes: bytes | None = None
+    only = (0, 0, 0, 0)
+    if configuration is not None and configuration.by_number:
+        attributes, only = b"", (0, 0, 0, configuration.shared)
+    elif configuration is not None and configuration.attributes is not None:
         attributes, only = configuration.attributes.encoded(), (*configuration.block, configuration.shared)
     added: bool = specializations.add(
         args,
@@ -204,13 +212,18 @@ def _coders(coders: Sequence[Coder], kinds: Sequence[int | None]) -> tuple[objec
     return (*result,)
 
 
-def _describe_kernel(kernel: DeviceKernel) -> tuple[object, ...]:
-    """Return a kernel's handle and, if they are fixed, the threads of a block, shared memory and attributes."""
+def _describe_kernel(kernel: DeviceKernel, configuration: Configuration) -> tuple[object, ...]:
+    """Return a kernel in the form of `Candidate` in launch.h.
+
+    That is its handle, its only block, its block of most occupancy for launches by number of elements, and, if they are
+    fixed, the threads of a block, shared memory and attributes.
+    """
     fixed, block = kernel.fixed, kernel.block or (0, 0, 0)
+    best = kernel.best_block(configuration.shared) if configuration.by_number else 0
     if fixed is None:
-        return kernel.kernel.value, block
+        return kernel.kernel.value, block, best
     attributes = LaunchAttributes("", dependent=True).encoded() if fixed.get("dependent") else b""
-    return kernel.kernel.value, block, fixed["threads"], fixed["shared"], attributes
+    return kernel.kernel.value, block, best, fixed["threads"], fixed["shared"], attributes
 
 
 def _limits(kernels: list[DeviceKernel], configuration: Configuration) -> tuple[int, ...]:
