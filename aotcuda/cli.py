@@ -69,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         _drop_output()
         return 1
     except OSError as error:
+        if error.filename is None and error.errno == errno.ENOENT:  # from `tempfile`
+            show(f"aotcuda: {error.strerror}; set TMPDIR to a folder that can be written", sys.stderr)
+            return 1
         if error.filename is not None or error.errno not in _NO_SPACE:
             raise
         _drop_output()
@@ -443,12 +446,16 @@ def _build(arguments: argparse.Namespace) -> None:
 
 def _shard(text: str) -> tuple[int, int]:
     """Return the number of a shard and the number of all shards."""
+    from aotcuda.builder.shards import MOST_SHARDS  # noqa: PLC0415 (only builds need the builder)
+
     index, _, count = text.partition("/")
-    if not (index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count)):
-        last = count if count.isdecimal() and int(count) else "N"
-        message = f"{text!r} is no shard; write I/{last} with I from 1 to {last}"
+    numbers = [int(part) if part.isdecimal() and len(part) <= len(str(MOST_SHARDS)) else 0 for part in (index, count)]
+    if not 1 <= numbers[0] <= numbers[1] <= MOST_SHARDS:
+        last = numbers[1] if 1 <= numbers[1] <= MOST_SHARDS else "N"
+        most = f", and N at most {MOST_SHARDS:,}" if last == "N" else ""
+        message = f"{text!r} is no shard; write I/{last} with I from 1 to {last}{most}"
         raise argparse.ArgumentTypeError(message)
-    return int(index), int(count)
+    return numbers[0], numbers[1]
 
 
 def _file(text: str) -> Path:

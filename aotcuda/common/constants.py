@@ -56,7 +56,9 @@ def describe(value: Any) -> Description | None:
     function = python_function(value)
     if function is not None:
         code = function.__code__
-        return ["function", f"{function.__globals__.get('__name__')}.{code.co_qualname}", code.co_firstlineno]
+        namespace = function.__globals__
+        module = getattr(namespace.get("__spec__"), "name", None) or namespace.get("__name__")
+        return ["function", f"{module}.{code.co_qualname}", code.co_firstlineno]
     enum: Any = sys.modules.get("enum")
     if enum is not None and isinstance(value, enum.Enum):
         return ["enum", kind.__qualname__, value.name, describe(value.value)]

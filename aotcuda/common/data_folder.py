@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 FILE_NAME = "manifest.json"
@@ -28,6 +29,17 @@ WHEEL, EDITABLE = "aotcuda in-place 1 wheel", "aotcuda in-place 1 editable"
 
 A mark is text, since `json` costs 7 ms at the import of the source.
 """
+
+
+def linked_file(path: str) -> str:
+    """Return the file of the source tree that a symbolic link of an editable install leads to.
+
+    Some editable installs have links to files, in folders without the data files. Links to folders are not resolved,
+    since a package in the source tree may be one.
+    """
+    while os.path.islink(path):
+        path = os.path.normpath(os.path.join(os.path.realpath(os.path.dirname(path)), os.readlink(path)))
+    return path
 
 
 def frozen_remedy(package: str) -> str | None:

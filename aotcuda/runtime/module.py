@@ -353,9 +353,12 @@ def load(
     previous = namespace.get("__aotcuda__")
     if isinstance(previous, Module):
         previous.forget_names()
-    # Some editable installs import symbolic links to the source tree, from a folder without the data files.
-    real = os.path.realpath if editable else os.path.abspath
-    path = os.path.join(os.path.dirname(real(namespace["__file__"])), *manifest.split("/"))
+    file = os.path.abspath(namespace["__file__"])
+    if editable:
+        from aotcuda.common import data_folder  # noqa: PLC0415 (other modules do not need it)
+
+        file = data_folder.linked_file(file)
+    path = os.path.join(os.path.dirname(file), *manifest.split("/"))
     module = Module(name, namespace, path, sha256, editable=editable)
     setting = os.environ.get("AOTCUDA_LOAD") or load
     if setting not in _LOADS:

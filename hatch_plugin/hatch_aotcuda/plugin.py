@@ -62,7 +62,15 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
             self.app.abort("aotcuda: build interrupted; nothing was written", code=130)
             raise
         with interrupt.end_in_one_line(lambda message, code: self.app.abort(message, code=code)):
-            yield
+            from aotcuda.builder.entry import backend
+            from aotcuda.errors import AotcudaError
+
+            try:
+                yield
+            except AotcudaError as error:
+                names = list(self.build_config.hook_config)
+                later = names[names.index(self.PLUGIN_NAME) + 1 :] if self.PLUGIN_NAME in names else []
+                raise backend.with_later_steps(error, [f"the hook {name}" for name in later]) from error
 
     def _table(self) -> Mapping[str, object]:
         from aotcuda.builder.entry import backend
@@ -86,7 +94,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
 
         if built is not None:
             with ZipFile(wheel) as archive:
-                backend.check_sources(built, set(archive.namelist()))
+                backend.check_sources(built, set(archive.namelist()), archive.read)
             for text in backend.size_warnings(built, Path(wheel)):
                 self.app.display_warning(f"aotcuda: warning: {text}")
 
@@ -95,6 +103,7 @@ class AotcudaBuildHook(BuildHookInterface):  # type: ignore[type-arg]  # hatchli
         from aotcuda.builder.entry import backend
 
         root, config = Path(self.root), self.build_config
+        backend.check_sdist(self._table(), root)
         config.build_reserved_paths.update(map(config.get_distribution_path, backend.NOT_FOR_SDISTS))
         included = {file.distribution_path.replace(os.sep, "/") for file in _files_of(config)}
         for name in backend.sdist_files(self._table(), root):

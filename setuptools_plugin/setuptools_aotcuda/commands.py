@@ -87,6 +87,11 @@ class Project:
         with self._in_one_line():
             return backend.sdist_files(self.table(), self.root)
 
+    def check_sdist(self) -> None:
+        """Refuse an sdist that would lack files of the table."""
+        with self._in_one_line():
+            backend.check_sdist(self.table(), self.root)
+
     def build(self, extensions: Mapping[str, Path], *, editable: bool) -> Output:
         """Build the files that the wheel gains; see `aotcuda.builder.entry.backend.build`."""
         with self._in_one_line():
@@ -119,10 +124,12 @@ class Project:
         if self._built is None:
             return
         with self._in_one_line():
-            paths = (path.relative_to(metadata.parent).parts for path in metadata.parent.rglob("*") if path.is_file())
-            # In a wheel for one system, pure modules are in `mypkg-1.0.data/purelib`.
-            packed = {"/".join(parts[2:] if parts[0].endswith(".data") else parts) for parts in paths}
-            backend.check_sources(self._built, packed)
+            packed: dict[str, Path] = {}
+            for path in (path for path in metadata.parent.rglob("*") if path.is_file()):
+                parts = path.relative_to(metadata.parent).parts
+                # In a wheel for one system, pure modules are in `mypkg-1.0.data/purelib`.
+                packed["/".join(parts[2:] if parts[0].endswith(".data") else parts)] = path
+            backend.check_sources(self._built, packed, lambda name: packed[name].read_bytes())
         (metadata / "sboms").mkdir(exist_ok=True)
         (metadata / "sboms" / sbom.FILE_NAME).write_bytes(self._built.sbom)
 
@@ -367,6 +374,12 @@ class _Develop(_Extension):
             super().install_for_development()  # type: ignore[misc]
 
 
+class _Sdist(_Extension):
+    def run(self) -> None:
+        self.project.check_sdist()
+        super().run()  # type: ignore[misc]
+
+
 class _Clean(_Extension):
     def run(self) -> None:
         super().run()  # type: ignore[misc]
@@ -378,6 +391,7 @@ _EXTENSIONS: dict[str, type[_Extension]] = {
     "bdist_wheel": _BdistWheel,
     "editable_wheel": _EditableWheel,
     "develop": _Develop,
+    "sdist": _Sdist,
     "clean": _Clean,
 }
 

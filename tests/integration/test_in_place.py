@@ -188,7 +188,7 @@ for kernel, *types in (
 """
     path = os.pathsep.join([str(installed), str(projects.CHECKOUT)])
     done = projects.succeed(installed, sys.executable, "-c", code, PYTHONPATH=path)
-    assert done.out == "True <numba.cuda, in place>\n" * 5
+    assert done.out == "True <cuda of aotcuda.numba, in place>\n" * 5
 
 
 @pytest.mark.parametrize("installed_too", [False, True])
@@ -267,7 +267,7 @@ def test_numba_cuda_mlir_is_packaged_in_place(cuda: StandIn, tmp_path: Path) -> 
     cuda.install(projects.build_wheel(project))
     arrays = ARRAYS.replace("import inplace.solver as s\n", "")
     code = f"{in_place.NO_NUMBA}\nimport pkg.solver as s\ns.scale[1, 64](2.0, Array())\nprint(s.cuda)\n"
-    assert cuda.run(arrays + code) == "<numba_cuda_mlir.cuda, in place>\n"
+    assert cuda.run(arrays + code) == "<cuda of aotcuda.numba_cuda_mlir, in place>\n"
     assert kernels(cuda) == ["scale"]
     from_sources = projects.succeed(
         project, sys.executable, "-c", "import pkg.solver as s; print(type(s.scale).__name__)", PYTHONPATH=str(project)

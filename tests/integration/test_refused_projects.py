@@ -101,7 +101,8 @@ def test_import_error_has_text_and_place(name: str, lines: dict[str, str]) -> No
 
 def test_missing_source_module_is_reported(lines: dict[str, str]) -> None:
     assert lines["absent"].startswith("there is no module pkg._absent in ")
-    assert lines["absent"].endswith("; name the Python module that holds the functions, as it is imported")
+    remedy = "name the Python module that holds the functions, as it is imported, or if a step of the build writes it"
+    assert lines["absent"].endswith(f"; {remedy}, let that step run before aotcuda")
 
 
 VECTORIZED = """

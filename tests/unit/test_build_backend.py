@@ -38,7 +38,13 @@ def test_files_and_modules_of_the_table_are_in_the_sdist(project):
 def test_linked_files_of_sources_are_found_by_name(source, project):
     root, write = project
     write("src/pkg/sub/deep.py", f"{source}\n")
-    for name in ("src/pkg/native/add.cu", "src/pkg/native/add.h", "build/lib/pkg/native/add.cu", ".venv/x/add.cu"):
+    for name in (
+        "pyproject.toml",
+        "src/pkg/native/add.cu",
+        "src/pkg/native/add.h",
+        "build/lib/pkg/native/add.cu",
+        ".venv/x/add.cu",
+    ):
         write(name)
     files = backend.sdist_files(TABLE, root)
     assert {"src/pkg/native/add.cu", "src/pkg/native/add.h"} <= {*files}

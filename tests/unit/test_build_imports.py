@@ -108,15 +108,16 @@ def test_files_of_modules_are_resolved_paths(tmp_path: Path, monkeypatch: pytest
         module = ModuleType(f"m{number}")
         module.__file__ = file
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    assert imports.files_of(["m0"]) == imports.files_of(["m1"]) == {str((tmp_path / "real/a.py").resolve())}
+    assert imports.files_of(["m0"], ()) == imports.files_of(["m1"], ()) == {str((tmp_path / "real/a.py").resolve())}
+    assert imports.files_of(["m0"], [str(tmp_path)]) == {f"{tmp_path}/link/a.py"}
 
 
 def test_modules_without_a_file_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("gone")
     module.__file__ = str(tmp_path / "gone.py")
     monkeypatch.setitem(sys.modules, "gone", module)
-    assert imports.files_of(["gone", "sys", "not imported"]) == set()
-    assert imports.files_of(["os"]) == {os.path.realpath(os.__file__)}
+    assert imports.files_of(["gone", "sys", "not imported"], ()) == set()
+    assert imports.files_of(["os"], ()) == {os.path.realpath(os.__file__)}
 
 
 @pytest.mark.parametrize(

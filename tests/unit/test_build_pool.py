@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder.compile import flows, pool
+from aotcuda.builder.compile import captured, flows, pool
 from aotcuda.builder.compile.pool import Task
 from aotcuda.errors import BuildError, CompileError, LinkError, SourceError
 
@@ -78,6 +78,14 @@ def crash() -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+def abort_with_text() -> None:
+    """Do what LLVM does in a compiler whose output is captured."""
+    with captured.capturing():
+        os.write(2, b"LLVM ERROR: Cannot select \x1b[1mthis\nsome input\n")
+        faulthandler.disable()
+        os.abort()
+
+
 def raise_error() -> None:
     raise ZeroDivisionError("by zero")  # noqa: EM101
 
@@ -86,6 +94,10 @@ def raise_error() -> None:
     ("work", "message"),
     [
         (crash, "tool.aotcuda.k: a task: the compiler crashed (SIGSEGV); "),
+        (
+            abort_with_text,
+            r"tool.aotcuda.k: a task: the compiler crashed (SIGABRT: LLVM ERROR: Cannot select \x1b[1mthis); this ",
+        ),
         (
             lambda: os.kill(os.getpid(), signal.SIGKILL),
             "tool.aotcuda.k: a task: the compiler was killed (SIGKILL), as systems do that run out of ",
@@ -101,6 +113,21 @@ def test_failed_child_is_reported_with_other_errors(work: Callable[[], object], 
     first, second = str(caught.value).splitlines()
     assert first.startswith(message)
     assert second == "another"
+
+
+def test_captured_text_of_a_crash_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BuildError):
+        run(Task("a task", abort_with_text))
+    assert capfd.readouterr().err == "LLVM ERROR: Cannot select \\x1b[1mthis\nsome input\n"
+
+
+def test_captured_text_of_a_block_is_printed_unless_it_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    with captured.capturing():
+        os.write(2, b"fine\n")
+    with pytest.raises(ZeroDivisionError), captured.capturing() as texts:
+        os.write(2, b"error: wrong\n")
+        raise ZeroDivisionError
+    assert (capfd.readouterr().err, texts) == ("fine\n", ["error: wrong\n"])
 
 
 def test_child_that_the_system_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -564,5 +564,6 @@ def test_other_modules_of_the_package_need_no_numba(cuda):
     (package / "inner" / "__init__.py").write_text("import aotcuda.numba as nb\n")
     (package / "inner" / "more.py").write_text("from mypkg.inner import nb\ncuda = nb.cuda\n")
     assert (
-        cuda.run(f"{in_place.NO_NUMBA}\nfrom mypkg.inner.more import cuda\nprint(cuda)") == "<numba.cuda, in place>\n"
+        cuda.run(f"{in_place.NO_NUMBA}\nfrom mypkg.inner.more import cuda\nprint(cuda)")
+        == "<cuda of aotcuda.numba, in place>\n"
     )

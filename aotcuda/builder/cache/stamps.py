@@ -20,6 +20,7 @@ from aotcuda.builder.compile import process
 from aotcuda.builder.compile.observer import INSTALLED
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.plan import toolkits
+from aotcuda.builder.project import files as project_files
 from aotcuda.common import project_file
 from aotcuda.common.stamp import ALL_NAMES, CACHE_KEY, TABLE, Stamp, table_digest, variable
 
@@ -91,8 +92,7 @@ class Project:
         stamp = Stamp()
         for base in (root / top for root in roots for top in sorted(self.tops)):
             paths = [f"{base}.py"]
-            for folder, folders, files in os.walk(base):
-                folders[:] = [name for name in folders if name.isidentifier() and name != "__pycache__"]
+            for folder, _, files in project_files.walk(str(base), str.isidentifier):
                 stamp.add_question("modules", folder)
                 stamp.add_question("file", os.path.join(folder, project_file.FILE_NAME))  # of a project inside this one
                 paths += [os.path.join(folder, name) for name in files if name.endswith(".py")]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.builder.cache import hashing
 from aotcuda.builder.compile import telemetry
 from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, LeftOut
+from aotcuda.builder.shards import MOST_SHARDS
 from aotcuda.common.stamp import ALL_NAMES, Stamp
 from aotcuda.errors import BuildError, CompileError
 
@@ -163,7 +164,7 @@ class UnitCache:
                 "AOTCUDA_BUILD_CACHE, then this build"
             )
         reasons: dict[str, list[int]] = {}
-        for index in range(1, min(total, _MOST_SHARDS) + 1):
+        for index in range(1, min(total, MOST_SHARDS) + 1):
             inputs = self._read_record((index, total))
             if inputs is None:
                 reasons.setdefault("was not built with this cache", []).append(index)
@@ -200,8 +201,6 @@ class UnitCache:
 
 
 _VERSIONS = "the versions of Python, aotcuda and compilers, or AOTCUDA_* variables"
-_MOST_SHARDS = 10_000
-"""The most shards."""
 
 
 def _portable(stamp: Stamp, root: str) -> Inputs:

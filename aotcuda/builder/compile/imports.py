@@ -167,8 +167,8 @@ def project_files(roots: Sequence[str], elsewhere: Container[str] = ()) -> tuple
 
     Files in `elsewhere` are left out, because they are in no source tree.
     """
-    folders = _resolved(roots)
-    paths = {path for path in files_of(list(sys.modules)) if path not in elsewhere and _is_below(path, folders)}
+    folders = with_resolved(roots)
+    paths = {path for path in files_of(list(sys.modules), roots) if path not in elsewhere and _is_below(path, folders)}
     return tuple({"path": path, "sha256": manifest.digest(Path(path).read_bytes())} for path in sorted(paths))
 
 
@@ -181,12 +181,19 @@ def file_of(module: object) -> str | None:
     return file if isinstance(file, str) else None
 
 
-def files_of(names: Iterable[str]) -> set[str]:
-    """Return the absolute paths of the modules' files."""
+def files_of(names: Iterable[str], roots: Sequence[str]) -> set[str]:
+    """Return the absolute paths of the modules' files.
+
+    Paths below `roots` are not resolved, since wheels and stamps have the content of a symbolic link under its name.
+    """
+    folders = with_resolved(roots)
     resolved = functools.cache(os.path.realpath)  # a compiler has thousands of files, in a few folders
     paths = set()
     for path in filter(None, (file_of(sys.modules.get(name)) for name in names)):
-        if os.path.islink(path):  # noqa: PTH114 (thousands of Path objects are slow)
+        if path.startswith(folders) and os.path.isfile(path):  # noqa: PTH113 (thousands of Path objects are slow)
+            paths.add(os.path.normpath(path))
+            continue
+        if os.path.islink(path):  # noqa: PTH114 (as above)
             path = os.path.realpath(path)  # noqa: PLW2901
         if os.path.isfile(path):  # noqa: PTH113 (as above)
             folder, name = os.path.split(path)
@@ -196,11 +203,14 @@ def files_of(names: Iterable[str]) -> set[str]:
 
 def is_of_project(file: str, roots: Sequence[str]) -> bool:
     """Return True if a file is below a folder of the project, and not in an environment there."""
-    return _is_below(str(Path(file).resolve()), _resolved(roots))
+    folders = with_resolved(roots)
+    return _is_below(os.path.normpath(file), folders) or _is_below(str(Path(file).resolve()), folders)
 
 
-def _resolved(roots: Iterable[str]) -> tuple[str, ...]:
-    return tuple(f"{str(Path(root).resolve()).rstrip('/')}/" for root in roots)
+def with_resolved(roots: Iterable[str]) -> tuple[str, ...]:
+    """Return folders with a slash at the end, each as it is and without symbolic links."""
+    both = [path for root in roots for path in (os.path.abspath(root), os.path.realpath(root))]  # noqa: PTH100
+    return tuple(dict.fromkeys(f"{path.rstrip('/')}/" for path in both))
 
 
 def _is_below(path: str, folders: tuple[str, ...]) -> bool:

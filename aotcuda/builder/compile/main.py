@@ -207,7 +207,7 @@ def _imported_by_functions(seen: Stamp, roots: Sequence[str]) -> Iterator[Source
         for (question, path), digest in seen.reads.items()
         if question == "file" and digest is not None and path.endswith(".py") and imports.is_of_project(path, roots)
     }
-    imported = imports.files_of(list(sys.modules)) if read else ()
+    imported = imports.files_of(list(sys.modules), roots) if read else ()
     for path, digest in read.items():
         if path not in imported:
             yield {"path": path, "sha256": digest}

@@ -48,6 +48,7 @@ class ModuleInputs:
         self.linked: dict[str, Linked] = {
             plan.config.name: inputs.read(_read_items(plan, job), Path(job.root), job.linkable) for plan in job.plans
         }
+        self._first_stamp = self._current_stamp()
 
     def linked_files(self) -> tuple[manifest.Source, ...]:
         """Return the project's files that were linked and their headers, with digests; the paths are absolute."""
@@ -55,7 +56,13 @@ class ModuleInputs:
         return tuple({"path": str(path), "sha256": manifest.digest(path.read_bytes())} for path in sorted(paths))
 
     def stamp(self) -> Stamp:
-        """Return the stamp of linked files, headers, and missing files that would be found before a header."""
+        """Return the stamp of linked files, headers, and missing files that would be found before a header.
+
+        The answers are those from before the compilation, where the files were known then.
+        """
+        return Stamp().add([self._first_stamp, self._current_stamp()])
+
+    def _current_stamp(self) -> Stamp:
         stamp = Stamp()
         for plan in self.job.plans:
             headers = self.headers(plan)
@@ -83,9 +90,9 @@ class ModuleInputs:
 
     def requesting_key(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
         """Return the key that requests a link input: an item of `link`, or a unit that needs the input."""
-        path = Path(item.folder, PurePath(item.name).name)
+        path, root = Path(item.folder, PurePath(item.name).name), Path(self.job.root)
         for listed in plan.config.link:
-            if listed.path is not None and Path(self.job.root, listed.path).resolve() == path:
+            if listed.path is not None and inputs.place(root / listed.path, root) == path:
                 return listed.key
             if listed.module is not None and f"{item.name} ".startswith(f"{listed.module} "):
                 return listed.key
@@ -144,7 +151,8 @@ class ModuleInputs:
 
     def headers(self, plan: ModulePlan) -> Headers:
         """Return the files that a module links or is compiled from, and their headers."""
-        items = [*self.surveyed.get(plan.config.name, {}), *self.sources_of(plan.units)]
+        linked = self.surveyed.get(plan.config.name, self.linked[plan.config.name].inputs)
+        items = [*linked, *self.sources_of(plan.units)]
         return Headers(items, Path(self.job.root), self.header_folders(plan))
 
     def sources_of(self, units: Iterable[Unit]) -> list[LinkInput]:
@@ -152,6 +160,13 @@ class ModuleInputs:
         return nvjitlink.unique(
             item for unit in units for item in self.front.sources(unit, self.functions[unit], self.job.root)
         )
+
+    def carried_files(self, plan: ModulePlan) -> tuple[tuple[str, Path], ...]:
+        """Return the files of a module that a wheel holds for the JIT fallback, with their names there."""
+        root = Path(self.job.root)
+        outside = inputs.outside_folders((item.path for item in plan.config.link if item.path is not None), root)
+        names = {path: inputs.carried_name(path, root, outside) for path in self.headers(plan).files}
+        return tuple(sorted((name, path) for path, name in names.items() if name is not None))
 
     def header_folders(self, plan: ModulePlan) -> list[str]:
         """Return the folders whose headers are inputs; versions represent installed packages and the toolkit."""

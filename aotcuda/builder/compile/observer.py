@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import registry
 from aotcuda.builder.compile import imports
 from aotcuda.builder.link import inputs
-from aotcuda.common.stamp import ALL_NAMES, Stamp
+from aotcuda.common.stamp import ALL_NAMES, Stamp, answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -57,6 +57,7 @@ class Observer:
         self.is_on = False
         self._own = tuple(own)
         self._written: set[str] = set()
+        self._rewritten: set[str] = set()
         self._kinds: dict[str, str] = {}
         self._assigned: set[str] = set()
         self._busy = threading.local()
@@ -67,20 +68,22 @@ class Observer:
         """Observe the block, and record its reads in a new stamp."""
         self.seen = Stamp()
         before = set(sys.modules)
+        # Other threads may use the mappings meanwhile, so that their content stays where it is.
         mappings: tuple[Any, ...] = (os.environ, os.environb)
-        plain = mappings[0]._data  # noqa: SLF001 (both have their content there)
-        variables = _Variables(plain, self)
+        kinds = [type(mapping) for mapping in mappings]
+        _Variables.observer = self
         for mapping in mappings:
-            mapping._data = variables  # noqa: SLF001 (as above)
+            mapping.__class__ = _Variables
         self.is_on = True
         try:
             yield self.seen
         finally:
             self.is_on = False
-            plain.clear()
-            plain.update(variables.copy())
-            for mapping in mappings:
-                mapping._data = plain  # noqa: SLF001 (as above)
+            for path in self._rewritten:  # what the project itself writes into a file is no edit
+                if ("file", path) in self.seen.reads:
+                    self.seen.reads["file", path] = answer("file", path)
+            for mapping, kind in zip(mappings, kinds, strict=True):
+                mapping.__class__ = kind
             self._add_modules(set(sys.modules) - before)
 
     def record_variable(self, name: str) -> None:
@@ -117,6 +120,8 @@ class Observer:
         # The import system reads a module's file for the code that imports the module.
         if _reads(mode, flags) and self._is_new("file", path) and (_is_import() or self._project_is_on_the_stack()):
             self.seen.add_question("file", path)
+        if _writes(mode, flags):
+            self._rewritten.add(path)
         if _creates(path, mode, flags):
             self._written.add(path)
 
@@ -129,6 +134,7 @@ class Observer:
         path = _absolute(names[0] if len(names) < 4 else names[1])
         if path is not None and not os.path.isdir(path):
             self._written.add(path)
+            self._rewritten.add(path)
 
     def _is_new(self, question: str, path: str) -> bool:
         """Return True for a path that is new, concerns the project, and was not written by the project itself."""
@@ -190,29 +196,32 @@ class Observer:
                 self._busy.now = False
 
 
-class _Variables(dict[bytes, bytes]):
-    """The content of `os.environ` and `os.environb`, which records the variables that are read."""
+class _Variables(type(os.environ)):  # type: ignore[misc]  # its name is private
+    """The class of `os.environ` and `os.environb` while the project's code runs: it records the variables."""
 
-    def __init__(self, content: dict[bytes, bytes], observer: Observer) -> None:
-        super().__init__(content)
-        self._observer = observer
+    observer: Observer
 
-    def __getitem__(self, name: bytes) -> bytes:
-        self._observer.record_variable(os.fsdecode(name))
+    def __getitem__(self, name: Any) -> Any:
+        self.observer.record_variable(_text(name))
         return super().__getitem__(name)
 
-    def __setitem__(self, name: bytes, value: bytes) -> None:
+    def __setitem__(self, name: Any, value: Any) -> None:
         super().__setitem__(name, value)
-        self._observer.record_assigned(os.fsdecode(name))
+        self.observer.record_assigned(_text(name))
 
-    def __delitem__(self, name: bytes) -> None:
-        self[name]
+    def __delitem__(self, name: Any) -> None:
+        self.observer.record_variable(_text(name))
         super().__delitem__(name)
-        self._observer.record_assigned(os.fsdecode(name))
+        self.observer.record_assigned(_text(name))
 
-    def __iter__(self) -> Iterator[bytes]:
-        self._observer.record_variable(ALL_NAMES)
-        return super().__iter__()
+    def __iter__(self) -> Iterator[Any]:
+        self.observer.record_variable(ALL_NAMES)
+        yield from super().__iter__()
+
+
+def _text(name: Any) -> str:
+    """Return the name of a variable; names of other types raise an error in the mapping itself."""
+    return os.fsdecode(name) if isinstance(name, str | bytes) else ""
 
 
 _EVENTS = {
@@ -304,12 +313,14 @@ def _creates(path: str, mode: object, flags: object) -> bool:
 
     Python opens a folder to create a temporary file without a name, which does not count.
     """
+    empties = "w" in mode if isinstance(mode, str) else isinstance(flags, int) and bool(flags & os.O_TRUNC)
+    return _writes(mode, flags) and (not os.path.lexists(path) or (empties and not os.path.isdir(path)))
+
+
+def _writes(mode: object, flags: object) -> bool:
     if isinstance(mode, str):
-        writes, empties = any(letter in mode for letter in "wax+"), "w" in mode
-    else:
-        number = flags if isinstance(flags, int) else os.O_RDONLY
-        writes, empties = number & os.O_ACCMODE != os.O_RDONLY, bool(number & os.O_TRUNC)
-    return writes and (not os.path.lexists(path) or (empties and not os.path.isdir(path)))
+        return any(letter in mode for letter in "wax+")
+    return isinstance(flags, int) and flags & os.O_ACCMODE != os.O_RDONLY
 
 
 def _is_standard(path: str) -> bool:

@@ -136,7 +136,6 @@ class WheelPackager:
         """Return the module with its packed images and functions."""
         ltoir = tuple(parts.merged.items())
         images = self.images(parts)
-        root = Path(self._job.root)
         return BuiltModule(
             plan=parts.plan,
             images=images,
@@ -154,10 +153,7 @@ class WheelPackager:
             left_out=parts.left_out,
             general_left_out=parts.general_left_out,
             function_links=tuple(_function_links(parts, compile_source)),
-            carried=tuple(
-                (path.relative_to(root).as_posix(), path.read_bytes())
-                for path in (parts.files if self._job.carry else ())
-            ),
+            carried=tuple((name, path.read_bytes()) for name, path in (parts.files if self._job.carry else ())),
         )
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:  # noqa: ARG002

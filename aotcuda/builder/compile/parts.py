@@ -54,7 +54,8 @@ class Parts:
         foreign: Symbols of linked items, by the name of the item.
         linked: The linked items, for the bill of materials.
         function_inputs: The inputs that must be linked together with its exported functions.
-        files: The project's files that it links or is compiled from, with the headers that they include.
+        files: The files that it links or is compiled from, with the headers that they include, each with its name among
+            a wheel's copies.
         left_out: The kernels that targets cannot have.
         general_left_out: The number of optional variants that some target lacks, for each kernel with such variants.
     """
@@ -68,7 +69,7 @@ class Parts:
     foreign: tuple[tuple[str, tuple[str, ...]], ...]
     linked: tuple[LinkedItem, ...]
     function_inputs: tuple[LinkInput, ...]
-    files: tuple[Path, ...]
+    files: tuple[tuple[str, Path], ...]
     left_out: tuple[manifest.LeftOut, ...] = ()
     general_left_out: tuple[tuple[str, int], ...] = ()
 
@@ -109,7 +110,7 @@ def combine(plan: ModulePlan, compiled: Compiled, linked_code: ModuleCode, input
         foreign=tuple((item.name, symbols.functions) for item, symbols in surveyed.items() if not item.internal),
         linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
         function_inputs=tuple(inputs.function_inputs(plan, functions)),
-        files=tuple(sorted(inputs.headers(plan).project_files)),
+        files=inputs.carried_files(plan),
     )
 
 

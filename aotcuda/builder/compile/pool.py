@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Pipe, wait
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from aotcuda.builder.compile import ipc, process_tree, telemetry
+from aotcuda.builder.compile import captured, ipc, process_tree, telemetry
+from aotcuda.common.foreign import escape
 from aotcuda.errors import AotcudaError, BuildError, text_of
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Child:
     Attributes:
         index: The place of its task among others.
         pipe: The pipe that it sends its outcome to.
+        captured: The file with what its compiler has written to standard error.
         outcome: A tuple with the result, or an error; None before the child ends.
         status: Its exit status; None before the child ends.
     """
@@ -71,6 +73,7 @@ class Child:
     task: Task
     pid: int
     pipe: Connection
+    captured: int
     outcome: tuple[Any] | AotcudaError | None = None
     status: int | None = None
 
@@ -84,7 +87,7 @@ class Child:
                 case _:
                     self.outcome = BuildError(f"{self.task.where}: {ipc.UNREADABLE}")
         except EOFError:
-            self.outcome = _death_error(self.task, self._wait(0) or 0)
+            self.outcome = self._death_error(self._wait(0) or 0)
         except ValueError as error:
             self.outcome = BuildError(f"{self.task.where}: {error}")
         self.end()
@@ -97,7 +100,7 @@ class Child:
         if self.pipe.poll():  # the child sent its result before it ended
             self.read()
         else:
-            self.outcome = _death_error(self.task, status)
+            self.outcome = self._death_error(status)
             self.end()
 
     def end(self) -> None:
@@ -106,7 +109,16 @@ class Child:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
             self._wait(0)
+        if not self.pipe.closed:
+            os.close(self.captured)
         self.pipe.close()
+
+    def _death_error(self, status: int) -> BuildError:
+        """Print what the compiler wrote before the child ended without a result, and return the error."""
+        text = captured.read(self.captured)
+        for line in text.splitlines():
+            print(escape(line), file=sys.stderr)
+        return _death_error(self.task, status, captured.last_error(text))
 
     def _wait(self, options: int) -> int | None:
         """Return the exit status; None if the process has not ended."""
@@ -136,15 +148,17 @@ def start(index: int, task: Task) -> Child:
     _flush()
     try:
         receiver, sender = Pipe(duplex=False)
+        file = captured.open_file()
         pid = os.fork()
     except OSError as error:
         raise process_tree.start_error(error) from error
     if pid == 0:
         process_tree.end_with_parent(parent, signal.SIGKILL)
         receiver.close()
+        captured.inherit(file)
         _work(task, sender)
     sender.close()
-    return Child(index, task, pid, receiver)
+    return Child(index, task, pid, receiver, file)
 
 
 def _work(task: Task, sender: Connection) -> NoReturn:
@@ -177,17 +191,18 @@ def _flush() -> None:
             stream.flush()
 
 
-def _death_error(task: Task, status: int) -> BuildError:
-    """Return the error about a child that ended without a result."""
+def _death_error(task: Task, status: int, text: str) -> BuildError:
+    """Return the error about a child that ended without a result; `text` is the last error that its compiler wrote."""
     if status == -signal.SIGKILL:
         return BuildError(
             f"{task.where}: the compiler was killed (SIGKILL), as systems do that run out of memory; free some, or let "
             "fewer cores build (taskset -c 0)"
         )
     if status < 0:
+        cause = process_tree.signal_name(-status) + (f": {escape(text)}" if text else "")
         return BuildError(
-            f"{task.where}: the compiler crashed ({process_tree.signal_name(-status)}); this is a defect of the "
-            "compiler or linker. Simplify that function, or report it with its source"
+            f"{task.where}: the compiler crashed ({cause}); this is a defect of the compiler or linker. "
+            "Simplify that function, or report it with its source"
         )
     return BuildError(f"{task.where}: the compiler ended without a result (exit status {status})")
 

@@ -229,8 +229,9 @@ def prelude_files(job: Job, prelude_modules: Iterable[str]) -> list[tuple[str, P
         *(name for item in job.plans for name in loading.tables(item.frontend).modules(item.config)),
     ]
     packages = {name.partition(".")[0] for name in modules}
-    files = imports.files_of(name for name in prelude_modules if name.partition(".")[0] not in packages)
-    folders = sorted((Path(root).resolve() for root in job.import_roots), key=lambda path: -len(path.parts))
+    names = [name for name in prelude_modules if name.partition(".")[0] not in packages]
+    files = imports.files_of(names, job.import_roots)
+    folders = sorted(map(Path, imports.with_resolved(job.import_roots)), key=lambda path: -len(path.parts))
     return [
         (next(path.relative_to(folder) for folder in folders if path.is_relative_to(folder)).as_posix(), path)
         for path in map(Path, sorted(files))

@@ -11,8 +11,9 @@ from aotcuda import manifest, registry
 from aotcuda.builder.cache import stamps
 from aotcuda.builder.emit import bundle, in_place, packs, report, sbom, wheel_files
 from aotcuda.builder.emit.built import Output
+from aotcuda.builder.link import inputs
 from aotcuda.builder.plan import plan
-from aotcuda.common import project_file
+from aotcuda.builder.project import files as project_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -54,6 +55,7 @@ def assemble(
     files: dict[str, bytes] = {}
     sizes: dict[str, int] = {}
     needed_sources: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for name, parts in parts_by_module.items():
         dependencies = _dependencies([result for result, _ in parts], launch_stamp, table, project)
         if settings.runtime == "bundled" and not editable:
@@ -62,6 +64,8 @@ def assemble(
             )
         if has_fallback and not editable:
             needed_sources = dict.fromkeys(_needed_sources(dependencies, carried_paths, project), name) | needed_sources
+        if not editable:
+            sources |= {item["path"]: item["sha256"] for item in dependencies.sources}
         rebuild = _rebuild(table, plans, parts[-1][1], project, editable=editable)
         files |= wheel_files.files(
             settings,
@@ -81,6 +85,7 @@ def assemble(
         notes=report.gpu_queries(query for result in results for query in result.queries),
         sbom=sbom.make(parts_by_module, installed, packs.distributions(files)),
         needed=needed_sources,
+        sources=sources,
         depends=tuple(stamps.files(stamp, project)),
         with_callbacks=tuple(name for name, parts in parts_by_module.items() if parts[-1][1].callbacks),
         summary=report.Summary(
@@ -138,12 +143,7 @@ def _needed_sources(dependencies: Dependencies, carried_paths: Collection[str], 
 
 def _is_of_nested_project(path: str, project: Project) -> bool:
     """Return True if a file belongs to a project inside this one, as in a workspace; that project has its own wheel."""
-    folder = (project.package_root / path).resolve().parent
-    while folder != project.root and folder.is_relative_to(project.root):
-        if (folder / project_file.FILE_NAME).is_file():
-            return True
-        folder = folder.parent
-    return False
+    return project_files.is_nested(Path(os.path.normpath(project.package_root / path)), project.root)
 
 
 def _rebuild(
@@ -152,6 +152,8 @@ def _rebuild(
     """Return the inputs from which the JIT fallback builds a module again, for its manifest."""
     name, root, package_root = built.plan.config.name, project.root, project.package_root
     module_table: dict[str, Any] = {**table, "modules": {name: table["modules"][name]}}
+    if not editable:
+        module_table["modules"][name] = _with_copies(module_table["modules"][name], root)
     if "arch" in table:  # order and repetition make no difference
         module_table["arch"] = sorted(set(table["arch"]))
     folder = f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.SOURCES}"
@@ -161,6 +163,21 @@ def _rebuild(
         "root": os.path.relpath(root, package_root) if editable else folder,
         "files": [{"path": path, "bytes": len(data), "sha256": manifest.digest(data)} for path, data in built.carried],
     }
+
+
+def _with_copies(module: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
+    """Return the table of a module, in which linked files outside of the project have the names of their copies."""
+    items = module.get("link", [])
+    paths = {str(item.get("path", "") if isinstance(item, dict) else item) for item in items} - {""}
+    outside = inputs.outside_folders(paths, root)
+    if not outside:
+        return module
+    names = {path: inputs.carried_name(inputs.place(root / path, root), root, outside) for path in paths}
+    link: list[Any] = [
+        {**item, "path": names[item["path"]]} if isinstance(item, dict) and "path" in item else item for item in items
+    ]
+    link = [names.get(item, item) if isinstance(item, str) else item for item in link]
+    return {**module, "link": link}
 
 
 def _with_relative_globs(table: dict[str, object], root: Path, package_root: Path) -> dict[str, object]:

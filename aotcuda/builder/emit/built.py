@@ -23,6 +23,7 @@ class Output:
         sbom: The bill of materials, CycloneDX JSON.
         needed: The sources that a wheel must contain for the JIT fallback, by their paths in it, each with a module
             that is compiled from it.
+        sources: The SHA-256 of the sources that the modules were compiled from, by their paths in the wheel.
         summary: Counts and times.
         depends: The files and folders that the build has read, without pyproject.toml; empty if the build was not
             observed.
@@ -36,5 +37,6 @@ class Output:
     notes: tuple[str, ...] = ()
     sbom: bytes = b""
     needed: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
     depends: tuple[Path, ...] = ()
     with_callbacks: tuple[str, ...] = ()

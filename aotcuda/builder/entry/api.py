@@ -23,7 +23,7 @@ from aotcuda.builder.shards import executor
 from aotcuda.builder.write import output, temporary
 from aotcuda.cache import compilers
 from aotcuda.common import system, variables
-from aotcuda.common.stamp import table_digest
+from aotcuda.common.stamp import Stamp, table_digest
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.emit.built import Output
     from aotcuda.builder.emit.progress import Progress
     from aotcuda.builder.plan.plan import ModulePlan
-    from aotcuda.common.stamp import Stamp
 
 
 def build(
@@ -115,6 +114,7 @@ def build(
         built = assembly.assemble(
             settings, table, plans, project, results, parts, installed=installed, stamp=stamp, editable=editable
         )
+        _check_unchanged(results)
         built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *shard_warnings])))
         built = entry.store(built, stamp, results) if entry is not None else built
     if settings.runtime == "bundled" and not editable:
@@ -189,6 +189,21 @@ def _run(
     for parts in parts_by_module.values():
         consistency.check(_describe_import(built) for _, built in parts if built.kernels or built.functions)
     return results, parts_by_module
+
+
+def _check_unchanged(results: Sequence[Result]) -> None:
+    """Refuse a build during which a file was saved that the build had read before.
+
+    The files of the wheel would be newer than its machine code, and the manifest would have their digests.
+
+    Raises:
+        BuildError: A file has another content now.
+    """
+    reads = Stamp().add(result.seen for result in results).reads
+    files = {key: answer for key, answer in reads.items() if key[0] == "file" and answer is not None}
+    if (change := Stamp(files).changed()) is not None:
+        message = f"{change} during the build, which may have read its old content; build again"
+        raise BuildError(message)
 
 
 def _describe_import(built: BuiltModule) -> consistency.Import:

@@ -8,7 +8,7 @@ A back end passes the parsed table, the dependencies and the package folders. It
 | wheel | packs the files of `stage`, leaves out `source_tree.leftovers` | calls `assemble` |
 | tag | `tag`, or `PURE_TAG` if there are no extension modules either | the same |
 | editable install | `source_tree.install` after all other steps | `source_tree.install_around` around the other steps |
-| sdist | adds `sdist_files`, leaves out `NOT_FOR_SDISTS` | the same |
+| sdist | calls `check_sdist`, adds `sdist_files`, leaves out `NOT_FOR_SDISTS` | the same |
 | bill of materials | packs `StagedFiles.sbom` | writes `built.sbom` as `sbom.FILE_NAME` |
 | packed wheel | `check_sources`, `size_warnings` | the same |
 
@@ -22,25 +22,28 @@ import shutil
 import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from aotcuda import registry
+from aotcuda import manifest, registry
 from aotcuda.builder.emit import bundle, progress, report, sbom
 from aotcuda.builder.entry import api
+from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.triton import variants_file
+from aotcuda.builder.link import inputs
+from aotcuda.builder.project import files as files_of_project
 from aotcuda.builder.project import run_time_requirement, wheel_content
 from aotcuda.builder.write import output, source_tree, temporary
 from aotcuda.common import foreign, project_file, uninstalled_hook
-from aotcuda.errors import ConfigError
+from aotcuda.errors import BuildError, ConfigError
 from aotcuda.manifest import linkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 
     from aotcuda.builder.emit.built import Output
+    from aotcuda.errors import AotcudaError
 
 
 PURE_TAG = "py3-none-any"
@@ -167,12 +170,25 @@ def build(
     return replace(built, warnings=(*built.warnings, *requirement_warnings))
 
 
-def check_sources(built: Output, included: Collection[str]) -> None:
-    """Refuse a wheel that lacks sources of its JIT fallback; `included` are the names of the wheel's files.
+def check_sources(built: Output, included: Collection[str], read: Callable[[str], bytes]) -> None:
+    """Refuse a wheel that lacks sources of its JIT fallback, or whose sources are not those that were compiled.
+
+    Args:
+        built: The build.
+        included: The names of the wheel's files.
+        read: A function that returns the content of a file of the wheel.
 
     Raises:
         ConfigError: A source is missing.
+        BuildError: A source has another content.
     """
+    for path, digest in sorted(built.sources.items()):
+        if path in included and manifest.digest(read(path)) != digest:
+            message = (
+                f"{path} in the wheel is not the file that the kernels were compiled from, so it was saved during the "
+                f"build, or by a later step; {python_source.WRITTEN_LATER}, and build again"
+            )
+            raise BuildError(message)
     for path, module in sorted(built.needed.items()):
         if path not in included:
             message = (
@@ -180,6 +196,13 @@ def check_sources(built: Output, included: Collection[str]) -> None:
                 f'{module} from it; include it in the wheel, or set fallback = "error"'
             )
             raise ConfigError(message)
+
+
+def with_later_steps(error: AotcudaError, steps: Sequence[str]) -> AotcudaError:
+    """Return an error about a source that a later step may write, with the names of the steps after aotcuda's."""
+    if not steps or python_source.WRITTEN_LATER not in str(error):
+        return error
+    return type(error)(f"{error} (after it run: {', '.join(steps)})")
 
 
 def size_warnings(built: Output, wheel: Path) -> list[str]:
@@ -250,19 +273,37 @@ def sdist_files(table: Mapping[str, object], root: Path) -> list[str]:
     """
     root = root.resolve()
     files = {path for key, text in _texts(table) for path in _files(text, root, folders=key == "include-dirs")}
-    for name in _linked_names(path for path in files if path.suffix == ".py"):
-        for path in root.rglob(name):
-            parts = path.relative_to(root).parts
-            if not any(part.startswith(".") or part in _NOT_SOURCES for part in parts[:-1]):
-                files.update(_files("/".join(parts), root, folders=False))
+    linked = _linked_names(path for path in files if path.suffix == ".py")
+    for folder, folders, names in files_of_project.walk(str(root)) if linked else ():
+        folders[:] = [item for item in folders if not files_of_project.is_result(Path(folder, item))]
+        for name in linked.intersection(names):
+            files.update(_files(Path(folder, name).relative_to(root).as_posix(), root, folders=False))
     return sorted(path.relative_to(root).as_posix() for path in files if "__pycache__" not in path.parts)
+
+
+def check_sdist(table: Mapping[str, object], root: Path) -> None:
+    """Refuse an sdist of a project that links files outside of its folder.
+
+    Raises:
+        ConfigError: A linked file or a source is outside of the project.
+    """
+    root = root.resolve()
+    modules = table.get("modules")
+    for name, module in modules.items() if isinstance(modules, dict) else ():
+        for key, text in _texts(
+            {key: module.get(key) for key in ("link", "source")} if isinstance(module, dict) else {}
+        ):
+            is_file = PurePosixPath(text).suffix in linkable.KINDS and "\0" not in text
+            if is_file and not inputs.place(root / text, root).is_relative_to(root):
+                message = (
+                    f'tool.aotcuda.modules."{name}".{"link" if key == "path" else key}: {text} is outside of the '
+                    f"project, and an sdist has only the project's files; move it into {root}"
+                )
+                raise ConfigError(message)
 
 
 NOT_FOR_SDISTS = (".aotcuda-record.json",)
 """Files that `aotcuda record` keeps in a project."""
-
-_NOT_SOURCES = frozenset(["build", "dist", "node_modules"])
-"""Folders with build results."""
 
 
 def _linked_names(sources: Iterable[Path]) -> set[str]:
@@ -312,7 +353,7 @@ def _files(text: str, root: Path, *, folders: bool) -> Iterator[Path]:
     except (ValueError, NotImplementedError, OSError):  # null characters, a glob from the root, a name of 300 letters
         return
     for match in matches:
-        if not match.resolve().is_relative_to(root) or ".." in match.parts:
+        if ".." in match.parts or not match.is_relative_to(root):
             continue
         if folders and match.is_dir():
             yield from (file for file in match.rglob("*") if file.is_file())

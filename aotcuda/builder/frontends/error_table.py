@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _NOISE = re.compile(r"^\s*(?:\w+: )?(?:Failed in \w+ mode pipeline.*|During: .*|<source elided>|\^+)?\s*$")
 _ERROR = re.compile(r"\b(?:error|fatal)\s*:\s*(.+)", re.IGNORECASE)
-_MACHINE_DETAILS = re.compile(
-    r"/(?:[^\s/]+/)*(?:site|dist)-packages/|"
-    rf"{re.escape(tempfile.gettempdir())}/(?:[^\s/]+/)*|\.? Raised from (?:None|\S+ \(\d+\))$| at 0x\w+"
+_MACHINE_DETAILS = (
+    r"/(?:[^\s/]+/)*(?:site|dist)-packages/|\.? Raised from (?:None|\S+ \(\d+\))$| at 0x\w+",
+    r"{}/(?:[^\s/]+/)*",
 )
+"""A pattern of text that depends on the machine, and one for paths in its temporary folder."""
 NEWER_LTOIR = "newer version of nvJitLink|LTOIR arch newer than target"
 """A pattern of the linker's log for inputs that were compiled by a newer CUDA, or for a newer GPU."""
 
@@ -218,4 +220,7 @@ def relative(text: str, root: str) -> str:
 
 def strip_machine_details(text: str) -> str:
     """Return text without addresses, folders of temporary files and of packages, and places in compilers."""
-    return _MACHINE_DETAILS.sub("", text)
+    details, below = _MACHINE_DETAILS
+    with suppress(OSError):  # there is no temporary folder
+        details += "|" + below.format(re.escape(tempfile.gettempdir()))
+    return re.sub(details, "", text)

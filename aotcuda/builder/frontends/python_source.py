@@ -9,7 +9,7 @@ import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.compile.imports import Placeholder
@@ -19,6 +19,10 @@ from aotcuda.errors import SourceError, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+WRITTEN_LATER = "if a step of the build writes it, let that step run before aotcuda"
+"""The remedy for a missing module of the project."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,7 @@ def find(unit: PythonUnit, sources: Sequence[str], root: str) -> tuple[str, obje
     imported = [import_source(name, unit, root) for name in sources]
     for module in imported:
         for value in attributes(module, unit.python):
-            name = f"{module.__name__}.{unit.python}"
+            name = f"{name_of(module)}.{unit.python}"
             check_no_placeholder(value, unit, name)
             return name, value
     raise missing_error(unit, imported)
@@ -81,7 +85,7 @@ def import_for(key: str, name: str, root: str, purpose: str = "") -> ModuleType:
         return importlib.import_module(name)
     except BaseException as error:  # a source may raise SystemExit and KeyboardInterrupt, too
         if isinstance(error, ModuleNotFoundError) and error.name and _is_prefix(error.name, name):
-            remedy = f"name the Python module {purpose}as it is imported"
+            remedy = f"name the Python module {purpose}as it is imported, or {WRITTEN_LATER}"
             if near := _near_module(error.name, root):
                 remedy = f"did you mean {near}?"
             message = f"{key}: there is no module {error.name} in {root}; {remedy}"
@@ -116,10 +120,36 @@ def _advice(error: BaseException, root: str) -> str:
         if isinstance(file, str):
             return f"; {package} is {_relative(file, root)}: rename it if it hides another package"
         return f'; {package} is a stand-in: add the missing module, sys.modules["{error.name}"] = {error.name}'
+    if parent is not None and any(_is_below(folder, root) for folder in parent.__path__):
+        return f"; add the module to {package}, or {WRITTEN_LATER}"
     return (
         f"; add what provides {error.name.partition('.')[0]} to build-system.requires, give it a stand-in in a "
         "prelude, or import it where it is used"
     )
+
+
+def _is_below(folder: object, root: str) -> bool:
+    """Return True for a folder of the project that is not in an environment there."""
+    path = Path(str(folder)).absolute()
+    return path.is_relative_to(root) and "site-packages" not in path.parts
+
+
+def name_of(module: ModuleType) -> str:
+    """Return the name by which a module was imported; a source may set its `__name__` to another one, or delete it."""
+    spec = vars(module).get("__spec__")
+    names = (name for name, other in list(sys.modules.items()) if other is module)
+    return getattr(spec, "name", None) or next(names, "") or str(vars(module).get("__name__", ""))
+
+
+def is_defined_in(value: object, module: ModuleType) -> bool:
+    """Return True if a value has the module's name, or the name that the module has set."""
+    return getattr(value, "__module__", "") in {name_of(module), vars(module).get("__name__")}
+
+
+def home(function: FunctionType) -> str:
+    """Return the name of the module that defines a function."""
+    spec = function.__globals__.get("__spec__")
+    return getattr(spec, "name", None) or str(function.__module__)
 
 
 def attributes(module: ModuleType, path: str) -> list[object]:
@@ -135,7 +165,7 @@ def attributes(module: ModuleType, path: str) -> list[object]:
         except AttributeError:
             return []
         except Exception as error:
-            message = f"{module.__name__}: the object {path} cannot be read, since {name} raises {_error_text(error)}"
+            message = f"{name_of(module)}: the object {path} cannot be read, since {name} raises {_error_text(error)}"
             raise SourceError(message) from error
     return [value]
 
@@ -149,15 +179,15 @@ def missing_error(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceErro
         [value for module in reached for value in attributes(module, ".".join(names[:depth]))] if depth else reached
     )
     callables = sorted({name for holder in holders for name in _callables(holder)})
-    where = " and ".join(".".join([module.__name__, *names[:depth]]) for module in reached)
+    where = " and ".join(".".join([name_of(module), *names[:depth]]) for module in reached)
     hint = suggest.did_you_mean(names[depth], callables, f"it has {', '.join(callables) or 'no functions'}")
     for module in modules:  # the user may have written a dot instead of a colon
-        rest = unit.python.removeprefix(f"{module.__name__}.")
+        rest = unit.python.removeprefix(f"{name_of(module)}.")
         if rest != unit.python and attributes(module, rest):
-            hint = f"did you mean {module.__name__}:{rest}?"
-    standard = [module for module in modules if module.__name__.partition(".")[0] in sys.stdlib_module_names]
+            hint = f"did you mean {name_of(module)}:{rest}?"
+    standard = [module for module in modules if name_of(module).partition(".")[0] in sys.stdlib_module_names]
     if standard:
-        name = standard[0].__name__
+        name = name_of(standard[0])
         hint = f'{name} is a module of Python itself; write the full name of your own, as "mypkg.{name}"'
     elif depth == 0:
         hint = next(filter(None, (_inner_hint(module, names[0]) for module in modules)), hint)
@@ -198,7 +228,11 @@ def _callables(holder: object) -> list[str]:
     if not isinstance(holder, ModuleType):
         return [name for name in dir(holder) if not name.startswith("__") and callable(getattr(holder, name, None))]
     values = {name: value for name, value in vars(holder).items() if not name.startswith("__") and callable(value)}
-    own = [name for name, value in values.items() if _origin(value) in {holder.__name__, None}]
+    own = [
+        name
+        for name, value in values.items()
+        if _origin(value) in {name_of(holder), vars(holder).get("__name__"), None}
+    ]
     return own or list(values)
 
 

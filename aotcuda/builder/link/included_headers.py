@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotcuda.builder.link import inputs
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -101,7 +103,7 @@ class Headers:
         settings = " ".join([*options.nvrtc_options, *(value for _, value in options.defines)]).encode()
         if options.debug or _DEBUG.search(settings):
             return True
-        if self._read <= {Path(item.folder, Path(item.name).name).resolve() for item in self._sources}:
+        if self._read <= {inputs.place(Path(item.folder, Path(item.name).name), self._root) for item in self._sources}:
             return False
         return any(
             _PLACE.search(reading) for text in (settings, *self._texts().values()) for reading in _readings(text)
@@ -143,7 +145,7 @@ class Headers:
                 queue.append((path.read_bytes(), path.parent))
 
     def _add(self, path: Path, *, is_read: bool) -> None:
-        path = path.resolve()
+        path = inputs.place(path, self._root)
         if path.is_file():
             self._read |= {path} if is_read else set()
             (self.project_files if path.is_relative_to(self._root) else self.outside_files).add(path)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aotcuda import manifest
 from aotcuda.binary import targets
 from aotcuda.builder.frontends.protocol import Callbacks, LinkInput
-from aotcuda.common import foreign
+from aotcuda.common import data_folder, foreign
 from aotcuda.common.stamp import TABLE
 from aotcuda.errors import ConfigError, ManifestError, SourceError, TargetError
 from aotcuda.manifest.linkable import KINDS
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.config.model import LinkItem
 
+
+OUTSIDE = "outside"
+"""The folder for copies of linked files that are not in the project."""
 
 LARGEST = 1 << 30
 """The size limit of a linked file, in bytes."""
@@ -64,7 +67,7 @@ def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> 
 
 
 def from_file(path: Path, root: Path, key: str) -> LinkInput:
-    """Return the file at `path` as a link input. Links are resolved; the name is relative to `root` if possible.
+    """Return the file at `path` as a link input; its name is relative to `root` if possible (see `place`).
 
     Raises:
         ConfigError: It cannot be read, or its suffix is unknown.
@@ -78,14 +81,58 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
     except foreign.UnreadableError as error:
         message = f"{key}: {foreign.escape(path)} {error}; {remedy_for(path, root)}"
         raise ConfigError(message) from None
-    absolute = path.resolve()
+    absolute = place(path, root)
     name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else absolute.name
     return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))
+
+
+def place(path: Path, root: Path) -> Path:
+    """Return the absolute path of a file: in the project's folder `root` if possible, else without symbolic links.
+
+    A folder of the project may be a symbolic link that leads out of it. Its files have their paths below the link.
+    A file that is a symbolic link has the path that it leads to, since its headers are there.
+    """
+    resolved = path.resolve()
+    if path.is_symlink():
+        return resolved
+    plain = Path(os.path.normpath(path))
+    if resolved.is_relative_to(root) or not plain.is_relative_to(root):
+        return resolved
+    return plain if plain.resolve() == resolved else resolved
+
+
+def outside_folders(items: Iterable[str], root: Path) -> dict[Path, str]:
+    """Return the folders outside of the project with linked files, each with its name among a wheel's copies.
+
+    Args:
+        items: The paths of linked files, as the table has them.
+        root: The project's folder.
+    """
+    places = [place(root / item, root) for item in items]
+    folders = {path.parent for path in places if not path.is_relative_to(root)}
+    ordered = sorted(folders, key=lambda folder: os.path.relpath(folder, root))
+    return {folder: f"{OUTSIDE}/{number}" for number, folder in enumerate(ordered)}
+
+
+def carried_name(path: Path, root: Path, outside: Mapping[Path, str]) -> str | None:
+    """Return the name of a file among a wheel's copies; None for a file that wheels do not hold.
+
+    Args:
+        path: The absolute path of a file as `place` returns it.
+        root: The project's folder.
+        outside: The result of `outside_folders`.
+    """
+    if path.is_relative_to(root):
+        return path.relative_to(root).as_posix()
+    folder = next((folder for folder in path.parents if folder in outside), None)
+    return None if folder is None else f"{outside[folder]}/{path.relative_to(folder).as_posix()}"
 
 
 def remedy_for(path: Path, root: Path) -> str:
     """Return the remedy for an unreadable file that the table names. Sdists lack files that git ignores."""
     if not path.exists() and (root / "PKG-INFO").is_file():
+        if not place(path, root).is_relative_to(root):
+            return "it is outside of the project, and an sdist has only the project's files; move it into the project"
         return (
             "the sdist lacks it: enable the hook by [tool.hatch.build.hooks.aotcuda], or list the file in "
             "tool.hatch.build.targets.sdist.artifacts (setuptools: MANIFEST.in)"
@@ -139,7 +186,7 @@ def editable_sources(module: targets.PackagedModule) -> dict[Path, str]:
             return {}
     except OSError:
         return {}
-    root = python.resolve().parents[name.count(".")]  # strict editable installs consist of symbolic links
+    root = Path(data_folder.linked_file(str(python.absolute()))).parents[name.count(".")]
     return {
         Path(os.path.normpath(root / source["path"])): source["sha256"]
         for source in module.manifest["sources"]

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, cast
 from aotcuda import errors, registry
 from aotcuda.builder.cache import settings
 from aotcuda.builder.cache.store import Store
-from aotcuda.builder.compile.observer import INSTALLED
+from aotcuda.builder.project import files
 from aotcuda.builder.shards import remote_job
+from aotcuda.common import foreign
 from aotcuda.errors import BuildError, ConfigError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ _TICK = 0.5
 """Seconds between two checks of the executor."""
 _TIME_LIMIT = 20.0
 """Seconds after which a scheduler that does not answer, or has no worker, is an error."""
+_LARGEST = 1 << 31
+"""The size limit of a file that is sent, in bytes."""
 _ATTEMPTS = 3
 """The number of times that a job is submitted if its worker is lost."""
 _LEAST_KERNELS = 8
@@ -72,11 +75,7 @@ def fill(
         AotcudaError: A kernel cannot be compiled.
     """
     root = Path(job.root)
-    for path in [*roots, *map(Path, job.extensions.values())]:
-        if not path.is_relative_to(root):
-            message = f"{VARIABLE}: {path} is outside of the project and is not sent to workers; unset the variable"
-            raise BuildError(message)
-    archive = pack_project(root)
+    archive = pack_project(root, _named_paths(job))
     name = read_name()
     if not name.startswith(_DASK) and not all(name.partition(":")[::2]):
         message = f"{VARIABLE} is {name!r}; write {_FORMS}"
@@ -94,28 +93,53 @@ def fill(
         executors.close()
 
 
-def pack_project(root: Path) -> bytes:
-    """Return the project's files as one archive, without hidden files, environments and build outputs."""
+def pack_project(root: Path, named: Sequence[Path] = ()) -> bytes:
+    """Return the project's files as one archive.
+
+    Hidden files, environments, results of builds and links that lead out of the project are left out.
+
+    Args:
+        root: The project's folder.
+        named: Files and folders that the build reads, which may be among the results of builds.
+
+    Raises:
+        BuildError: A file cannot be read.
+    """
+    wanted = {path for path in named if path.is_file()}
+    for top in (root, *(path for path in named if path.is_dir())):
+        for folder, folders, names in files.walk(str(top)):
+            folders[:] = [name for name in folders if _is_sent(Path(folder, name), root)]
+            wanted |= {Path(folder, name) for name in names if not name.startswith(".") and not name.endswith(".pyc")}
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for folder, folders, names in os.walk(root):
-            directory = Path(folder)
-            folders[:] = [name for name in sorted(folders) if _is_sent(directory / name)]
-            for name in sorted(names):
-                path = directory / name
-                if not name.startswith(".") and path.is_file() and not name.endswith(".pyc"):
-                    info = zipfile.ZipInfo(path.relative_to(root).as_posix(), (1980, 1, 1, 0, 0, 0))
-                    archive.writestr(info, path.read_bytes(), zipfile.ZIP_DEFLATED)
+        for path in sorted(wanted):
+            if path.is_file() and path.resolve().is_relative_to(root):
+                info = zipfile.ZipInfo(path.relative_to(root).as_posix(), (1980, 1, 1, 0, 0, 0))
+                archive.writestr(info, foreign.read(path, _LARGEST, error=BuildError), zipfile.ZIP_DEFLATED)
     return stream.getvalue()
 
 
-def _is_sent(folder: Path) -> bool:
-    return (
-        not folder.name.startswith(".")
-        and folder.name not in {"__pycache__", "node_modules", *INSTALLED}
-        and not (folder / "pyvenv.cfg").exists()
-        and not (folder / "CACHEDIR.TAG").exists()
-    )
+def _is_sent(folder: Path, root: Path) -> bool:
+    return not files.is_result(folder) and folder.resolve().is_relative_to(root)
+
+
+def _named_paths(job: Job) -> list[Path]:
+    """Return the files and folders that a job names.
+
+    Raises:
+        BuildError: One is outside of the project, so it is not sent.
+    """
+    root = Path(job.root)
+    paths = [*map(Path, job.extensions.values())]
+    for item in job.plans:
+        paths += [root / link.path for link in item.config.link if link.path is not None]
+        paths += [root / folder for folder in item.config.options.include_dirs]
+    packages = [Path(folder, name.partition(".")[0]) for folder in job.import_roots for name in job.names]
+    for path in [*map(Path, job.import_roots), *packages, *paths]:
+        if path.exists() and not path.resolve().is_relative_to(root):
+            message = f"{VARIABLE}: {path} is outside of the project and is not sent to workers; unset the variable"
+            raise BuildError(message)
+    return paths
 
 
 def _request(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.builder.emit import wheel_files
+from aotcuda.builder.project import files as project_files
 from aotcuda.builder.write import output, temporary
 from aotcuda.common import foreign, project_file
 from aotcuda.common.stamp import TABLE
@@ -68,7 +69,8 @@ def clean(table: Mapping[str, object], root: Path, packages: Sequence[Path] = ()
     for path in _editable_builds(root):  # earlier tables may have named other modules
         temporary.remove(path)
     for name in leftovers(root):  # marks of sources without kernels, which no table names
-        if name.endswith(f"{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}"):
+        is_mark = name.endswith(f"{manifest.FOLDER_SUFFIX}/{manifest.IN_PLACE}")
+        if is_mark and not project_files.is_nested(root / name, root):
             shutil.rmtree((root / name).parent)
 
 
@@ -102,9 +104,8 @@ def remove_stale(folder: Path, new_files: Container[Path]) -> None:
 def _generated_files(root: Path, *kinds: str) -> list[str]:
     """Return the generated files of modules and data folders of these kinds, by their paths from a folder."""
     paths: set[Path] = set()
-    for name, folders, files in os.walk(root):
+    for name, folders, files in project_files.walk(str(root)):
         folder = Path(name)
-        folders[:] = [item for item in folders if not item.startswith(".") and item != "__pycache__"]
         for item in [*folders, *files]:
             path = folder / item
             base = path.with_suffix("") if path.suffix in (".py", manifest.FOLDER_SUFFIX) else None

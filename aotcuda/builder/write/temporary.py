@@ -12,11 +12,15 @@ import secrets
 import shutil
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aotcuda.errors import BuildError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _NAME = re.compile(r".*\.?aotcuda-tmp-(?P<place>[0-9a-f]{12})-(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]+")
 _OLD = 7 * 24 * 3600
@@ -34,6 +38,16 @@ def make_folder() -> Path:
         message = f"no temporary folder can be made ({error}); set TMPDIR to a folder with free space"
         raise BuildError(message) from error
     return path
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Make a folder as `make_folder` does, and remove it after the block."""
+    path = make_folder()
+    try:
+        yield path
+    finally:
+        remove(path)
 
 
 def make_name(stem: str) -> str:

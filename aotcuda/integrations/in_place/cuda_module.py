@@ -167,7 +167,7 @@ class Cuda(Proxy):
         }
 
     def __repr__(self) -> str:
-        return f"<{self._package}.cuda, in place>"
+        return f"<cuda of aotcuda.{self._package}, in place>"
 
     @property
     def CudaSupportError(self) -> type[Exception]:  # noqa: N802 (Numba's name)

@@ -334,7 +334,8 @@ def _load_files(unit: CppUnit, root: str, target: Target, cache: CompileCache) -
         except foreign.UnreadableError as error:
             message = f"{key}: {path} {error}; {inputs.remedy_for(absolute, Path(root))}"
             raise SourceError(message) from None
-        inputs_by_path[path] = LinkInput(kind="cu", name=path, data=data, folder=str(absolute.resolve().parent)), []
+        folder = str(inputs.place(absolute, Path(root)).parent)
+        inputs_by_path[path] = LinkInput(kind="cu", name=path, data=data, folder=folder), []
     keys: dict[tuple[str, str], str] = {}
     for expression, where in unit.expressions:
         path, name = _find_kernel(expression, {path: item.data for path, (item, _) in inputs_by_path.items()}, where)

@@ -14,10 +14,8 @@ import itertools
 import re
 import struct
 import subprocess
-import tempfile
 import warnings
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends import error_table, python_source, variants
@@ -26,6 +24,7 @@ from aotcuda.builder.frontends.numba import private_parts
 from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
 from aotcuda.builder.frontends.variants import plain_number
 from aotcuda.builder.plan import toolchain
+from aotcuda.builder.write import temporary
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import AotcudaError, CompileError, SourceError, ToolchainError
 from aotcuda.manifest.constants import encode
@@ -246,8 +245,8 @@ class CutileFrontEnd:
         from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
         from cuda.tile._exception import TileCompilerError  # noqa: PLC0415
 
-        with tempfile.TemporaryDirectory() as folder:
-            source, output = Path(folder, "module.bytecode"), Path(folder, "module.cubin")
+        with temporary.folder() as folder:
+            source, output = folder / "module.bytecode", folder / "module.cubin"
             source.write_bytes(bytecode)
             flags = ["--gpu-name", _gpu_name(target), f"-O{level}"]
             try:
@@ -276,8 +275,8 @@ def _bytecode_version() -> Any:
     """Return the newest bytecode version that this tileiras accepts, which tileiras tells."""
     from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
 
-    with tempfile.TemporaryDirectory() as folder:
-        return _compile._get_max_supported_bytecode_version(folder)
+    with temporary.folder() as folder:
+        return _compile._get_max_supported_bytecode_version(str(folder))
 
 
 def _function(loaded: Any) -> Any:

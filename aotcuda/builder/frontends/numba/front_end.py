@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.builder.compile import telemetry
+from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.error_table import relative
 from aotcuda.builder.frontends.numba import (
     c_abi,
@@ -231,7 +232,7 @@ class NumbaFrontEnd(ABC):
             carveout=jit.carveout,
             exceptions=lowered.exceptions,
             doc=inspect.getdoc(python) or "",
-            defined=f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}",
+            defined=f"{python_source.home(python)}:{python.__qualname__}:{python.__code__.co_firstlineno}",
             lazy=bool(getattr(loaded.value, "_can_compile", True)),  # Numba clears it for eager signatures
             faults=lowered.faults,
             values=tuple(read_values(python, self.root).items()),

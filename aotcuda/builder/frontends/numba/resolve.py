@@ -61,19 +61,19 @@ def find(unit: NumbaUnit, dispatcher: Any, notation: Notation, root: str) -> Loa
         raise python_source.missing_error(unit, modules)
     module, value = values[0]
     if any(other is not value for _, other in values):
-        own = [(module, value) for module, value in values if getattr(value, "__module__", "") == module.__name__]
+        own = [(module, value) for module, value in values if python_source.is_defined_in(value, module)]
         if len(own) != 1:
-            names = " and ".join(module.__name__ for module, _ in values)
+            names = " and ".join(python_source.name_of(module) for module, _ in values)
             message = (
                 f"{unit.key}: {names} each have {unit.python}; choose one with python = "
-                f'"{module.__name__}:{unit.python}"'
+                f'"{python_source.name_of(module)}:{unit.python}"'
             )
             raise SourceError(message)
         module, value = own[0]
-    name = f"{module.__name__}.{unit.python}"
+    name = f"{python_source.name_of(module)}.{unit.python}"
     python_source.check_no_placeholder(value, unit, name)
     value = _unwrap(unit, value, name, dispatcher, notation, root)
-    return LoadedFunction(module.__name__, value, _python_function(unit, value, name, dispatcher))
+    return LoadedFunction(python_source.name_of(module), value, _python_function(unit, value, name, dispatcher))
 
 
 def _python_function(unit: NumbaUnit, value: object, name: str, dispatcher: Any) -> FunctionType:

@@ -6,7 +6,6 @@ import ast
 import functools
 import os
 import re
-import sys
 import traceback
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -145,7 +144,7 @@ def add_places(externals: Iterable[External], python: FunctionType, root: str) -
     externals = tuple(externals)
     if not externals:
         return ()
-    path = getattr(sys.modules.get(python.__module__ or ""), "__file__", None) or ""
+    path = python.__globals__.get("__file__") or ""
     lines = _declaration_lines(path)
     inside = path.removeprefix(f"{root}/")
     return tuple(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import sys
-import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from aotcuda.builder.compile import captured
 from aotcuda.builder.frontends import error_table
 from aotcuda.errors import AotcudaError, CompileError
 
@@ -32,10 +30,10 @@ def explain_errors(unit: TritonUnit, function: Any, target: Target, root: str) -
     """
     from triton.compiler.errors import CompilationError  # noqa: PLC0415 (only workers have Triton)
 
-    lines: list[str] = []
+    texts: list[str] = []
     head = f"{unit.head}: Triton cannot compile it for {target}"
     try:
-        with _collect_errors(lines):
+        with captured.capturing() as texts:
             yield
     except AotcudaError:
         raise
@@ -48,40 +46,13 @@ def explain_errors(unit: TritonUnit, function: Any, target: Target, root: str) -
         failure.fault = error_table.explain(unit.key, reason, place)
         raise failure from error
     except Exception as error:
+        lines = [line for text in texts for line in _ERROR_LINE.findall(text)]
         text = "\n".join([error_table.error_text(error), *lines])
         raise CompileError(error_table.explain(head, text)) from error
 
 
 _ERROR_LINE = re.compile(r"error: (?!Failures have been detected)(.*)")
 """A line with an error of Triton's passes. After the line they print their whole input."""
-
-
-@contextlib.contextmanager
-def _collect_errors(lines: list[str]) -> Iterator[None]:
-    """Collect the errors among the output of Triton's compiler to standard error in this block.
-
-    Args:
-        lines: A list to which the errors are added, a line each. If the block succeeds, the captured output is printed.
-    """
-    sys.stderr.flush()
-    original = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            sys.stderr.flush()
-            file.seek(0)
-            lines += _ERROR_LINE.findall(file.read().decode(errors="replace"))
-            raise
-        else:
-            sys.stderr.flush()
-            file.seek(0)
-            for line in file:
-                os.write(original, line)
-        finally:
-            os.dup2(original, 2)
-            os.close(original)
 
 
 def _reason(error: CompilationError) -> str:

@@ -111,7 +111,7 @@ def digest(function: Any, computed: Mapping[str, Question | None]) -> tuple[str,
 def definition(function: Any) -> str:
     """Return module, name and first line of the Python function: `mypkg.ops.norm:norm_fwd:12`."""
     python = function.fn
-    return f"{python.__module__}:{python.__qualname__}:{python.__code__.co_firstlineno}"
+    return f"{python_source.home(python)}:{python.__qualname__}:{python.__code__.co_firstlineno}"
 
 
 def check(unit: TritonUnit, loaded: Loaded) -> None:
