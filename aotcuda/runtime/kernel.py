@@ -247,6 +247,7 @@ class Kernel:
                     from aotcuda.runtime.launch.launcher import make_configured  # noqa: PLC0415 (as above)
 
                 cache.configured = make_configured(type(launcher), self._loader, self.__name__, str(self))
+                cache.for_all = self._for_all
             return launcher
         made = extension.wrap(launcher, configuration, specializations)
         if attributes is None and not configuration.by_grid and not cache.makes_launchers:
@@ -271,7 +272,8 @@ class Kernel:
         with importing:
             from aotcuda.runtime.launch.launch_config import Configuration  # noqa: PLC0415 (an import makes no launcher)
 
-        return Configuration(grid, block, stream, self._shared(shared), str(self), attributes)
+        plain = Configuration.of((grid, block, stream, shared)) if attributes is None else None
+        return plain or Configuration(grid, block, stream, self._shared(shared), str(self), attributes)
 
     def _launcher_class(self) -> type[Launcher]:
         with importing:

@@ -37,7 +37,7 @@ class KernelCache:
     Attributes:
         configured: Returns the launcher for a configuration; None before the first launcher, or if the configuration
             needs a closer look.
-        for_all: Returns the launcher in C for a number of elements, a block, a stream and shared memory, or None.
+        for_all: Returns the launcher for a number of elements, a block, a stream and shared memory; None as above.
         for_functions: The launcher in C from which launchers with a grid function are made; None without one.
         specializations: The specializations of the fast path, which the launchers share; None until one needs them.
         table: The overloads and their specializations; None until the first launch.
