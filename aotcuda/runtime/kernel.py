@@ -25,7 +25,8 @@ _MOST_SHOWN = 8
 class _NoCache:
     """The cache of a kernel before its first launcher."""
 
-    for_functions = None
+    for_functions = specializations = None
+    makes_launchers = False
 
     @staticmethod
     def configured(_configuration: object) -> None:
@@ -159,10 +160,9 @@ class Kernel:
 
     def specializations(self) -> Any:
         """Return the specializations of the fast path; None without the fast path."""
-        cache = self._cache()
-        if not cache.makes_launchers:
+        if not self._used_cache.makes_launchers:
             self.launcher(1, 1, None, 0)  # which makes the launchers from now on
-        return cache.specializations
+        return self._used_cache.specializations
 
     def configure(
         self,
@@ -398,6 +398,8 @@ class Kernel:
         return f"<aotcuda kernel {self}: {'; '.join(self.signatures)}>"
 
     def _shared(self, shared: object) -> int:
+        if shared == 0 and type(shared) is int:
+            return 0
         with importing:
             from aotcuda.runtime.launch.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (an import makes no launcher)
 

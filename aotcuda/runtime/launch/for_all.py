@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import aotcuda
+from aotcuda.runtime import driver as drivers
 from aotcuda.runtime import importing
 from aotcuda.runtime.launch import config_key
 from aotcuda.runtime.launch.general_path import launch_with_retries
@@ -63,7 +64,9 @@ class ForAll(ProcessLocal):
 
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
-        kernel_table = loader.ready()  # raises the errors that prevent a launch
+        kernel_table = loader.current
+        if kernel_table is None or loader.checks_each_launch or drivers.forked:
+            kernel_table = loader.ready()  # raises the errors that prevent a launch
         if self._n == 0:
             kernel_table.check(name, args, self._stream)
             return
@@ -75,29 +78,30 @@ class ForAll(ProcessLocal):
             launch_with_copies(loader, kernel_table, (name, str(self._kernel)), self._stream, args, self._launch)
             return
         try:
-            launcher = self._launcher(self._block or self._best_block(kernel_table, selection))
+            specializations = self._specializations or self._kernel.specializations()
+            launcher = self._launcher(self._block or self._best_block(kernel_table, selection), specializations)
         except BaseException:
             selection[0].slots.append(selection[1])
             raise
         launcher.submit(kernel_table, selection, args)
-        launcher.settle(kernel_table, selection, args)
+        if specializations is not None:
+            launcher.settle(kernel_table, selection, args)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise the error of a launch that failed on the fast path; see `GeneralPath.fail`."""
         kernel_table = self._loader.ready()
         selection = kernel_table.select_or_refuse(self._kernel.__name__, args, self._stream)
         try:
-            launcher = self._launcher(self._block or self._best_block(kernel_table, selection))
+            block = self._block or self._best_block(kernel_table, selection)
+            launcher = self._launcher(block, self._specializations or self._kernel.specializations())
         finally:
             selection[0].slots.append(selection[1])
         launcher.fail(code, args)
 
-    def _launcher(self, block: int) -> Launcher:
+    def _launcher(self, block: int, specializations: object) -> Launcher:
         """Return the launcher in Python for blocks of this size."""
         parts = -(-self._n // block), block, self._stream, self._shared
-        launcher: Launcher = self._kernel.general_launcher(
-            parts, self._specializations or self._kernel.specializations()
-        )
+        launcher: Launcher = self._kernel.general_launcher(parts, specializations)
         launcher.configuration.by_number = self._block is None
         return launcher
 
