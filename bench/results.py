@@ -72,6 +72,32 @@ def general_path() -> Iterator[str]:
         yield f"| {label} | {' | '.join(cells)} |"
 
 
+def grids() -> Iterator[str]:
+    """Yield the table of launches whose grid, stream or number of elements changes, with an older state and peers."""
+    ways = {
+        "C": "aotcuda, C",
+        "before": "baseline, C",
+        "without the extension": "aotcuda, Python",
+        "before ": "baseline, Python",
+        "in the same run": "peers",
+    }
+    peers = {"cupy": "RawKernel", "torch": "Triton"}
+    figures = _result("launch_grids")["figures"]
+    yield f"| µs of a call, median (quartiles) | {' | '.join(map(str.strip, ways))} |"
+    yield f"|---|{'---|' * len(ways)}"
+    for name, row in figures.items():
+        library, _, case = name.partition(": ")
+        if library in peers:
+            cells = [
+                f"{peers[library] + ' ' if way == 'peers' else ''}"
+                f"{row[way]['median']:.1f} ({row[way]['q1']:.1f} to {row[way]['q3']:.1f})"
+                if way in row
+                else ""
+                for way in ways.values()
+            ]
+            yield f"| {LIBRARIES[library]}, {case} | {' | '.join(cells)} |"
+
+
 def builds() -> Iterator[str]:
     """Yield the table of build times, with an older commit and nvcc."""
     measured, thousand = _result("build_time"), _result("build_thousand")["figures"]
@@ -193,6 +219,7 @@ FIGURES: dict[str, Callable[[], str]] = {
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     "launches": launches,
     "general_path": general_path,
+    "grids": grids,
     "builds": builds,
     "correctness": correctness,
     "gpu_time": gpu_time,

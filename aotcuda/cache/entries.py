@@ -349,7 +349,7 @@ def _temporary(files: Files, key: str) -> Iterator[str]:
 
 
 def _sweep(files: Files) -> None:
-    """Remove the folders of processes that were killed, and the files of locks that nobody has used for an hour."""
+    """Remove the folders of processes that were killed, and the files of locks that no process has used for an hour."""
     for name in ("tmp", "locks"):
         base = os.path.join(files.root or "", VERSION, name)
         with contextlib.suppress(OSError):

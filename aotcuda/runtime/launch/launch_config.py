@@ -58,7 +58,7 @@ def encode(
 pack: Callable[..., None] = struct.Struct("<8IQ").pack_into
 """Write `Configuration.numbers` and a stream's handle into a `CUlaunchConfig` without attributes.
 
-The last of the numbers, the threads of a block, lies in the padding.
+The last of the numbers, the threads of a block, is in the padding.
 """
 
 
