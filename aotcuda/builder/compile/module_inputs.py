@@ -68,7 +68,7 @@ class ModuleInputs:
             headers = self.headers(plan)
             for path in (*headers.files, *headers.missing):
                 stamp.add_question("file", os.path.normpath(path))
-            for item in plan.config.link:
+            for item in _read_items(plan, self.job):
                 if item.module is not None and item.module not in self.job.linkable:
                     module = targets.find_module(item.module)
                     # The manifest has digests of the code.
