@@ -23,6 +23,8 @@ from support.triton_in_place import record
 HEADER = Path(SOURCES[0]).with_name("launch.h")
 NOT_OF_A_KERNEL = {"DEPTH", "SPECIALIZATIONS", "SPECIALIZATIONS_OF_VARIANTS", "TYPES", "STREAMS"}
 """Limits of other things than a kernel and its arguments; tests below have them."""
+NOT_ADDED = {"LAYOUT", "CODER", "COUNT", "CHANGED"}
+"""The reasons in launch.h not to add a specialization."""
 
 
 def limit(name: str) -> int:
@@ -162,6 +164,7 @@ def test_launches_beyond_a_limit_take_the_general_path(cuda, path, monkeypatch, 
         monkeypatch.setenv("FAKE_CUDA_SIZES", ",".join(["1", *["8"] * (limit(name) + beyond - 1)]))
     launcher = WAYS[way](k)
     submitted = _count_submits(monkeypatch)
+    before = fast.in_use().declines() if path == "extension" else {}
     for _ in range(6):
         launcher()(*args)
     launches = cuda.launches()
@@ -169,6 +172,8 @@ def test_launches_beyond_a_limit_take_the_general_path(cuda, path, monkeypatch, 
     assert len({(launch["kernel"], launch["parameters"], str(launch["grid"])) for launch in launches}) == 1
     if path == "extension" and not (way == "stored forall" and make is values_of_tests):  # its overloads' blocks
         assert (len(submitted) == 6) == bool(beyond)
+        met = {name for name, number in fast.in_use().declines().items() if number > before[name]}
+        assert (not met.isdisjoint(NOT_ADDED)) == bool(beyond)
 
 
 GRIDS = {

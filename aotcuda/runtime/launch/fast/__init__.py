@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aotcuda.runtime.launch.grid_binding import Named
     from aotcuda.runtime.launch.launch_config import Configuration
 
-_VERSION = 37
+_VERSION = 38
 """The version of the interface; in an editable install the extension may be older than the Python code."""
 
 _VARIABLE = "AOTCUDA_EXTENSION"

@@ -198,6 +198,7 @@ static PyObject *layout_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     Py_ssize_t count = PyTuple_Size(parameters), starts_count = starts_bytes / (Py_ssize_t)sizeof(int32_t);
     if (size > MOST_BYTES || count > MOST_ARGUMENTS || starts_count > MOST_STARTS) {
         PyErr_SetString(PyExc_ValueError, "too many parameters");
+        declined(BECAUSE_LAYOUT);
         return NULL;
     }
     ArgumentLayout *self = (ArgumentLayout *)PyType_GenericAlloc(type, 0);
@@ -233,6 +234,8 @@ static PyObject *layout_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     qsort(self->parameters, (size_t)count, sizeof(Parameter), compare_parameters);
     return (PyObject *)self;
 failed:
+    if (PyErr_ExceptionMatches(PyExc_ValueError))
+        declined(BECAUSE_LAYOUT);
     Py_DECREF(self);
     return NULL;
 }

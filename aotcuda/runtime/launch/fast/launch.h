@@ -3,7 +3,7 @@
  * BEHAVIOUR. The general path in Python (aotcuda/runtime/launch/general_path.py) defines a launch, and the folder `arguments` defines
  * how each argument is read and packed. The fast path does the same for the arguments that it can read, or it declines: then it
  * has launched nothing, and the general path launches or raises the error. The fast path itself raises no errors. It never
- * tries the next overload unless the general path does.
+ * tries the next overload unless the general path does. REASONS lists why it declines.
  *
  * SPECIALIZATIONS. After a launch by the general path, Python calls Specializations.add() with the arguments, the overloads
  * that accept arguments of these types, and their kernels. The fast path reads the arguments again, and adds a specialization if
@@ -101,6 +101,44 @@ PyAPI_FUNC(int) _PyArg_ParseTuple_SizeT(PyObject *, const char *, ...);
 
 enum { LARGEST_BLOCK = 1024 }; /* of a block on any GPU, as in launch_config.py */
 enum { MOST_ARGUMENTS = 64, MOST_ARRAYS = 32, MOST_DIMENSIONS = 8, MOST_BYTES = 4096 };
+
+/* ---------------------------------------------------------------------------------------------- reasons to decline */
+
+/* All reasons for which C leaves something to Python. declines() counts them, and tests/unit/test_declines.py meets each. */
+#define REASONS(REASON)                                                                                                     \
+    /* of a configuration, which Python then reads: */                                                                       \
+    REASON(CONFIGURATION) /* a grid, block or size is no int that C reads, or out of range; only Python reads the stream */  \
+    /* of a launch, in the order of its steps: */                                                                            \
+    REASON(NAMES)      /* arguments are named, or omitted, and C does not put them in order */                               \
+    REASON(FORKED)     /* the process forked after CUDA was started */                                                       \
+    REASON(DEPTH)      /* launches inside readings of arguments are nested too deep */                                       \
+    REASON(TYPES)      /* there is no specialization for arguments of these types */                                         \
+    REASON(ARRAY)      /* only Python reads an array */                                                                      \
+    REASON(NUMBER)     /* only Python reads an argument that is no array */                                                  \
+    REASON(STREAMS)    /* the data is on too many streams */                                                                 \
+    REASON(CONTEXT)    /* the driver did not return the current context */                                                   \
+    REASON(KEY)        /* there is no specialization for arguments of these element types, dimensions and codes */           \
+    REASON(MISSED)     /* no overload of an exact kernel accepts arguments of this key; other code may serve them */         \
+    REASON(GPU)        /* an array, or the stream, belongs to another GPU */                                                 \
+    REASON(VALUES)     /* no overload accepts the values, or only Python compares them with the overloads */                 \
+    REASON(ALIGNMENT)  /* an array is not aligned for its elements */                                                        \
+    REASON(LIMITS)     /* the configuration is beyond the limits of the overloads, or another one than their block */        \
+    REASON(UNLOADED)   /* the images were unloaded */                                                                        \
+    REASON(CAPTURED)   /* streams have to wait, and one is captured into a graph, or there is no event */                    \
+    REASON(ORDER)      /* the driver does not let the launch wait for a stream */                                            \
+    /* of a specialization, which is then not added: */                                                                      \
+    REASON(LAYOUT)     /* a parameter of an overload, its block, or its pairs of arrays are beyond the limits */             \
+    REASON(CODER)      /* a coder is beyond the limits */                                                                    \
+    REASON(COUNT)      /* there are too many arguments, arrays or coders */                                                  \
+    REASON(CHANGED)    /* C does not read an argument, or the overloads do not accept it: it may have changed */             \
+    REASON(PRESENT)    /* there is one for this key, with these limits; another thread may have added it */                  \
+    REASON(ROOM)       /* there are too many */
+
+#define NUMBER_OF_REASON(name) BECAUSE_##name,
+enum { LAUNCHED, REASONS(NUMBER_OF_REASON) REASONS_END };
+#undef NUMBER_OF_REASON
+
+int declined(int reason);
 
 /* ------------------------------------------------------------------------------------------------- the driver's functions */
 
@@ -222,6 +260,7 @@ typedef struct {
     int is_known;      /* 0: the launch goes to the current stream of the library of the first array of PyTorch or CuPy */
     int any_stream;    /* data may be on any stream: nothing is launched, a specialization is added */
     int several_gpus;
+    int too_many;      /* the data is on more streams than `waits_for` holds */
     int waits;         /* the number of streams in `waits_for` */
     int early_count;   /* the number of streams in `early_streams` */
     int cupy_is_read, torch_is_read; /* the library's current stream was read */

@@ -8,11 +8,7 @@ static PyObject *s_fail, *s_of_function, *s_missed, *s_general, *s_general_for_a
 static PyObject *no_bytes;
 static PyObject *stream_readers; /* a dict: the function that reads the handle of a stream object, by the object's type */
 
-enum {
-    DECLINED = -1,
-    MISSED = -2, /* no overload accepts the arguments; other code may make an exact kernel's launch */
-    AFTER = 1 << 16, /* added to the driver's code if the launch was made, and a stream does not wait for it */
-};
+enum { AFTER = 1 << 16 }; /* added to the driver's code if the launch was made, and a stream does not wait for it */
 
 enum { DEVICE_ORDINAL = 9 };      /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 enum { LAST_DEFAULT_STREAM = 2 }; /* CU_STREAM_PER_THREAD; these handles are of the current context */
@@ -95,22 +91,21 @@ static int has_its_block(const Candidate *candidate, const unsigned *block) {
     return !candidate->block[0] || candidate->threads || memcmp(candidate->block, block, sizeof candidate->block) == 0;
 }
 
-/* Pack the parameter block of the first candidate that accepts the arguments; return its number. Return -1 if none does, or if the
- * fast path cannot compare an argument: the general path might choose another candidate. */
+/* Pack the parameter block of the first candidate that accepts the arguments; return its number, or a reason to decline, negative. */
 static int pack(const Specialization *specialization, const Number *numbers, ArrayView *views, unsigned char *block) {
     for (int i = 0; i < specialization->arrays_count; i++)
         if (!normalize(&views[i], specialization->arrays[i].itemsize, specialization->arrays[i].address_alone))
-            return -1;
+            return -BECAUSE_VALUES;
     for (int number = 0; number < specialization->candidates_count; number++) {
         const ArgumentLayout *layout = specialization->candidates[number].layout;
         int fits = fill_block(layout, numbers, views, block), apart = fits == REFUSED ? 0 : are_apart(layout, views);
         if (apart)
-            return apart > 0 && fits == ACCEPTED ? number : -1;
+            return apart < 0 ? -BECAUSE_VALUES : fits == ACCEPTED ? number : -BECAUSE_ALIGNMENT;
     }
-    return -1;
+    return -BECAUSE_VALUES;
 }
 
-/* Make the launch's stream wait, launch, and make streams wait for it; return the driver's code or DECLINED. begin_launch() was
+/* Make the launch's stream wait, launch, and make streams wait for it; return the driver's code, or a reason, negative. begin_launch() was
  * called. */
 static int submit(const Launcher *self, const unsigned *d, const Specialization *specialization, const Candidate *candidate,
                   const LaunchStreams *streams, unsigned char *block) {
@@ -134,7 +129,7 @@ static int submit(const Launcher *self, const unsigned *d, const Specialization 
     int code = 0, ordered = 0, waits = streams->waits;
     void *event = NULL;
     if (waits && (!may_order(streams) || !(event = take_event((Specialization *)specialization))))
-        return DECLINED;
+        return declined(BECAUSE_CAPTURED);
     /* A full queue makes the driver wait, and it may wait for a host function that needs the GIL. */
     Py_BEGIN_ALLOW_THREADS
     for (int i = 0; i < waits && !ordered; i++)
@@ -149,17 +144,17 @@ static int submit(const Launcher *self, const unsigned *d, const Specialization 
     Py_END_ALLOW_THREADS
     if (event)
         give_event((Specialization *)specialization, event, !ordered && !code);
-    return ordered ? DECLINED : code; /* the general path raises the error of the order of streams */
+    return ordered ? declined(BECAUSE_ORDER) : code; /* the general path raises the error of the order of streams */
 }
 
-/* Launch; return the driver's code, or DECLINED, perhaps with a Python error set. */
+/* Launch; return the driver's code, or a reason to decline, negative, perhaps with a Python error set. */
 static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count) {
     Table *table = READ(self->specializations->table);
-    if (!table || READ(fast_path_disabled) || depth >= MOST_DEPTH)
-        return DECLINED;
-    const ArgumentTypes *types = find_types(table, args, count);
+    if (READ(fast_path_disabled) || depth >= MOST_DEPTH)
+        return declined(depth >= MOST_DEPTH ? BECAUSE_DEPTH : BECAUSE_FORKED);
+    const ArgumentTypes *types = table ? find_types(table, args, count) : NULL;
     if (!types)
-        return DECLINED;
+        return declined(BECAUSE_TYPES);
     ON_STACK(ArrayView, views, types->arrays_count + 1); /* as little stack as possible, because cache misses after a driver call cost time */
     ON_STACK(Number, numbers, types->count + 1);
     LaunchStreams streams;
@@ -169,38 +164,40 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
     int is_read = arrays >= 0 && read_argument_numbers(types, args, numbers);
     depth--;
     if (!is_read || (!streams.is_known && !set_launch_stream(&streams, 0)))
-        return DECLINED;
+        return declined(streams.too_many ? BECAUSE_STREAMS : arrays < 0 ? BECAUSE_ARRAY : BECAUSE_NUMBER);
     void *context = NULL;
     if (READ(table->needs_context) && driver.current_context(&context))
-        return DECLINED;
+        return declined(BECAUSE_CONTEXT);
     Key key;
     make_key(&key, types, context, views, numbers, self->attributes, self->dimensions + 3);
     const Specialization *specialization = find_specialization(table, &key);
-    if (specialization && !specialization->candidates_count) {
+    if (!specialization)
+        return declined(BECAUSE_KEY);
+    if (!specialization->candidates_count) {
         for (int i = 0; i < arrays; i++)
             if (views[i].address & 7) /* the array may not be aligned for its elements, which is no miss */
-                return DECLINED;
-        return PyList_Size(specialization->live) > 0 ? MISSED : DECLINED;
+                return declined(BECAUSE_ALIGNMENT);
+        return declined(PyList_Size(specialization->live) > 0 ? BECAUSE_MISSED : BECAUSE_UNLOADED);
     }
-    if (!specialization)
-        return DECLINED;
     if (specialization->device >= 0 &&
         (!arrays_are_here(specialization, views) || !stream_is_here((void *)streams.handle, context)))
-        return DECLINED;
+        return declined(BECAUSE_GPU);
     ON_STACK(uint64_t, room, (specialization->most_bytes + 15) / 16 * 2 + 2); /* for the block, aligned to 16 bytes */
     unsigned char *block = (unsigned char *)(((uintptr_t)room + 15) / 16 * 16);
     int number = pack(specialization, numbers, views, block);
     unsigned by_elements[LIMITS];
     const unsigned *d = self->dimensions;
-    if (number >= 0 && self->elements) {
+    if (number < 0)
+        return declined(-number);
+    if (self->elements) {
         if (!cover(by_elements, self->elements, specialization->candidates[number].best, d[6]))
-            return DECLINED;
+            return declined(BECAUSE_LIMITS);
         d = by_elements;
     }
-    if (number < 0 || !is_within_limits(d, specialization->limits) || !has_its_block(&specialization->candidates[number], d + 3))
-        return DECLINED;
+    if (!is_within_limits(d, specialization->limits) || !has_its_block(&specialization->candidates[number], d + 3))
+        return declined(BECAUSE_LIMITS);
     if (!begin_launch(specialization))
-        return DECLINED;
+        return declined(BECAUSE_UNLOADED);
     int code = submit(self, d, specialization, &specialization->candidates[number], &streams, block);
     end_launch(specialization);
     if (!code && specialization->served)
@@ -243,7 +240,7 @@ static PyObject *general_of(Launcher *self) {
 /* Let the general path launch, or raise the error of the driver. */
 static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject *keywords) {
     PyObject *general = general_of(self), *result = NULL;
-    if (general && code == MISSED) {
+    if (general && code == -BECAUSE_MISSED) {
         result = call_missed(general, args, keywords);
     } else if (general && code > 0) {
         PyObject *number = PyLong_FromLong(code);
@@ -276,11 +273,11 @@ PyObject *call_by_vector(PyObject *object, PyObject *args, PyObject *keywords) {
     return result;
 }
 
-/* Put the arguments of a call in order, with named and omitted ones; return their number, or DECLINED. */
+/* Put the arguments of a call in order, with named and omitted ones; return their number, or a reason to decline, negative. */
 static Py_ssize_t arrange(Launcher *self, PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **full) {
     Py_ssize_t total = PyTuple_Size(self->names), named = names ? PyTuple_Size(names) : 0, next = count;
     if (count > self->positional)
-        return DECLINED;
+        return declined(BECAUSE_NAMES);
     uint64_t by_name = 0;
     for (Py_ssize_t i = 0; i < total; i++)
         full[i] = i < count ? args[i] : PyTuple_GetItem(self->defaults, i);
@@ -290,7 +287,7 @@ static Py_ssize_t arrange(Launcher *self, PyObject *const *args, Py_ssize_t coun
         for (; left && (i == total || PyTuple_GetItem(self->names, i) != name); left--) /* most calls name them in order */
             i = i < total - 1 ? i + 1 : count;
         if (!left) /* a name that is not interned, unknown, or also given by position */
-            return DECLINED;
+            return declined(BECAUSE_NAMES);
         full[i] = args[count + j];
         by_name |= (uint64_t)1 << i;
         next = i + 1;
@@ -298,7 +295,7 @@ static Py_ssize_t arrange(Launcher *self, PyObject *const *args, Py_ssize_t coun
     for (const Derived *d = self->derived; d < self->derived + self->derived_count; d++) {
         int is_given = by_name >> d->source & 1;
         if (d->at < count || (d->way != COPIED && d->source >= count && !is_given))
-            return DECLINED;
+            return declined(BECAUSE_NAMES);
         if (d->way == COPIED)
             full[d->at] = is_given ? full[d->source] : full[d->at];
         else
@@ -306,7 +303,7 @@ static Py_ssize_t arrange(Launcher *self, PyObject *const *args, Py_ssize_t coun
     }
     for (Py_ssize_t i = count; i < total; i++)
         if (full[i] == self->names)
-            return DECLINED;
+            return declined(BECAUSE_NAMES);
     return total;
 }
 
@@ -352,7 +349,7 @@ static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ss
     Launcher with_grid = *base_of((PyObject *)self); /* borrowed: the base lives as long as this launcher */
     PyObject *full[MOST_ARGUMENTS], *grid = NULL, *meta = NULL, *keywords = NULL, *tuple = NULL, *general = NULL, *result = NULL;
     Py_ssize_t total = arrange(&with_grid, args, count, names, full);
-    int code = DECLINED;
+    int code = total < 0 ? (int)total : LAUNCHED;
     if (total >= 0) {
         if (!(meta = PyDict_New()))
             return NULL;
@@ -363,12 +360,11 @@ static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ss
             goto end;
         int is_read = read_grid(grid, with_grid.dimensions);
         complete(with_grid.dimensions);
-        if (is_read)
-            code = launch(&with_grid, full, total);
-        if (code == DECLINED && !clear_error())
+        code = is_read ? launch(&with_grid, full, total) : declined(BECAUSE_CONFIGURATION);
+        if (code < 0 && code != -BECAUSE_MISSED && !clear_error())
             goto end;
     }
-    if (code == 0) {
+    if (code == LAUNCHED) {
         result = Py_NewRef(Py_None);
     } else if (code > 0) { /* the error shows all arguments in order */
         general = PyObject_GetItem(self->kernel, grid);
@@ -379,7 +375,7 @@ static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ss
     } else {
         general = PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, grid, NULL);
         tuple = general ? gather(args, count, names, &keywords) : NULL;
-        result = !tuple ? NULL : code == MISSED ? call_missed(general, tuple, keywords) : PyObject_Call(general, tuple, keywords);
+        result = !tuple ? NULL : code == -BECAUSE_MISSED ? call_missed(general, tuple, keywords) : PyObject_Call(general, tuple, keywords);
     }
 end:
     Py_XDECREF(meta);
@@ -396,23 +392,23 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
     Py_ssize_t count = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
     Py_ssize_t named = names ? PyTuple_Size(names) : 0;
     PyObject *full[MOST_ARGUMENTS];
-    int code = DECLINED;
+    int code;
     if (((Launcher *)object)->function)
         return call_with_function((Launcher *)object, args, count, names);
     if (self->names) {
         Py_ssize_t total = arrange(self, args, count, names, full);
-        code = total < 0 ? DECLINED : launch(self, full, total);
+        code = total < 0 ? (int)total : launch(self, full, total);
         if (code > 0) { /* the error shows all arguments in order */
             args = full;
             count = total;
             named = 0;
         }
-    } else if (!named) {
-        code = launch(self, args, count);
+    } else {
+        code = named ? declined(BECAUSE_NAMES) : launch(self, args, count);
     }
-    if (code == 0)
+    if (code == LAUNCHED)
         Py_RETURN_NONE;
-    if (code == DECLINED && !clear_error())
+    if (code < 0 && code != -BECAUSE_MISSED && !clear_error())
         return NULL;
     PyObject *keywords, *tuple = gather(args, count, named ? names : NULL, &keywords);
     PyObject *result = tuple ? call_general(self, code, tuple, keywords) : NULL;
@@ -568,6 +564,12 @@ static Launcher *make_launcher(Launcher *self, PyObject *configuration, PyObject
     return NULL;
 }
 
+/* Return None from configured() or for_all(): only Python reads the configuration. */
+static PyObject *leave_to_python(void) {
+    declined(BECAUSE_CONFIGURATION);
+    Py_RETURN_NONE;
+}
+
 /* Return a launcher of the same kernel, where a launch needs no launcher in Python; None if only Python reads the configuration. */
 static PyObject *launcher_configured(Launcher *self, PyObject *configuration) {
     PyObject *grid = configuration, *block = NULL, *stream = Py_None, *shared = NULL;
@@ -575,7 +577,7 @@ static PyObject *launcher_configured(Launcher *self, PyObject *configuration) {
     if (!self->names) {
         Py_ssize_t count = PyTuple_CheckExact(configuration) ? PyTuple_Size(configuration) : 0;
         if (count < 2 || count > 4)
-            Py_RETURN_NONE;
+            return leave_to_python();
         grid = PyTuple_GetItem(configuration, 0);
         block = PyTuple_GetItem(configuration, 1);
         stream = count > 2 ? PyTuple_GetItem(configuration, 2) : stream;
@@ -589,9 +591,9 @@ static PyObject *launcher_configured(Launcher *self, PyObject *configuration) {
     }
     complete(d);
     if (!is_read || d[7] > LARGEST_BLOCK)
-        Py_RETURN_NONE;
+        return leave_to_python();
     Launcher *made = make_launcher(self, configuration, stream, d);
-    return made || PyErr_Occurred() ? (PyObject *)made : Py_NewRef(Py_None);
+    return made || PyErr_Occurred() ? (PyObject *)made : leave_to_python();
 }
 
 /* Return a launcher that covers a number of elements; None if only Python reads the arguments: (elements, block, stream, shared). */
@@ -604,16 +606,16 @@ static PyObject *launcher_for_all(Launcher *self, PyObject *args) {
     long long elements = PyLong_CheckExact(n) ? PyLong_AsLongLongAndOverflow(n, &more) : -1;
     long long bytes = PyLong_CheckExact(shared) ? PyLong_AsLongLongAndOverflow(shared, &over) : -1;
     if (self->names || more || over || elements < 1 || bytes < 0 || bytes > UINT32_MAX)
-        Py_RETURN_NONE;
+        return leave_to_python();
     d[6] = (unsigned)bytes;
     if (block != Py_None) {
         long threads = PyLong_CheckExact(block) ? PyLong_AsLongAndOverflow(block, &over) : -1;
         if (over || threads < 1 || threads > LARGEST_BLOCK || !cover(d, (uint64_t)elements, (unsigned)threads, d[6]))
-            Py_RETURN_NONE;
+            return leave_to_python();
     }
     Launcher *made = make_launcher(self, args, stream, d);
     if (!made)
-        return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+        return PyErr_Occurred() ? NULL : leave_to_python();
     made->is_for_all = 1;
     if (block == Py_None) {
         made->elements = (uint64_t)elements;

@@ -1,10 +1,38 @@
 /* The extension module, with the types and functions of the other files. */
 #include "launch.h"
 
-enum { VERSION = 37 }; /* of the interface to Python; equal to _VERSION in aotcuda/runtime/launch/fast/__init__.py */
+enum { VERSION = 38 }; /* of the interface to Python; equal to _VERSION in aotcuda/runtime/launch/fast/__init__.py */
+
+static SHARED(unsigned long long) counts[REASONS_END];
+
+/* Count a reason to decline, and return it as the result of a launch. */
+int declined(int reason) {
+    ADD(counts[reason], 1);
+    return -reason;
+}
+
+static PyObject *declines(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+#define NAME_OF_REASON(name) #name,
+    static const char *const names[] = {NULL, REASONS(NAME_OF_REASON)};
+#undef NAME_OF_REASON
+    PyObject *result = PyDict_New();
+    for (int i = 1; result && i < REASONS_END; i++) {
+        PyObject *number = PyLong_FromUnsignedLongLong(READ(counts[i]));
+        if (!number || PyDict_SetItemString(result, names[i], number))
+            Py_CLEAR(result);
+        Py_XDECREF(number);
+    }
+    return result;
+}
+
+static PyMethodDef module_functions[] = {
+    {"declines", declines, METH_NOARGS, "declines() -> {reason: count}\n\nReturn how often C has declined, by the names of REASONS in launch.h."},
+    {NULL, NULL, 0, NULL},
+};
 
 static int execute(PyObject *module) {
-    PyMethodDef *const functions[] = {streams_functions, launcher_functions, xla_functions};
+    PyMethodDef *const functions[] = {module_functions, streams_functions, launcher_functions, xla_functions};
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
         if (PyModule_AddFunctions(module, functions[i]))
             return -1;

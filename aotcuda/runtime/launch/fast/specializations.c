@@ -217,6 +217,7 @@ static ArgumentTypes *make_types(PyObject *const *args, const char *kinds, Py_ss
         for (int i = 0; coder->array >= 0 && i < coder->at; i++)
             coder->array += kinds[i] < INT;
         if (!known) {
+            declined(BECAUSE_CODER);
             if (!PyErr_Occurred())
                 PyErr_SetString(PyExc_ValueError, "a coder has no argument");
             free_types(types);
@@ -452,7 +453,7 @@ static const ArgumentTypes *same_types(const Table *table, const ArgumentTypes *
     }
 }
 
-/* Put a specialization into the table, where all threads see it; 0 if it is not needed, or there is no room. The caller has the
+/* Put a specialization into the table, where all threads see it; otherwise return a reason, negative, or 0 and an error. The caller has the
  * object's lock, and no Python code may run in this function, because other threads could then run. */
 static int insert(Specializations *self, Specialization *added, const Key *key, int needs_context) {
     Table *table = READ(self->table);
@@ -460,11 +461,11 @@ static int insert(Specializations *self, Specialization *added, const Key *key, 
     const Specialization *replaced = table ? find_specialization(table, key) : NULL;
     if (self->all_count >= (added->types->coders_count ? MOST_SPECIALIZATIONS_OF_VARIANTS : MOST_SPECIALIZATIONS) ||
         (!known && table && table->types_count >= MOST_TYPES))
-        return 0; /* there is no room */
+        return -BECAUSE_ROOM;
     if (known && known != added->types)
-        return 0; /* another thread has added these types meanwhile; the next launch adds the specialization */
+        return -BECAUSE_PRESENT; /* another thread has added these types meanwhile; the next launch adds the specialization */
     if (replaced && PyList_Size(replaced->live) > 0 && memcmp(replaced->limits, added->limits, sizeof added->limits) == 0)
-        return 0; /* it is there already, and declined for another reason */
+        return -BECAUSE_PRESENT; /* it declined for another reason */
     int is_full = !table || 2 * (table->count + 1) > table->size || 2 * (table->types_count + 1) > table->size;
     if (is_full && !(table = enlarge(table)))
         return 0;
@@ -489,6 +490,7 @@ static PyObject *add_described(Specializations *self, const Description *descrip
         return NULL;
     if (known && !same_coders(known, types)) { /* there are other overloads by now */
         free_types(types);
+        declined(BECAUSE_CHANGED);
         Py_RETURN_FALSE;
     }
     ArrayView views[MOST_ARRAYS];
@@ -498,17 +500,21 @@ static PyObject *add_described(Specializations *self, const Description *descrip
     if (specialization) {
         Py_BEGIN_CRITICAL_SECTION(self);
         added = insert(self, specialization, &key, description->needs_context);
-        if (added && !known) {
+        if (added > 0 && !known) {
             types->next = self->all_types;
             self->all_types = types;
         }
         Py_END_CRITICAL_SECTION();
     }
-    if (specialization && !added)
+    if (specialization && added <= 0)
         free_specialization(specialization);
-    if (known || !added)
+    if (known || added <= 0)
         free_types(types);
-    return PyErr_Occurred() ? NULL : PyBool_FromLong(added);
+    if (PyErr_Occurred())
+        return NULL;
+    if (added <= 0)
+        declined(added ? -added : BECAUSE_CHANGED);
+    return PyBool_FromLong(added > 0);
 }
 
 static PyObject *specializations_add(Specializations *self, PyObject *arguments) {
@@ -526,8 +532,10 @@ static PyObject *specializations_add(Specializations *self, PyObject *arguments)
         description.attributes = NULL;
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         arrays += description.kinds[i] < INT;
-    if (PyTuple_Size(description.coders) > MOST_ARGUMENTS || kinds_count != PyTuple_Size(args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS)
+    if (PyTuple_Size(description.coders) > MOST_ARGUMENTS || kinds_count != PyTuple_Size(args) || kinds_count > MOST_ARGUMENTS || arrays > MOST_ARRAYS) {
+        declined(BECAUSE_COUNT);
         Py_RETURN_FALSE;
+    }
     for (Py_ssize_t i = 0; i < kinds_count; i++)
         array[i] = PyTuple_GetItem(args, i);
     description.args = array;

@@ -66,7 +66,6 @@ _READ_OF_TENSORS = frozenset(
 )
 """The attributes by which the general path reads a tensor. If a subclass overrides one, C reads attributes, too."""
 _INT, _FLOAT, _COMPLEX, _TRUTH, _INDEX, _CONSTANT, _OBJECT = 16, 17, 18, 19, 20, 21, 22
-_MOST_TESTS = 4
 _MOST_BLOCKS = 0xFFFFFFFF
 """The limit of a grid's blocks where there is none; C counts no more blocks."""
 _OF_TRITON = (("triton.language.core", "dtype"), ("triton.language.core", "constexpr"), ("torch", "dtype"))
@@ -162,22 +161,25 @@ def _add(
         attributes, only = b"", (0, 0, 0, configuration.shared)
     elif configuration is not None and configuration.attributes is not None:
         attributes, only = configuration.attributes.encoded(), (*configuration.block, configuration.shared)
-    added: bool = specializations.add(
-        args,
-        bytes(kind for kind in kinds if kind is not None),
-        candidates,
-        described,
-        live,
-        ctypes.addressof(live.flights),  # the specialization keeps `live`
-        device,
-        library.device < 0,
-        limits,
-        arrays.element,
-        served and served[0],
-        0 if served is None else ctypes.addressof(served[0]) + ctypes.sizeof(ctypes.c_ulonglong) * served[1],
-        attributes,
-        only,
-    )
+    try:
+        added: bool = specializations.add(
+            args,
+            bytes(kind for kind in kinds if kind is not None),
+            candidates,
+            described,
+            live,
+            ctypes.addressof(live.flights),  # the specialization keeps `live`
+            device,
+            library.device < 0,
+            limits,
+            arrays.element,
+            served and served[0],
+            0 if served is None else ctypes.addressof(served[0]) + ctypes.sizeof(ctypes.c_ulonglong) * served[1],
+            attributes,
+            only,
+        )
+    except (OverflowError, TypeError, ValueError):  # a coder that C does not support
+        return False
     return added
 
 
@@ -205,8 +207,6 @@ def _coders(coders: Sequence[Coder], kinds: Sequence[int | None]) -> tuple[objec
         if is_number and coder.tests and kinds[coder.at] not in (_INT, _TRUTH, _INDEX):
             return None
         tests = tuple([(test == "equal", number) for test, number in coder.tests])
-        if len(tests) > _MOST_TESTS or not all(isinstance(each, int) and abs(each) < 1 << 63 for _, each in tests):
-            return None
         if tests or coder.any_dimensions or coder.has_type or coder.is_value:
             result.append((coder.at, coder.any_dimensions, coder.has_type, coder.is_value, tests))
     return (*result,)

@@ -26,7 +26,7 @@ void begin_streams(LaunchStreams *streams, int is_given, void *stream, int sever
     streams->handle = (uintptr_t)stream;
     streams->stream = stream ? (uintptr_t)stream : 1;
     streams->is_known = is_given;
-    streams->any_stream = streams->early_count = streams->waits = streams->cupy_is_read = streams->torch_is_read = 0;
+    streams->any_stream = streams->early_count = streams->waits = streams->cupy_is_read = streams->torch_is_read = streams->too_many = 0;
     streams->last_exchange = NULL;
 }
 
@@ -39,8 +39,10 @@ static int wait_for(LaunchStreams *streams, uintptr_t stream, int mutual) {
             streams->waits_for[i].mutual |= mutual;
             return 1;
         }
-    if (streams->waits == MOST_STREAMS)
+    if (streams->waits == MOST_STREAMS) {
+        streams->too_many = 1;
         return 0;
+    }
     streams->waits_for[streams->waits++] = (DataStream){stream, mutual};
     return 1;
 }
