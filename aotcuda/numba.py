@@ -2,7 +2,7 @@
 
 If the module was packaged in place, this import needs no Numba, and its kernels launch packaged images. In a source
 tree that was never built, in builds, in Numba's simulator and with `AOTCUDA_IN_PLACE=0`, the names are Numba's own. See
-docs/in-place.md.
+docs/numba.md.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the table of GPUs into docs/check.md, from `aotcuda/gpus.py`.
+"""Write the table of GPUs into docs/targets.md, from `aotcuda/gpus.py`.
 
 python tools/gpu_table.py
 """
@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT))
 from aotcuda.common.gpu_facts import dotted  # noqa: E402 (the checkout comes before an installed aotcuda)
 from aotcuda.gpus import CAPABILITIES  # noqa: E402
 
-PAGE = ROOT / "docs" / "check.md"
+PAGE = ROOT / "docs" / "targets.md"
 _HEAD = "| capability | architecture | GPUs | built by | drivers |\n|---|---|---|---|---|\n"
 
 

@@ -60,7 +60,7 @@ def test_readme_project_has_the_module_of_its_last_lines(readme: Path) -> None:
 
 
 def test_cpu_fallback_of_the_how_to_works(readme: Path, tmp_path: Path) -> None:
-    (recipe,) = (text for text in blocks("docs/howto/cpu-fallback.md", "python") if "HAS_GPU" in text)
+    (recipe,) = (text for text in blocks("docs/testing.md", "python") if "HAS_GPU" in text)
     with zipfile.ZipFile(readme) as archive:
         archive.extractall(tmp_path)
     program = f"{recipe}\nprint(HAS_GPU, axpy(2.0, np.ones(2, 'f4'), np.ones(2, 'f4')))\n"

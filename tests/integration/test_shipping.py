@@ -22,7 +22,7 @@ def recipes() -> dict[str, str]:
     """Return the sections of the page with commands, by heading."""
     text = (projects.CHECKOUT / PAGE).read_text(encoding="utf-8")
     sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
-    return {heading: body for heading, body in sections.items() if "```" in body}
+    return {heading: body for heading, body in sections.items() if "```sh" in body or "```dockerfile" in body}
 
 
 def commands(body: str, language: str) -> str:

@@ -32,7 +32,7 @@ def test_installed_toolchain_supports_the_listed_gpus():
 
 
 def test_table_of_the_page_is_the_one_that_its_script_writes():
-    page = ROOT.joinpath("docs", "check.md").read_text()
+    page = ROOT.joinpath("docs", "targets.md").read_text()
     insert = runpy.run_path(str(ROOT / "tools" / "gpu_table.py"))["insert"]
     assert page == insert(page), "run python tools/gpu_table.py"
     assert insert(page.replace("| Turing |", "| Turning |")) == page

@@ -214,7 +214,7 @@ class Module:
         metadata=setting(
             FrontEndValue("general"),
             "Compile also variants with fewer hints, which serve launches with "
-            "[integers that are not recorded](triton.md#other-integers). For Triton only.",
+            "[integers that are not recorded](triton-reference.md#other-integers). For Triton only.",
             "false",
         ),
     )
@@ -292,7 +292,7 @@ class Config:
         default="warn",
         metadata=setting(
             Choice(("warn", "error")),
-            "For a kernel that [a target cannot have](triton.md#what-a-target-cannot-have): warn, or fail.",
+            "For a kernel that [a target cannot have](triton-reference.md#what-a-target-cannot-have): warn, or fail.",
             '"error"',
         ),
     )
@@ -301,7 +301,7 @@ class Config:
         metadata=setting(
             Choice(("installed", "bundled")),
             "The run time: the distribution aotcuda, on which the project depends, or a "
-            "[copy in the wheel](bundled.md).",
+            "[copy in the wheel](shipping.md#wheels-that-hold-their-run-time).",
             '"bundled"',
         ),
     )

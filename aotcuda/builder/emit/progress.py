@@ -2,7 +2,7 @@
 
 On a terminal this is a bar, or one line without rich; both disappear at the end. Elsewhere it is a line every few
 seconds, so a log shows that the build runs, and a quick build prints nothing. Installers show it differently:
-docs/howto/watch-a-build.md.
+docs/build-systems.md.
 """
 
 from __future__ import annotations
