@@ -382,11 +382,11 @@ def _check(arguments: argparse.Namespace) -> None:
 def _diff(arguments: argparse.Namespace) -> None:
     import json  # noqa: PLC0415
 
-    from aotcuda.tools.diff import compare  # noqa: PLC0415
+    from aotcuda.tools import diff  # noqa: PLC0415
 
-    report = compare.compare(arguments.old, arguments.new)
-    show(json.dumps(report.json(), indent=2) if arguments.json else report.render())
-    _fail_if(report.problem())
+    changes = diff.compare(diff.read(arguments.old), diff.read(arguments.new))
+    show(json.dumps(diff.as_json(changes), indent=2) if arguments.json else diff.render(changes))
+    _fail_if(diff.problem(changes))
 
 
 def _fail_if(problem: str | None) -> None:

@@ -8,8 +8,13 @@ import json
 
 import pytest
 
+from aotcuda.binary.budget import Budget
+from aotcuda.binary.fatbin import Entry
 from aotcuda.cli import main
-from aotcuda.tools.diff import kernel_changes, module_changes
+from aotcuda.tools import diff
+from aotcuda.tools.inspect import collect
+from aotcuda.tools.inspect.images import Image
+from aotcuda.tools.inspect.report import Report, SymbolImage
 from support import manifests, modules
 
 AXPY = "void(float32, float32[::1])"
@@ -33,17 +38,54 @@ def content(tmp_path):
         rebuild=RECIPE,
         options={"fastmath": False},
         files={"functions": manifests.file("functions.fatbin", b"LTOIR")},
+        linked=[{"name": "table.cu", "symbols": ["table"]}],
         callbacks=[{"setup": "mypkg._hooks:upload", "teardown": None, "origin": "table.cu"}],
         ltoir=[manifests.image("sm_80")[0] | {"kind": "ltoir"}, manifests.image("compute_75")[0]],
     )
     return json.loads((folder / "manifest.json").read_bytes())
 
 
+class Described:
+    """A packaged module whose images have what its manifest says."""
+
+    where, files, budget = "mypkg", {}, Budget(0)
+
+    def __init__(self, manifest):
+        self.manifest = manifest
+
+    def images(self, _module, _key, _file, listed):
+        missing = {(item["kernel"], item["signature"], item["target"]) for item in self.manifest.get("left_out", ())}
+        for item in listed:
+            arch, kind, size = item["arch"], item["kind"], item["bytes"]
+            symbols = {
+                overload["symbol"]: SymbolImage(arch=arch, kind=kind, size=1)
+                for kernel in self.manifest["kernels"]
+                for overload in kernel["overloads"]
+                if (kernel["name"], overload["signature"], arch) not in missing
+            }
+            entry = Entry(arch=arch, kind=kind, name="", size=size, packed=size, content=b"")
+            yield Image(entry=entry, kernels=symbols, functions=())
+
+
 def changes_of(old, new):
-    """Return the changes between two manifests; tests of the command cover changes between images."""
-    names = ("functions", "gpu_support", "images", "settings", "sizes")
-    rules = (kernel_changes.kernels, *(getattr(module_changes, name) for name in names))
-    return [change for rule in rules for change in rule(old, new)]
+    """Return the changes between two manifests; tests of the command read images."""
+    sides = []
+    for manifest in (old, new):
+        module = Described(manifest)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(collect, "_images", lambda *arguments, module=module: [*module.images(*arguments)])
+            patch.setattr(collect, "_spend", lambda *_: None)
+            sides.append(json.loads(json.dumps(Report(modules=(collect.module_report(module),)).json())))
+    (changes,) = diff.compare(*sides).values()
+    return changes
+
+
+def with_launches(content):
+    """Return the manifest with launch configurations for the images that have axpy for float32 after `LEFT_OUT`."""
+    content = copy.deepcopy(content)
+    launches = {target: {"threads": 128, "shared": 0} for target in ("sm_90", "compute_75")}
+    content["kernels"][0]["overloads"][0]["launches"] = launches
+    return content
 
 
 def leaves(value, path=()):
@@ -59,8 +101,8 @@ def leaves(value, path=()):
 UNREPORTED = {"origin", "sha256", "generator", "module", "resources", "rebuild", "sources", "path"}
 """Keys that no user depends on, or whose effect is reported instead."""
 
-UNREPORTED_PAIRS = {("images", "kind"), ("images", "bytes"), ("ltoir", "bytes")}
-"""An outer key and the innermost key of further values. Sizes of files are reported instead."""
+UNREPORTED_PAIRS = {("images", "kind"), ("ltoir", "kind"), ("file", "bytes"), ("files", "bytes")}
+"""An outer key and the innermost key of further values. Sizes of images are reported instead of files."""
 
 
 OTHERS = {"C": "A", "jit": "error", "ptx": "ltoir", "ltoir": "ptx"}
@@ -99,14 +141,15 @@ def test_removals_break_and_additions_do_not(content):
         for index in range(len(content[key])):
             fewer = copy.deepcopy(content)
             del fewer[key][index]
-            assert [change.text for change in changes_of(content, fewer) if change.breaks] == ["removed"]
+            assert [change.change for change in changes_of(content, fewer) if change.breaks] == ["removed"]
             assert not [change for change in changes_of(fewer, content) if change.breaks]
     fewer = copy.deepcopy(content)
     del fewer["kernels"][0]["overloads"][1]
     assert [change.breaks for change in changes_of(content, fewer)] == [True]
     assert [change.breaks for change in changes_of(fewer, content)] == [False]
+    content = with_launches(content)
     fewer = {**content, "left_out": [LEFT_OUT]}
-    assert [(change.text, change.breaks) for change in changes_of(fewer, content)] == [
+    assert [(change.change, change.breaks) for change in changes_of(fewer, content)] == [
         ("the image for sm_80 has gained it", False)
     ]
     assert (
@@ -142,14 +185,15 @@ def axpy(manifest):
         (lambda m: m.update(fallback="error"), True, "fallback: was jit and is error"),
         (lambda m: m.pop("rebuild"), True, "the build table was removed"),
         (lambda m: m.update(floor="9.10"), True, "oldest run time: was 0.1.0 and is 9.10; an older"),
-        (lambda m: m["fatbins"][0]["file"].update(bytes=1), False, "-> 1 bytes"),
+        (lambda m: images_of(m)[0].update(bytes=1), False, "size kernels: "),
     ],
 )  # fmt: skip
 def test_breaking_changes_are_marked(content, change, breaks, text):
+    content = with_launches(content)
     new = copy.deepcopy(content)
     change(new)
     changes = changes_of(content, new)
-    (line,) = [change for change in changes if text in f"{change.kind} {change.name}: {change.text}"][:1]
+    (line,) = [change for change in changes if text in f"{change.kind} {change.name}: {change.change}"][:1]
     assert line.breaks is breaks
     assert any(change.breaks for change in changes) is breaks
 
@@ -252,7 +296,7 @@ def test_targets_without_manifest_cannot_be_compared(wheels, capsys, tmp_path):
 def test_looser_requirements_do_not_break(content, change, text):
     new = copy.deepcopy(content)
     change(new)
-    found = [each for each in changes_of(content, new) if text in f"{each.name}: {each.text}"]
+    found = [each for each in changes_of(content, new) if text in f"{each.name}: {each.change}"]
     assert found
     assert not any(each.breaks for each in found)
 
@@ -269,7 +313,7 @@ def test_looser_requirements_do_not_break(content, change, text):
 )
 def test_ltoir_links_by_linkers_of_its_version_and_later_ones(content, before, after, breaks):
     old, new = ({**content, "toolchain": {"cuda": version}} for version in (before, after))
-    links = [change for change in module_changes.functions(old, new) if "linkers of CUDA" in change.text]
+    links = [change for change in changes_of(old, new) if "linkers of CUDA" in change.change]
     assert [change.breaks for change in links] == [True] * breaks
 
 
@@ -294,4 +338,4 @@ def test_another_fallback_than_error_does_not_break(content):
     ],
 )
 def test_threads_of_a_block_by_registers_equal_nvidias_table(registers, threads):
-    assert module_changes._most_threads(registers) == threads
+    assert diff.most_threads(registers) == threads

@@ -26,7 +26,9 @@ def module(tmp_path: Path) -> dict:
 
 
 def test_json_of_a_function_has_prototype_and_images(module: dict) -> None:
-    assert set(module) == {"name", "toolchain", "min_driver", "symbols"}
+    assert set(module) == {"name", "toolchain", "min_driver", "settings", "images", "symbols"}
+    assert (module["settings"]["fallback"], module["settings"]["recipe"]) == ("jit", False)
+    assert [image["of"] for image in module["images"]] == ["kernels"] * 3 + ["functions"] * len(modules.SASS)
     assert (module["toolchain"], module["min_driver"]) == ({"numba-cuda": "0.30.4", "nvjitlink": "13.0"}, "580.65")
     symbol = next(symbol for symbol in module["symbols"] if symbol["kind"] == "function")
     resources = dict.fromkeys(("registers", "shared", "dynamic", "local", "constant", "spills"))

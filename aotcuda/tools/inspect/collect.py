@@ -27,6 +27,11 @@ if TYPE_CHECKING:
 _SYMBOL_ITEMS, _ROW_ITEMS = 30, 12
 """The cost of a symbol and of each of its images in the budget, in items."""
 
+_ELSEWHERE = frozenset(
+    ("files", "fatbins", "functions", "generator", "kernels", "left_out", "ltoir", "min_driver", "module", "reads")
+) | {"rebuild", "sources", "toolchain", "toolchains", "variables"}
+"""Keys of manifests that the report has elsewhere, or that describe only the inputs of the build."""
+
 _LTOIR_PADDING = 8
 """An uncompressed LTOIR entry is padded to a multiple of this number of bytes, and does not have its true size."""
 
@@ -57,14 +62,21 @@ def module_report(module: targets.PackagedModule) -> Module:
         name = item["file"]["path"] if len(content["fatbins"]) > 1 else ""
         fatbins.append((name, _images(module, item["file"]["path"], item["file"], present)))
         packed += [
-            replace(image.packed, cuda=listed.get("linker", cuda), fatbin=name)
+            replace(
+                image.packed,
+                cuda=listed.get("cuda", cuda),
+                linker=listed.get("linker", cuda),
+                of="kernels",
+                fatbin=name,
+            )
             for image, listed in zip(fatbins[-1][1], present, strict=True)
         ]
-    packed += [replace(image.packed, cuda=cuda) for image in functions]
+    packed += [replace(image.packed, cuda=cuda, linker=cuda, of="functions") for image in functions]
     for other in content.get("toolchains", ()):
         file = other.get("functions")
         others = _images(module, file["path"] if file else "", file, other["ltoir"])
-        packed += [replace(image.packed, cuda=other["versions"]["cuda"]) for image in others]
+        version = other["versions"]["cuda"]
+        packed += [replace(image.packed, cuda=version, linker=version, of="functions") for image in others]
     linked = [(name, item["name"]) for item in content["linked"] for name in item["symbols"]]
     overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
     _spend(module.budget, module.where, len(overloads), max((len(item[1]) for item in fatbins), default=0))
@@ -95,6 +107,8 @@ def module_report(module: targets.PackagedModule) -> Module:
             *(_linked(name, origin, prototypes.get(name)) for name, origin in linked),
         ),
         left_out=left_out(content.get("left_out", [])),
+        facts={key: value for key, value in content.items() if key not in _ELSEWHERE}
+        | {"recipe": "rebuild" in content},
     )
 
 
@@ -168,6 +182,7 @@ def _function(function: manifest.Function, contents: list[Image]) -> Symbol:
         signature=function["signature"],
         origin=function["origin"],
         images=tuple(image.whole for image in contents),
+        facts={"records": function["records"]} if "records" in function else {},
     )
 
 
@@ -225,6 +240,11 @@ def _kernel(
             if symbol in image.kernels
         ),
         fatbin=file,
+        facts={
+            key: value
+            for key, value in overload.items()
+            if key not in {"signature", "symbol", "fatbin", "resources", "launches", "raises"}
+        },
     )
 
 

@@ -6,8 +6,8 @@ meaning. New keys may appear in each release.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from aotcuda.tools.left_out import LeftOut
@@ -55,6 +55,8 @@ class Symbol:
         signature: The signature as the front end writes it.
         origin: `mypkg._kernels:axpy`; the file of an image without a manifest.
         images: Its code in each image; empty for a foreign function, since the linker may remove it.
+        fatbin: The file with its images if the module has several for its kernels.
+        facts: Further keys of the manifest: a kernel's parameters and limits, the records of a function.
     """
 
     name: str
@@ -66,20 +68,31 @@ class Symbol:
     origin: str
     images: tuple[SymbolImage, ...]
     fatbin: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PackedImage:
-    """An image as a whole; `size` before compression, `packed` after it, in bytes; `cuda` is the toolkit's version.
+    """An image as a whole.
 
-    `fatbin` is the file with the image if the module has several for its kernels.
+    Attributes:
+        arch: `sm_90`, `compute_75`.
+        kind: `sass`, `ptx` or `ltoir`.
+        size: Bytes before compression.
+        packed: Bytes after compression.
+        linker: The version of its linker, or of its toolkit.
+        cuda: The version of its toolkit, on which the choice of an image and links depend.
+        of: `kernels` or `functions`.
+        fatbin: The file with the image if the module has several for its kernels.
     """
 
     arch: str
     kind: Literal["sass", "ptx", "ltoir"]
     size: int
     packed: int
+    linker: str = ""
     cuda: str = ""
+    of: Literal["kernels", "functions"] = "kernels"
     fatbin: str = ""
 
 
@@ -93,10 +106,12 @@ class Module:
         toolchain: The version of each component of the build.
         toolchains: The versions of each further toolkit, if the build used several.
         min_driver: The lowest driver that can load the images.
-        settings: Front end, `load`, `fallback` and callbacks from the manifest.
+        settings: Front end, `load`, `fallback` and callbacks as texts for the table.
         images: All images; the images of kernels come first.
         symbols: The functions, then the kernels, then foreign functions.
         left_out: The kernels that its images for some targets lack.
+        facts: The manifest's keys without an attribute here, and `recipe`: True if it has the inputs of the JIT
+            fallback. Empty for an image without a manifest.
     """
 
     name: str
@@ -108,6 +123,7 @@ class Module:
     symbols: tuple[Symbol, ...]
     toolchains: tuple[dict[str, str], ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +133,7 @@ class Report:
     modules: tuple[Module, ...]
 
     def json(self) -> dict[str, object]:
-        """Return the object that `--json` prints, without `images` and `settings` of modules."""
+        """Return the object that `--json` prints."""
         return {"version": VERSION, "modules": [_module(module) for module in self.modules]}
 
 
@@ -127,6 +143,8 @@ def _module(module: Module) -> dict[str, object]:
         "toolchain": module.toolchain,
         **({"toolchains": list(module.toolchains)} if module.toolchains else {}),
         "min_driver": module.min_driver,
+        "settings": module.facts,
+        "images": [_packed(image) for image in module.images],
         "symbols": [_symbol(symbol) for symbol in module.symbols],
         **({"left_out": [item._asdict() for item in module.left_out]} if module.left_out else {}),
     }
@@ -142,7 +160,20 @@ def _symbol(symbol: Symbol) -> dict[str, object]:
         "signature": symbol.signature,
         "origin": symbol.origin,
         **({"fatbin": symbol.fatbin} if symbol.fatbin else {}),
+        **symbol.facts,
         "images": [_image(image) for image in symbol.images],
+    }
+
+
+def _packed(image: PackedImage) -> dict[str, object]:
+    return {
+        "of": image.of,
+        "arch": image.arch,
+        "kind": image.kind,
+        "bytes": image.size,
+        "packed": image.packed,
+        "cuda": image.cuda,
+        **({"fatbin": image.fatbin} if image.fatbin else {}),
     }
 
 

@@ -107,7 +107,7 @@ def _module(module: Module, width: int) -> Iterator[str]:
         ("packed", [str(image.packed) for image in module.images]),
     ]
     if module.toolchains:
-        columns.append(("by CUDA", [image.cuda for image in module.images]))
+        columns.append(("by CUDA", [image.linker for image in module.images]))
     if any(image.fatbin for image in module.images):
         columns.append(("file", [excerpt(image.fatbin) for image in module.images]))
     header = tuple(name for name, _ in columns)

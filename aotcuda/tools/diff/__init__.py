@@ -1,1 +1,0 @@
-"""`aotcuda diff`: compare two states of a packaged module."""
