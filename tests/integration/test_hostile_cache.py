@@ -6,14 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder.cache import serialization
-from support.hostile_entries import NAMES, OUTPUTS, PLACES, Project, named, spoilt
+from support.hostile_entries import NAMES, OUTPUTS, PLACES, REDIRECTED, Project, named, redirect, spoilt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from support.hostile_entries import Raw
-
 
 ENTRIES = [*(("build", place) for place in PLACES), ("fallback", "folder")]
 """The kinds of entries, and the places of each kind."""
@@ -26,17 +22,6 @@ def shorten(name: str) -> str:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return Project(tmp_path_factory.mktemp("hostile"))
-
-
-def add_code(name: str) -> Callable[[Raw], None]:
-    """Return a change of an entry that adds code to a file of the build."""
-
-    def change(raw: Raw) -> None:
-        reads, variables, built = serialization.decode(raw.contents["value"])
-        built.files[name] = built.files.get(name, b"") + b"\nimport planted\n"
-        raw.contents["value"] = serialization.encode((reads, variables, built))
-
-    return change
 
 
 @pytest.mark.parametrize(("kind", "place"), ENTRIES)
@@ -54,18 +39,19 @@ def test_an_entry_with_another_name_counts_as_missing(project: Project, kind: st
     assert getattr(project, f"read_{kind}")(place, lambda raw: raw.contents.update(add)) == ("missing", ())
 
 
+@pytest.mark.parametrize("attribute", REDIRECTED)
 @pytest.mark.parametrize(
     ("name", "place"),
     [(name, place) for place in PLACES for name in (OUTPUTS if place == "folder" else OUTPUTS[::8])],
     ids=shorten,
 )
-def test_a_cached_build_writes_only_planned_files(project: Project, name: str, place: str) -> None:
-    assert project.read_build(place, add_code(named(name, project.outside))) == ("missing", ())
+def test_a_cached_build_writes_and_reads_only_planned_files(
+    project: Project, name: str, place: str, attribute: str
+) -> None:
+    def change(raw: Raw) -> None:
+        redirect(raw, attribute, named(name, project.outside))
 
-
-@pytest.mark.parametrize("name", ["pkg/k.py", "pkg/k.pyi", "pkg/k.aotcuda/manifest.json", "pkg/k.aotcuda/pkg_k.h"])
-def test_a_generated_file_with_other_text_counts_as_missing(project: Project, name: str) -> None:
-    assert project.read_build("folder", add_code(name)) == ("missing", ())
+    assert project.read_build(place, change) == ("missing", ())
 
 
 @pytest.mark.parametrize(("kind", "place"), ENTRIES)

@@ -19,6 +19,7 @@ import tomllib
 import traceback
 import warnings
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -287,14 +288,28 @@ def _restructure(raw: Raw, chance: random.Random, outside: Path) -> None:
     raw.contents[name] = changed + newline + (rest if chance.random() < 0.8 else rest[: len(rest) // 2])
 
 
+REDIRECTED = ("plan", "carried name", "carried file", "function link")
+"""The parts of an entry that decide which files a build writes and reads."""
+
+
+def redirect(raw: Raw, attribute: str, path: str) -> None:
+    """Give a file of a cached build another path."""
+    reads, variables, [(result, [plan])] = serialization.decode(raw.contents["value"])
+    (module,) = result.modules
+    if attribute == "plan":
+        plan = replace(plan, name=path)
+    elif attribute == "function link":
+        module = replace(module, function_links=((path, b"\nimport planted\n"),))
+    else:
+        ((name, file),) = module.carried
+        module = replace(module, carried=((path, file) if attribute == "carried name" else (name, path),))
+    stored = [(replace(result, modules=(module,)), [plan])]
+    raw.contents["value"] = serialization.encode((reads, variables, stored))
+
+
 def _redirect(raw: Raw, chance: random.Random, outside: Path) -> None:
-    """Give a file of the build another path, or another text."""
     with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # an earlier change has spoilt it
-        reads, variables, built = serialization.decode(raw.contents["value"])
-        name = chance.choice([*built.files])
-        path = named(chance.choice([*OUTPUTS, name]), outside)
-        built.files[path] = built.files.get(path, b"") + b"\nimport planted\n"
-        raw.contents["value"] = serialization.encode((reads, variables, built))
+        redirect(raw, chance.choice(REDIRECTED), named(chance.choice(OUTPUTS), outside))
 
 
 def _flip(raw: Raw, chance: random.Random, outside: Path) -> None:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda import arch
-from aotcuda.binary import cubin
 from aotcuda.builder.compile import code_warnings
 from aotcuda.builder.config import parser
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.emit import assembly, wheel_files
 from aotcuda.builder.frontends.protocol import Unit
-from aotcuda.builder.link.images import Image
+from aotcuda.builder.link.images import Image, KernelCode, make_image
 from aotcuda.builder.plan import consistency, plan
 from aotcuda.errors import CompileError, LinkError
 from support import images
@@ -34,18 +33,18 @@ kernels.axpy = "void(float32, float32[::1], float32[::1])"
 LAYOUT = ((0, 4), *((8 + 8 * index, 8) for index in range(14)))
 
 
-def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int, *, one_by_one: bool = False) -> cubin.CubinKernel:
+def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int, *, one_by_one: bool = False) -> KernelCode:
     """Compare a layout with the kernel of a real image; return the kernel."""
     (module_plan,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
-    image = cubin.read(images.numba_cubin("sm_75"), "the image")
-    kernel = next(kernel for kernel in image.kernels if kernel.name == "axpy")
+    target = arch.parse("sm_75")
+    kernel = make_image(target, images.numba_cubin("sm_75"), (13, 0)).kernels["axpy"]
     description = SimpleNamespace(layout=layout, parameter_bytes=parameter_bytes, one_by_one=one_by_one)
-    wheel_files._check_layout(module_plan.units[0], description, kernel, arch.parse("sm_75"))
+    wheel_files._check_layout(module_plan.units[0], description, kernel, target)
     return kernel
 
 
 def test_equal_layout_is_accepted() -> None:
-    assert len(check(LAYOUT, 120).parameters) == len(LAYOUT)
+    assert check(LAYOUT, 120).layout == LAYOUT
 
 
 def test_offsets_do_not_matter_for_separate_arguments() -> None:

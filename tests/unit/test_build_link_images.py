@@ -108,7 +108,7 @@ def test_ptx_is_unchanged_if_its_machine_code_would_differ() -> None:
 
 def test_image_has_the_cuda_version_of_its_ptx_or_linker() -> None:
     linker = (13, 5)
-    code = images.make_image(parse("sm_90"), b"\x7fELF", linker)
+    code = images.make_image(parse("sm_90"), real_images.numba_cubin("sm_90"), linker)
     assert (code.cuda, code.linker) == ((13, 5), linker)
     text = ptx("mul.f32 %f2, %f1, %f1;")
     assert images.make_image(parse("compute_75"), text.replace(b"8.8", b"8.0"), linker).cuda == (12, 0)

@@ -11,12 +11,11 @@ import functools
 import json
 import types
 import typing
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.arch import Target
-from aotcuda.builder.emit.built import Output
-from aotcuda.builder.emit.report import Summary
+from aotcuda.builder.compile.job import BuiltModule, CompletedPlan, LinkedItem, Result
+from aotcuda.builder.config.model import Options
 from aotcuda.builder.frontends.protocol import (
     Assembled,
     Callbacks,
@@ -24,8 +23,11 @@ from aotcuda.builder.frontends.protocol import (
     CompiledKernel,
     External,
     Fault,
+    GpuQuery,
     LinkInput,
+    Unit,
 )
+from aotcuda.builder.link.images import Image, KernelCode
 from aotcuda.builder.link.symbols import Symbols
 from aotcuda.manifest import linkable, schema
 
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
 CLASSES: Mapping[str, type] = {
     item.__name__: item
     for item in (
-        *(Assembled, Callbacks, CompiledFunction, CompiledKernel, External, Fault, LinkInput),
-        *(Output, Summary, Symbols),
+        *(Assembled, Callbacks, CompiledFunction, CompiledKernel, External, Fault, LinkInput, Symbols),
+        *(BuiltModule, CompletedPlan, GpuQuery, Image, KernelCode, LinkedItem, Options, Result, Unit),
     )
 }
 
@@ -69,6 +71,8 @@ def _encode(value: Any, offsets: dict[bytes, list[int]]) -> Any:
         return [_encode(item, offsets) for item in value]
     if kind is tuple:
         return {"t": [_encode(item, offsets) for item in value]}
+    if kind is Target:
+        return {"a": [value.kind, value.major, value.minor, value.suffix]}
     if kind is dict:
         return {"d": [[_encode(key, offsets), _encode(item, offsets)] for key, item in value.items()]}
     if CLASSES.get(kind.__name__) is kind:
@@ -129,6 +133,8 @@ def _decode(data: Any, stored: _Bytes) -> Any:
             return stored.part(start, end)
         case {"t": list(items)}:
             return tuple([_decode(item, stored) for item in items])
+        case {"a": [("sass" | "ptx") as kind, int(major), int(minor), ("" | "a" | "f") as suffix]}:
+            return Target(kind, major, minor, suffix)
         case {"d": list(items)}:
             return {_decode(key, stored): _decode(item, stored) for key, item in items}
         case {"c": str(name), "f": dict(fields)}:
@@ -140,14 +146,22 @@ def _decode(data: Any, stored: _Bytes) -> Any:
 _NAMES = {
     "Kind": Literal["ir", *linkable.SUFFIXES],
     "Argument": schema.Argument,
+    "Callbacks": Callbacks,
+    "CompiledFunction": CompiledFunction,
+    "CompiledKernel": CompiledKernel,
     "FixedLaunch": schema.FixedLaunch,
+    "GpuQuery": GpuQuery,
+    "Image": Image,
+    "LinkedItem": LinkedItem,
+    "Mapping": dict,
+    "Options": Options,
     "Parameter": schema.Parameter,
-    "Stamp": types.NoneType,  # entries do not contain reads
-    "Generated": types.NoneType,
-    "Step": types.NoneType,
-    "Path": Path,
-    "Summary": Summary,
+    "Source": schema.Source,
     "Target": Target,
+    "Unit": Unit,
+    "manifest": schema,
+    # Entries do not contain plans, reads, times, and what only workers use.
+    **dict.fromkeys(["Generated", "Linked", "ModulePlan", "Stamp", "Step"], types.NoneType),
 }
 """Names in the annotations of stored classes that their modules import for type checkers alone."""
 

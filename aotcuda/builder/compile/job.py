@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Literal
 
+from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.common.stamp import Stamp
 
 if TYPE_CHECKING:
@@ -110,6 +111,52 @@ class LinkedItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedPlan:
+    """The parts of a module's plan that a toolkit or a worker has completed; see `ModulePlan`.
+
+    Attributes:
+        name: The module.
+    """
+
+    name: str
+    units: tuple[Unit, ...]
+    targets: tuple[Target, ...]
+    code_targets: Mapping[Target, Target]
+    ltoir_targets: tuple[Target, ...]
+    lacking: tuple[tuple[str, Target], ...]
+    linked: tuple[str, ...] | None
+    variables: tuple[tuple[str, str, str, int], ...]
+
+    @classmethod
+    def of(cls, plan: ModulePlan) -> CompletedPlan:
+        """Return these parts of a plan. Its units have no attributes of front ends."""
+        names = [item.name for item in fields(Unit)]
+        return cls(
+            name=plan.config.name,
+            units=tuple(Unit(**{name: getattr(unit, name) for name in names}) for unit in plan.units),
+            targets=plan.targets,
+            code_targets=dict(plan.code_targets),
+            ltoir_targets=plan.ltoir_targets,
+            lacking=tuple(sorted(plan.lacking, key=str)),
+            linked=tuple(sorted(plan.linked)) if plan.linked is not None else None,
+            variables=plan.variables,
+        )
+
+    def complete(self, plan: ModulePlan) -> ModulePlan:
+        """Return the module's plan, as it was before the build, with these parts."""
+        return replace(
+            plan,
+            units=self.units,
+            targets=self.targets,
+            code_targets=self.code_targets,
+            ltoir_targets=self.ltoir_targets,
+            lacking=frozenset(self.lacking),
+            linked=frozenset(self.linked) if self.linked is not None else None,
+            variables=self.variables,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltModule:
     """One module's linked images.
 
@@ -122,7 +169,8 @@ class BuiltModule:
         ltoir: Its exported functions, LTOIR for each capability and one PTX; empty when it has none.
         foreign: Symbols of linked items, by the name of the item.
         function_links: The files that users of the exported functions must link: name and packed content.
-        carried: The project's files that are linked and the headers that they include, by their paths from its folder.
+        carried: The absolute paths of the files that a wheel holds for the JIT fallback, by their names there: linked
+            files, headers, and what the prelude imports.
         pack: The package that it is compiled from, for a module of a pack.
     """
 
@@ -139,7 +187,7 @@ class BuiltModule:
     foreign: tuple[tuple[str, tuple[str, ...]], ...] = ()
     linked: tuple[LinkedItem, ...] = ()
     function_links: tuple[tuple[str, bytes], ...] = ()
-    carried: tuple[tuple[str, bytes], ...] = ()
+    carried: tuple[tuple[str, str], ...] = ()
     pack: manifest.Pack | None = None
 
 

@@ -112,7 +112,7 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     toolchain.check_loaded()
     if job.carry:
         prelude = source_loading.prelude_files(loaded.job, loaded.prelude_modules)
-        carried = tuple((name, path.read_bytes()) for name, path in prelude)
+        carried = tuple((name, str(path)) for name, path in prelude)
         modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
         sources = tuple(source for source in sources if source["path"] not in {str(path) for _, path in prelude})
     warnings = []

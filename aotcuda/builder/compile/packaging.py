@@ -153,7 +153,7 @@ class WheelPackager:
             left_out=parts.left_out,
             general_left_out=parts.general_left_out,
             function_links=tuple(_function_links(parts, compile_source)),
-            carried=tuple((name, path.read_bytes()) for name, path in (parts.files if self._job.carry else ())),
+            carried=tuple((name, str(path)) for name, path in (parts.files if self._job.carry else ())),
         )
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:  # noqa: ARG002

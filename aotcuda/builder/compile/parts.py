@@ -104,7 +104,7 @@ def combine(plan: ModulePlan, compiled: Compiled, linked_code: ModuleCode, input
         plan=plan,
         images=linked,
         kernels=kernels,
-        functions=functions,
+        functions=tuple(replace(function, ir=(), needed=()) for function in functions),
         merged=linked_code.functions,
         callbacks=tuple(callbacks),
         foreign=tuple((item.name, symbols.functions) for item, symbols in surveyed.items() if not item.internal),
@@ -138,13 +138,16 @@ def _mark_cooperative(
 def _image(name: str, target: Target, code: Assembled | tuple[bytes, dict[str, int]]) -> Image:
     linker = nvjitlink.number()
     if isinstance(code, Assembled):
-        return make_image(target, code.data, code.cuda)._replace(linker=linker, name=name)
+        return make_image(target, code.data, linker, cuda=code.cuda, name=name)
     data, spills = code
-    return make_image(target, data, linker, spills)._replace(name=name)
+    return make_image(target, data, linker, spills=spills, name=name)
 
 
 def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> CompiledKernel:
-    """Return a kernel with the launch configuration of each image, and the values that its source reads for any."""
+    """Return a linked kernel without its code, with the launch configuration of each image.
+
+    Its `values` are those that its source reads for any target.
+    """
     built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
     has = {*plan.compiled_for(unit)}
     codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
@@ -152,6 +155,8 @@ def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> Compiled
     values = [pair for target in plan.compiled_for(unit) for pair in compiled[unit, target].values]
     return replace(
         built,
+        code=(),
+        needed=(),
         launches=tuple((arch, launch) for arch, launch in launches if launch is not None),
         values=tuple([pair for number, pair in enumerate(values) if pair not in values[:number]]),
     )

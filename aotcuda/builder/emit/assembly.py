@@ -16,7 +16,7 @@ from aotcuda.builder.plan import plan
 from aotcuda.builder.project import files as project_files
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from aotcuda.builder.cache.stamps import Dependencies, Project
     from aotcuda.builder.compile.job import BuiltModule, Result
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.plan.toolkits import Toolkit
     from aotcuda.common.stamp import Stamp
 
-    Parts = Sequence[tuple[Result, BuiltModule]]
-
 
 def assemble(
     settings: Config,
@@ -34,7 +32,6 @@ def assemble(
     plans: Sequence[ModulePlan],
     project: Project,
     results: Sequence[Result],
-    parts_by_module: Mapping[str, Parts],
     *,
     installed: Sequence[Toolkit],
     stamp: Stamp,
@@ -50,13 +47,14 @@ def assemble(
     warnings = [*watch_warnings, *plan_warnings, *(text for result in results for text in result.warnings)]
     launch_stamp = stamps.launch_stamp(stamp, project) if editable else None
     has_fallback = settings.fallback == "jit"
-    modules = [module for parts in parts_by_module.values() for _, module in parts]
+    by_module = parts_by_module(results)
+    modules = [module for parts in by_module.values() for _, module in parts]
     carried_paths = {project.relative(str(project.root / path)) for module in modules for path, _ in module.carried}
     files: dict[str, bytes] = {}
     sizes: dict[str, int] = {}
     needed_sources: dict[str, str] = {}
     sources: dict[str, str] = {}
-    for name, parts in parts_by_module.items():
+    for name, parts in by_module.items():
         dependencies = _dependencies([result for result, _ in parts], launch_stamp, table, project)
         if settings.runtime == "bundled" and not editable:
             dependencies = replace(
@@ -77,17 +75,17 @@ def assemble(
             sizes=sizes,
         )
     files |= in_place.files(results, files, project.package_root, editable=editable)
-    files |= packs.files((parts[-1][1].plan.config for parts in parts_by_module.values()), files)
+    files |= packs.files((parts[-1][1].plan.config for parts in by_module.values()), files)
     return Output(
         files=files,
         package_root=project.relative_package_root,
         warnings=tuple(dict.fromkeys([*warnings, *report.size_warnings(files)])),
         notes=report.gpu_queries(query for result in results for query in result.queries),
-        sbom=sbom.make(parts_by_module, installed, packs.distributions(files)),
+        sbom=sbom.make(by_module, installed, packs.distributions(files)),
         needed=needed_sources,
         sources=sources,
         depends=tuple(stamps.files(stamp, project)),
-        with_callbacks=tuple(name for name, parts in parts_by_module.items() if parts[-1][1].callbacks),
+        with_callbacks=tuple(name for name, parts in by_module.items() if parts[-1][1].callbacks),
         summary=report.Summary(
             modules=len(plans),
             kernels=len({(unit.module, unit.name) for item in plans for unit in item.kernels}),
@@ -99,6 +97,15 @@ def assemble(
             code=sizes,
         ),
     )
+
+
+def parts_by_module(results: Iterable[Result]) -> dict[str, list[tuple[Result, BuiltModule]]]:
+    """Return the parts of each module, one for each toolkit; the last one has all images."""
+    parts: dict[str, list[tuple[Result, BuiltModule]]] = {}
+    for result in results:
+        for built in result.modules:
+            parts.setdefault(built.plan.config.name, []).append((result, built))
+    return parts
 
 
 def shard_output(shard: tuple[int, int], results: Sequence[Result], *, seconds: float) -> Output:
@@ -161,8 +168,12 @@ def _rebuild(
         "table": module_table if editable else _with_relative_globs(module_table, root, package_root),
         "names": {module: list(names) for module, names in plan.exported_names(plans).items()},
         "root": os.path.relpath(root, package_root) if editable else folder,
-        "files": [{"path": path, "bytes": len(data), "sha256": manifest.digest(data)} for path, data in built.carried],
+        "files": [_carried_file(path, Path(file).read_bytes()) for path, file in built.carried],
     }
+
+
+def _carried_file(path: str, data: bytes) -> manifest.File:
+    return {"path": path, "bytes": len(data), "sha256": manifest.digest(data)}
 
 
 def _with_copies(module: Mapping[str, Any], root: Path) -> Mapping[str, Any]:

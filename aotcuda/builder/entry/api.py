@@ -90,7 +90,13 @@ def build(
     folders = [str(package_root), *map(str, roots), *build_settings.search_folders()]
     inputs = [table, settings, folders, compilers.distributions(), editable, sorted(extensions)]
     entry = cached_build.open_entry(cache, project, inputs)
-    built = entry.find(plans, roots, editable=editable) if entry is not None and shard is None else None
+
+    def assemble(results: Sequence[Result], stamp: Stamp) -> Output:
+        return assembly.assemble(
+            settings, table, plans, project, results, installed=installed, stamp=stamp, editable=editable
+        )
+
+    built = entry.find(plans, roots, assemble) if entry is not None and shard is None else None
     if built is None:
         python = project.files(roots, plans)
         job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
@@ -107,16 +113,14 @@ def build(
                 from_cache_only = True
             if shard is not None or from_cache_only:
                 job = _job_with_cache(job, table, python, shard, costs)
-            results, parts = _run(job, installed, watcher)
+            results = _run(job, installed, watcher)
         if shard is not None:
             return assembly.shard_output(shard, results, seconds=time.monotonic() - start)
         stamp = _make_stamp(results, project, python, plans, installed)
-        built = assembly.assemble(
-            settings, table, plans, project, results, parts, installed=installed, stamp=stamp, editable=editable
-        )
+        built = assemble(results, stamp)
         _check_unchanged(results)
-        built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *shard_warnings])))
         built = entry.store(built, stamp, results) if entry is not None else built
+        built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *shard_warnings])))
     if settings.runtime == "bundled" and not editable:
         built = bundle.add_run_time(built, settings, package_root)
     summary = replace(built.summary, seconds=time.monotonic() - start)
@@ -174,21 +178,15 @@ def _job_with_cache(
     return replace(job, shard=shard, from_cache_only=shard is None, costs=dict(costs), inputs=inputs)
 
 
-def _run(
-    job: Job, installed: Sequence[toolkits.Toolkit], watcher: Progress
-) -> tuple[list[Result], dict[str, list[tuple[Result, BuiltModule]]]]:
-    """Run a job for each toolkit; return all results, and for each module its parts, the last with all images."""
+def _run(job: Job, installed: Sequence[toolkits.Toolkit], watcher: Progress) -> list[Result]:
+    """Run a job for each toolkit; the last result of a module has all its images."""
     results: list[Result] = []
-    parts_by_module: dict[str, list[tuple[Result, BuiltModule]]] = {}
     for toolkit, plans in plan.share(job.plans, installed):
-        images = {name: parts[-1][1].images for name, parts in parts_by_module.items()}
-        for result in stages.run(replace(job, plans=plans, toolkit=toolkit, images=images), watcher=watcher):
-            results.append(result)
-            for built in result.modules:
-                parts_by_module.setdefault(built.plan.config.name, []).append((result, built))
-    for parts in parts_by_module.values():
+        images = {built.plan.config.name: built.images for result in results for built in result.modules}
+        results += stages.run(replace(job, plans=plans, toolkit=toolkit, images=images), watcher=watcher)
+    for parts in assembly.parts_by_module(results).values():
         consistency.check(_describe_import(built) for _, built in parts if built.kernels or built.functions)
-    return results, parts_by_module
+    return results
 
 
 def _check_unchanged(results: Sequence[Result]) -> None:
