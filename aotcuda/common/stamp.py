@@ -11,8 +11,8 @@ None if the path does not exist:
 
 A stamp also has the SHA-256 of environment variables; `MYPKG_*` represents all variables with matching names.
 
-The builder writes stamps, and the run time compares them at each launch of an editable install. So this module imports
-few other modules, and neither the builder nor the run time.
+The builder writes stamps, and the run time compares them at the first launch of an editable install. So this module
+imports few other modules, and neither the builder nor the run time.
 """
 
 from __future__ import annotations

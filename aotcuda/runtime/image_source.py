@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from aotcuda.common.jit_build import Request
+    from aotcuda.common.stamp import Stamp
+    from aotcuda.errors import StaleBuildError
     from aotcuda.manifest import Manifest
     from aotcuda.runtime.driver import Device
     from aotcuda.runtime.images.choice import Choice
@@ -30,7 +32,7 @@ class Packaged:
     Attributes:
         name: The module's name.
         package_root: The folder with the module's package.
-        is_editable: Whether launches compare the images with their sources.
+        is_editable: Whether the first launch compares the images with their sources.
     """
 
     is_editable = False
@@ -120,6 +122,14 @@ class Packaged:
             return None
         return build_inputs.packaged(manifest, self.package_root)
 
+    def changed(self) -> str | None:
+        """Return a text for the edit since the build, such as "/src/k.py was edited"; None for a wheel."""
+        return None
+
+    def stale(self) -> StaleBuildError | None:
+        """Return the error if the sources of an editable install were edited after the build."""
+        return None
+
     @property
     def is_read(self) -> bool:
         """Return True if the manifest has been read."""
@@ -138,6 +148,26 @@ class Editable(Packaged):
     """The images of an editable install; the JIT fallback builds from the current state of the project."""
 
     is_editable = True
+    _built: Stamp | None = None
+
+    def changed(self) -> str | None:
+        """Implement Packaged.changed."""
+        if self._built is None:
+            with importing:
+                from aotcuda.common import stamp  # noqa: PLC0415 (wheels have none)
+
+            self._built = stamp.from_manifest(self.manifest(), self.package_root)
+        return self._built.changed()
+
+    def stale(self) -> StaleBuildError | None:
+        """Implement Packaged.stale."""
+        changed = self.changed()
+        if changed is None:
+            return None
+        with importing:
+            from aotcuda.errors import StaleBuildError  # noqa: PLC0415 (only errors come here)
+
+        return StaleBuildError(f"{self.name} was built before {changed}; build it again: pip install -e .")
 
     def build_inputs(self) -> Request | None:
         """Implement Packaged.build_inputs with the project's table as it is now."""
@@ -191,6 +221,14 @@ class Unbuilt:
             from aotcuda.runtime.jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         return build_inputs.project(self.name, self.package_root) or self._request
+
+    def changed(self) -> str | None:
+        """Implement Packaged.changed: each build is of the current sources."""
+        return None
+
+    def stale(self) -> StaleBuildError | None:
+        """Implement Packaged.stale."""
+        return None
 
     @property
     def is_read(self) -> bool:

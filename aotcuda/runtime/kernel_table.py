@@ -1,9 +1,9 @@
 """The kernels of loaded images: their overloads, their kernels on each GPU, and their caches."""
 
-# A loader makes a `KernelTable` when it loads images. If the images are replaced or unloaded, the table's validity flag
-# is emptied, its caches are retired, and a launch gets the current table from the loader. A launch finds the overload
-# for its arguments, then the overload's kernel on a GPU. If the images lack one of them, the JIT fallback compiles it,
-# through `aotcuda.runtime.jit.overloads`.
+# A loader makes a `KernelTable` when it loads images. If the images are unloaded, the table's validity flag is emptied,
+# its caches are retired, and a launch gets the current table from the loader. A launch finds the overload for its
+# arguments, then the overload's kernel on a GPU. If the images lack one of them, the JIT fallback compiles it, through
+# `aotcuda.runtime.jit.overloads`.
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.device_kernel import DeviceKernel
     from aotcuda.runtime.driver import ValidityFlag
@@ -80,7 +79,6 @@ class KernelTable:
         library: The images.
         manifest: The manifest that describes them.
         kernels: The records of their kernels, by name.
-        sources: The stamp of the edited sources that the JIT fallback compiled the images from; None for other images.
         live: The validity flag: one item, until the images are retired or the process forks.
         caches: The caches of the kernels, by name.
     """
@@ -92,12 +90,10 @@ class KernelTable:
         fallback: MakesFallback,
         live: ValidityFlag,
         caches: dict[str, KernelCache],
-        sources: Stamp | None = None,
     ) -> None:
         self.library = library
         self.manifest = manifest
         self.kernels = {kernel["name"]: kernel for kernel in manifest["kernels"]}
-        self.sources = sources
         self.live = live
         self._fallback = fallback
         self._making = new_lock()
@@ -231,7 +227,7 @@ class KernelTable:
         return jit is not None and jit.holds(overload) and device not in overload.kernels
 
     def retire(self) -> None:
-        """Make the fast path decline from now on, and make no launchers: the images are replaced or unloaded."""
+        """Make the fast path decline from now on, and make no launchers: the images are unloaded."""
         drivers.retire(self.live)
         for cache in list(self.caches.values()):
             cache.retire()

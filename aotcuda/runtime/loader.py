@@ -1,9 +1,9 @@
-"""Load, replace and unload the images of a module, with the overloads of their kernels."""
+"""Load and unload the images of a module, with the overloads of their kernels."""
 
 # A program may import a module and launch nothing, so functions import what only launches need, above all `ctypes`.
 #
-# A `Loader` has the lock, the current `KernelTable` and the `ImageSource`. If images are replaced or unloaded, their
-# table is retired, and launches get the current table from the loader.
+# A `Loader` has the lock, the current `KernelTable` and the `ImageSource`. If images are unloaded, their table is
+# retired, and launches get the current table from the loader.
 
 from __future__ import annotations
 
@@ -17,43 +17,39 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aotcuda.common.stamp import Stamp
     from aotcuda.manifest import Kernel, Manifest
     from aotcuda.runtime.image_source import ImageSource
     from aotcuda.runtime.jit.fallback import Case, Fallback
     from aotcuda.runtime.kernel_table import KernelCache, KernelTable
     from aotcuda.runtime.library import Library
-    from aotcuda.runtime.staleness import Staleness
     from aotcuda.runtime.unloading import Retired
 
     MakesFallback = Callable[[], Fallback]
 
 
 class Loader:
-    """The images of one module: a loader loads, replaces and unloads them.
+    """The images of one module: a loader loads and unloads them.
 
     Attributes:
         source: The source of its images.
         current: The current table; None until something loads images. Another thread may retire it at any time.
-        checks_each_launch: Whether `ready` must be called at each launch.
         retired: Images out of use that stay in the driver until their launches have ended.
     """
 
     def __init__(self, source: ImageSource) -> None:
         self.source = source
-        self.checks_each_launch = source.is_editable
         self.current: KernelTable | None = None
         self.retired: list[Retired] = []
         self._starting = new_lock()  # a thread holds it while it loads or compiles images, and the others wait
         self._sweeping = new_lock()  # a thread holds it while it unloads images
         self._lock = new_lock()  # for quick steps; a thread that holds it takes none of the other locks
-        self._replaced: list[KernelTable] = []  # tables out of use, with launches that may be in progress
+        self._early: KernelTable | None = None  # the images of an editable install until the first launch compares them
         self._retiring: list[Library] = []  # images while `_retire` works on them
+        self._retired_tables: list[KernelTable] = []  # their tables
         self._last_manifest: Manifest | None = None
         self._records: tuple[Manifest | None, dict[str, Kernel]] = (None, {})
-        self._staleness: Staleness | None = None
         self._fallback: Fallback | None = None
-        self._making = new_lock()  # for the fallback and the comparison with the sources
+        self._making = new_lock()  # for the fallback
         self._caches: dict[str, KernelCache] = {}  # for the current images, or for the next ones
 
     @property
@@ -88,16 +84,6 @@ class Loader:
                 self._fallback = self._fallback or Fallback(self.source)
         return self._fallback
 
-    def staleness(self) -> Staleness:
-        """Return the object that compares an editable install's images with its sources; make it at the first call."""
-        if self._staleness is None:
-            with importing:
-                from aotcuda.runtime.staleness import Staleness  # noqa: PLC0415 (wheels have none)
-
-            with self._making:
-                self._staleness = self._staleness or Staleness(self.source, self.fallback)
-        return self._staleness
-
     def cache(self, name: str) -> KernelCache:
         """Return the cache of the kernel of this name."""
         with importing:
@@ -106,7 +92,7 @@ class Loader:
         return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
     def ready(self) -> KernelTable:
-        """Return the table of the current images; load or replace them if needed.
+        """Return the table of the current images; load them if needed, compiled if the sources were edited.
 
         Raises:
             RuntimeUnavailableError: There is no driver, no GPU, or no image for any GPU.
@@ -122,19 +108,7 @@ class Loader:
             from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (an import of images imports it)
 
             drivers.check_fork()
-        if not self.checks_each_launch:
-            return kernel_table
-        with self._starting:  # one thread compiles an edit
-            while True:
-                kernel_table = self.current or self._load()
-                staleness = self.staleness()
-                replacement = staleness.replacement_for(kernel_table.sources)
-                if replacement is None:
-                    return kernel_table
-                with self._lock:
-                    if self.current is kernel_table:  # otherwise another thread has unloaded the images meanwhile
-                        staleness.keep_original(kernel_table.library, kernel_table.sources, replacement[2])
-                        return self._make_current(*replacement)
+        return kernel_table
 
     def enter(
         self,
@@ -167,7 +141,7 @@ class Loader:
         except BaseException:
             if callbacks is not None and callbacks.failed is not None:
                 with self._lock:
-                    if self.current is kernel_table:
+                    if kernel_table in (self.current, self._early):
                         self._retire()
                 with suppress(aotcuda.errors.AotcudaError):  # the error of the setup is raised
                     self.sweep()  # a later sweep unloads images whose launches are in progress
@@ -258,39 +232,57 @@ class Loader:
             if (kernel_table := self.current) is not None:
                 return kernel_table
             while True:
+                error: aotcuda.errors.AotcudaError | None = None if early else self.source.stale()
+                if self._early is not None:
+                    kernel_table = self._take_early(is_stale=error is not None)
+                    if kernel_table is not None:
+                        return kernel_table
                 try:
-                    library = self.source.load(self.fallback)
-                except (aotcuda.errors.DriverTooOldError, aotcuda.errors.NoImageError) as error:
+                    if error is None:
+                        library = self.source.load(self.fallback)
+                except (aotcuda.errors.DriverTooOldError, aotcuda.errors.NoImageError) as problem:
                     if early:  # an import never compiles
                         raise
-                    library = self.fallback().load_module(drivers.get().devices[0], error)
+                    error = problem
+                if error is not None:
+                    driver = drivers.get()
+                    library = self.fallback().load_module(driver.devices[driver.current_device() or 0], error)
                     manifest = library.manifest
                 with self._lock:
                     current = self.current
                     if current is None and library.is_closed:  # another thread has unloaded compiled images meanwhile
                         continue
                     if current is None:
-                        return self._make_current(library, manifest)
+                        return self._make_current(library, manifest, early=early and self.source.is_editable)
                     # A launch of this thread, in a destructor for example, has loaded images meanwhile.
                     if current.library is not library:
                         library.close()
                         self.retired.append(([library], []))
                     return current
 
-    def _make_current(self, library: Library, manifest: Manifest, sources: Stamp | None = None) -> KernelTable:
-        """Make these the current images, and retire the earlier ones."""
+    def _take_early(self, *, is_stale: bool) -> KernelTable | None:
+        """Make the images that an import loaded the current ones; unload them instead if the sources were edited."""
+        if is_stale:
+            with suppress(aotcuda.errors.CallbackError, aotcuda.errors.CudaError):  # as at exit
+                self.unload()
+        with self._lock:
+            kernel_table, self._early = self._early, None
+            self.current = kernel_table or self.current
+            return self.current
+
+    def _make_current(self, library: Library, manifest: Manifest, *, early: bool = False) -> KernelTable:
+        """Make these the current images; early ones become current at the first launch."""
         with importing:
             from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
             from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (only launches need it)
 
-        if self.current is not None:
-            self._caches = {}
-        kernel_table = KernelTable(library, manifest, self.fallback, drivers.new_validity_flag(), self._caches, sources)
-        previous, self.current, self._last_manifest = self.current, kernel_table, manifest
+        kernel_table = KernelTable(library, manifest, self.fallback, drivers.new_validity_flag(), self._caches)
+        self._last_manifest = manifest
+        if early:
+            self._early = kernel_table
+        else:
+            self.current = kernel_table
         library.hand_over()
-        if previous is not None:
-            self._replaced = [*[table for table in self._replaced if not table.is_idle()], previous]
-            self._retire_replaced()
         return kernel_table
 
     def _retire(self) -> None:
@@ -303,13 +295,11 @@ class Loader:
 
     def _retire_once(self) -> None:
         """Retire the images, or finish an interrupted call. Signals arrive after calls, so the steps make few calls."""
-        kernel_table = self.current
+        kernel_table = self.current or self._early
         if kernel_table is not None:
             self._retiring += [kernel_table.library]
-            self._replaced += [kernel_table]
-            self.current, self._caches = None, {}
-        if self._staleness is not None:
-            self._staleness.retire(self._retiring)
+            self._retired_tables += [kernel_table]
+            self.current, self._early, self._caches = None, None, {}
         if self._fallback is not None:  # it may have loaded images of an interrupted launch
             self._fallback.retire(self._retiring)
         if not self._retiring:
@@ -317,10 +307,7 @@ class Loader:
         libraries = list(dict.fromkeys(self._retiring))
         for library in libraries:
             library.close()
-        self._retire_replaced()
-        self.retired += [(libraries, [table.is_idle for table in self._replaced])]
-        self._retiring, self._replaced = [], []
-
-    def _retire_replaced(self) -> None:
-        for table in self._replaced:
+        for table in self._retired_tables:
             table.retire()
+        self.retired += [(libraries, [table.is_idle for table in self._retired_tables])]
+        self._retiring, self._retired_tables = [], []

@@ -284,7 +284,7 @@ class Module:
             raise module_attributes.simulator_error(self.name, self._loader.source.origins())
 
     def _kernel(self, name: str) -> Kernel:
-        """Return the object for a kernel, which stays valid when images are replaced."""
+        """Return the object for a kernel, which stays valid when images are loaded again."""
         with importing:
             from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (an import makes no kernels)
 
@@ -335,7 +335,7 @@ def load(
         manifest: Path of the manifest, relative to the folder of the generated module.
         sha256: Digest that the manifest must have.
         load: `"import"` or `"first-use"`; the environment variable `AOTCUDA_LOAD` overrides it.
-        editable: Whether launches check the sources that the images were built from.
+        editable: Whether the first launch checks the sources that the images were built from.
 
     Raises:
         ImportError: There is no such module.

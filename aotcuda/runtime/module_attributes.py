@@ -70,8 +70,6 @@ def fast_path(loader: Loader) -> str:
     Raises:
         ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
     """
-    if loader.checks_each_launch:
-        return "none: each launch of an editable install looks at its sources"
     kernel_table = loader.current
     if kernel_table.library.synchronous if kernel_table is not None else streams.launches_wait():
         return "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
@@ -84,7 +82,8 @@ def describe(loader: Loader) -> str:
     state, kernel_table = "not loaded", loader.current
     if kernel_table is not None:
         state = "; ".join([*map(str, kernel_table.library.choices.values()), f"fast path {fast_path(loader)}"])
-    if loader.checks_each_launch and (changed := loader.staleness().changed()):
+    changed = loader.source.changed()
+    if changed is not None:
         state += f"; out of date: {changed}"
     counts = f"{_count(loader.kernels, 'kernel')}, {_count(loader.manifest['functions'], 'function')}"
     return f"<aotcuda.Module {loader.source.name}: {counts}; {state}>"

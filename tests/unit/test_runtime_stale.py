@@ -1,4 +1,4 @@
-"""Test that an editable install refuses launches after an edit of its inputs."""
+"""Test that the first launch of an editable install is refused after an edit of its inputs."""
 
 from __future__ import annotations
 
@@ -76,19 +76,41 @@ EDITS = {
 }
 
 
-@pytest.mark.parametrize("earlier_launches", [0, 1])
+@pytest.mark.parametrize("unloads", [False, True])
 @pytest.mark.parametrize(("edit", "reason"), EDITS.values(), ids=EDITS)
-def test_edited_module_is_refused_until_edit_is_reverted(cuda, project, edit, reason, earlier_launches):
+def test_edited_module_is_refused_until_edit_is_reverted(cuda, project, edit, reason, unloads):
     texts = {path: path.read_text() for path in (project.source, project.pyproject)}
-    for _ in range(earlier_launches):
+    if unloads:
         project.module.k[1, 1](1)
+        project.module.__aotcuda__.unload()
     edit(project)
     assert_refused(project, reason.format(project))
-    assert len(cuda.launches()) == earlier_launches
+    assert len(cuda.launches()) == unloads
     for path, text in texts.items():
         path.write_text(text)
     project.module.k[1, 1](1)
-    assert len(cuda.launches()) == earlier_launches + 1
+    assert len(cuda.launches()) == unloads + 1
+    assert len(cuda.calls("cuLibraryLoadData")) == len(cuda.calls("cuLibraryUnload")) + 1
+
+
+def test_edit_after_the_first_launch_changes_nothing(cuda, project, path, monkeypatch):
+    run = project.module.k[1, 1]
+    run(1)
+    edit_to_same_size(project)
+    monkeypatch.setattr(stamp, "answer", None)
+    run(2)
+    project.module.k[1, 1](3)
+    assert [call["parameters"][:2] for call in cuda.launches()] == ["01", "02", "03"]
+    assert len(cuda.calls("cuLibraryLoadData")) == 1
+    assert (project.module.__aotcuda__.fast_path == "in C") == (path == "extension")
+
+
+def test_import_loads_images_and_reads_no_source(cuda, monkeypatch):
+    monkeypatch.setattr(stamp, "answer", None)
+    project = Project(cuda)
+    assert len(cuda.calls("cuLibraryLoadData")) == 1
+    project.module.__aotcuda__.unload()
+    assert len(cuda.calls("cuLibraryUnload")) == 1
 
 
 def test_other_tables_of_pyproject_may_change(cuda, project):
@@ -120,7 +142,6 @@ def test_added_files_and_changed_variables_are_refused(cuda, monkeypatch):
     (data / "a.csv").touch()
     project = Project(cuda, reads=reads, variables={"SCALE": manifests.digest(b"3")})
     monkeypatch.setenv("SCALE", "3")
-    project.module.k[1, 1](1)
     (data / "b.csv").touch()
     assert_refused(project, f"files in {data} were added or removed")
     (data / "b.csv").unlink()
@@ -131,7 +152,7 @@ def test_added_files_and_changed_variables_are_refused(cuda, monkeypatch):
     assert_refused(project, "the environment variable SCALE was changed")
     monkeypatch.setenv("SCALE", "3")
     project.module.k[1, 1](1)
-    assert len(cuda.launches()) == 2
+    assert len(cuda.launches()) == 1
 
 
 @pytest.mark.parametrize("moment", [stamp._MOMENT, -(1 << 62)], ids=["just now", "long ago"])
@@ -140,7 +161,7 @@ def test_edit_with_old_modification_time_is_detected(cuda, monkeypatch, moment):
     monkeypatch.setattr(stamp, "_MOMENT", moment)
     project = Project(cuda)
     os.utime(project.source, ns=(1, 1))
-    project.module.k[1, 1](1)
+    assert project.module.__aotcuda__._loader.source.changed() is None
     before = project.source.stat()
     while project.source.stat().st_ctime_ns == before.st_ctime_ns:  # file systems store this time in steps
         project.source.write_text("def k(y): ...\n")

@@ -109,24 +109,18 @@ class Fallback:
         return images
 
     def drop(self, library: Library) -> None:
-        """Load images again at their next request; the old images stay loaded, as with `forget`."""
+        """Load images again at their next request; the old ones stay in the driver."""
         with self._lock:
             for key, images in list(self.loaded.items()):
                 if images is library:
                     self._forgotten.append(library)
                     del self.loaded[key]
 
-    def forget(self) -> None:
-        """Forget all images after an edit of the sources. They stay loaded, since kernels may be running."""
-        with self._lock:
-            self._forgotten += self.loaded.values()
-            self.loaded.clear()
-            self._failed.clear()
-
     def retire(self, going: list[Library]) -> None:
         """Forget all images and add them to `going`; after an interrupt, some may be in it twice."""
         with self._lock:
-            self.forget()
+            self._forgotten += self.loaded.values()
+            self.loaded.clear()
             going += self._forgotten
             self._forgotten = []
 

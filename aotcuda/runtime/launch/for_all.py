@@ -65,7 +65,7 @@ class ForAll(ProcessLocal):
     def _launch(self, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
         kernel_table = loader.current
-        if kernel_table is None or loader.checks_each_launch or drivers.forked:
+        if kernel_table is None or drivers.forked:
             kernel_table = loader.ready()  # raises the errors that prevent a launch
         if self._n == 0:
             kernel_table.check(name, args, self._stream)

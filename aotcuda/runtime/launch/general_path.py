@@ -76,7 +76,7 @@ class GeneralPath:
         """Launch once; UnloadedError means that nothing was launched."""
         loader, stream = self._loader, self.configuration.stream
         kernel_table = loader.current
-        if kernel_table is None or loader.checks_each_launch or drivers.forked:
+        if kernel_table is None or drivers.forked:
             kernel_table = loader.ready()
         try:
             selection = kernel_table.select(self.name, args, stream)
@@ -85,7 +85,7 @@ class GeneralPath:
                 return
             self.submit(kernel_table, selection, args)
         except aotcuda.errors.MissingVariantError:
-            if self._specializations is not None and not loader.checks_each_launch:
+            if self._specializations is not None:
                 self._settle_miss(kernel_table, args)
             raise
         if selection[5] is not None and selection[5].served is not None:
@@ -138,7 +138,7 @@ class GeneralPath:
     def settle(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """After a launch of `selection` with `args`, add its specialization to the fast path if possible."""
         specialization = selection[5]
-        if self._specializations is None or specialization is None or self._loader.checks_each_launch:
+        if self._specializations is None or specialization is None:
             return
         specialization.launches += 1
         if specialization.launches >= SPECIALIZE_AT and specialization.fits_fast_path(selection[0]):

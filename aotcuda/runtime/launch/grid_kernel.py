@@ -64,8 +64,8 @@ class GridKernel(Kernel):
 
     @property
     def may_change(self) -> bool:
-        """Return True if its parameters may change between launches, as in an editable install."""
-        return self._loader.checks_each_launch
+        """Return True in an editable install: the images of edited sources may have other parameters."""
+        return self._loader.source.is_editable
 
     def __getitem__(self, grid: types.Grid) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
         """Return the kernel with a grid: an int, a tuple of one to three, or a function of the named arguments.
@@ -262,9 +262,7 @@ class GridKernel(Kernel):
             from aotcuda.runtime.launch import fast as extension  # noqa: PLC0415 (an import makes no launcher)
 
         configuration = inner.configuration
-        specializations = (
-            None if self._loader.checks_each_launch else extension.specializations_of(self._cache(), configuration)
-        )
+        specializations = None if self.may_change else extension.specializations_of(self._cache(), configuration)
         if specializations is None:
             return launcher
         record = self.record()
