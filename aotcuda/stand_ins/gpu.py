@@ -48,6 +48,28 @@ _TRITON = {
 }
 """CUDA's names of attributes by Triton's names."""
 
+_CUPY = {
+    "multiProcessorCount": "MULTIPROCESSOR_COUNT",
+    "warpSize": "WARP_SIZE",
+    "maxThreadsPerBlock": "MAX_THREADS_PER_BLOCK",
+    "sharedMemPerBlock": "MAX_SHARED_MEMORY_PER_BLOCK",
+    "sharedMemPerBlockOptin": "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN",
+    "sharedMemPerMultiprocessor": "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR",
+    "regsPerBlock": "MAX_REGISTERS_PER_BLOCK",
+    "regsPerMultiprocessor": "MAX_REGISTERS_PER_MULTIPROCESSOR",
+    "clockRate": "CLOCK_RATE",
+    "memoryClockRate": "MEMORY_CLOCK_RATE",
+    "memoryBusWidth": "GLOBAL_MEMORY_BUS_WIDTH",
+    "l2CacheSize": "L2_CACHE_SIZE",
+    "maxThreadsPerMultiProcessor": "MAX_THREADS_PER_MULTIPROCESSOR",
+    "concurrentKernels": "CONCURRENT_KERNELS",
+    "cooperativeLaunch": "COOPERATIVE_LAUNCH",
+    "integrated": "INTEGRATED",
+    "pciBusID": "PCI_BUS_ID",
+    "pciDeviceID": "PCI_DEVICE_ID",
+}
+"""CUDA's names of attributes by CuPy's names."""
+
 SAME_ON_ALL = frozenset(
     [
         *("total_memory", "uuid", "warp_size", "max_threads_per_block", "regs_per_multiprocessor"),
@@ -108,3 +130,17 @@ class Gpu:
     def triton_properties(self) -> dict[str, int]:
         """Return the device properties that Triton's driver has, by Triton's names."""
         return {name: self.attribute(cuda) for name, cuda in _TRITON.items()}
+
+    def cupy_properties(self) -> dict[str, object]:
+        """Return what CuPy's `getDeviceProperties` returns."""
+        sizes = ("X", "Y", "Z")
+        return {
+            "name": self.name.encode(),
+            "uuid": bytes(16),
+            "major": self.capability[0],
+            "minor": self.capability[1],
+            "totalGlobalMem": self.memory,
+            "maxThreadsDim": tuple(self.attribute(f"MAX_BLOCK_DIM_{size}") for size in sizes),
+            "maxGridSize": tuple(self.attribute(f"MAX_GRID_DIM_{size}") for size in sizes),
+            **{name: self.attribute(cuda) for name, cuda in _CUPY.items()},
+        }

@@ -403,7 +403,8 @@ NAMES = [add_up, total.__name__, doubled, RECORD, PAIR, IS_ARRAY, float32[:, ::1
 """
     in_place.write(cuda.packages, text, {"k": ("void(float32[::1])",)})
     assert cuda.run(f"{in_place.NO_NUMBA}\nimport mypkg.solver as s\nprint(*s.NAMES)") == in_place.named(
-        "numba.cuda.declare_device(...) total mypkg.solver.doubled numba.from_dtype(...)[:] "
+        "numba.cuda.declare_device('add_up', 'float32(float32, float32)') total mypkg.solver.doubled "
+        "numba.from_dtype([('x', 'f4')])[:] "
         "numba.types.UniTuple(numba.float32, 2) False numba.float32[:, ::1] numba.cuda.libdevice.sinf\n"
     )
 

@@ -2,16 +2,8 @@
 
 from __future__ import annotations
 
-from aotcuda.integrations.in_place.functions import Decorator, cuda_jit
-from aotcuda.integrations.in_place.numba_proxy import (
-    DeclarationProxy,
-    NumbaProxy,
-    Proxy,
-    TypeProxy,
-    exception,
-    import_numba,
-    package_attribute,
-)
+from aotcuda.integrations.in_place.functions import cuda_jit, host_decorator
+from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy, exception, import_numba, package_attribute
 from aotcuda.integrations.in_place.numba_proxy import attribute as attribute_of
 
 TYPE_CHECKING = False
@@ -30,7 +22,7 @@ _SCALARS = frozenset(
         *("float_", "double", "byte", "b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8", "c8", "c16"),
     ]
 )
-_DECLARED = frozenset(["from_dtype", "typeof", "declare_device"])
+_DECLARED = frozenset(["types", "from_dtype", "typeof", "declare_device"])
 _DECORATORS = frozenset(
     ["jit", "njit", "vectorize", "guvectorize", "cfunc", "stencil", "reduce", "Reduce", "generated_jit"]
 )
@@ -53,8 +45,8 @@ def attribute(package: str, name: str) -> object:
     return _objects[package, name]
 
 
-def _proxy(package: str, owner: str, name: str) -> Any:
-    """Return the proxy for `name` of `owner`, which is the package or its `cuda`."""
+def _proxy(package: str, owner: str, name: str, known: dict[str, Callable[[], Any]] | None = None) -> Any:
+    """Return the stand-in for `name` of `owner`, which is the package or its `cuda`; `known` as for NumbaProxy."""
     label = f"{owner}.{name}"
 
     def make() -> Any:
@@ -65,13 +57,10 @@ def _proxy(package: str, owner: str, name: str) -> Any:
         return _version(package)
     if name.endswith(("Error", "Warning")):
         return exception(package, label, make)
-    if name in _SCALARS or name == "types":
-        return TypeProxy(package, label, make)
-    if name in _DECLARED or _is_linkable(name):
-        return DeclarationProxy(package, label, make)
     if name in _DECORATORS:
-        return Decorator(package, label, make)
-    return NumbaProxy(package, label, make)
+        return host_decorator(package, label.partition(".")[2])
+    declares = name in _SCALARS or name in _DECLARED or _is_linkable(name)
+    return NumbaProxy(package, label, make, declares=declares, known=known)
 
 
 def _is_linkable(name: str) -> bool:
@@ -91,33 +80,6 @@ def _version(package: str) -> str:
     except metadata.PackageNotFoundError:
         message = f"{package} is not installed, and has no version"
         raise AttributeError(message, name="__version__") from None
-
-
-class _DriverModule(NumbaProxy):
-    """A module of Numba in which the driver, and not Numba, serves some names.
-
-    Args:
-        package: As for NumbaProxy.
-        label: As for NumbaProxy.
-        make: As for NumbaProxy.
-        names: Functions that return the objects of these names, by path below the module.
-    """
-
-    def __init__(self, package: str, label: str, make: Callable[[], Any], names: dict[str, Callable[[], Any]]) -> None:
-        super().__init__(package, label, make)
-        object.__setattr__(self, "_names", names)
-
-    _names: dict[str, Callable[[], Any]]
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._names:
-            return self._names[name]()
-        names = {path.partition(".")[2]: make for path, make in self._names.items() if path.startswith(f"{name}.")}
-        if not names:
-            return super().__getattr__(name)
-        return _DriverModule(
-            self._package, f"{self._label}.{name}", lambda: attribute_of(self.numba_object(), name), names
-        )
 
 
 class Cuda(Proxy):
@@ -142,11 +104,8 @@ class Cuda(Proxy):
             from aotcuda.integrations.in_place import argument_annotations  # noqa: PLC0415 (few sources name them)
 
             return getattr(argument_annotations, name)
-        proxy = _proxy(self._package, f"{self._package}.cuda", name)
-        if name == "cudadrv":
-            proxy = _DriverModule(
-                self._package, f"{self._package}.cuda.cudadrv", proxy.numba_object, self._driver_names()
-            )
+        known = self._driver_names() if name == "cudadrv" else None
+        proxy = _proxy(self._package, f"{self._package}.cuda", name, known)
         if not isinstance(proxy, type):
             self.__dict__[name] = proxy
         return proxy

@@ -7,7 +7,7 @@ kernel.
 from __future__ import annotations
 
 from aotcuda.integrations.in_place import numba_proxy
-from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy
+from aotcuda.integrations.in_place.numba_proxy import Proxy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -234,20 +234,20 @@ def cuda_jit(package: str) -> Callable[..., Any]:
     return jit
 
 
-class Decorator(NumbaProxy):
-    """A decorator of Numba whose functions are compiled at their first call."""
+def host_decorator(package: str, name: str) -> Callable[..., Any]:
+    """Return a decorator of a package, such as `njit`, whose functions are compiled at their first call."""
 
-    def __call__(self, *args: object, **options: object) -> Any:
-        """Return a decorated function or a decorator."""
-        name = self._label.partition(".")[2]
+    def decorator(*args: object, **options: object) -> Any:
         function = _python_function(args[0]) if args else None
         if function is not None:
-            return HostFunction(self._package, name, function, args[1:], dict(options))
+            return HostFunction(package, name, function, args[1:], options)
 
         def decorate(function: Any) -> Any:
-            return HostFunction(self._package, name, _python_function(function) or function, args, dict(options))
+            return HostFunction(package, name, _python_function(function) or function, args, options)
 
         return decorate
+
+    return decorator
 
 
 def _python_function(value: object) -> FunctionType | None:

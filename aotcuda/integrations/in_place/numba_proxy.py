@@ -48,22 +48,35 @@ class Proxy:
 
 
 class NumbaProxy(Proxy):
-    """A stand-in for an object under a name of Numba. Calls, subscripts and tests resolve it; attributes do not.
+    """A stand-in for an object under a name of Numba.
+
+    Attributes and subscripts give proxies, so `isinstance`, `except` and the top of a module need no Numba. Calls and
+    tests import Numba, except calls that declare something for kernels: those of types give proxies, too.
 
     Args:
         package: `numba` or `numba_cuda_mlir`.
         label: The name in error messages: `numba.cuda.to_device`.
         make: A function that returns the object.
+        declares: True for a type, and for a function that declares something for kernels.
+        known: Functions that return objects without Numba, by their path below this object.
     """
 
-    def __init__(self, package: str, label: str, make: Callable[[], Any]) -> None:
-        object.__setattr__(self, "_package", package)
-        object.__setattr__(self, "_label", label)
-        object.__setattr__(self, "_make", make)
+    def __init__(
+        self,
+        package: str,
+        label: str,
+        make: Callable[[], Any],
+        *,
+        declares: bool = False,
+        known: dict[str, Callable[[], Any]] | None = None,
+    ) -> None:
+        self.__dict__.update(_package=package, _label=label, _make=make, _declares=declares, _known=known or {})
 
     _package: str
     _label: str
     _make: Callable[[], Any]
+    _declares: bool
+    _known: dict[str, Callable[[], Any]]
 
     def numba_object(self) -> Any:
         """Implement Proxy.numba_object."""
@@ -76,24 +89,41 @@ class NumbaProxy(Proxy):
         if name.startswith("_"):
             message = f"{self._label} has no attribute {name!r} before Numba is imported"
             raise AttributeError(message, name=name, obj=self)
+        if name in self._known:
+            return self._known[name]()
         label = f"{self._label}.{name}"
         if name.endswith(_EXCEPTION_SUFFIXES):
             return exception(self._package, label, lambda: attribute(self.numba_object(), name))
-        return NumbaProxy(self._package, label, lambda: attribute(self.numba_object(), name))
+        known = {path.partition(".")[2]: make for path, make in self._known.items() if path.startswith(f"{name}.")}
+        return self._proxy(label, lambda: attribute(self.numba_object(), name), known)
 
     def __setattr__(self, name: str, value: object) -> None:
         setattr(self.numba_object(), name, value)
 
     def __call__(self, *args: object, **options: object) -> Any:
-        """Call the object.
+        """Call the object, or return a proxy for the declaration; a type converts a number without Numba.
 
         Raises:
             DependencyError: Numba is not installed.
         """
-        return self.numba_object()(*map(resolve, args), **{name: resolve(value) for name, value in options.items()})
+
+        def call() -> Any:
+            named = {name: resolve(value) for name, value in options.items()}
+            return self.numba_object()(*map(resolve, args), **named)
+
+        if not self._declares:
+            return call()
+        numpy: Any = sys.modules.get("numpy")
+        kind = getattr(numpy, self._label.rpartition(".")[2], None)
+        if kind is not None and len(args) == 1 and isinstance(args[0], int | float | complex | numpy.generic):
+            return kind(args[0])
+        return self._proxy(f"{self._label}({', '.join(map(_text_of, args))})", call)
 
     def __getitem__(self, key: object) -> Any:
-        return type(self)(self._package, f"{self._label}[{_text_of(key)}]", lambda: self.numba_object()[resolve(key)])
+        return self._proxy(f"{self._label}[{_text_of(key)}]", lambda: self.numba_object()[resolve(key)])
+
+    def _proxy(self, label: str, make: Callable[[], Any], known: dict[str, Callable[[], Any]] | None = None) -> Any:
+        return NumbaProxy(self._package, label, make, declares=self._declares, known=known)
 
     def __instancecheck__(self, instance: object) -> bool:
         return is_imported(self._package) and isinstance(instance, self.numba_object())
@@ -102,56 +132,18 @@ class NumbaProxy(Proxy):
         return iter(self.numba_object())
 
     def __bool__(self) -> bool:
-        return bool(self.numba_object())
+        return self._declares or bool(self.numba_object())
 
     def __eq__(self, other: object) -> bool:
-        return other is self or bool(self.numba_object() == resolve(other))
-
-    __hash__ = object.__hash__
-
-    def __repr__(self) -> str:
-        return self._label
-
-
-class DeclarationProxy(NumbaProxy):
-    """A function that a module calls at its top to declare something for kernels. The result is a proxy too."""
-
-    def __call__(self, *args: object, **options: object) -> Any:
-        """Return a proxy for the declaration."""
-
-        def make() -> Any:
-            named = {name: resolve(value) for name, value in options.items()}
-            return self.numba_object()(*map(resolve, args), **named)
-
-        return NumbaProxy(self._package, f"{self._label}(...)", make)
-
-
-class TypeProxy(NumbaProxy):
-    """A type. A call with types gives a signature or another type; a call with a number converts the number."""
-
-    def __call__(self, *args: object, **options: object) -> Any:
-        """Return a signature, another type, or a converted number."""
-        numpy: Any = sys.modules.get("numpy")
-        kind = getattr(numpy, str(self._label.rpartition(".")[2]), None)
-        if kind is not None and len(args) == 1 and isinstance(args[0], int | float | complex | numpy.generic):
-            return kind(args[0])
-        label = f"{self._label}({', '.join(map(_text_of, args))})"
-        named = {name: resolve(value) for name, value in options.items()}
-        return TypeProxy(self._package, label, lambda: self.numba_object()(*map(resolve, args), **named))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, TypeProxy) and (other._package, other._label) == (self._package, self._label)
+        if isinstance(other, NumbaProxy) and (other._package, other._label) == (self._package, self._label):
+            return True
+        return not self._declares and bool(self.numba_object() == resolve(other))
 
     def __hash__(self) -> int:
         return hash(self._label)
 
-    def __bool__(self) -> bool:
-        return True
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            return super().__getattr__(name)
-        return TypeProxy(self._package, f"{self._label}.{name}", lambda: attribute(self.numba_object(), name))
+    def __repr__(self) -> str:
+        return self._label
 
 
 def exception(package: str, label: str, make: Callable[[], Any]) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
-import os
 import sys
 from types import ModuleType
 from typing import Any
@@ -18,15 +16,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_FACTS: dict[str, Any] = json.loads(
-    os.environ.get("AOTCUDA_RECORD_DRY") or '{"name": "NVIDIA H100", "capability": [9, 0], "attributes": {}}'
-)
-_MEMORY = 64 << 30
 _handles = itertools.count(256, 256)
 
 
-def _attribute(name: str, usual: int) -> int:
-    return int(_FACTS["attributes"].get(name, usual))
+class _Chosen:
+    """The GPU that programs see.
+
+    Attributes:
+        gpu: An object of `aotcuda.stand_ins.gpu.Gpu`, which the recorder sets; None for an H100.
+    """
+
+    gpu: Any = None
+
+
+def _gpu() -> Any:
+    if _Chosen.gpu is None:
+        from aotcuda.gpus import describe
+        from aotcuda.stand_ins.gpu import Gpu
+
+        _Chosen.gpu = Gpu(describe((9, 0)))
+    return _Chosen.gpu
 
 
 def is_available() -> bool:
@@ -50,14 +59,14 @@ class Device:
 
     def __init__(self, device: Any = None) -> None:
         self.id = int(getattr(device, "id", device) or 0)
-        self.compute_capability = "".join(map(str, _FACTS["capability"]))
-        self.mem_info = (_MEMORY, _MEMORY)
+        self.compute_capability = "".join(map(str, _gpu().capability))
+        self.mem_info = _memory_info()
         self.pci_bus_id = "0000:00:00.0"
         self.cublas_handle = self.cusolver_handle = self.cusparse_handle = 1
 
     @property
     def attributes(self) -> dict[str, int]:
-        return {"".join(map(str.capitalize, name.split("_"))): value for name, value in _FACTS["attributes"].items()}
+        return {"".join(map(str.capitalize, name.split("_"))): value for name, value in _gpu().attributes.items()}
 
     def use(self) -> Device:
         return self
@@ -299,32 +308,13 @@ class _Idle(ModuleType):
     __index__ = __int__
 
 
-def _properties(device: int = 0) -> dict[str, Any]:
+def _properties(device: int = 0) -> Any:
     del device
-    major, minor = _FACTS["capability"]
-    return {
-        "name": _FACTS["name"].encode(),
-        "uuid": bytes(16),
-        "major": major,
-        "minor": minor,
-        "multiProcessorCount": _attribute("MULTIPROCESSOR_COUNT", 132),
-        "warpSize": 32,
-        "maxThreadsPerBlock": 1024,
-        "maxThreadsDim": (1024, 1024, 64),
-        "maxGridSize": (2**31 - 1, 65535, 65535),
-        "totalGlobalMem": _MEMORY,
-        "sharedMemPerBlock": 48 << 10,
-        "sharedMemPerBlockOptin": _attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", 227 << 10),
-        "regsPerBlock": 65536,
-        "clockRate": _attribute("CLOCK_RATE", 1_500_000),
-        "memoryClockRate": 2_619_000,
-        "memoryBusWidth": 5120,
-        "l2CacheSize": 50 << 20,
-        "maxThreadsPerMultiProcessor": _attribute("MAX_THREADS_PER_MULTIPROCESSOR", 2048),
-        "concurrentKernels": 1,
-        "cooperativeLaunch": 1,
-        "pciBusID": 0,
-    }
+    return _gpu().cupy_properties()
+
+
+def _memory_info() -> tuple[int, int]:
+    return _gpu().memory, _gpu().memory
 
 
 def _submodule(name: str, **content: Any) -> Any:
@@ -344,7 +334,7 @@ runtime = _submodule(
     deviceGetAttribute=lambda *_: 1,
     deviceSynchronize=lambda: None,
     streamSynchronize=lambda _: None,
-    memGetInfo=lambda: (_MEMORY, _MEMORY),
+    memGetInfo=_memory_info,
     runtimeGetVersion=get_local_runtime_version,
     driverGetVersion=get_local_runtime_version,
     CUDARuntimeError=type("CUDARuntimeError", (RuntimeError,), {}),

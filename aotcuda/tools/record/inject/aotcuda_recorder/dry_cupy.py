@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
-import aotcuda_recorder
 from aotcuda_recorder import dry
 
 TYPE_CHECKING = False
@@ -17,7 +14,7 @@ def patch(module: ModuleType) -> None:
     """Set the target and the hooks of the stand-in."""
     hooks = module.__dict__.get("_Hooks")
     if hooks is not None:
-        module.__dict__["cuda"]._FACTS.update(json.loads(aotcuda_recorder.environ[aotcuda_recorder.TARGET]))
+        module.__dict__["cuda"]._Chosen.gpu = dry.require_target()
         hooks.results = dry
         hooks.launch = staticmethod(_launch)
 
