@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from aotcuda.common.scalar_types import NAMED
 from aotcuda.errors import ArgumentError
-from aotcuda.manifest.dtypes import NAMED
 from aotcuda.runtime import framework_checks
 from aotcuda.runtime.launch import xla_call
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import sys
 from hashlib import sha256
 
+from aotcuda.common import scalar_types
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,19 +35,6 @@ _Function: Any = type(lambda: None)
 
 MISSING: Any = object()
 """The value of a path that does not exist."""
-
-_ALIASES = """
-bool: boolean bool_ b1
-int8: char i1; uint8: byte uchar u1; int16: short i2; uint16: ushort u2; int32: intc i4; uint32: uintc u4
-int64: int_ long_ longlong intp ssize_t i8; uint64: uint ulong ulonglong uintp size_t u8
-float16: f2; float32: float_ f4; float64: double f8; complex64: c8; complex128: c16
-"""
-_SCALARS = {
-    name: group.partition(":")[0].strip()
-    for group in _ALIASES.replace("\n", ";").split(";")
-    for name in group.replace(":", " ").split()
-}
-"""The name of each scalar type of Numba, by all of its names."""
 
 
 def describe(value: Any) -> Description | None:
@@ -94,12 +83,12 @@ def _type(value: Any) -> Description | None:
     """Return the description of a scalar type of Numba, of a stand-in for one, or of a class of NumPy."""
     if isinstance(value, type):
         is_scalar = value.__module__ in {"numpy", "builtins"}
-        return ["type", _SCALARS.get(value.__name__, value.__name__)] if is_scalar else None
+        return ["type", scalar_types.NUMBA.get(value.__name__, value.__name__)] if is_scalar else None
     if top_package(type(value)) not in COMPILERS and not hasattr(type(value), "numba_object"):
         return None
     # The label of a stand-in is the path that the source wrote: numba.types.float32.
     text = vars(value).get("_label") if hasattr(type(value), "numba_object") else str(value)
-    name = _SCALARS.get(str(text).rpartition(".")[2])
+    name = scalar_types.NUMBA.get(str(text).rpartition(".")[2])
     return None if name is None else ["type", name]
 
 

@@ -1,4 +1,4 @@
-"""Write types as text: names of small floats, and structured types in one line, `|V16{a:<i4@0,b:<f8@8}`.
+"""Write structured types as text in one line, `|V16{a:<i4@0,b:<f8@8}`, and return the alignment of types.
 
 The text of a structured type is NumPy's type string, and the fields with their types and offsets. They come from the
 `descr` of the array interface (NumPy reference, "The array interface protocol"), where gaps have no names.
@@ -6,21 +6,12 @@ The text of a structured type is NumPy's type string, and the fields with their 
 
 from __future__ import annotations
 
+from aotcuda.common.scalar_types import NAMED
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
-
-
-NAMED = {
-    "bfloat16": 2,
-    "float8_e4m3fn": 1,
-    "float8_e4m3fnuz": 1,
-    "float8_e5m2": 1,
-    "float8_e5m2fnuz": 1,
-    "float8_e8m0fnu": 1,
-}
-"""The sizes in bytes of types without a type string of NumPy, by their names in PyTorch and ml_dtypes."""
 
 
 def alignment(typestr: str) -> int:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import itertools
 import re
-import types
-import typing
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from aotcuda.common import declared
+from aotcuda.common.declared import Integer, OneOf, Text, Whole
+from aotcuda.common.scalar_types import NAMED
 from aotcuda.manifest import constants
-from aotcuda.manifest.dtypes import NAMED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,43 +25,6 @@ if TYPE_CHECKING:
 
 _DEEPEST = 16
 """The most lists in each other of a constant."""
-
-
-class Text:
-    """A string that matches a pattern."""
-
-    def __init__(self, pattern: str, name: str) -> None:
-        self._pattern = re.compile(pattern, re.ASCII | re.DOTALL)
-        self.name = name
-
-    def fits(self, value: object) -> bool:
-        """Return True if a value matches."""
-        return isinstance(value, str) and self._pattern.fullmatch(value) is not None
-
-
-class OneOf:
-    """One of some strings."""
-
-    def __init__(self, *values: str) -> None:
-        self._values = values
-        self.name = f"one of {', '.join(values)}"
-
-    def fits(self, value: object) -> bool:
-        """Return True if a value is one of them."""
-        return isinstance(value, str) and value in self._values
-
-
-class Integer:
-    """An integer from `start` to one less than `end`; booleans are excluded."""
-
-    def __init__(self, end: int, *, start: int = 0) -> None:
-        self._start, self._end = start, end
-        bounds = f" below {end:,}" if end < 2**63 else " from 0 to 2**63 - 1" if start == 0 else ""
-        self.name = f"a whole number{bounds}"
-
-    def fits(self, value: object) -> bool:
-        """Return True if a value is in the range."""
-        return type(value) is int and self._start <= value < self._end
 
 
 class Constant:
@@ -90,7 +53,7 @@ class File(TypedDict):
     """A file of the data folder."""
 
     path: str
-    bytes: int
+    bytes: Whole
     sha256: str
 
 
@@ -102,7 +65,7 @@ class Image(TypedDict):
 
     arch: Arch  # "sm_90", "compute_75"; for LTOIR the sm_ form of its capability
     kind: Literal["sass", "ptx", "ltoir"]
-    bytes: int
+    bytes: Whole
     sha256: str
     min_driver: NotRequired[Version | None]  # of machine code and PTX: the lowest driver that loads it; None if unknown
     cuda: NotRequired[Version]  # its CUDA version; absent: `toolchain["cuda"]`
@@ -131,7 +94,7 @@ class Variable(TypedDict):
 
     symbol: str
     fatbin: Index
-    bytes: NotRequired[int]
+    bytes: NotRequired[Whole]
 
 
 class Size(TypedDict):
@@ -152,7 +115,7 @@ class TensorMap(TypedDict):
     element: Annotated[int, Integer(16)]  # CUtensorMapDataType
     bytes: Annotated[int, Integer(17, start=1)]  # of an element
     swizzle: Annotated[int, Integer(16)]  # CUtensorMapSwizzle
-    box: list[int]  # elements of one copy, in the order of the shape
+    box: list[Whole]  # elements of one copy, in the order of the shape
     padded: bool  # padded 4-bit elements: the last extent counts twice
 
 
@@ -220,7 +183,7 @@ class Parameter(TypedDict):
     most: NotRequired[Signed]  # and the largest accepted value
     value: NotRequired[Value]  # constant
     optional: NotRequired[bool]
-    block: NotRequired[list[int]]  # descriptor
+    block: NotRequired[list[Whole]]  # descriptor
     places: NotRequired[list[Block]]
     tensor_map: NotRequired[TensorMap]
 
@@ -238,7 +201,7 @@ class FixedLaunch(TypedDict):
 
     threads: Annotated[int, Integer(1025, start=1)]  # per block, all in x
     shared: Annotated[int, Integer(1 << 31)]  # bytes of dynamic shared memory
-    cluster: NotRequired[list[int]]  # its blocks in x, y and z
+    cluster: NotRequired[list[Whole]]  # its blocks in x, y and z
     dependent: NotRequired[bool]  # the launch may begin before the previous kernel of the stream has ended
     scratch: NotRequired[Scratch]
 
@@ -258,22 +221,22 @@ class Argument(TypedDict):
 class Resources(TypedDict):
     """The resources of one kernel on one architecture, from the machine code."""
 
-    registers: int  # per thread
-    shared: int  # static, per block
-    local: int | None  # per thread; None if it cannot be computed (recursion)
-    constant: int
-    spills: NotRequired[int]  # bytes stored and loaded for lack of registers; absent without a linker's log
+    registers: Whole  # per thread
+    shared: Whole  # static, per block
+    local: Whole | None  # per thread; None if it cannot be computed (recursion)
+    constant: Whole
+    spills: NotRequired[Whole]  # bytes stored and loaded for lack of registers; absent without a linker's log
 
 
 class Raised(TypedDict):
     """The meaning of an error code that a debug kernel stores when it raises."""
 
-    code: int
+    code: Whole
     exception: str  # the name of a Python exception
     arguments: str
     function: str
     file: str
-    line: int
+    line: Whole
 
 
 class Overload(TypedDict):
@@ -286,8 +249,8 @@ class Overload(TypedDict):
     parameter_bytes: Block  # size of the whole parameter block
     cooperative: bool
     # Maximum of threads per block, minimum of blocks per multiprocessor, maximum of blocks per cluster.
-    launch_bounds: list[int]
-    block: NotRequired[list[int]]  # the only block that launches may have, in x, y and z
+    launch_bounds: list[Whole]
+    block: NotRequired[list[Whole]]  # the only block that launches may have, in x, y and z
     carveout: Signed | None  # preferred share of shared memory in percent, -1 for the driver's default
     resources: dict[str, Resources]  # by arch, for each SASS image
     launches: NotRequired[dict[str, FixedLaunch]]  # by arch, if launches set the grid alone; other images lack it
@@ -396,7 +359,7 @@ class Pack(TypedDict):
 class Manifest(TypedDict):
     """The manifest."""
 
-    format: int
+    format: Whole
     floor: Version  # the oldest aotcuda whose run time reads it
     generator: str  # "aotcuda 0.1.0"
     module: str  # "mypkg.kernels"
@@ -422,7 +385,7 @@ class Manifest(TypedDict):
     in_place: NotRequired[bool]  # the module is its own source, and its functions launch packaged kernels
     pack: NotRequired[Pack]
     left_out: NotRequired[list[LeftOut]]
-    general_left_out: NotRequired[dict[str, int]]  # by kernel: general variants that some target cannot have
+    general_left_out: NotRequired[dict[str, Whole]]  # by kernel: general variants that some target cannot have
     runtime: NotRequired[Literal["bundled"]]  # the wheel holds a copy of the run time
     rebuild: NotRequired[Rebuild]  # with `fallback` = `jit`
     reads: NotRequired[list[Read]]  # editable installs and the JIT cache: further inputs
@@ -450,9 +413,6 @@ _REQUIRED_KEYS = {
 
 _WORD = re.compile(r"(?:zero|one|items|itemsize|data|(?:shape|stride|step)(\d{1,2}))", re.ASCII)
 
-_NAMES = {str: "a string", bool: "true or false"}
-_UNBOUNDED = Integer(2**63)
-
 
 def problem(value: object) -> str | None:
     """Return the first fault of a manifest with its place: "kernels[3].name is not a string"; None without one.
@@ -460,21 +420,16 @@ def problem(value: object) -> str | None:
     Raises:
         RecursionError: Its parameters are nested too deeply.
     """
-    return next(itertools.chain(_problems(value, _spec(Manifest), ""), _contradictions(value)), None)
-
-
-def fits(value: object, declared: type) -> bool:
-    """Return True if a value has the keys that a TypedDict declares, each with a value of its type."""
-    return _is_valid(value, _spec(declared))
+    return next(itertools.chain(declared.problems(value, Manifest), _contradictions(value)), None)
 
 
 def _contradictions(value: Any) -> Iterator[str]:
     """Yield the faults of a manifest whose keys fit the schema."""
     cuda = value["toolchain"].get("cuda")
     if cuda is not None:
-        yield from _problems(cuda, _spec(Version), "toolchain.cuda")
+        yield from declared.problems(cuda, Version, "toolchain.cuda")
     for number, other in enumerate(value.get("toolchains", ())):
-        yield from _problems(other["versions"].get("cuda"), _spec(Version), f"toolchains[{number}].versions.cuda")
+        yield from declared.problems(other["versions"].get("cuda"), Version, f"toolchains[{number}].versions.cuda")
     for number, item in enumerate(value["fatbins"]):
         archs = [image["arch"] for image in item["images"]]
         if len(set(archs)) < len(archs):
@@ -500,120 +455,6 @@ def _index_problems(value: Any) -> Iterator[str]:
             yield f"{where}.fatbin names none of the fatbins"
 
 
-class _Keys:
-    """The specification of an object with certain keys; keys in `optional` may be missing."""
-
-    def __init__(self) -> None:
-        self.specs: dict[str, Any] = {}
-        self.optional: set[str] = set()
-        self.is_parameter = False
-
-
-class _Mapping:
-    """The specification of an object with any keys and values of one kind."""
-
-    def __init__(self, spec: Any) -> None:
-        self.spec = spec
-
-
-class _AnyOf:
-    """One of several specifications; the first describes the fault of a value that matches none."""
-
-    def __init__(self, *specs: Any) -> None:
-        self.specs = specs
-
-
-_declared: dict[type, _Keys] = {}
-
-
-def _keys(declared: type) -> _Keys:
-    """Return the keys that a TypedDict declares."""
-    if declared in _declared:
-        return _declared[declared]
-    keys = _declared[declared] = _Keys()  # first, since members of a parameter are parameters
-    keys.is_parameter = declared is Parameter
-    for name, hint in typing.get_type_hints(declared, include_extras=True).items():
-        if typing.get_origin(hint) is NotRequired:
-            keys.optional.add(name)
-            (hint,) = typing.get_args(hint)  # noqa: PLW2901
-        keys.specs[name] = _spec(hint)
-    return keys
-
-
-def _spec(hint: Any) -> Any:
-    """Return the specification of a value, from the annotation of its key."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if typing.is_typeddict(hint):
-        return _keys(hint)
-    if origin is Annotated:
-        return args[1]
-    if origin is Literal:
-        return OneOf(*args)
-    if origin in (typing.Union, types.UnionType):
-        return _AnyOf(*[None if arg is types.NoneType else _spec(arg) for arg in args])
-    if origin is list:
-        return [_spec(args[0])]
-    if origin is dict and typing.get_origin(args[0]) is Literal:
-        keys = _Keys()
-        keys.specs = dict.fromkeys(typing.get_args(args[0]), _spec(args[1]))
-        keys.optional = {*keys.specs}
-        return keys
-    if origin is dict:
-        return _Mapping(_spec(args[1]))
-    return _UNBOUNDED if hint is int else hint
-
-
-def _problems(value: Any, spec: Any, where: str) -> Iterator[str]:
-    if isinstance(spec, _AnyOf):
-        if not any(value is None if item is None else _is_valid(value, item) for item in spec.specs):
-            yield from _problems(value, spec.specs[0], where)
-    elif isinstance(spec, list):
-        yield from _list_problems(value, spec[0], where)
-    elif isinstance(spec, _Mapping):
-        yield from _mapping_problems(value, spec.spec, where)
-    elif isinstance(spec, _Keys):
-        yield from _object_problems(value, spec, where)
-    elif isinstance(spec, type):
-        if not isinstance(value, spec):
-            yield f"{where} is not {_NAMES[spec]}"
-    elif not spec.fits(value):
-        yield f"{where} is not {spec.name}"
-
-
-def _is_valid(value: object, spec: Any) -> bool:
-    return next(_problems(value, spec, ""), None) is None
-
-
-def _list_problems(value: Any, spec: Any, where: str) -> Iterator[str]:
-    if not isinstance(value, list):
-        yield f"{where} is not a list"
-    elif spec is not str or not all(isinstance(item, str) for item in value):
-        for at, item in enumerate(value):
-            yield from _problems(item, spec, f"{where}[{at}]")
-
-
-def _mapping_problems(value: Any, spec: Any, where: str) -> Iterator[str]:
-    if not isinstance(value, dict):
-        yield f"{where} is not an object"
-        return
-    for key, item in value.items():
-        yield from _problems(item, spec, f"{where}[{key[:80]!a}]")
-
-
-def _object_problems(value: Any, keys: _Keys, where: str) -> Iterator[str]:
-    if not isinstance(value, dict):
-        yield f"{where or 'it'} is not an object"
-        return
-    inner = f"{where}." if where else ""
-    for key, spec in keys.specs.items():
-        if key in value:
-            yield from _problems(value[key], spec, inner + key)
-        elif key not in keys.optional:
-            yield f"{inner}{key} is missing"
-    if keys.is_parameter:
-        yield from _parameter_problems(value, inner)
-
-
 def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
     """Yield the faults of a parameter whose keys fit the schema."""
     yield from (f"{inner}{key} is missing" for key in _REQUIRED_KEYS[value["kind"]] if key not in value)
@@ -628,3 +469,6 @@ def _parameter_problems(value: dict[str, Any], inner: str) -> Iterator[str]:
             if not match or int(match[1] or -1) >= ndim:
                 array = f"an array of {ndim} dimensions" if value["kind"] == "array" else "a buffer"
                 yield f"{inner}{key} names something that {array} does not have"
+
+
+declared.add_check(Parameter, _parameter_problems)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import re
+import struct
 import types
 
 import numpy as np
 import pytest
 
-from aotcuda.manifest.dtypes import NAMED, structured
+from aotcuda.common import scalar_types
+from aotcuda.common.scalar_types import NAMED
+from aotcuda.manifest.dtypes import structured
 from aotcuda.runtime.launch.arguments import array_view, arrays, dlpack, other_values
 
 
@@ -90,3 +93,10 @@ def test_record_names_the_types_of_ml_dtypes():
     text, data = other_values.reader(np.zeros((), dtype)[()], lambda _: None)(np.zeros((), dtype)[()], [], 0)
     assert text == "|V12{f:float8_e4m3fn*2@0,e:float8_e5m2@2,i:{b:bfloat16@0,n:<i4@4}@4}"
     assert len(data) == 12
+
+
+@pytest.mark.parametrize(("name", "form", "typestr"), [row[:3] for row in scalar_types.TABLE if row[2]])
+def test_table_of_scalar_types_agrees_with_numpy(name: str, form: str, typestr: str) -> None:
+    dtype = np.dtype(name)
+    assert dtype.str == typestr
+    assert not form or (np.dtype(form) == dtype and struct.calcsize(form) == dtype.itemsize)

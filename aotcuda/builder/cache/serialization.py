@@ -7,10 +7,8 @@ An entry may come from another machine, so reading one runs no code, and makes i
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import types
-import typing
 from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.arch import Target
@@ -29,6 +27,7 @@ from aotcuda.builder.frontends.protocol import (
 )
 from aotcuda.builder.link.images import Image, KernelCode
 from aotcuda.builder.link.symbols import Symbols
+from aotcuda.common import declared
 from aotcuda.manifest import linkable, schema
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def decode(data: bytes, shape: Any = object) -> Any:
     line, _, stored = data.partition(b"\n")
     try:
         value = _decode(json.loads(line), _Bytes(stored))
-        if _fits(value, shape):
+        if declared.fits(value, shape, _NAMES):
             return value
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         message = f"not a stored value: {error}"
@@ -164,40 +163,3 @@ _NAMES = {
     **dict.fromkeys(["Generated", "Linked", "ModulePlan", "Stamp", "Step"], types.NoneType),
 }
 """Names in the annotations of stored classes that their modules import for type checkers alone."""
-
-
-def _fits(value: object, hint: Any) -> bool:
-    """Return True if a value and all its parts have the type that an annotation declares."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if hint in (object, Any):
-        return True
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, arg) for arg in args)
-    if origin is Literal:
-        return any(type(value) is type(arg) and value == arg for arg in args)
-    if origin is tuple:
-        return type(value) is tuple and _items_fit(value, args)
-    if hint is list:
-        return type(value) is list
-    if origin is list:
-        return type(value) is list and all(_fits(item, args[0]) for item in value)
-    if origin is dict:
-        return type(value) is dict and all(_fits(key, args[0]) and _fits(item, args[1]) for key, item in value.items())
-    if typing.is_typeddict(hint):
-        return schema.fits(value, hint)
-    if dataclasses.is_dataclass(hint):
-        return type(value) is hint and all(
-            _fits(getattr(value, name), declaration) for name, declaration in _fields(typing.cast("type", hint)).items()
-        )
-    return type(value) is (types.NoneType if hint is None else hint)
-
-
-def _items_fit(value: tuple[object, ...], hints: tuple[Any, ...]) -> bool:
-    if len(hints) == 2 and hints[1] is ...:
-        return all(_fits(item, hints[0]) for item in value)
-    return len(value) == len(hints) and all(map(_fits, value, hints))
-
-
-@functools.cache
-def _fields(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls, localns=_NAMES)

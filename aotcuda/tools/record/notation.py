@@ -10,25 +10,17 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aotcuda.common.scalar_types import NUMBA
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_WIDTHS = {"int": (8, 16, 32, 64), "uint": (8, 16, 32, 64), "float": (16, 32, 64), "complex": (64, 128)}
-_LETTERS = {"int": "i", "uint": "u", "float": "f", "complex": "c"}
-_ALIASES = """
-boolean: bool_ bool b1
-int8: char; uint8: byte uchar; int16: short; uint16: ushort; int32: intc; uint32: uintc
-int64: int_ long_ longlong intp ssize_t; uint64: uint ulong ulonglong uintp size_t
-float16: half; float32: float_; float64: double
-void: none; bfloat16: ; voidptr:
-"""
-"""Names of types with their widths, and after each colon Numba's aliases of the type."""
-_GROUPS = [group.split(":") for group in _ALIASES.replace("\n", ";").split(";") if group]
 _SCALARS = {
-    **{f"{kind}{bits}": f"{kind}{bits}" for kind, widths in _WIDTHS.items() for bits in widths},
-    **{f"{_LETTERS[kind]}{bits // 8}": f"{kind}{bits}" for kind, widths in _WIDTHS.items() for bits in widths},
-    **{other: name.strip() for name, others in _GROUPS for other in (name.strip(), *others.split())},
+    **{other: "boolean" if name == "bool" else name for other, name in NUMBA.items()},
+    **{other: other for other in ("void", "bfloat16", "voidptr")},
+    "none": "void",
 }
+"""Names of types with their widths, by all of Numba's names."""
 _ADOPTED = {
     "int64": ("int", "uint", "float", "complex"),
     "float64": ("float", "complex"),

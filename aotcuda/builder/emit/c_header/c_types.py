@@ -13,38 +13,18 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.config import rules
+from aotcuda.common.scalar_types import C_TYPES, FORMATS, TYPE_STRINGS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-NUMBERS = (
-    ("bool", "?", "b1", "bool"),
-    ("int8", "b", "i1", "signed char"),
-    ("int16", "h", "i2", "short"),
-    ("int32", "i", "i4", "int"),
-    ("int64", "q", "i8", "long long"),
-    ("uint8", "B", "u1", "unsigned char"),
-    ("uint16", "H", "u2", "unsigned short"),
-    ("uint32", "I", "u4", "unsigned int"),
-    ("uint64", "Q", "u8", "unsigned long long"),
-    ("float16", "e", "f2", "unsigned short"),
-    ("float32", "f", "f4", "float"),
-    ("float64", "d", "f8", "double"),
-)
-"""NumPy's name, `struct` character, NumPy's kind and size, and C type; a 16-bit float is its bits in C."""
-
-SCALARS = {form: kind for _, form, _, kind in NUMBERS}
+SCALARS = {FORMATS[name]: C_TYPES[name] for name in FORMATS}
 """C types by `struct` character."""
 
-COMPLEX = {"f": "aotcuda_complex64", "d": "aotcuda_complex128"}
+COMPLEX = {"f": C_TYPES["complex64"], "d": C_TYPES["complex128"]}
 """Complex types, by the `struct` character of the parts."""
 
-_NUMPY = {numpy: kind for _, _, numpy, kind in NUMBERS} | {
-    "c8": "aotcuda_complex64",
-    "c16": "aotcuda_complex128",
-    "M8": "long long",
-    "m8": "long long",
-}
+_NUMPY = {TYPE_STRINGS[name][1:]: kind for name, kind in C_TYPES.items()} | dict.fromkeys(["M8", "m8"], "long long")
 
 
 _MACROS = frozenset(["linux", "unix"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.builder.emit.c_header import c_types
-from aotcuda.manifest.dtypes import NAMED
+from aotcuda.common.scalar_types import NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

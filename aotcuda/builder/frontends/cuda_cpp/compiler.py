@@ -21,6 +21,7 @@ from aotcuda.builder.link import inputs, nvrtc, preconditions, symbols, translat
 from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.link.symbols import Symbols
 from aotcuda.common import foreign, suggest
+from aotcuda.common.scalar_types import FORMATS
 from aotcuda.errors import AotcudaError, CompileError, SourceError
 
 if TYPE_CHECKING:
@@ -579,19 +580,7 @@ def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
     )
 
 
-_NAMES = {
-    "?": "boolean",
-    "b": "int8",
-    "B": "uint8",
-    "h": "int16",
-    "H": "uint16",
-    "i": "int32",
-    "I": "uint32",
-    "q": "int64",
-    "Q": "uint64",
-    "f": "float32",
-    "d": "float64",
-}
+_NAMES = {form: "boolean" if name == "bool" else name for name, form in FORMATS.items() if name != "float16"}
 """Numba's types by `struct` character."""
 
 

@@ -11,8 +11,8 @@ from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.model import FMA, Entry
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Flag, ListOf, TableOf, Text
-from aotcuda.builder.frontends import dtypes
 from aotcuda.builder.frontends.protocol import Unit
+from aotcuda.common import scalar_types
 from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.config.model import Module
 
-DTYPES = {**dtypes.ELEMENTS, **dtypes.MORE}
+DTYPES = scalar_types.TYPE_STRINGS
 """Type strings by the names of types in tables."""
 
 _WORDS = {"size": "items", "itemsize": "itemsize", "shape": "shape", "strides": "stride"}

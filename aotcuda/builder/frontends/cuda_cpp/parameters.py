@@ -17,8 +17,8 @@ import difflib
 import re
 from typing import TYPE_CHECKING, NamedTuple, cast
 
+from aotcuda.common.scalar_types import NAMED
 from aotcuda.errors import CompileError
-from aotcuda.manifest.dtypes import NAMED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

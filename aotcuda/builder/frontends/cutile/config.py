@@ -17,9 +17,9 @@ from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.model import Entry
 from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import ListOf, TableOf
-from aotcuda.builder.emit.c_header.c_types import NUMBERS
-from aotcuda.builder.frontends import dtypes, variants
+from aotcuda.builder.frontends import variants
 from aotcuda.builder.frontends.variants import VariantUnit
+from aotcuda.common import scalar_types
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 DIVISOR = 16
 """The divisor of cuTile's specialisation: bytes for addresses and strides, elements for extents."""
 
-_NAMES = {numpy: "bool_" if name == "bool" else name for name, _, numpy, _ in NUMBERS}
+_NAMES = {name: "bool_" if name == "bool" else name for name in (*scalar_types.FORMATS, "bfloat16")}
 
-ELEMENTS = {"bool_" if name == "bool" else name: typestr for name, typestr in dtypes.ELEMENTS.items()}
+ELEMENTS = {own: scalar_types.TYPE_STRINGS[name] for name, own in _NAMES.items()}
 """cuTile's names of numbers that arrays hold, with NumPy's type strings."""
 
-SCALARS = {_NAMES[numpy]: form for _, form, numpy, _ in NUMBERS}
+SCALARS = {_NAMES[name]: form for name, form in scalar_types.FORMATS.items()}
 """cuTile's names of numbers that are passed by value, with their `struct` characters."""
 
 _TYPE = re.compile(r"([a-z]\w*)(?:\[([:1, ]*)\])?(?::(16:16|16|any))?")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aotcuda.builder.config import rules
-from aotcuda.builder.emit.c_header.c_types import NUMBERS, SCALARS
+from aotcuda.builder.emit.c_header.c_types import SCALARS
 from aotcuda.common import suggest
+from aotcuda.common.scalar_types import FORMATS
 from aotcuda.manifest.dtypes import structured
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ class Notation:
         """Wrap the compiler's modules; `named` has the module and the name of each type that is not in `types`."""
         self.types = types
         self._named = named
-        names = {form: "boolean" if name == "bool" else name for name, form, *_ in NUMBERS}
-        self.formats: dict[Any, str] = {getattr(types, name): form for form, name in names.items()}
+        self.formats: dict[Any, str] = {
+            getattr(types, "boolean" if name == "bool" else name): form for name, form in FORMATS.items()
+        }
         self._sigutils = sigutils
         self._numpy = numpy_support
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from aotcuda import arch
 from aotcuda.builder.config import keys
 from aotcuda.builder.frontends.variants import stable
+from aotcuda.common.scalar_types import FORMATS, TRITON, TYPE_STRINGS
 
 _TYPE = re.compile(r"(\*k?)?([a-z]\w*)(?::(16|1))?")
 _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[(\d+(?:, ?\d+){0,4})\]>")
@@ -35,41 +36,13 @@ _TORCH_DTYPE = re.compile(r"torch\.[a-z]\w*\d+\w*|torch\.(bool|half|float|double
 TYPE_PREFIXES = ("tl.", "torch.")
 """The beginnings of strings that stand for types of Triton and of PyTorch."""
 
-SCALARS = {
-    "i1": "?",
-    "u1": "?",
-    "i8": "b",
-    "u8": "B",
-    "i16": "h",
-    "u16": "H",
-    "i32": "i",
-    "u32": "I",
-    "i64": "q",
-    "u64": "Q",
-    "fp32": "f",
-    "fp64": "d",
-}
+_NAMES = {"i1": "bool", "u1": "bool", **TRITON}
+
+SCALARS = {triton: FORMATS[name] for triton, name in _NAMES.items() if name in FORMATS and triton != "fp16"}
 """Triton's names of numbers that are passed by value, with their `struct` characters."""
 
 ELEMENTS = {
-    "i1": "|b1",
-    "u1": "|b1",
-    "i8": "|i1",
-    "u8": "|u1",
-    "i16": "<i2",
-    "u16": "<u2",
-    "i32": "<i4",
-    "u32": "<u4",
-    "i64": "<i8",
-    "u64": "<u8",
-    "fp16": "<f2",
-    "bf16": "bfloat16",
-    "fp32": "<f4",
-    "fp64": "<f8",
-    "fp8e4nv": "float8_e4m3fn",
-    "fp8e5": "float8_e5m2",
-    "fp8e4b8": "float8_e4m3fnuz",
-    "fp8e5b16": "float8_e5m2fnuz",
+    **{triton: TYPE_STRINGS[name] for triton, name in _NAMES.items()},
     "fp8e4b15": "|u1",  # only Triton has this type; arrays pass it as bytes: `triton.reinterpret(x, tl.float8e4b15)`
 }
 """Triton's names of numbers that arrays hold, with NumPy's type strings."""

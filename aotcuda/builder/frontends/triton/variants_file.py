@@ -7,17 +7,17 @@ variant that cannot be packaged, are ignored with a warning: Triton's JIT compil
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, cast
 
 from aotcuda.builder.frontends.triton import type_notation
 from aotcuda.builder.frontends.variants import stable
-from aotcuda.common import foreign, triton_files
+from aotcuda.common import declared, foreign, triton_files
+from aotcuda.common.declared import Integer, ListOf, Named, OneOf, Text
 from aotcuda.manifest import constants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from aotcuda import arch
@@ -26,8 +26,53 @@ if TYPE_CHECKING:
 LARGEST = 256 << 20
 """The most bytes of a file: ten thousand variants take 5 MB."""
 
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_OPTION = "an option with a possible value"
+_Flag = Annotated[bool, OneOf(False, True, name=_OPTION)]
+
+
+def _is_target(text: object) -> bool:
+    try:
+        return bool(type_notation.code_target(text))  # type: ignore[arg-type]
+    except (ValueError, TypeError, AttributeError):
+        return False
+
+
+class _Variant(TypedDict):
+    """A variant in the file; its options have Triton's names."""
+
+    types: Annotated[list[str], ListOf(lambda item: type(item) is str, "a list of types")]
+    constexprs: dict[str, object]
+    arch: NotRequired[Annotated[list[str], ListOf(_is_target, "a list of targets")]]
+    num_warps: NotRequired[Annotated[int, OneOf(1, 2, 4, 8, 16, 32, name=_OPTION)]]
+    num_stages: NotRequired[Annotated[int, Integer(65, name=_OPTION)]]
+    num_ctas: NotRequired[Annotated[int, Integer(17, start=1, name=_OPTION)]]
+    maxnreg: NotRequired[Annotated[int, Integer(256, start=1, name=_OPTION)] | None]
+    enable_fp_fusion: NotRequired[_Flag | None]
+    launch_pdl: NotRequired[_Flag]
+    launch_cooperative_grid: NotRequired[_Flag]
+
+
+class _Kernel(TypedDict):
+    """A kernel in the file."""
+
+    python: NotRequired[Annotated[str, Text(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a path of a function")]]
+    parameters: Annotated[list[str], ListOf(lambda item: type(item) is str and item.isidentifier(), "a list of names")]
+    variants: list[_Variant]
+    sizes: NotRequired[list[list[str]]]
+    fixed: NotRequired[list[str]]
+
+
+class _Tuning(TypedDict):
+    """A tuning file, which the run time reads."""
+
+    kernels: dict[str, object]
+
+
+class _File(TypedDict):
+    """A variants file."""
+
+    triton: NotRequired[str]
+    kernels: Annotated[dict[str, _Kernel], Named(Text(r"(?!__)[A-Za-z_]\w*", "a name of a kernel"))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +136,9 @@ def read(path: Path, sources: tuple[str, ...]) -> tuple[list[RecordedKernel], st
         UnusableError: The file cannot be read, is damaged, or has another version or module.
     """
     value, _ = _read_json(path, triton_files.VARIANTS, sources)
-    release = value.get("triton", "")
-    if not isinstance(release, str):
-        _refuse("triton", "is not a string")
-    return [_kernel(name, kernel) for name, kernel in value["kernels"].items()], foreign.escape(release)
+    if (problem := next(declared.problems(value, _File), None)) is not None:
+        raise UnusableError(problem)
+    return [_kernel(name, kernel) for name, kernel in value["kernels"].items()], foreign.escape(value.get("triton", ""))
 
 
 def tuning_name(name: str) -> str:
@@ -129,83 +173,62 @@ def _read_json(path: Path, form: str, sources: tuple[str, ...]) -> tuple[Any, by
     problem = triton_files.mismatch(value, form, sources)
     if problem is not None:
         raise UnusableError(problem)
-    _item(value, "kernels", dict, "")
+    if (problem := next(declared.problems(value, _Tuning), None)) is not None:
+        raise UnusableError(problem)
     return value, data
 
 
-def _kernel(name: str, value: Any) -> RecordedKernel:
-    where = f"kernels.{foreign.escape(name)}"
-    if not _NAME.fullmatch(name) or name.startswith("__"):
-        _refuse(where, "is not a name of a kernel")
-    python = _item(value, "python", str, where) if isinstance(value, dict) and "python" in value else name
-    if not _PATH.fullmatch(python):
-        _refuse(f"{where}.python", "is not a path of a function")
-    parameters = _item(value, "parameters", list, where)
-    if not all(isinstance(item, str) and item.isidentifier() for item in parameters):
-        _refuse(f"{where}.parameters", "is not a list of names")
+def _kernel(name: str, value: _Kernel) -> RecordedKernel:
+    where = f"kernels.{name}"
+    parameters = value["parameters"]
     left_out: dict[str, int] = {}
     variants: dict[str, Variant] = {}
-    for at, item in enumerate(_item(value, "variants", list, where)):
+    for at, item in enumerate(value["variants"]):
         try:
             variant = _variant(item, f"{where}.variants[{at}]", parameters)
         except ValueError as error:
             left_out[str(error)] = left_out.get(str(error), 0) + 1
         else:
             variants.setdefault(repr(variant), variant)
+    sizes = value.get("sizes")
+    for at, size in enumerate(sizes or ()):
+        _check_names(size, f"{where}.sizes[{at}]", parameters)
+    _check_names(value.get("fixed", ()), f"{where}.fixed", parameters)
     return RecordedKernel(
         name=name,
-        python=python,
+        python=value.get("python", name),
         parameters=tuple(parameters),
         variants=tuple(variants.values()),
         left_out=left_out,
-        sizes=_sizes(value, where, parameters),
-        fixed=_names(value.get("fixed", []), f"{where}.fixed", parameters),
+        sizes=None if sizes is None else tuple(map(tuple, sizes)),
+        fixed=tuple(value.get("fixed", ())),
     )
 
 
-def _sizes(kernel: dict[str, Any], where: str, parameters: list[str]) -> tuple[tuple[str, ...], ...] | None:
-    """Return the sizes of a kernel, or None."""
-    if "sizes" not in kernel:
-        return None
-    sizes = _item(kernel, "sizes", list, where)
-    return tuple(_names(size, f"{where}.sizes[{at}]", parameters) for at, size in enumerate(sizes))
+def _check_names(names: Iterable[str], where: str, parameters: list[str]) -> None:
+    if not {*parameters}.issuperset(names):
+        message = f"{where} is not a list of the kernel's parameters"
+        raise UnusableError(message)
 
 
-def _names(value: Any, where: str, parameters: list[str]) -> tuple[str, ...]:
-    """Return a list of parameters of a kernel."""
-    if not isinstance(value, list) or not all(name in parameters for name in value):
-        _refuse(where, "is not a list of the kernel's parameters")
-    return tuple(value)
-
-
-def _variant(value: Any, where: str, parameters: list[str]) -> Variant:
+def _variant(value: _Variant, where: str, parameters: list[str]) -> Variant:
     """Return a variant.
 
     Raises:
+        UnusableError: The variant has an unknown key, or a constexpr that is no parameter.
         ValueError: A type or a constant cannot be packaged.
     """
-    types = _item(value, "types", list, where)
-    constexprs = _item(value, "constexprs", dict, where)
-    if not all(isinstance(item, str) for item in types):
-        _refuse(f"{where}.types", "is not a list of types")
-    if not constexprs.keys() <= {*parameters}:
-        _refuse(f"{where}.constexprs", "has a name that the kernel's parameters lack")
-    options = {}
-    for name in value.keys() - {"types", "constexprs", "arch"}:
-        is_valid = _OPTIONS.get(name)
-        if is_valid is None or not is_valid(value[name]):
-            _refuse(f"{where}.{foreign.escape(name)}", "is not an option with a possible value")
-        options[name] = value[name]
-    targets = _item(value, "arch", list, where) if "arch" in value else []
-    try:
-        arch = tuple(map(type_notation.code_target, targets))
-    except (ValueError, TypeError, AttributeError):
-        _refuse(f"{where}.arch", "is not a list of targets")
+    if not {*parameters}.issuperset(value["constexprs"]):
+        message = f"{where}.constexprs has a name that the kernel's parameters lack"
+        raise UnusableError(message)
+    if unknown := min(value.keys() - _Variant.__annotations__.keys(), default=None):
+        message = f"{where}.{foreign.escape(unknown)} is not {_OPTION}"
+        raise UnusableError(message)
     return Variant(
-        types=tuple(type_notation.parse_signature(", ".join(types))),
-        constexprs=tuple(sorted((name, constant(item)) for name, item in constexprs.items())),
-        options=options,
-        arch=arch,
+        types=tuple(type_notation.parse_signature(", ".join(value["types"]))),
+        constexprs=tuple(sorted((name, constant(item)) for name, item in value["constexprs"].items())),
+        options={name: item for name, item in value.items() if name not in ("types", "constexprs", "arch")},
+        arch=tuple(map(type_notation.code_target, value.get("arch", ()))),
     )
 
 
@@ -237,32 +260,3 @@ def constant(value: Any) -> Value:
         message = f"a constexpr is {fact}"
         raise ValueError(message)
     return cast("Value", stable(value))
-
-
-def _is_number(lowest: int, highest: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and lowest <= value <= highest
-
-
-_OPTIONS: Mapping[str, Callable[[Any], bool]] = {
-    "num_warps": lambda value: type(value) is int and value in (1, 2, 4, 8, 16, 32),
-    "num_stages": _is_number(0, 64),
-    "num_ctas": _is_number(1, 16),
-    "maxnreg": lambda value: value is None or (type(value) is int and 1 <= value <= 255),
-    "enable_fp_fusion": lambda value: value is None or isinstance(value, bool),
-    "launch_pdl": lambda value: isinstance(value, bool),
-    "launch_cooperative_grid": lambda value: isinstance(value, bool),
-}
-"""Functions that test the value of a variant's option, by name of the option."""
-
-_KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "a string"}
-
-
-def _item(table: Any, key: str, kind: type, where: str) -> Any:
-    if not isinstance(table, dict) or not isinstance(table.get(key), kind):
-        _refuse(f"{where}.{key}".lstrip("."), f"is not {_KINDS[kind]}")
-    return table[key]
-
-
-def _refuse(where: str, fact: str) -> NoReturn:
-    message = f"{where} {fact}"
-    raise UnusableError(message) from None

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import aotcuda
-from aotcuda.manifest.dtypes import NAMED
+from aotcuda.common.scalar_types import NAMED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

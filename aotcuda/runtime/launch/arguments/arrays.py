@@ -24,7 +24,7 @@ import sys
 from operator import attrgetter
 
 import aotcuda
-from aotcuda.manifest.dtypes import NAMED
+from aotcuda.common.scalar_types import NAMED, TYPE_STRINGS
 from aotcuda.runtime import foreign_names, module_of
 from aotcuda.runtime.launch.arguments import array_view
 
@@ -37,23 +37,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[Any, list[object], int], View | None]
 
-TORCH = {
-    "torch.bool": "|b1",
-    "torch.uint8": "|u1",
-    "torch.int8": "|i1",
-    "torch.uint16": "<u2",
-    "torch.int16": "<i2",
-    "torch.uint32": "<u4",
-    "torch.int32": "<i4",
-    "torch.uint64": "<u8",
-    "torch.int64": "<i8",
-    "torch.float16": "<f2",
-    **{f"torch.{name}": name for name in NAMED},
-    "torch.float32": "<f4",
-    "torch.float64": "<f8",
-    "torch.complex64": "<c8",
-    "torch.complex128": "<c16",
-}
+TORCH = {f"torch.{name}": typestr for name, typestr in TYPE_STRINGS.items()}
 PLAIN = {name: (name, NAMED.get(name) or int(name[2:])) for name in TORCH.values()}
 """Type strings as they are written here, each with the bytes of an element."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from aotcuda.common.scalar_types import FORMATS, TRITON, TYPE_STRINGS
 from aotcuda.errors import AlignmentError, ArgumentError, CallError, UnreadableError, quoted
 from aotcuda.runtime import module_of
 from aotcuda.runtime.launch import arguments
@@ -31,26 +32,10 @@ if TYPE_CHECKING:
 
 _ARRAYS = ("array", "buffer", "elements")
 _NUMBERS = ("scalar", "complex", "number", "small")
-_TRITON_NUMBERS = {"i": "i32", "q": "i64", "Q": "u64", "f": "fp32", "?": "i1"}
-_TRITON_ELEMENTS = {
-    "|b1": "i1",
-    "|i1": "i8",
-    "|u1": "u8",
-    "<i2": "i16",
-    "<u2": "u16",
-    "<i4": "i32",
-    "<u4": "u32",
-    "<i8": "i64",
-    "<u8": "u64",
-    "<f2": "fp16",
-    "bfloat16": "bf16",
-    "<f4": "fp32",
-    "<f8": "fp64",
-    "float8_e4m3fn": "fp8e4nv",
-    "float8_e5m2": "fp8e5",
-    "float8_e4m3fnuz": "fp8e4b8",
-    "float8_e5m2fnuz": "fp8e5b16",
+_TRITON_NUMBERS = {
+    FORMATS[name]: triton for triton, name in TRITON.items() if triton in ("i32", "i64", "u64", "fp32", "i1")
 }
+_TRITON_ELEMENTS = {TYPE_STRINGS[name]: triton for triton, name in TRITON.items()}
 _SEQUENCES = (list, tuple, range, bytes, bytearray, memoryview)
 _NOT_FROM_MEMORY = ("struct", "scalar", "complex", "number", "small")
 """The kinds of parameters that accept values in the host's memory."""

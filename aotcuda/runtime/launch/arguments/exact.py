@@ -33,6 +33,7 @@ import os
 from typing import NamedTuple
 
 import aotcuda
+from aotcuda.common.scalar_types import TRITON
 from aotcuda.manifest import constants
 from aotcuda.runtime import module_of
 from aotcuda.runtime.launch.arguments import arrays, descriptors, keys, scalars
@@ -69,7 +70,7 @@ _OF_TRITON = "triton.language.core"
 _TYPE_NAMES = ("tl.", "torch.")
 """The beginnings of the names by which types of Triton and PyTorch are packaged."""
 
-_DTYPES = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
+_DTYPES = {triton: TRITON[triton] for triton in ("fp16", "bf16", "fp32", "fp64")}
 """Names in `triton.language` of types that Triton's signatures abbreviate."""
 
 

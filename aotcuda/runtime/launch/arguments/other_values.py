@@ -8,7 +8,8 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from aotcuda.manifest.dtypes import NAMED, structured
+from aotcuda.common.scalar_types import NAMED
+from aotcuda.manifest.dtypes import structured
 from aotcuda.runtime import module_of
 from aotcuda.runtime.launch.arguments import arrays, scalars
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import sys
 from operator import index
 
-from aotcuda.manifest.dtypes import NAMED
+from aotcuda.common.scalar_types import FORMATS, NAMED
 from aotcuda.runtime.launch.arguments import arrays
 
 TYPE_CHECKING = False
@@ -36,22 +36,7 @@ if TYPE_CHECKING:
 _KINDS = ("bool", "int", "float", "complex")
 _BY_WIDTH = {"bool": "?", "int": "qQiIhHbB", "float": "dfe", "complex": "df"}
 _NUMPY_KINDS = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
-_NUMPY_CHARACTERS = {
-    "bool": "?",
-    "int8": "b",
-    "uint8": "B",
-    "int16": "h",
-    "uint16": "H",
-    "int32": "i",
-    "uint32": "I",
-    "int64": "q",
-    "uint64": "Q",
-    "float16": "e",
-    "float32": "f",
-    "float64": "d",
-    "complex64": "f",
-    "complex128": "d",
-}
+_NUMPY_CHARACTERS = {**FORMATS, "complex64": "f", "complex128": "d"}
 _METHODS = (("int", "__index__"), ("float", "__float__"), ("complex", "__complex__"))
 _ARRAY_ATTRIBUTES = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 

@@ -6,6 +6,7 @@ complex a complex128. NumPy's scalars have their own types. An array that is con
 
 from __future__ import annotations
 
+from aotcuda.common.scalar_types import NAMED, TYPE_STRINGS
 from aotcuda.errors import UnreadableError
 from aotcuda.runtime.launch.arguments import array_view, arrays, host_arrays, other_values, scalars, type_names
 
@@ -15,11 +16,7 @@ if TYPE_CHECKING:
 
     from aotcuda.runtime.launch.arguments.array_view import View
 
-_SCALARS = frozenset(
-    f"{kind}{bits}"
-    for kind, widths in (("int", (8, 16, 32, 64)), ("float", (16, 32, 64)), ("complex", (64, 128)))
-    for bits in widths
-) | frozenset(["uint8", "uint16", "uint32", "uint64"])
+_SCALARS = frozenset(name for name in TYPE_STRINGS if name != "bool" and name not in NAMED)
 
 
 def from_arguments(args: tuple[object, ...]) -> str | None:
