@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.errors import (
+    from .errors import (
         AllocatorError,
         AotcudaError,
         ArgumentError,
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
         TargetError,
         ToolchainError,
     )
-    from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
-    from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.launch.for_all import ForAll
-    from aotcuda.runtime.launch.grid_kernel import GridKernel, GridLauncher
-    from aotcuda.runtime.launch.launcher import Launcher
-    from aotcuda.runtime.module import Module, load
-    from aotcuda.version import __version__ as __version__
+    from .runtime.device_function import DeviceFunction, DeviceFunctionGroup
+    from .runtime.kernel import Kernel
+    from .runtime.launch.for_all import ForAll
+    from .runtime.launch.grid_kernel import GridKernel, GridLauncher
+    from .runtime.launch.launcher import Launcher
+    from .runtime.module import Module, load
+    from .version import __version__ as __version__
 
 __all__ = [
     "AllocatorError",
@@ -89,30 +89,29 @@ def __getattr__(name: str) -> object:
     if name == "errors":  # most launches raise none, and the module makes thirty classes
         import sys  # noqa: PLC0415 (as below)
 
-        import aotcuda.errors  # noqa: F401, PLC0415 (as below)
-
-        # `import aotcuda.errors as errors` would call this function again if another thread has imported the module and
-        # not set the attribute yet.
-        return sys.modules["aotcuda.errors"]
+        # `from . import errors` would call this function again if another thread has imported the module and not set
+        # the attribute yet.
+        __import__(f"{__name__}.errors")
+        return sys.modules[f"{__name__}.errors"]
     if name not in __all__ and name != "__version__":
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
     if name in ("Module", "load"):
-        import aotcuda.runtime.module as home  # noqa: PLC0415 (imported at the first use; see above)
+        from .runtime import module as home  # noqa: PLC0415 (imported at the first use; see above)
     elif name in ("DeviceFunction", "DeviceFunctionGroup"):
-        import aotcuda.runtime.device_function as home  # type: ignore[no-redef]  # noqa: PLC0415
+        from .runtime import device_function as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "__version__":
-        import aotcuda.version as home  # type: ignore[no-redef]  # noqa: PLC0415
+        from . import version as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "ForAll":
-        import aotcuda.runtime.launch.for_all as home  # type: ignore[no-redef]  # noqa: PLC0415
+        from .runtime.launch import for_all as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Kernel":
-        import aotcuda.runtime.kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
+        from .runtime import kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Launcher":
-        import aotcuda.runtime.launch.launcher as home  # type: ignore[no-redef]  # noqa: PLC0415
+        from .runtime.launch import launcher as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name in ("GridKernel", "GridLauncher"):
-        import aotcuda.runtime.launch.grid_kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
+        from .runtime.launch import grid_kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:
-        import aotcuda.errors as home  # type: ignore[no-redef]  # noqa: PLC0415
+        from . import errors as home  # type: ignore[no-redef]  # noqa: PLC0415
     value: object = getattr(home, name)
     globals()[name] = value
     return value

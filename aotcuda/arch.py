@@ -13,7 +13,7 @@ Rules, from the CUDA Programming Guide, "Binary Compatibility", "PTX Compatibili
 
 from __future__ import annotations
 
-from aotcuda.gpus import BY_NUMBER, TEGRA
+from .gpus import BY_NUMBER, TEGRA
 
 _SUFFIXES = ("", "a", "f")
 

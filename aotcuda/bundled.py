@@ -45,12 +45,12 @@ def _choose() -> ModuleType:
     value = os.environ.get("AOTCUDA_RUNTIME", "").strip()
     if value == "bundled" or _PACKAGE == _INSTALLED:
         return copy
-    from aotcuda.common import variables  # noqa: PLC0415 (an installed aotcuda does not come here)
+    from .common import variables  # noqa: PLC0415 (an installed aotcuda does not come here)
 
     variables.check("AOTCUDA_RUNTIME")
     installed, problem = _installed()
     if installed is None and value:
-        from aotcuda.errors import RuntimeUnavailableError  # noqa: PLC0415 (as above)
+        from .errors import RuntimeUnavailableError  # noqa: PLC0415 (as above)
 
         message = f"AOTCUDA_RUNTIME is 'installed', and {problem}; install a newer aotcuda, or set it to 'bundled'"
         raise RuntimeUnavailableError(message)
@@ -59,8 +59,8 @@ def _choose() -> ModuleType:
 
 def _installed() -> tuple[ModuleType | None, str]:
     """Return an installed aotcuda that reads the wheels of this version, else None and the reason."""
-    from aotcuda.manifest import FLOOR  # noqa: PLC0415 (as above)
-    from aotcuda.version import is_older  # noqa: PLC0415 (as above)
+    from .manifest import FLOOR  # noqa: PLC0415 (as above)
+    from .version import is_older  # noqa: PLC0415 (as above)
 
     try:
         version = import_module(f"{_INSTALLED}.version").__version__
@@ -70,26 +70,3 @@ def _installed() -> tuple[ModuleType | None, str]:
     if is_older(version, FLOOR):
         return None, f"the installed aotcuda is {version}, and {_PACKAGE.partition('.')[0]} needs {FLOOR}"
     return package, ""
-
-
-def installed_errors(errors: dict[str, Any]) -> dict[str, type]:
-    """Return an installed aotcuda's error classes by name, so that one `except` catches errors of both run times.
-
-    A class that the installed aotcuda does not have is derived from its classes.
-
-    Args:
-        errors: The names in this copy's module of errors, with their values.
-    """
-    try:
-        installed = vars(import_module(f"{_INSTALLED}.errors"))
-    except ImportError:
-        return {}
-    classes: dict[str, type] = {}
-    for name, kind in errors.items():
-        if isinstance(kind, type) and issubclass(kind, BaseException) and kind.__module__ == errors["__name__"]:
-            other = installed.get(name)
-            if not isinstance(other, type):
-                bases = tuple(classes.get(base.__name__, base) for base in kind.__bases__)
-                other = type(name, bases, {**vars(kind)})
-            classes[name] = other
-    return classes

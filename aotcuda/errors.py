@@ -9,6 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
 _SHORT = 100
 """The most characters of a value in a message."""
@@ -236,3 +237,32 @@ class UnreadableError(Exception):
         """Make the error for an argument whose attribute raised `error`."""
         text = text_of(error).partition("\n")[0]
         return cls(f"cannot be read: {type(error).__name__}{f': {text}' if text else ''}")
+
+
+def _use_installed(errors: dict[str, Any]) -> None:
+    """Replace the classes of a private copy by an installed aotcuda's: one `except` catches errors of both run times.
+
+    A class that the installed aotcuda does not have is derived from its classes.
+
+    Args:
+        errors: The names in this module, with their values.
+    """
+    from importlib import import_module  # noqa: PLC0415 (an installed aotcuda does not come here)
+
+    try:
+        installed = vars(import_module("aotcuda.errors"))
+    except ImportError:
+        return
+    classes: dict[str, type] = {}
+    for name, kind in errors.items():
+        if isinstance(kind, type) and issubclass(kind, BaseException) and kind.__module__ == __name__:
+            other = installed.get(name)
+            if not isinstance(other, type):
+                bases = tuple(classes.get(base.__name__, base) for base in kind.__bases__)
+                other = type(name, bases, {**vars(kind)})
+            classes[name] = other
+    errors.update(classes)
+
+
+if __name__ != "aotcuda.errors":  # the private copy of a wheel
+    _use_installed(globals())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys as _sys
 
-from aotcuda.integrations.in_place import entry as _entry
+from . import bundled as _bundled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from numba import *  # noqa: F403, TID251 (what type checkers see)
     from numba import cuda as cuda  # noqa: PLC0414, TID251
+
+_entry: Any = _bundled.part("integrations.in_place.entry")
 
 
 def __getattr__(name: str) -> Any:

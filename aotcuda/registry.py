@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aotcuda.gpus import default_targets
+from .gpus import default_targets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ def _built_in_and(names: Iterable[str]) -> list[Registration]:
 def _registered(name: str) -> Registration | None:
     from importlib.metadata import entry_points  # noqa: PLC0415 (see the head of this file)
 
-    from aotcuda.errors import ToolchainError  # noqa: PLC0415 (as above)
+    from .errors import ToolchainError  # noqa: PLC0415 (as above)
 
     for entry in entry_points(group=GROUP, name=name):
         subject = f"the front end {name}, registered as {entry.value}"

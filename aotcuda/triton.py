@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys as _sys
 
-from aotcuda.integrations.in_place.triton import entry as _entry
+from . import bundled as _bundled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import triton as triton  # noqa: PLC0414
     import triton.language as tl  # noqa: F401
     from triton import *  # noqa: F403
+
+_entry: Any = _bundled.part("integrations.in_place.triton.entry")
 
 
 def __getattr__(name: str) -> Any:

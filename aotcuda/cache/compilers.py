@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda import manifest as manifests
-from aotcuda import registry
-from aotcuda.common import foreign
+from .. import manifest as manifests
+from .. import registry
+from ..common import foreign
 
 _TOOLCHAIN = ("cuda_", "nvidia_cuda_", "nvidia_nvjitlink", "nvidia_nvvm", "nvidia_nvfatbin")
 _TOOLKITS = ("CUDA_PATH", "CUDA_HOME")

@@ -23,9 +23,9 @@ import re
 import stat
 import time
 
-from aotcuda import manifest as manifests
-from aotcuda.common import foreign
-from aotcuda.errors import ConfigError, ManifestError
+from .. import manifest as manifests
+from ..common import foreign
+from ..errors import ConfigError, ManifestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

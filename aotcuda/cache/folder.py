@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from aotcuda.common import system
+from ..common import system
 
 
 def folder() -> str | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 from hashlib import sha256
 
-from aotcuda.common import scalar_types
+from . import scalar_types
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import types
 import typing
 from typing import Annotated, Any, Literal, NotRequired, Protocol
 
-from aotcuda.common import foreign
+from . import foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 import stat
 
-from aotcuda.errors import TargetError
+from ..errors import TargetError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from aotcuda.errors import AotcudaError
+    from ..errors import AotcudaError
 
 LARGEST_TEXT = 16 << 20
 """The most bytes of a text file."""

@@ -7,13 +7,13 @@ import tomllib
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aotcuda.gpus import BY_NUMBER, FIRST_WITH
+from ..gpus import BY_NUMBER, FIRST_WITH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aotcuda.arch import Target
-    from aotcuda.gpus import Capability
+    from ..arch import Target
+    from ..gpus import Capability
 
 Version = tuple[int, ...]
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aotcuda import registry
+from .. import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import File, Manifest
+    from ..manifest import File, Manifest
 
 CUBIN = "kernels.cubin"
 

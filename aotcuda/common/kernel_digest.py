@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from aotcuda.common.heuristics import Question
+    from .heuristics import Question
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 _NUMBERS = (bool, int, float, complex, str, bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from aotcuda.common import foreign
+from . import foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

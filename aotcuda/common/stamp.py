@@ -20,13 +20,13 @@ from __future__ import annotations
 import os
 import time
 
-from aotcuda import manifest as manifests
+from .. import manifest as manifests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from aotcuda.manifest import Manifest
+    from ..manifest import Manifest
 
     _State = tuple[int, int, int, int]
 
@@ -229,7 +229,7 @@ def _difference(question: str, path: str, before: str | None) -> str:
 
 def _table(path: str) -> str | None:
     """Return the digest of the `[tool.aotcuda]` table of a pyproject.toml; None if the file cannot be read."""
-    from aotcuda.common import foreign, project_file  # noqa: PLC0415 (only source trees have the file)
+    from . import foreign, project_file  # noqa: PLC0415 (only source trees have the file)
 
     try:
         file = project_file.read(path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.common import foreign
+from . import foreign
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

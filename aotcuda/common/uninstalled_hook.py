@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda.common import project_file
-from aotcuda.common.project_file import table as _table
+from . import project_file
+from .project_file import table as _table
 
 TABLE = "[tool.hatch.build.targets.wheel.hooks.aotcuda]"
 _HATCH_FILE = "hatch.toml"

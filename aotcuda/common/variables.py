@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.errors import ConfigError
+from ..errors import ConfigError
 
 _SWITCH = ("0", "1")
 
@@ -62,7 +62,7 @@ def remark(name: str) -> str:
     plain = name.upper().replace("AOT_CUDA", "AOTCUDA").replace("-", "_")
     if name in OWN or not plain.startswith(_PREFIX):
         return ""
-    from aotcuda.common.suggest import nearest  # noqa: PLC0415 (few environments have such a variable)
+    from .suggest import nearest  # noqa: PLC0415 (few environments have such a variable)
 
     near = nearest(plain.removeprefix(_PREFIX), [own.removeprefix(_PREFIX) for own in OWN])
     return f"nothing reads this{f'; did you mean {_PREFIX}{near}?' if near else ''}"

@@ -31,45 +31,45 @@ import json
 import os
 import sys
 
-from aotcuda.common import foreign
-from aotcuda.common.data_folder import EDITABLE as EDITABLE
-from aotcuda.common.data_folder import FILE_NAME as FILE_NAME
-from aotcuda.common.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
-from aotcuda.common.data_folder import IN_PLACE as IN_PLACE
-from aotcuda.common.data_folder import PACK as PACK
-from aotcuda.common.data_folder import PARTS as PARTS
-from aotcuda.common.data_folder import WHEEL as WHEEL
-from aotcuda.common.data_folder import frozen_remedy
-from aotcuda.errors import ManifestError
-from aotcuda.manifest import shared
-from aotcuda.version import __version__, is_older
+from ..common import foreign
+from ..common.data_folder import EDITABLE as EDITABLE
+from ..common.data_folder import FILE_NAME as FILE_NAME
+from ..common.data_folder import FOLDER_SUFFIX as FOLDER_SUFFIX
+from ..common.data_folder import IN_PLACE as IN_PLACE
+from ..common.data_folder import PACK as PACK
+from ..common.data_folder import PARTS as PARTS
+from ..common.data_folder import WHEEL as WHEEL
+from ..common.data_folder import frozen_remedy
+from ..errors import ManifestError
+from ..version import __version__, is_older
+from . import shared
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeGuard
 
-    from aotcuda.manifest.schema import Argument as Argument
-    from aotcuda.manifest.schema import Callbacks as Callbacks
-    from aotcuda.manifest.schema import Fatbin as Fatbin
-    from aotcuda.manifest.schema import File as File
-    from aotcuda.manifest.schema import FixedLaunch as FixedLaunch
-    from aotcuda.manifest.schema import Function as Function
-    from aotcuda.manifest.schema import Image as Image
-    from aotcuda.manifest.schema import Kernel as Kernel
-    from aotcuda.manifest.schema import LeftOut as LeftOut
-    from aotcuda.manifest.schema import Linked as Linked
-    from aotcuda.manifest.schema import Manifest as Manifest
-    from aotcuda.manifest.schema import Overload as Overload
-    from aotcuda.manifest.schema import Pack as Pack
-    from aotcuda.manifest.schema import Parameter as Parameter
-    from aotcuda.manifest.schema import Raised as Raised
-    from aotcuda.manifest.schema import Read as Read
-    from aotcuda.manifest.schema import Rebuild as Rebuild
-    from aotcuda.manifest.schema import Resources as Resources
-    from aotcuda.manifest.schema import Size as Size
-    from aotcuda.manifest.schema import Source as Source
-    from aotcuda.manifest.schema import Toolchain as Toolchain
-    from aotcuda.manifest.schema import Variable as Variable
+    from .schema import Argument as Argument
+    from .schema import Callbacks as Callbacks
+    from .schema import Fatbin as Fatbin
+    from .schema import File as File
+    from .schema import FixedLaunch as FixedLaunch
+    from .schema import Function as Function
+    from .schema import Image as Image
+    from .schema import Kernel as Kernel
+    from .schema import LeftOut as LeftOut
+    from .schema import Linked as Linked
+    from .schema import Manifest as Manifest
+    from .schema import Overload as Overload
+    from .schema import Pack as Pack
+    from .schema import Parameter as Parameter
+    from .schema import Raised as Raised
+    from .schema import Read as Read
+    from .schema import Rebuild as Rebuild
+    from .schema import Resources as Resources
+    from .schema import Size as Size
+    from .schema import Source as Source
+    from .schema import Toolchain as Toolchain
+    from .schema import Variable as Variable
 
 FORMAT = 3
 """The version of the manifest's format. A reader accepts only this version.
@@ -188,7 +188,7 @@ def _is_version(text: object) -> TypeGuard[str]:
 
 def _check_shape(manifest: object, where: str) -> None:
     """Raise ManifestError unless an object has the keys that `aotcuda.manifest.schema` declares."""
-    from aotcuda.manifest import schema  # noqa: PLC0415 (launches trust the digest)
+    from . import schema  # noqa: PLC0415 (launches trust the digest)
 
     try:
         problem = schema.problem(manifest)

@@ -6,7 +6,7 @@ The text of a structured type is NumPy's type string, and the fields with their 
 
 from __future__ import annotations
 
-from aotcuda.common.scalar_types import NAMED
+from ..common.scalar_types import NAMED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from aotcuda.manifest import File, Manifest
+    from . import File, Manifest
 
     Kind = Literal["ir", "ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
 

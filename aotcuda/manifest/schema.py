@@ -13,10 +13,10 @@ import itertools
 import re
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from aotcuda.common import declared
-from aotcuda.common.declared import Integer, OneOf, Text, Whole
-from aotcuda.common.scalar_types import NAMED
-from aotcuda.manifest import constants
+from ..common import declared
+from ..common.declared import Integer, OneOf, Text, Whole
+from ..common.scalar_types import NAMED
+from . import constants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

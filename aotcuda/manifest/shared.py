@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.manifest.schema import Manifest
+    from .schema import Manifest
 
 _MOST_VALUES = 20_000_000
 """The most values of a kernel in memory."""

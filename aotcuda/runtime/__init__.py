@@ -26,12 +26,26 @@ An import with `load = "first-use"` imports `module` alone; other modules are im
 from __future__ import annotations
 
 import os
+import sys
 from _thread import RLock
 from weakref import ref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from .. import errors as errors
+else:
+
+    class _Errors:
+        """The module of errors, imported at the first use: most launches raise none, and it makes thirty classes."""
+
+        def __getattr__(self, name: str) -> object:
+            from .. import errors  # noqa: PLC0415 (see above)
+
+            return getattr(errors, name)
+
+    errors = _Errors()
 
 _locks: set[ref[RLock]] = set()
 
@@ -52,6 +66,11 @@ def new_lock() -> RLock:
         os.register_at_fork(after_in_child=_renew_locks)
     _locks.add(ref(lock, _locks.discard))
     return lock
+
+
+def imported(name: str) -> Any:
+    """Return the module `name` of this package if the program has imported it, else None."""
+    return sys.modules.get(f"{__name__}.{name}")
 
 
 def module_of(kind: type) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from aotcuda import manifest as manifests
-from aotcuda import registry
+from .. import manifest as manifests
+from .. import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ class _Callable:
         Raises:
             CallError: Always.
         """
-        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from .launch.arguments import explain  # noqa: PLC0415 (only errors come here)
 
-        raise errors.host_call_error(str(self))
+        raise explain.host_call_error(str(self))
 
     def __str__(self) -> str:
         return f"{self.__module__}.{self.__name__}"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ctypes
 
-import aotcuda
-from aotcuda.runtime import new_lock
+from . import errors, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.manifest import FixedLaunch, Overload
-    from aotcuda.runtime.driver import Device, Driver
-    from aotcuda.runtime.images.debug_exceptions import Watch
+    from ..manifest import FixedLaunch, Overload
+    from .driver import Device, Driver
+    from .images.debug_exceptions import Watch
 
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
@@ -56,7 +55,7 @@ class OpenLibrary:
             UnloadedError: The images are closed.
         """
         if self.is_closed:
-            raise aotcuda.errors.UnloadedError.for_kernel(self._where)
+            raise errors.UnloadedError.for_kernel(self._where)
 
     def close(self) -> None:
         """Refuse further calls with the images."""

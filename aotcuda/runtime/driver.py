@@ -9,15 +9,14 @@ import ctypes
 import os
 import sys
 
-import aotcuda
-from aotcuda.runtime import importing, new_lock
+from . import errors, importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.errors import CudaError
+    from ..errors import CudaError
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 """The file name of the driver's library."""
@@ -235,7 +234,7 @@ class Driver:
 
     def __init__(self) -> None:
         if (problem := _launch_problem()) is not None:
-            raise aotcuda.errors.NoDriverError(problem)
+            raise errors.NoDriverError(problem)
         try:
             self._library = ctypes.CDLL(LIBRARY)
         except OSError as error:
@@ -243,7 +242,7 @@ class Driver:
                 f"the CUDA driver library {LIBRARY} cannot be loaded ({error}); "
                 "install NVIDIA's driver, or run where a GPU is available"
             )
-            raise aotcuda.errors.NoDriverError(message) from None
+            raise errors.NoDriverError(message) from None
         self.call = _Functions(self._function)
         self._contexts: dict[int, ctypes.c_void_p] = {}
         self._start()
@@ -261,7 +260,7 @@ class Driver:
             raise _errors().no_device()
         if code == _STUB_LIBRARY:
             message = f"{LIBRARY} is the toolkit's stub, not a driver; remove it from the library path"
-            raise aotcuda.errors.NoDriverError(message)
+            raise errors.NoDriverError(message)
         if code == _NOT_INITIALIZED:
             raise _errors().forked()
         self.check(code, "the CUDA driver could not be started")
@@ -275,7 +274,7 @@ class Driver:
                 f"the driver supports CUDA {self.version[0]}.{self.version[1]}; aotcuda needs one that supports "
                 f"CUDA {LOWEST[0]}.{LOWEST[1]} (driver 525) or newer"
             )
-            raise aotcuda.errors.DriverTooOldError(message)
+            raise errors.DriverTooOldError(message)
 
     def _function(self, name: str, *types: type) -> Callable[..., int]:
         try:
@@ -290,7 +289,7 @@ class Driver:
 
     def _lacks(self, name: str) -> Exception:
         message = f"{LIBRARY} has no {name}; aotcuda needs a driver for CUDA {LOWEST[0]}.{LOWEST[1]} or newer"
-        return aotcuda.errors.DriverTooOldError(message)
+        return errors.DriverTooOldError(message)
 
     def without_types(self, name: str) -> Callable[..., int]:
         """Return a driver function that is called with ctypes objects and converts no arguments.
@@ -338,7 +337,7 @@ class Driver:
             if device.handle == handle.value:
                 return device.index
         message = f"the current context is on a GPU (CUdevice {handle.value}) that the driver did not count"
-        raise aotcuda.errors.CudaError(message, name="CUDA_ERROR_INVALID_DEVICE", code=_INVALID_DEVICE)
+        raise errors.CudaError(message, name="CUDA_ERROR_INVALID_DEVICE", code=_INVALID_DEVICE)
 
     def current_context(self) -> int:
         """Return the handle of this thread's current context; 0 without one."""
@@ -442,7 +441,7 @@ def retire(flag: ValidityFlag) -> None:
 def _launch_problem() -> str | None:
     if sys.platform == "linux":
         return None
-    from aotcuda.common import system  # noqa: PLC0415 (Linux does not need it)
+    from ..common import system  # noqa: PLC0415 (Linux does not need it)
 
     return system.why_no_launches()
 
@@ -465,6 +464,6 @@ def _after_fork() -> None:
 
 def _errors() -> Any:
     with importing:
-        from aotcuda.runtime import driver_errors  # noqa: PLC0415 (most programs have none)
+        from . import driver_errors  # noqa: PLC0415 (most programs have none)
 
     return driver_errors

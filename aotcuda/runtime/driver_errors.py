@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 
-from aotcuda.errors import CudaError, ForkError, NoDeviceError
+from ..errors import CudaError, ForkError, NoDeviceError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from aotcuda.manifest import Argument, Kernel
-    from aotcuda.manifest import Parameter as Described
+    from ..manifest import Argument, Kernel
+    from ..manifest import Parameter as Described
 
 
 def doc(record: Kernel) -> str:

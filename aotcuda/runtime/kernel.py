@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import importing
-from aotcuda.runtime.launch import config_key
+from . import importing
+from .launch import config_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from inspect import Signature
     from typing import Any, Never, NoReturn, SupportsIndex
 
-    from aotcuda import typing as types
-    from aotcuda.runtime.kernel_attributes import OnThisGpu
-    from aotcuda.runtime.kernel_table import KernelCache
-    from aotcuda.runtime.launch.for_all import ForAll
-    from aotcuda.runtime.launch.launch_attributes import LaunchAttributes
-    from aotcuda.runtime.launch.launch_config import Configuration
-    from aotcuda.runtime.launch.launcher import Launcher
-    from aotcuda.runtime.loader import Loader
+    from .. import typing as types
+    from .kernel_attributes import OnThisGpu
+    from .kernel_table import KernelCache
+    from .launch.for_all import ForAll
+    from .launch.launch_attributes import LaunchAttributes
+    from .launch.launch_config import Configuration
+    from .launch.launcher import Launcher
+    from .loader import Loader
 
 _MOST_SHOWN = 8
 
@@ -99,7 +99,7 @@ class Kernel:
     def _make_launcher(self, configuration: object) -> Launcher:
         if not isinstance(configuration, tuple) or not 2 <= len(configuration) <= 4:
             with importing:
-                from aotcuda.errors import quoted  # noqa: PLC0415 (only errors come here)
+                from ..errors import quoted  # noqa: PLC0415 (only errors come here)
 
             parts = configuration if isinstance(configuration, tuple) else (configuration,)
             text = ", ".join([*map(quoted, parts[:_MOST_SHOWN]), *(["..."] if len(parts) > _MOST_SHOWN else [])])
@@ -150,7 +150,7 @@ class Kernel:
     def _for_all(self, n: Any, block: Any, stream: Any, shared: Any) -> ForAll:
         """Return the launcher in Python for a number of elements."""
         with importing:
-            from aotcuda.runtime.launch.for_all import ForAll  # noqa: PLC0415 (an import makes no launcher)
+            from .launch.for_all import ForAll  # noqa: PLC0415 (an import makes no launcher)
 
         return ForAll(self, self._loader, n, block, stream, self._shared(shared))
 
@@ -199,8 +199,8 @@ class Kernel:
             ArgumentError: The stream is not a stream.
         """
         with importing:
-            from aotcuda.runtime.launch import launch_attributes  # noqa: PLC0415 (few programs have any)
-            from aotcuda.runtime.launch.launch_config import dimensions  # noqa: PLC0415
+            from .launch import launch_attributes  # noqa: PLC0415 (few programs have any)
+            from .launch.launch_config import dimensions  # noqa: PLC0415
 
         if unknown:
             self._refuse(launch_attributes.unknown_text(next(iter(unknown))))
@@ -235,7 +235,7 @@ class Kernel:
     ) -> Launcher:
         """Make a launcher from the parts of a configuration; `stream` is a handle."""
         with importing:
-            from aotcuda.runtime.launch import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
+            from .launch import fast as extension  # noqa: PLC0415 (an import with load = "first-use" needs no ctypes)
 
         configuration = self._configuration(grid, block, stream, shared, attributes)
         cache = self._cache()
@@ -244,7 +244,7 @@ class Kernel:
         if specializations is None:
             if extension.in_use() is None and not configuration.by_grid and not cache.makes_launchers:
                 with importing:
-                    from aotcuda.runtime.launch.launcher import make_configured  # noqa: PLC0415 (as above)
+                    from .launch.launcher import make_configured  # noqa: PLC0415 (as above)
 
                 cache.configured = make_configured(type(launcher), self._loader, self.__name__, str(self))
                 cache.for_all = self._for_all
@@ -270,14 +270,14 @@ class Kernel:
         self, grid: object, block: object, stream: int | None, shared: object, attributes: LaunchAttributes | None
     ) -> Configuration:
         with importing:
-            from aotcuda.runtime.launch.launch_config import Configuration  # noqa: PLC0415 (an import makes no launcher)
+            from .launch.launch_config import Configuration  # noqa: PLC0415 (an import makes no launcher)
 
         plain = Configuration.of((grid, block, stream, shared)) if attributes is None else None
         return plain or Configuration(grid, block, stream, self._shared(shared), str(self), attributes)
 
     def _launcher_class(self) -> type[Launcher]:
         with importing:
-            from aotcuda.runtime.launch.launcher import Launcher  # noqa: PLC0415 (an import makes no launcher)
+            from .launch.launcher import Launcher  # noqa: PLC0415 (an import makes no launcher)
 
         return Launcher
 
@@ -327,7 +327,7 @@ class Kernel:
             LaunchError: The GPU uses no machine code of the package, or `cuobjdump` fails.
         """
         with importing:
-            from aotcuda.runtime import kernel_attributes  # noqa: PLC0415 (few programs ask)
+            from . import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
         return kernel_attributes.sass(self._loader, self.__name__, str(self), signature)
 
@@ -340,7 +340,7 @@ class Kernel:
             DependencyError: `cuda.core` is not installed.
         """
         with importing:
-            from aotcuda.runtime import kernel_attributes  # noqa: PLC0415 (few programs ask)
+            from . import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
         return kernel_attributes.cuda_core_kernel(self._loader, self.__name__, str(self), signature)
 
@@ -349,7 +349,7 @@ class Kernel:
 
     def _on_this_gpu(self) -> OnThisGpu:
         with importing:
-            from aotcuda.runtime.kernel_attributes import OnThisGpu  # noqa: PLC0415 (few programs ask)
+            from .kernel_attributes import OnThisGpu  # noqa: PLC0415 (few programs ask)
 
         return OnThisGpu(self._loader, self.__name__, str(self))
 
@@ -362,14 +362,14 @@ class Kernel:
                 CallError: Always.
             """
             with importing:
-                from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+                from .launch.arguments import explain  # noqa: PLC0415 (only errors come here)
 
-            raise errors.configuration_error(str(self), self.__name__)
+            raise explain.configuration_error(str(self), self.__name__)
 
     def documentation(self) -> str:
         """Return `__doc__`, which `help` shows; if the manifest cannot be read, the class's docstring."""
         with importing:
-            from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
+            from . import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
         return help_text.doc(record) if record is not None else str(Kernel.__doc__)
@@ -377,14 +377,14 @@ class Kernel:
     def parameters(self) -> Signature | None:
         """Return `__signature__`, which `inspect.signature` shows; None if the manifest cannot be read."""
         with importing:
-            from aotcuda.runtime import help_text  # noqa: PLC0415 (few programs ask)
+            from . import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
         return help_text.signature(record) if record is not None else None
 
     def _record(self) -> Any:
         with importing:
-            from aotcuda.errors import ManifestError  # noqa: PLC0415 (only errors come here)
+            from ..errors import ManifestError  # noqa: PLC0415 (only errors come here)
 
         try:
             return self._loader.kernels.get(self.__name__)
@@ -401,13 +401,13 @@ class Kernel:
         if shared == 0 and type(shared) is int:
             return 0
         with importing:
-            from aotcuda.runtime.launch.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (an import makes no launcher)
+            from .launch.launch_config import bytes_of_shared_memory  # noqa: PLC0415 (an import makes no launcher)
 
         return bytes_of_shared_memory(shared, str(self))
 
     def _refuse(self, problem: str) -> NoReturn:
         with importing:
-            from aotcuda.errors import LaunchError  # noqa: PLC0415 (only errors come here)
+            from ..errors import LaunchError  # noqa: PLC0415 (only errors come here)
 
         message = f"{self} cannot be launched: {problem}"
         raise LaunchError(message)

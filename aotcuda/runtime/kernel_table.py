@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import os
 
-import aotcuda
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import new_lock
+from . import driver as drivers
+from . import errors, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from aotcuda.manifest import Kernel, Manifest
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import ValidityFlag
-    from aotcuda.runtime.jit.fallback import Fallback
-    from aotcuda.runtime.jit.overloads import JitOverloads
-    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.launch.arguments.overloads import OverloadTable, Selection
-    from aotcuda.runtime.library import Library
+    from ..manifest import Kernel, Manifest
+    from .device_kernel import DeviceKernel
+    from .driver import ValidityFlag
+    from .jit.fallback import Fallback
+    from .jit.overloads import JitOverloads
+    from .launch.arguments.argument_layout import PackedOverload
+    from .launch.arguments.overloads import OverloadTable, Selection
+    from .library import Library
 
     MakesFallback = Callable[[], Fallback]
 
@@ -113,7 +112,7 @@ class KernelTable:
         record = self.kernels.get(name)
         if record is None:
             message = f"{where} cannot be launched: the module has no such kernel any more"
-            raise aotcuda.errors.LaunchError(message)
+            raise errors.LaunchError(message)
         if not record.get("exact") or _has_gaps(record) or _takes_descriptors(record):
             record = self._for_this_machine(record)
         with self._making:
@@ -159,7 +158,7 @@ class KernelTable:
     ) -> Selection | None:
         """Compile an overload for arguments that no packaged one accepts; None if arrays have to be copied first."""
         if os.environ.get("AOTCUDA_HOST_ARRAYS") and (not table.is_exact or self.kernels[name].get("adopts")):
-            from aotcuda.runtime.launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+            from .launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
             if host_arrays.find_arguments_to_copy(args, table.all_overloads()):
                 return None
@@ -184,7 +183,7 @@ class KernelTable:
         Arrays in the host's memory are accepted if a launch would copy them.
         """
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
-            from aotcuda.runtime.launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+            from .launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
             args = host_arrays.describe_copies(args, self.table(name).all_overloads())
         overload, slot, *_ = self.select_or_refuse(name, args, stream)
@@ -243,7 +242,7 @@ class KernelTable:
     def _jit_overloads(self) -> JitOverloads:
         """Return the overloads that the fallback compiles in addition to the images; make them at the first call."""
         if self._jit is None:
-            from aotcuda.runtime.jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
+            from .jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
 
             with self._making:
                 if self._jit is None:
@@ -268,9 +267,9 @@ def _takes_descriptors(record: Kernel) -> bool:
 
 def _table_class(record: Kernel) -> type[OverloadTable]:
     if record.get("exact"):
-        from aotcuda.runtime.launch.arguments.exact import ExactOverloads  # noqa: PLC0415 (most kernels are not)
+        from .launch.arguments.exact import ExactOverloads  # noqa: PLC0415 (most kernels are not)
 
         return ExactOverloads
-    from aotcuda.runtime.launch.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
+    from .launch.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
 
     return OverloadTable

@@ -10,22 +10,21 @@ import ctypes
 import os
 from weakref import ref
 
-import aotcuda
-from aotcuda import manifest as manifests
-from aotcuda.gpus import TEGRA
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import importing
-from aotcuda.runtime.device_kernel import DeviceKernel, OpenLibrary
+from .. import manifest as manifests
+from ..gpus import TEGRA
+from . import driver as drivers
+from . import errors, importing
+from .device_kernel import DeviceKernel, OpenLibrary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aotcuda.manifest import FixedLaunch, Manifest, Overload
-    from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.images.callbacks import Callbacks
-    from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
+    from ..manifest import FixedLaunch, Manifest, Overload
+    from .driver import Device
+    from .images.callbacks import Callbacks
+    from .images.choice import Choice
+    from .launch.arguments.argument_layout import PackedOverload
 
 
 class _Setup:
@@ -123,7 +122,7 @@ class Library:
         self.callbacks: Callbacks | None = None
         if manifest.get("callbacks"):
             with importing:
-                from aotcuda.runtime.images import callbacks  # noqa: PLC0415 (few modules have any)
+                from .images import callbacks  # noqa: PLC0415 (few modules have any)
 
             handle, library = callbacks.open_handle(manifest, data)
             self._library.set_handle(ctypes.c_void_p(library))
@@ -188,7 +187,7 @@ class Library:
         """Return the choice of image for each GPU, by ordinal."""
         if self._choices is None:
             with importing:
-                from aotcuda.runtime.images.choice import survey  # noqa: PLC0415 (few launches have to choose)
+                from .images.choice import survey  # noqa: PLC0415 (few launches have to choose)
 
             self._choices = survey(self.manifest, self.driver)
         return self._choices
@@ -229,7 +228,7 @@ class Library:
         if len(targets) == len(images):
             return data
         with importing:
-            from aotcuda.runtime.images import subset  # noqa: PLC0415 (few machines need it)
+            from .images import subset  # noqa: PLC0415 (few machines need it)
 
         return subset.only([data], targets, f"the fatbin of {self._where}")
 
@@ -291,13 +290,13 @@ class Library:
             with self._library.lock:
                 self._library.check_open()
                 return self._look_up(overload, gpu, fixed)
-        except aotcuda.errors.UnloadedError:
+        except errors.UnloadedError:
             raise
-        except aotcuda.errors.CudaError as error:
+        except errors.CudaError as error:
             message = (
                 f"{symbol} of {self._where} could not be loaded from {self.choices[device].arch} on {gpu}: {error}"
             )
-            raise aotcuda.errors.CudaError(message, name=error.name, code=error.code) from None
+            raise errors.CudaError(message, name=error.name, code=error.code) from None
 
     def variable(self, symbol: str, where: str, fatbin: int = 0) -> tuple[int, int]:
         """Return the address and the size of a device variable of a fatbin on the GPU of the current context.
@@ -326,7 +325,7 @@ class Library:
         watch = None
         if "raises" in overload.record:
             with importing:
-                from aotcuda.runtime.images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
+                from .images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
 
             watch = Watch(self.driver, library, overload.record, f"{symbol} of {self._where}")
         return DeviceKernel(self._library, gpu, kernel, overload.record, watch, fixed)
@@ -351,7 +350,7 @@ class Library:
         if not self.has_variant(overload.record, gpu.index):
             variant = f"{overload.record['symbol']} of {self._where}, {overload.record['signature']},"
             message = f"{variant} is not in the image for {gpu}: {self.choices[gpu.index]}"
-            raise aotcuda.errors.MissingVariantError(message)
+            raise errors.MissingVariantError(message)
         return launches[self.choices[gpu.index].arch or ""] if launches else None
 
     @property
@@ -399,6 +398,6 @@ def _is_synchronous() -> bool:
     if not os.environ.get("AOTCUDA_SYNCHRONIZE"):
         return False
     with importing:
-        from aotcuda.runtime.streams import launches_wait  # noqa: PLC0415 (few programs set the variable)
+        from .streams import launches_wait  # noqa: PLC0415 (few programs set the variable)
 
     return launches_wait()

@@ -7,22 +7,20 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 
-import aotcuda
-from aotcuda.runtime import importing, new_lock
+from . import errors, imported, importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from aotcuda.manifest import Kernel, Manifest
-    from aotcuda.runtime.image_source import ImageSource
-    from aotcuda.runtime.jit.fallback import Case, Fallback
-    from aotcuda.runtime.kernel_table import KernelCache, KernelTable
-    from aotcuda.runtime.library import Library
-    from aotcuda.runtime.unloading import Retired
+    from ..manifest import Kernel, Manifest
+    from .image_source import ImageSource
+    from .jit.fallback import Case, Fallback
+    from .kernel_table import KernelCache, KernelTable
+    from .library import Library
+    from .unloading import Retired
 
     MakesFallback = Callable[[], Fallback]
 
@@ -78,7 +76,7 @@ class Loader:
         """Return the JIT fallback; make it at the first call, since few programs need it."""
         if self._fallback is None:
             with importing:
-                from aotcuda.runtime.jit.fallback import Fallback  # noqa: PLC0415 (few programs need it)
+                from .jit.fallback import Fallback  # noqa: PLC0415 (few programs need it)
 
             with self._making:
                 self._fallback = self._fallback or Fallback(self.source)
@@ -87,7 +85,7 @@ class Loader:
     def cache(self, name: str) -> KernelCache:
         """Return the cache of the kernel of this name."""
         with importing:
-            from aotcuda.runtime.kernel_table import KernelCache  # noqa: PLC0415 (an import makes no launcher)
+            from .kernel_table import KernelCache  # noqa: PLC0415 (an import makes no launcher)
 
         return self._caches.get(name) or self._caches.setdefault(name, KernelCache())
 
@@ -105,7 +103,7 @@ class Loader:
         if kernel_table is None:
             kernel_table = self._load()
         else:
-            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (an import of images imports it)
+            from . import driver as drivers  # noqa: PLC0415 (an import of images imports it)
 
             drivers.check_fork()
         return kernel_table
@@ -130,7 +128,7 @@ class Loader:
         """
         callbacks = kernel_table.library.callbacks
         if callbacks is not None and launch_streams:
-            from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (few modules have any)
+            from .launch import launch_problems  # noqa: PLC0415 (few modules have any)
 
             advice = f"call aotcuda.load({self.source.name!r}).preload()"
             launch_problems.check_capture(
@@ -143,7 +141,7 @@ class Loader:
                 with self._lock:
                     if kernel_table in (self.current, self._early):
                         self._retire()
-                with suppress(aotcuda.errors.AotcudaError):  # the error of the setup is raised
+                with suppress(errors.AotcudaError):  # the error of the setup is raised
                     self.sweep()  # a later sweep unloads images whose launches are in progress
             raise
 
@@ -172,7 +170,7 @@ class Loader:
         if not self.manifest["kernels"]:
             return
         with importing:
-            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
+            from . import driver as drivers  # noqa: PLC0415 (only launches need it)
 
         if not drivers.is_installed():  # for example an import in a container, which must not fail
             self.source.check()
@@ -180,7 +178,7 @@ class Loader:
         try:
             kernel_table = self._load(early=True)
             kernel_table.library.load_all()
-        except (aotcuda.errors.RuntimeUnavailableError, aotcuda.errors.CudaError, aotcuda.errors.ForkError):
+        except (errors.RuntimeUnavailableError, errors.CudaError, errors.ForkError):
             return  # the first launch reports it
         if kernel_table.library.callbacks is not None:
             self.enter(kernel_table, ())
@@ -193,11 +191,11 @@ class Loader:
             CudaError: The driver refuses.
         """
         with importing:
-            from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
+            from . import unloading  # noqa: PLC0415 (few programs unload)
 
         with self._lock:
             self._retire()
-            drivers = sys.modules.get("aotcuda.runtime.driver")
+            drivers = imported("driver")
             if drivers is not None and drivers.forked:  # the images belong to the parent
                 self.retired.clear()
         unloading.retry(self.sweep)
@@ -208,7 +206,7 @@ class Loader:
         Errors as for `unload`.
         """
         with importing:
-            from aotcuda.runtime import unloading  # noqa: PLC0415 (few programs unload)
+            from . import unloading  # noqa: PLC0415 (few programs unload)
 
         with self._sweeping:
             with self._lock:
@@ -224,7 +222,7 @@ class Loader:
 
     def _load(self, *, early: bool = False) -> KernelTable:
         with importing:
-            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
+            from . import driver as drivers  # noqa: PLC0415 (only launches need it)
 
         manifest = self.manifest  # damage is reported before a missing driver
         drivers.check_fork()
@@ -232,7 +230,7 @@ class Loader:
             if (kernel_table := self.current) is not None:
                 return kernel_table
             while True:
-                error: aotcuda.errors.AotcudaError | None = None if early else self.source.stale()
+                error: errors.AotcudaError | None = None if early else self.source.stale()
                 if self._early is not None:
                     kernel_table = self._take_early(is_stale=error is not None)
                     if kernel_table is not None:
@@ -240,7 +238,7 @@ class Loader:
                 try:
                     if error is None:
                         library = self.source.load(self.fallback)
-                except (aotcuda.errors.DriverTooOldError, aotcuda.errors.NoImageError) as problem:
+                except (errors.DriverTooOldError, errors.NoImageError) as problem:
                     if early:  # an import never compiles
                         raise
                     error = problem
@@ -263,7 +261,7 @@ class Loader:
     def _take_early(self, *, is_stale: bool) -> KernelTable | None:
         """Make the images that an import loaded the current ones; unload them instead if the sources were edited."""
         if is_stale:
-            with suppress(aotcuda.errors.CallbackError, aotcuda.errors.CudaError):  # as at exit
+            with suppress(errors.CallbackError, errors.CudaError):  # as at exit
                 self.unload()
         with self._lock:
             kernel_table, self._early = self._early, None
@@ -273,8 +271,8 @@ class Loader:
     def _make_current(self, library: Library, manifest: Manifest, *, early: bool = False) -> KernelTable:
         """Make these the current images; early ones become current at the first launch."""
         with importing:
-            from aotcuda.runtime import driver as drivers  # noqa: PLC0415 (only launches need it)
-            from aotcuda.runtime.kernel_table import KernelTable  # noqa: PLC0415 (only launches need it)
+            from . import driver as drivers  # noqa: PLC0415 (only launches need it)
+            from .kernel_table import KernelTable  # noqa: PLC0415 (only launches need it)
 
         kernel_table = KernelTable(library, manifest, self.fallback, drivers.new_validity_flag(), self._caches)
         self._last_manifest = manifest

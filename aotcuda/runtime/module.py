@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda.runtime import importing, new_lock
+from . import importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.common.jit_build import Request
-    from aotcuda.manifest import Manifest
-    from aotcuda.runtime.device_function import DeviceFunction, DeviceFunctionGroup
-    from aotcuda.runtime.images.choice import Choice, Tier
-    from aotcuda.runtime.kernel import Kernel
-    from aotcuda.runtime.library import Library
-    from aotcuda.runtime.loader import Loader
-    from aotcuda.runtime.symbol import Symbol
+    from ..common.jit_build import Request
+    from ..manifest import Manifest
+    from .device_function import DeviceFunction, DeviceFunctionGroup
+    from .images.choice import Choice, Tier
+    from .kernel import Kernel
+    from .library import Library
+    from .loader import Loader
+    from .symbol import Symbol
 
 _LOADS = ("import", "first-use")
 
@@ -97,7 +97,7 @@ class Module:
             CudaError: The driver cannot be started.
         """
         with importing:
-            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+            from . import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.choices(self._loader)
 
@@ -105,7 +105,7 @@ class Module:
     def tiers(self) -> dict[str, list[Tier]]:
         """Return for each kernel the image of each overload on each GPU, with the reason; errors as for `chosen`."""
         with importing:
-            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+            from . import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.tiers(self._loader)
 
@@ -125,7 +125,7 @@ class Module:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
         """
         with importing:
-            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+            from . import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.fast_path(self._loader)
 
@@ -140,7 +140,7 @@ class Module:
             ValueError: `capability` is neither a target nor a pair of integers.
         """
         with importing:
-            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+            from . import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.choice_for(self._loader, capability, driver)
 
@@ -151,7 +151,7 @@ class Module:
             name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
         """
         with importing:
-            from aotcuda.runtime.symbol import Symbol  # noqa: PLC0415 (few programs ask)
+            from .symbol import Symbol  # noqa: PLC0415 (few programs ask)
 
         return Symbol(name, self._loader)
 
@@ -241,7 +241,7 @@ class Module:
         if self._made is None or not self._made.source.is_read:
             return f"<aotcuda.Module {self.name}, not read yet>"
         with importing:
-            from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs ask)
+            from . import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.describe(self._made)
 
@@ -252,8 +252,8 @@ class Module:
 
     def _make_loader(self) -> Loader:
         with importing:
-            from aotcuda.runtime import image_source  # noqa: PLC0415 (load = "first-use" needs none)
-            from aotcuda.runtime.loader import Loader  # noqa: PLC0415 (load = "first-use" needs none)
+            from . import image_source  # noqa: PLC0415 (load = "first-use" needs none)
+            from .loader import Loader  # noqa: PLC0415 (load = "first-use" needs none)
 
         with self._lock:
             if self._made is None:
@@ -279,19 +279,19 @@ class Module:
         """Raise LaunchError in Numba's simulator, which cannot run GPU code."""
         if is_simulated():
             with importing:
-                from aotcuda.runtime import module_attributes  # noqa: PLC0415 (few programs run in it)
+                from . import module_attributes  # noqa: PLC0415 (few programs run in it)
 
             raise module_attributes.simulator_error(self.name, self._loader.source.origins())
 
     def _kernel(self, name: str) -> Kernel:
         """Return the object for a kernel, which stays valid when images are loaded again."""
         with importing:
-            from aotcuda.runtime.kernel import Kernel  # noqa: PLC0415 (an import makes no kernels)
+            from .kernel import Kernel  # noqa: PLC0415 (an import makes no kernels)
 
         kind = Kernel
         if self._loader.manifest.get("by_grid"):
             with importing:
-                from aotcuda.runtime.launch.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
+                from .launch.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
 
             kind = GridKernel
         _picklable(kind)
@@ -299,7 +299,7 @@ class Module:
 
     def _make_functions(self) -> None:
         with importing:
-            from aotcuda.runtime import device_function  # noqa: PLC0415 (few programs have any)
+            from . import device_function  # noqa: PLC0415 (few programs have any)
 
         _picklable(device_function.DeviceFunction, device_function.DeviceFunctionGroup)
         functions, groups = device_function.read_functions(self.name, self.path, self.manifest)
@@ -310,7 +310,7 @@ class Module:
     def _unknown(self, name: str) -> AttributeError:
         exported = self._exported()
         with importing:
-            from aotcuda.common.suggest import nearest  # noqa: PLC0415 (only errors come here)
+            from ..common.suggest import nearest  # noqa: PLC0415 (only errors come here)
 
             near = nearest(name, exported)  # imports more
         hint = f". Did you mean {near!r}?" if near else ""
@@ -344,7 +344,7 @@ def load(
     """
     if manifest is None:
         with importing:
-            from aotcuda.runtime import module_registry  # noqa: PLC0415 (an import of a generated module does not need it)
+            from . import module_registry  # noqa: PLC0415 (an import of a generated module does not need it)
 
         registered: Module = module_registry.find(name, Module)
         return registered
@@ -355,7 +355,7 @@ def load(
         previous.forget_names()
     file = os.path.abspath(namespace["__file__"])
     if editable:
-        from aotcuda.common import data_folder  # noqa: PLC0415 (other modules do not need it)
+        from ..common import data_folder  # noqa: PLC0415 (other modules do not need it)
 
         file = data_folder.linked_file(file)
     path = os.path.join(os.path.dirname(file), *manifest.split("/"))
@@ -363,7 +363,7 @@ def load(
     setting = os.environ.get("AOTCUDA_LOAD") or load
     if setting not in _LOADS:
         with importing:
-            from aotcuda.errors import ConfigError  # noqa: PLC0415 (errors.py is not needed for an import)
+            from ..errors import ConfigError  # noqa: PLC0415 (errors.py is not needed for an import)
 
         message = f"AOTCUDA_LOAD is {setting!r}; write 'import' or 'first-use'"
         raise ConfigError(message)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from aotcuda import arch
-from aotcuda.errors import LaunchError
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import streams
-from aotcuda.runtime.images.choice import Tier, choose, survey
-from aotcuda.runtime.launch import fast as extension
+from .. import arch
+from ..errors import LaunchError
+from . import driver as drivers
+from . import streams
+from .images.choice import Tier, choose, survey
+from .launch import fast as extension
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sized
 
-    from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.loader import Loader
+    from .images.choice import Choice
+    from .loader import Loader
 
 
 def choices(loader: Loader) -> dict[int, Choice]:

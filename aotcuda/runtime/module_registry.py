@@ -9,9 +9,9 @@ import os
 import sys
 from types import ModuleType
 
-from aotcuda.common import uninstalled_hook
-from aotcuda.errors import ManifestError
-from aotcuda.runtime.jit import build_inputs
+from ..common import uninstalled_hook
+from ..errors import ManifestError
+from .jit import build_inputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

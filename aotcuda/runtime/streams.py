@@ -12,17 +12,16 @@ import os
 import sys
 from operator import attrgetter
 
-import aotcuda
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import module_of
-from aotcuda.runtime.driver import LAST_DEFAULT_STREAM
+from . import driver as drivers
+from . import errors, module_of
+from .driver import LAST_DEFAULT_STREAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from aotcuda.runtime.driver import Driver
+    from .driver import Driver
 
 LEGACY = 1
 """A handle of the legacy default stream; for a launch, 0 is the same stream."""
@@ -70,26 +69,26 @@ def handle(stream: object) -> int | None:
 
 def no_handle_error(handle: int) -> Exception:
     """Return the error for an int that cannot be a handle."""
-    return aotcuda.errors.ArgumentError(f"{aotcuda.errors.quoted(handle)} is no handle of a stream")
+    return errors.ArgumentError(f"{errors.quoted(handle)} is no handle of a stream")
 
 
 def _handle(stream: object) -> int:
     """Return the handle of a stream object."""
     try:
         number = _read_handle(stream)
-    except (aotcuda.errors.ArgumentError, MemoryError, RecursionError):
+    except (errors.ArgumentError, MemoryError, RecursionError):
         raise
     except Exception as error:
-        reason = aotcuda.errors.text_of(error).partition("\n")[0]
+        reason = errors.text_of(error).partition("\n")[0]
         message = f"a {type(stream).__name__} was given as the stream, and its handle cannot be read: {reason}"
-        raise aotcuda.errors.ArgumentError(message) from error
+        raise errors.ArgumentError(message) from error
     if number is not None:
         return number
     message = (
-        f"{aotcuda.errors.quoted(stream)} is no stream; pass 0, a handle, or a stream of CuPy, PyTorch, Numba or "
+        f"{errors.quoted(stream)} is no stream; pass 0, a handle, or a stream of CuPy, PyTorch, Numba or "
         "cuda.core (anything with __cuda_stream__)"
     )
-    raise aotcuda.errors.ArgumentError(message)
+    raise errors.ArgumentError(message)
 
 
 def reader_for(kind: type) -> Callable[[Any], int | None]:
@@ -104,13 +103,13 @@ def _read_handle(stream: Any) -> int | None:
     if protocol is not None:
         version, value = protocol() if callable(protocol) else protocol
         if version != 0:
-            fact = f"{aotcuda.errors.quoted(stream)} has version {aotcuda.errors.quoted(version)}"
+            fact = f"{errors.quoted(stream)} has version {errors.quoted(version)}"
             message = f"{fact} of the __cuda_stream__ protocol; aotcuda reads version 0"
-            raise aotcuda.errors.ArgumentError(message)
+            raise errors.ArgumentError(message)
         value = int(value)
         if value == 0 and module_of(type(stream)).startswith("cuda.core"):  # its default streams are 1 and 2
-            message = f"{aotcuda.errors.quoted(stream)} was closed; pass a stream that is open"
-            raise aotcuda.errors.ArgumentError(message)
+            message = f"{errors.quoted(stream)} was closed; pass a stream that is open"
+            raise errors.ArgumentError(message)
         return value
     for attribute in ("ptr", "cuda_stream", "handle"):  # CuPy, PyTorch, Numba
         value = getattr(stream, attribute, None)
@@ -172,7 +171,7 @@ def order(driver: Driver, before: int, after: int, origin: str) -> None:
             f"{origin}, which is captured into a graph, and the launch is on the default stream, which cannot join the "
             "capture; launch on the stream of the data"
         )
-        raise aotcuda.errors.ArgumentError(message)
+        raise errors.ArgumentError(message)
     if is_captured(driver, after):
         _check_in_graph(driver, before, after, origin)
     event = Event(driver)
@@ -219,7 +218,7 @@ def unique(pending: Iterable[object]) -> list[Ready]:
 def _check_exists(driver: Driver, stream: int, origin: str) -> None:
     if is_dead(driver, stream):
         message = f"{origin}: {destroyed_text(stream)}"
-        raise aotcuda.errors.ArgumentError(message)
+        raise errors.ArgumentError(message)
 
 
 def _check_in_graph(driver: Driver, stream: int, captured: int, origin: str) -> None:
@@ -228,7 +227,7 @@ def _check_in_graph(driver: Driver, stream: int, captured: int, origin: str) -> 
             f"{origin}, which is not part of the graph that stream {captured:#x} is captured into, so a launch there "
             "cannot wait for it; use arrays of that stream, or make it wait before the capture begins"
         )
-        raise aotcuda.errors.ArgumentError(message)
+        raise errors.ArgumentError(message)
 
 
 def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: str, *, launched: bool) -> None:
@@ -264,7 +263,7 @@ def launches_wait() -> bool:
     value = os.environ.get(_VARIABLE, "0") or "0"
     if value not in ("0", "1"):
         message = f"{_VARIABLE} is {value!r}; write '0' or '1'"
-        raise aotcuda.errors.ConfigError(message)
+        raise errors.ConfigError(message)
     return value == "1"
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 from contextlib import suppress
 
-from aotcuda.errors import CudaError
+from ..errors import CudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.loader import Loader
+    from .loader import Loader
 
 
 class Symbol:

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.runtime.library import Library
+    from .library import Library
 
     Retired = tuple[list[Library], list[Callable[[], bool]]]
     """Images that are unloaded together, and functions that return True once launches of them have ended."""

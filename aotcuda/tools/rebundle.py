@@ -37,8 +37,16 @@ def run(wheel: Path) -> list[str]:
         if is_older(__version__, old_version):
             message = f"{wheel}: {package} holds aotcuda {old_version}, and this is {__version__}; update aotcuda first"
             raise TargetError(message)
+        has_extension = any(name.startswith(f"{package}/") and bundle.is_extension(name) for name in files)
+        tag = bundle.extension_tag() if has_extension else None
+        if has_extension and not wheel.stem.endswith(f"-{tag}"):
+            fact = (
+                f"that of the installed aotcuda is for {tag}" if tag is not None else "the installed aotcuda has none"
+            )
+            message = f"{wheel} holds a C extension, and {fact}; build the wheel again"
+            raise TargetError(message)
         files = {name: data for name, data in files.items() if not name.startswith(f"{package}/{bundle.NAME}/")}
-        files |= bundle.files(package)
+        files |= bundle.files(package, extension=has_extension)
         lines.append(f"{package}/{bundle.NAME}: aotcuda {old_version} -> {__version__}")
     for name in files:
         if name.endswith(f"/sboms/{sbom.FILE_NAME}"):

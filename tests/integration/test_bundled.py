@@ -20,6 +20,7 @@ import aotcuda
 from aotcuda.builder.emit import bundle
 from aotcuda.tools.split import split
 from integration import projects
+from support.launch_paths import needs_extension
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,7 @@ packages = ["{name}"]
 [tool.aotcuda]
 arch = ["sm_90"]
 runtime = "bundled"
+host-abi = {host_abi}
 
 [tool.aotcuda.modules."{name}.kernels"]
 source = "{name}._kernels"
@@ -109,7 +111,7 @@ for name in sys.argv[1:]:
 """
 
 
-def make(folder: Path, name: str, **sources: str) -> Path:
+def make(folder: Path, name: str, *, host_abi: bool = False, **sources: str) -> Path:
     """Return a project with a generated module, one in place, and a callback."""
     package = folder / name
     package.mkdir(parents=True)
@@ -117,16 +119,16 @@ def make(folder: Path, name: str, **sources: str) -> Path:
     for stem, text in files.items():
         (package / f"{stem}.py").write_text(text)
     (folder / "table.cu").write_text("__device__ int table[4];\n")
-    (folder / "pyproject.toml").write_text(PYPROJECT.format(name=name))
+    (folder / "pyproject.toml").write_text(PYPROJECT.format(name=name, host_abi=str(host_abi).lower()))
     return folder
 
 
 @pytest.fixture(scope="module")
 def site(build_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with two packages, whose run times have different versions."""
+    """Return a folder with two packages, whose run times have different versions; the second has the C extension."""
     folder = tmp_path_factory.mktemp("bundled")
     for name in ("first", "second"):
-        projects.unpacked(projects.build_wheel(make(folder / name, name)), folder / "site")
+        projects.unpacked(projects.build_wheel(make(folder / name, name, host_abi=name == "second")), folder / "site")
     rename_version(folder / "site" / "second" / "_aotcuda", aotcuda.__version__, "0.9.0")
     core = folder / "site" / "cuda" / "core" / "__init__.py"
     core.parent.mkdir(parents=True)
@@ -222,6 +224,25 @@ def test_two_packages_beside_an_installed_aotcuda(
     assert [line.split()[:2] for line in lines] == [["first", run_times[0]], ["second", run_times[1]]]
     assert [len(line.split()) for line in lines] == [3, 3]  # each package's callback ran once
     assert [call["kernel"].partition("__")[0] for call in cuda.launches()] == ["twice", "half"] * 2
+
+
+@needs_extension
+def test_with_host_abi_the_c_extension_comes_along(site: Path, cuda: StandIn) -> None:
+    for name, tag in (("first", "py3-none-any"), ("second", bundle.extension_tag())):
+        (wheel,) = (site.parent / name / "dist").glob("*.whl")
+        files = projects.content(wheel)
+        assert wheel.name == f"{name}-1-{tag}.whl"
+        assert f"Tag: {tag}\n".encode() in files[f"{name}-1.dist-info/WHEEL"]
+        assert any(map(bundle.is_extension, files)) == (name == "second")
+    code = f"""{LAUNCH}
+for _ in range(3):
+    before = getattr(sys.modules.get("second._aotcuda.runtime.launch.fast._launch"), "declines", dict)()
+    kernels.twice[1, 32](Array())
+print(kernels.__aotcuda__.fast_path, launch_module.declines() == before)
+"""
+    code = code.replace("launch_module", "sys.modules['second._aotcuda.runtime.launch.fast._launch']")
+    done = run(cuda, code, "second", path=[site])
+    assert done.stdout.splitlines()[1:] == ["in C True"], done.stderr
 
 
 def test_setuptools_packs_the_same_files(
@@ -328,6 +349,10 @@ def packed(wheel: Path, files: dict[str, bytes]) -> Path:
     [
         (None, "is no readable wheel; it was truncated or altered"),
         (A_WHEEL | {"a/_aotcuda/VERSION": b"9.0"}, "a holds aotcuda 9.0, and this is"),
+        (
+            A_WHEEL | {"a/_aotcuda/VERSION": b"0.0.5", "a/_aotcuda/runtime/launch/fast/_launch.abi3.so": b""},
+            "holds a C extension, and ",
+        ),
         (A_WHEEL | DAMAGED_BILL, "a-1.dist-info/sboms/aotcuda.cdx.json is no bill of materials that aotcuda wrote"),
     ],
 )

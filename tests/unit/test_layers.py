@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from aotcuda.builder.emit import bundle
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"aotcuda": ROOT, "hatch_aotcuda": ROOT / "hatch_plugin", "setuptools_aotcuda": ROOT / "setuptools_plugin"}
 
@@ -35,10 +37,21 @@ def imports(path: Path, files: dict[str, Path]) -> set[str]:
             for alias in node.names:
                 names = {f"{alias.name}.{name}" for name in attributes(tree, alias.name)} if not alias.asname else set()
                 imported |= names if names and names <= files.keys() else {alias.name}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = {f"{node.module}.{alias.name}" for alias in node.names}
-            imported |= {name if name in files else node.module for name in names}
+        elif isinstance(node, ast.ImportFrom) and not (
+            node.level and "cupy" in path.parts
+        ):  # which has another name there
+            module = absolute(node, path)
+            names = {f"{module}.{alias.name}" for alias in node.names}
+            imported |= {name if name in files else module for name in names}
     return imported & files.keys()
+
+
+def absolute(node: ast.ImportFrom, path: Path) -> str:
+    """Return the absolute name of the module of an import statement."""
+    if not node.level:
+        return node.module or ""
+    folders = path.relative_to(ROOT).parent.parts
+    return ".".join([*folders[: len(folders) - node.level + 1], *([node.module] if node.module else [])])
 
 
 def attributes(tree: ast.Module, package: str) -> set[str]:
@@ -96,3 +109,24 @@ def test_imports_of_the_builder_go_down_its_layers(graph: dict[str, set[str]]) -
 @pytest.mark.parametrize("kind", ["layers", "builder-layers"])
 def test_names_of_the_layers_exist(graph: dict[str, set[str]], kind: str) -> None:
     assert [name for names in layers(kind) for name in names if name not in graph] == []
+
+
+def test_modules_of_a_bundled_run_time_import_each_other_relatively() -> None:
+    """A bundled run time is a copy of folders, so an absolute name is that of an installed aotcuda."""
+    files = modules()
+    bundled = bundle.modules()
+    outside = set()
+    for name, path in bundled.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                module = absolute(node, path)
+                for imported in (f"{module}.{alias.name}" for alias in node.names):
+                    if (imported if imported in files else module) not in bundled:
+                        outside.add(f"{name} imports {imported} relatively")
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                outside |= {f"{name} imports {each}" for each in names if each.partition(".")[0] == "aotcuda"}
+    assert outside == {
+        "aotcuda.integrations.in_place.triton.compiled imports aotcuda.binary",
+        "aotcuda.runtime.jit.compile imports aotcuda.builder.entry",
+    }

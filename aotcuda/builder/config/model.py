@@ -342,7 +342,13 @@ class Config:
     )
     host_abi: bool = field(
         default=False,
-        metadata=setting(_FLAG, "Give the wheel a platform tag, since it depends on the host's system.", "true"),
+        metadata=setting(
+            _FLAG,
+            "Give the wheel a platform tag, since it depends on the host's system. A "
+            "[bundled run time](shipping.md#wheels-that-hold-their-run-time) then has the C extension of the installed "
+            "aotcuda.",
+            "true",
+        ),
     )
     options: Options = field(
         default_factory=Options,

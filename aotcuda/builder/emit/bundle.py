@@ -1,16 +1,17 @@
 """Make the run time that a wheel holds as a private package, with `runtime = "bundled"`.
 
-The private package `mypkg._aotcuda` is a copy of the modules of aotcuda that a launch by the general path can need.
-Imports of aotcuda are rewritten to import the copy: in the copy itself, and in the wheel's copies of the project's
-modules. Lines keep their numbers.
+The private package `mypkg._aotcuda` is a copy of the folders of aotcuda that a launch needs. Their modules import each
+other relatively. In the wheel's copies of the project's modules, imports of aotcuda name the private package; lines
+keep their numbers. With `host-abi = true` the copy has the C extension of the installed aotcuda.
 """
 
 from __future__ import annotations
 
 import ast
-import functools
 import os
 import shutil
+import sys
+import sysconfig
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -32,31 +33,25 @@ VERSION = "VERSION"
 """The file of a private copy that has the version of aotcuda."""
 
 _ROOT = Path(manifest.__file__).parents[1]
-_ROOT_MODULES = (
-    "aotcuda.bundled",
-    "aotcuda.runtime.module",
-    "aotcuda.numba",
-    "aotcuda.numba_cuda_mlir",
-    "aotcuda.triton",
+FOLDERS = ("cache", "common", "integrations/in_place", "manifest", "runtime")
+FILES = (
+    "__init__",
+    "arch",
+    "bundled",
+    "errors",
+    "gpus",
+    "integrations/__init__",
+    "numba",
+    "numba_cuda_mlir",
+    "registry",
+    "triton",
+    "typing",
+    "version",
 )
-"""The modules that packaged modules and sources import; the others are found by imports."""
+"""The folders and modules of a bundled run time."""
 
-_EXCLUDED = ("aotcuda.builder", "aotcuda.tools", "aotcuda.binary", "aotcuda.runtime.launch.fast._launch")
-"""Parts of aotcuda that only an installed one has: builds, commands, and the fast path in C."""
-
-_IN_PLACE_MODULES = {
-    "aotcuda.numba": ("aotcuda.integrations.in_place", "entry"),
-    "aotcuda.numba_cuda_mlir": ("aotcuda.integrations.in_place", "entry"),
-    "aotcuda.triton": ("aotcuda.integrations.in_place.triton", "entry"),
-}
-"""Modules for sources that are packaged in place, with the parts of the chosen run time that they import."""
-
-_ERRORS = """
-
-from {package}.bundled import installed_errors as _installed_errors
-
-globals().update(_installed_errors(globals()))
-"""
+_EXTENSION = "runtime/launch/fast/_launch."
+"""The beginning of the path of the C extension; its suffix depends on the platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +72,15 @@ def add_run_time(built: Output, settings: Config, package_root: Path) -> Output:
     """
     contents = dict(built.files)
     for package in _packages(settings):
-        contents |= files(package) | rewrite_sources(package_root, package)
-    return replace(built, files=contents, sbom=sbom.with_run_time(built.sbom))
+        contents |= files(package, extension=settings.host_abi) | rewrite_sources(package_root, package)
+    warnings = built.warnings
+    if settings.host_abi and extension_tag() is None:
+        warning = (
+            "tool.aotcuda.host-abi: the installed aotcuda has no C extension, so the bundled run time launches by "
+            "Python; install a wheel of aotcuda for this platform"
+        )
+        warnings = (*warnings, warning)
+    return replace(built, files=contents, sbom=sbom.with_run_time(built.sbom), warnings=warnings)
 
 
 def sources(items: Sequence[manifest.Source], package_root: Path, module: str) -> list[manifest.Source]:
@@ -115,27 +117,50 @@ def _packages(settings: Config) -> list[str]:
     return sorted({name.partition(".")[0] for name in names})
 
 
-def files(package: str) -> dict[str, bytes]:
-    """Return the files of the private package of `package`, by their paths from the folder that holds `package`."""
-    copy = f"{package}.{NAME}"
-    sources = _modules()
-    contents = {}
-    for name, path in sources.items():
-        text = _rewrite(path.read_text(encoding="utf-8"), copy, sources, name)
-        if name in _IN_PLACE_MODULES:
-            module, attribute = _IN_PLACE_MODULES[name]
-            line = f"from {copy}{module.removeprefix('aotcuda')} import {attribute} as _{attribute}"
-            assert line in text  # noqa: S101 (tests build a bundle)
-            part = f"{module}.{attribute}".removeprefix("aotcuda.")
-            text = text.replace(line, f"import {copy}.bundled; _{attribute} = {copy}.bundled.part({part!r})")
-        if name == "aotcuda.errors":
-            text += _ERRORS.format(package=copy)
-        contents[_path(package, path)] = text.encode()
-    for path in (_ROOT / "py.typed", *sorted(_ROOT.glob("common/*.toml"))):
-        contents[_path(package, path)] = path.read_bytes()
+def files(package: str, *, extension: bool = False) -> dict[str, bytes]:
+    """Return the files of the private package of `package`, by their paths from the folder that holds `package`.
+
+    With `extension`, they have the C extension of the installed aotcuda, if it has one.
+    """
+    paths = [*modules().values(), _ROOT / "py.typed", *sorted(_ROOT.glob("common/*.toml"))]
+    found = _extension() if extension else None
+    paths += [found] if found is not None else []
+    contents = {f"{package}/{NAME}/{path.relative_to(_ROOT).as_posix()}": path.read_bytes() for path in paths}
     contents[f"{package}/{NAME}/LICENSE"] = _licence()
     contents[f"{package}/{NAME}/{VERSION}"] = f"{__version__}\n".encode()
     return contents
+
+
+def is_extension(name: str) -> bool:
+    """Return True if a file of a wheel is the C extension of a private copy."""
+    return f"/{NAME}/{_EXTENSION}" in name
+
+
+def extension_tag() -> str | None:
+    """Return the wheel tag of the installed aotcuda if it has the C extension, else None.
+
+    An editable install has no such tag; its extension is for this machine.
+    """
+    extension = _extension()
+    if extension is None:
+        return None
+    try:
+        text = metadata.distribution("aotcuda").read_text("WHEEL") or ""
+    except metadata.PackageNotFoundError:
+        text = ""
+    tags = [line.partition(":")[2].strip().split("-") for line in text.splitlines() if line.startswith("Tag:")]
+    if tags and all(len(parts) == 3 and parts[2] != "any" for parts in tags):
+        return "-".join([".".join(sorted(set(column))) for column in zip(*tags, strict=True)])
+    version = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    python = f"{version}-{version}t" if sysconfig.get_config_var("Py_GIL_DISABLED") else "cp311-abi3"
+    return f"{python}-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
+
+
+def _extension() -> Path | None:
+    """Return the C extension of the installed aotcuda, None if it has none."""
+    folder, _, name = _EXTENSION.rpartition("/")
+    found = [path for path in (_ROOT / folder).glob(f"{name}*") if path.suffix in (".so", ".pyd")]
+    return min(found, default=None)
 
 
 def _licence() -> bytes:
@@ -156,7 +181,7 @@ def rewrite_sources(package_root: Path, package: str) -> dict[str, bytes]:
     Raises:
         ConfigError: A file imports a part of aotcuda that no bundled run time has.
     """
-    sources = _modules()
+    sources = modules()
     contents = {}
     for path in sorted((package_root / package).rglob("*.py")):
         if wheel_files.is_generated(path):
@@ -167,7 +192,7 @@ def rewrite_sources(package_root: Path, package: str) -> dict[str, bytes]:
         name = path.relative_to(package_root).as_posix()
         try:
             text = data.decode()
-            changed = _rewrite(text, f"{package}.{NAME}", sources, name, is_project=True)
+            changed = _rewrite(text, f"{package}.{NAME}", sources, name)
         except (SyntaxError, ValueError, UnicodeDecodeError):
             continue  # if the build imports the file, it reports the error
         if changed != text:
@@ -175,90 +200,49 @@ def rewrite_sources(package_root: Path, package: str) -> dict[str, bytes]:
     return contents
 
 
-def _path(package: str, path: Path) -> str:
-    return f"{package}/{NAME}/{path.relative_to(_ROOT).as_posix()}"
-
-
-@functools.cache  # aotcuda does not change while it builds
-def _modules() -> Mapping[str, Path]:
+def modules() -> Mapping[str, Path]:
     """Return the modules of a bundled run time, and their files."""
-    paths = {_name(path): path for path in _ROOT.rglob("*.py")}
-    modules: dict[str, Path] = {}
-    queue = list(_ROOT_MODULES)
-    while queue:
-        name = queue.pop()
-        if name in modules or name not in paths or name.startswith(_EXCLUDED):
-            continue
-        modules[name] = paths[name]
-        queue.append(name.rpartition(".")[0])
-        queue += _imported_names(ast.parse(paths[name].read_bytes()))
-    return dict(sorted(modules.items()))
+    paths = [_ROOT / f"{name}.py" for name in FILES]
+    for folder in FOLDERS:
+        paths += sorted((_ROOT / folder).rglob("*.py"))
+    return {_name(path): path for path in paths}
 
 
 def _name(path: Path) -> str:
     return ".".join(("aotcuda", *path.relative_to(_ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
 
-def _imported_names(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (item.name for item in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            yield node.module
-            yield from (f"{node.module}.{item.name}" for item in node.names)
-
-
-def _rewrite(text: str, copy: str, sources: Mapping[str, Path], file: str, *, is_project: bool = False) -> str:
+def _rewrite(text: str, copy: str, sources: Mapping[str, Path], file: str) -> str:
     """Return a module's text with imports of the private package `copy` in place of aotcuda."""
     lines = text.encode().splitlines(keepends=True)
-    edits = sorted(
-        _edits(ast.parse(text), copy, sources, file, lines, is_project=is_project),
-        key=lambda item: -item.start,
-    )
+    edits = sorted(_edits(ast.parse(text), copy, sources, file, lines), key=lambda item: -item.start)
     for edit in edits:
         line = lines[edit.line - 1]
         lines[edit.line - 1] = line[: edit.start] + edit.text.encode() + line[edit.end :]
     return b"".join(lines).decode()
 
 
-def _edits(
-    tree: ast.Module, copy: str, sources: Mapping[str, Path], file: str, lines: list[bytes], *, is_project: bool
-) -> Iterator[_Edit]:
+def _edits(tree: ast.Module, copy: str, sources: Mapping[str, Path], file: str, lines: list[bytes]) -> Iterator[_Edit]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for item in node.names:
-                if item.name.partition(".")[0] != "aotcuda" or _is_excluded(item.name, sources):
+                if item.name.partition(".")[0] != "aotcuda":
                     continue
-                if is_project:
-                    _check(item.name, sources, file, node.lineno)
+                _check(item.name, sources, file, node.lineno)
                 name = f"{copy}{item.name.removeprefix('aotcuda')}"
                 # Without `as`, the statement binds the top of the name.
                 text = f"{name} as {item.asname}" if item.asname else f"{copy} as aotcuda"
                 text += "" if item.asname or name == copy else f", {name} as _"
                 yield _Edit(item.lineno, item.col_offset, item.end_col_offset or 0, text)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            if node.module.partition(".")[0] != "aotcuda" or _is_excluded(node.module, sources):
+            if node.module.partition(".")[0] != "aotcuda":
                 continue
-            if is_project:
-                _check(node.module, sources, file, node.lineno)
-                for name in (item.name for item in node.names if node.module == "aotcuda"):
-                    if (_ROOT / f"{name}.py").is_file():
-                        _check(f"aotcuda.{name}", sources, file, node.lineno)
+            _check(node.module, sources, file, node.lineno)
+            for name in (item.name for item in node.names if node.module == "aotcuda"):
+                if (_ROOT / f"{name}.py").is_file():
+                    _check(f"aotcuda.{name}", sources, file, node.lineno)
             start = lines[node.lineno - 1].index(b"aotcuda", node.col_offset)
             yield _Edit(node.lineno, start, start + len("aotcuda"), copy)
-        elif isinstance(node, ast.Constant) and not is_project and _is_module_key(node.value, sources):
-            text = repr(f"{copy}{str(node.value).removeprefix('aotcuda')}")
-            yield _Edit(node.lineno, node.col_offset, node.end_col_offset or 0, text)
-
-
-def _is_module_key(value: object, sources: Mapping[str, Path]) -> bool:
-    """Return True if a string is the name of a module of the bundle, as keys of `sys.modules` are."""
-    return isinstance(value, str) and "." in value and value in sources and value not in _IN_PLACE_MODULES
-
-
-def _is_excluded(name: str, sources: Mapping[str, Path]) -> bool:
-    """Return True if our own modules import this name only from an installed aotcuda."""
-    return name.startswith(_EXCLUDED) and name not in sources
 
 
 def _check(name: str, sources: Mapping[str, Path], file: str, line: int) -> None:

@@ -211,11 +211,19 @@ def size_warnings(built: Output, wheel: Path) -> list[str]:
 
 
 def tag(table: Mapping[str, object]) -> str | None:
-    """Return the platform tag of a wheel with host code, before repair; None for other wheels (`PURE_TAG`)."""
-    if not table.get("host-abi") and not _has_host_code(table):
+    """Return the platform tag of a wheel with host code, before repair; None for other wheels (`PURE_TAG`).
+
+    A wheel with the C extension of the installed aotcuda has the tag of that wheel.
+    """
+    has_host_code = _has_host_code(table)
+    if not table.get("host-abi") and not has_host_code:
         return None
     system = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-    return f"py3-none-{system}"
+    is_bundled = table.get("host-abi") and table.get("runtime") == "bundled"
+    of_extension = bundle.extension_tag() if is_bundled else None
+    if of_extension is None:
+        return f"py3-none-{system}"
+    return f"{of_extension.rpartition('-')[0]}-{system}" if has_host_code else of_extension
 
 
 def _has_host_code(table: Mapping[str, object]) -> bool:

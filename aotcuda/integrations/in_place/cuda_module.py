@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from aotcuda.integrations.in_place.functions import cuda_jit, host_decorator
-from aotcuda.integrations.in_place.numba_proxy import NumbaProxy, Proxy, exception, import_numba, package_attribute
-from aotcuda.integrations.in_place.numba_proxy import attribute as attribute_of
+from .functions import cuda_jit, host_decorator
+from .numba_proxy import NumbaProxy, Proxy, exception, import_numba, package_attribute
+from .numba_proxy import attribute as attribute_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.integrations.in_place.gpus import Context, Device, Gpus
+    from .gpus import Context, Device, Gpus
 
 _SCALARS = frozenset(
     [
@@ -67,7 +67,7 @@ def _is_linkable(name: str) -> bool:
     """Return True for the name of a class of linkable items."""
     if not name[:1].isupper():
         return False
-    from aotcuda.manifest import linkable  # noqa: PLC0415 (few sources link)
+    from ...manifest import linkable  # noqa: PLC0415 (few sources link)
 
     return name in linkable.CLASSES
 
@@ -101,7 +101,7 @@ class Cuda(Proxy):
             message = f"{self!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=self)
         if name in ("In", "Out", "InOut"):
-            from aotcuda.integrations.in_place import argument_annotations  # noqa: PLC0415 (few sources name them)
+            from . import argument_annotations  # noqa: PLC0415 (few sources name them)
 
             return getattr(argument_annotations, name)
         known = self._driver_names() if name == "cudadrv" else None
@@ -114,7 +114,7 @@ class Cuda(Proxy):
         """Return the names of `cuda.cudadrv` that need only the driver; programs use them to find a GPU."""
 
         def api_error() -> type[Exception]:
-            from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+            from . import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
             return gpus.driver_error_class(self._package)
 
@@ -131,13 +131,13 @@ class Cuda(Proxy):
     @property
     def CudaSupportError(self) -> type[Exception]:  # noqa: N802 (Numba's name)
         """Return the class of the error for a missing GPU; Numba's class if Numba is imported."""
-        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+        from . import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.missing_gpu_class(self._package)
 
     def is_available(self) -> bool:
         """Return True if there is a GPU and a working driver."""
-        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+        from . import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.is_available()
 
@@ -159,7 +159,7 @@ class Cuda(Proxy):
         Raises:
             RuntimeUnavailableError: There is no driver or no GPU.
         """
-        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+        from . import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.current_context(self._package, devnum)
 
@@ -178,6 +178,6 @@ class Cuda(Proxy):
     @property
     def gpus(self) -> Gpus:
         """Return the GPUs."""
-        from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (few sources query GPUs at import)
+        from . import gpus  # noqa: PLC0415 (few sources query GPUs at import)
 
         return gpus.Gpus(self._package)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 
-from aotcuda.common import data_folder
-from aotcuda.integrations.in_place import sources
-from aotcuda.runtime.module import is_simulated as is_simulated_here
+from ...common import data_folder
+from ...runtime.module import is_simulated as is_simulated_here
+from . import sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def attribute(package: str, name: str, namespace: dict[str, Any]) -> object:
         raise AttributeError(message, name=name)
     if is_numba(package, namespace):
         return _numba_attribute(package, name, namespace)
-    from aotcuda.integrations.in_place import cuda_module  # noqa: PLC0415 (builds get Numba itself)
+    from . import cuda_module  # noqa: PLC0415 (builds get Numba itself)
 
     return cuda_module.attribute(package, name)
 
@@ -74,9 +74,9 @@ def _numba_attribute(package: str, name: str, namespace: dict[str, Any]) -> obje
     from contextlib import suppress  # noqa: PLC0415 (packaged sources need none)
     from importlib import import_module  # noqa: PLC0415
 
-    from aotcuda.common import uninstalled_hook  # noqa: PLC0415
-    from aotcuda.errors import DependencyError  # noqa: PLC0415
-    from aotcuda.integrations.in_place import numba_proxy  # noqa: PLC0415
+    from ...common import uninstalled_hook  # noqa: PLC0415
+    from ...errors import DependencyError  # noqa: PLC0415
+    from . import numba_proxy  # noqa: PLC0415
 
     try:
         numba = numba_proxy.import_numba(package, f"aotcuda.{package}.{name}")
@@ -106,7 +106,7 @@ def _numba_attribute(package: str, name: str, namespace: dict[str, Any]) -> obje
 
 def _complete_gpu() -> None:
     """Add attributes that programs use and that the simulator's GPU and its `cuda` lack."""
-    from aotcuda.gpus import EVERYWHERE  # noqa: PLC0415 (only the simulator needs the table)
+    from ...gpus import EVERYWHERE  # noqa: PLC0415 (only the simulator needs the table)
 
     devices: Any = sys.modules["numba.cuda.simulator.cudadrv.devices"]
     for attribute, value in {**EVERYWHERE, "MAX_REGISTERS_PER_BLOCK": 65536}.items():

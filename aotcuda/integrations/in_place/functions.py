@@ -6,8 +6,8 @@ kernel.
 
 from __future__ import annotations
 
-from aotcuda.integrations.in_place import numba_proxy
-from aotcuda.integrations.in_place.numba_proxy import Proxy
+from . import numba_proxy
+from .numba_proxy import Proxy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import FunctionType
     from typing import Any, NoReturn
 
-    from aotcuda.integrations.in_place.kernel import PackagedKernel
+    from .kernel import PackagedKernel
 
 _NONE: dict[Any, Any] = {}
 """No options, or no launchers; nothing writes to it."""
@@ -104,9 +104,9 @@ class DeviceFunction(Function):
         Raises:
             CallError: Always.
         """
-        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from ...runtime.launch.arguments import explain  # noqa: PLC0415 (only errors come here)
 
-        raise errors.host_call_error(str(self))
+        raise explain.host_call_error(str(self))
 
 
 class Kernel(Function):
@@ -160,9 +160,9 @@ class Kernel(Function):
         Raises:
             CallError: Always; it is a ValueError, like Numba's error.
         """
-        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from ...runtime.launch.arguments import explain  # noqa: PLC0415 (only errors come here)
 
-        raise errors.configuration_error(str(self), self.__name__)
+        raise explain.configuration_error(str(self), self.__name__)
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("_") and name not in vars(self.py_func):
@@ -186,7 +186,7 @@ class Kernel(Function):
             StaleBuildError: The source has changed since the build.
         """
         if self._found is None:
-            from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (not before something is launched)
+            from . import lookup  # noqa: PLC0415 (not before something is launched)
 
             self._found = lookup.find_numba_kernel(self, self.py_func)
         return self._found
@@ -200,7 +200,7 @@ class Kernel(Function):
             packaged = self.packaged()
             if packaged is not None and self._is_as_built:
                 return packaged
-            from aotcuda.integrations.in_place import lookup  # noqa: PLC0415 (as in `packaged`)
+            from . import lookup  # noqa: PLC0415 (as in `packaged`)
 
             difference = lookup.value_difference(packaged, self.py_func) if packaged is not None else None
             if packaged is not None and difference is None:

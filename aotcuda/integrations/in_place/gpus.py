@@ -6,16 +6,16 @@ import ctypes
 import sys
 from contextlib import contextmanager
 
-from aotcuda.errors import CudaError, RuntimeUnavailableError
-from aotcuda.integrations.in_place import numba_proxy
-from aotcuda.runtime import driver as drivers
+from ...errors import CudaError, RuntimeUnavailableError
+from ...runtime import driver as drivers
+from . import numba_proxy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from aotcuda.runtime.driver import Driver
+    from ...runtime.driver import Driver
 
 _PACKAGES = ("numba", "numba_cuda_mlir")
 

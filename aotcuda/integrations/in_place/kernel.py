@@ -10,19 +10,19 @@ import os
 import sys
 import warnings
 
-from aotcuda.errors import HostArrayWarning, RuntimeUnavailableError
-from aotcuda.integrations.in_place.argument_annotations import is_annotation
-from aotcuda.runtime.kernel import Kernel as PackagedBase
-from aotcuda.runtime.launch.arguments import host_arrays
-from aotcuda.runtime.launch.for_all import ForAll
-from aotcuda.runtime.launch.launcher import Launcher
+from ...errors import HostArrayWarning, RuntimeUnavailableError
+from ...runtime.kernel import Kernel as PackagedBase
+from ...runtime.launch.arguments import host_arrays
+from ...runtime.launch.for_all import ForAll
+from ...runtime.launch.launcher import Launcher
+from .argument_annotations import is_annotation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, SupportsIndex
 
-    from aotcuda import typing as types
-    from aotcuda.runtime.loader import Loader
+    from ... import typing as types
+    from ...runtime.loader import Loader
 
 _WARNING = "Host array used in CUDA kernel will incur copy overhead to/from device."
 
@@ -64,7 +64,7 @@ class _Launcher(Launcher):
         try:
             self._launch_as_numba(args)
         except RuntimeUnavailableError as error:
-            from aotcuda.integrations.in_place import gpus  # noqa: PLC0415 (only errors come here)
+            from . import gpus  # noqa: PLC0415 (only errors come here)
 
             raise gpus.add_numba_class(error) from error
 

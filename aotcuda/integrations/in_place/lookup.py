@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda import manifest as manifests
-from aotcuda.common import constants, stamp
-from aotcuda.errors import DependencyError, NoImageError, StaleBuildError
-from aotcuda.integrations.in_place import numba_proxy, sources
-from aotcuda.integrations.in_place.kernel import PackagedKernel
-from aotcuda.integrations.in_place.numba_proxy import Proxy
+from ... import manifest as manifests
+from ...common import constants, stamp
+from ...errors import DependencyError, NoImageError, StaleBuildError
+from . import numba_proxy, sources
+from .kernel import PackagedKernel
+from .numba_proxy import Proxy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from types import FunctionType
     from typing import Any
 
-    from aotcuda.integrations.in_place.sources import InPlaceModule, Source
-    from aotcuda.runtime.kernel import Kernel
+    from ...runtime.kernel import Kernel
+    from .sources import InPlaceModule, Source
 
 _problems: dict[Source, str | None] = {}
 """The results of `_difference`, by source."""
@@ -142,8 +142,8 @@ def allow_numba(function: FunctionType, package: str, difference: str | None) ->
         NoImageError: Nothing may be compiled here.
         DependencyError: Numba is not installed.
     """
-    from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (packaged kernels need neither)
-    from aotcuda.runtime.jit import fallback  # noqa: PLC0415
+    from ...runtime.jit import compile as jit_compile  # noqa: PLC0415 (packaged kernels need neither)
+    from ...runtime.jit import fallback  # noqa: PLC0415
 
     source = sources.find_source(function.__globals__)
     modules = source.modules() if source is not None else []

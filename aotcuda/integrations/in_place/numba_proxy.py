@@ -156,7 +156,7 @@ def exception(package: str, label: str, make: Callable[[], Any]) -> Any:
         return make()
     name = label.rpartition(".")[2]
     if name == "NumbaPerformanceWarning":
-        from aotcuda.errors import HostArrayWarning  # noqa: PLC0415 (few sources name it)
+        from ...errors import HostArrayWarning  # noqa: PLC0415 (few sources name it)
 
         return HostArrayWarning
     if label not in _exceptions:
@@ -226,7 +226,7 @@ def import_numba(package: str, what: str) -> Any:
         import_module(f"{package}.cuda")
         return import_module(package)
     except ModuleNotFoundError as error:
-        from aotcuda.errors import DependencyError  # noqa: PLC0415 (as above)
+        from ...errors import DependencyError  # noqa: PLC0415 (as above)
 
         message = f"{what} is Numba's own, and {error.name} is not installed: pip install {requirement(package)!r}"
         raise DependencyError(message) from None
@@ -239,8 +239,8 @@ def is_imported(package: str) -> bool:
 
 def requirement(package: str) -> str:
     """Return the requirement that installs Numba's package for this machine's driver: `aotcuda[jit-cu13]`."""
-    from aotcuda import registry  # noqa: PLC0415 (only errors name it)
-    from aotcuda.runtime import driver  # noqa: PLC0415 (as above)
+    from ... import registry  # noqa: PLC0415 (only errors name it)
+    from ...runtime import driver  # noqa: PLC0415 (as above)
 
     front_end = next(item for item in registry.BUILT_IN.values() if item.imports == package)
     return front_end.requirement(jit=True, cuda=(driver.installed_version() or (registry.CUDA, 0))[0])

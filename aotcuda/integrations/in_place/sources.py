@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.common import data_folder, variables
-from aotcuda.runtime.module import Module
+from ...common import data_folder, variables
+from ...runtime.module import Module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.runtime.kernel import Kernel
+    from ...runtime.kernel import Kernel
 
 MODULE = "__aotcuda__"
 """The name under which a source has its `Module`."""
@@ -43,10 +43,10 @@ class InPlaceModule(Module):
 
     def _kernel(self, name: str) -> Kernel:
         if self.manifest.get("by_grid"):
-            from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel  # noqa: PLC0415 (not before a launch)
+            from .triton.kernel import InPlaceKernel  # noqa: PLC0415 (not before a launch)
 
             return self._kernels.setdefault(name, InPlaceKernel(name, self._loader, os.path.dirname(self.path)))
-        from aotcuda.integrations.in_place.kernel import PackagedKernel  # noqa: PLC0415 (not before a launch)
+        from .kernel import PackagedKernel  # noqa: PLC0415 (not before a launch)
 
         return self._kernels.setdefault(name, PackagedKernel(name, self._loader))
 
@@ -79,7 +79,7 @@ class Source:
             ManifestError: A file that the build wrote next to the source was altered.
         """
         if self._problem is not None:
-            from aotcuda.errors import ManifestError  # noqa: PLC0415 (errors.py is not needed for an import)
+            from ...errors import ManifestError  # noqa: PLC0415 (errors.py is not needed for an import)
 
             raise ManifestError(self._problem)
         names = sorted(self._digests, key=lambda name: name != self.name)

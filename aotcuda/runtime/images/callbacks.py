@@ -9,17 +9,17 @@ from __future__ import annotations
 import atexit
 import ctypes
 
-from aotcuda.errors import CallbackError, DependencyError, text_of
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import new_lock
+from ...errors import CallbackError, DependencyError, text_of
+from .. import driver as drivers
+from .. import new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.manifest import Manifest
-    from aotcuda.runtime.driver import Driver
+    from ...manifest import Manifest
+    from ..driver import Driver
 
 
 def open_handle(manifest: Manifest, images: bytes) -> tuple[Any, int]:
@@ -31,7 +31,7 @@ def open_handle(manifest: Manifest, images: bytes) -> tuple[Any, int]:
     try:
         from cuda.core import ObjectCode  # noqa: PLC0415 (only modules with callbacks need it)
     except ImportError as error:
-        from aotcuda import registry  # noqa: PLC0415 (only errors come here)
+        from ... import registry  # noqa: PLC0415 (only errors come here)
 
         message = (
             f"{manifest['module']} has callbacks that take a {manifest['handle']}, and that cannot be imported "

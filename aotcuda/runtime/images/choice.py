@@ -6,17 +6,17 @@ drivers for an older version refuse it.
 
 from __future__ import annotations
 
-from aotcuda import arch
-from aotcuda import manifest as manifests
-from aotcuda.errors import DriverTooOldError, NoImageError
-from aotcuda.gpus import CAPABILITIES, FIRST_CURRENT, TEGRA
+from ... import arch
+from ... import manifest as manifests
+from ...errors import DriverTooOldError, NoImageError
+from ...gpus import CAPABILITIES, FIRST_CURRENT, TEGRA
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.arch import Target
-    from aotcuda.errors import RuntimeUnavailableError
-    from aotcuda.manifest import Image, Manifest
-    from aotcuda.runtime.driver import Driver
+    from ...arch import Target
+    from ...errors import RuntimeUnavailableError
+    from ...manifest import Image, Manifest
+    from ..driver import Driver
 
 
 class Choice:

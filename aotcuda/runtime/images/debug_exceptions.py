@@ -10,13 +10,13 @@ from __future__ import annotations
 import builtins
 import ctypes
 
-from aotcuda.errors import DeviceError
-from aotcuda.runtime import streams
+from ...errors import DeviceError
+from .. import streams
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import Overload, Raised
-    from aotcuda.runtime.driver import Driver
+    from ...manifest import Overload, Raised
+    from ..driver import Driver
 
 
 class Watch:

@@ -18,16 +18,16 @@ import os
 import sys
 from importlib.machinery import PathFinder
 
-from aotcuda import manifest as manifests
-from aotcuda.common.data_folder import PARTS
-from aotcuda.errors import ManifestError
-from aotcuda.runtime.images import subset
+from ... import manifest as manifests
+from ...common.data_folder import PARTS
+from ...errors import ManifestError
+from . import subset
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.manifest import File, Manifest
+    from ...manifest import File, Manifest
 
 FORMAT = 2
 """The version of the file. Raise it if older readers would misread the file."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from aotcuda.errors import ManifestError
+from ...errors import ManifestError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

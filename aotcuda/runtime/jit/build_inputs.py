@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.common.jit_build import Request
+from ...common.jit_build import Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.manifest import Manifest
+    from ...manifest import Manifest
 
 PYPROJECT = "pyproject.toml"
 
@@ -52,7 +52,7 @@ def project(module: str, package_root: str, files: tuple[str, ...] = ()) -> Requ
 
 def table_of(path: str) -> dict[str, object] | None:
     """Return `[tool.aotcuda]` of a pyproject.toml; None if there is no such file or table."""
-    from aotcuda.common import project_file  # noqa: PLC0415 (only source trees come here)
+    from ...common import project_file  # noqa: PLC0415 (only source trees come here)
 
     table = project_file.table(project_file.content(path), "tool").get("aotcuda")
     return table if isinstance(table, dict) else None

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import manifest as manifests
-from aotcuda.cache import entries, folder
-from aotcuda.cache.entries import VERSION, Files
-from aotcuda.common.jit_build import CUBIN, Result, cubin_name
-from aotcuda.errors import ManifestError
-from aotcuda.runtime.jit import cache_lock
+from ... import manifest as manifests
+from ...cache import entries, folder
+from ...cache.entries import VERSION, Files
+from ...common.jit_build import CUBIN, Result, cubin_name
+from ...errors import ManifestError
+from . import cache_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

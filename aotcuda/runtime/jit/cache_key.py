@@ -10,15 +10,15 @@ from __future__ import annotations
 import json
 import sys
 
-from aotcuda import manifest as manifests
-from aotcuda import registry
-from aotcuda.cache import compilers
-from aotcuda.common import stamp
-from aotcuda.version import __version__
+from ... import manifest as manifests
+from ... import registry
+from ...cache import compilers
+from ...common import stamp
+from ...version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.common.jit_build import Request, Result
+    from ...common.jit_build import Request, Result
 
 FORMAT = 3
 """The version of the compiled code. Raise it if results change and nothing below does."""

@@ -5,21 +5,21 @@ from __future__ import annotations
 import sys
 import warnings
 
-from aotcuda import manifest as manifests
-from aotcuda import registry
-from aotcuda.cache import compilers, folder
-from aotcuda.cache.entries import size_cap
-from aotcuda.common import system
-from aotcuda.common.jit_build import Result
-from aotcuda.errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
-from aotcuda.gpus import FIRST_CURRENT
-from aotcuda.runtime.jit import cache_key, cache_lock
-from aotcuda.runtime.jit.cache import Cache
-from aotcuda.runtime.launch.arguments.host_arrays import caller_depth
+from ... import manifest as manifests
+from ... import registry
+from ...cache import compilers, folder
+from ...cache.entries import size_cap
+from ...common import system
+from ...common.jit_build import Result
+from ...errors import AotcudaError, ArgumentError, BuildError, DependencyError, FallbackWarning
+from ...gpus import FIRST_CURRENT
+from ..launch.arguments.host_arrays import caller_depth
+from . import cache_key, cache_lock
+from .cache import Cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.common.jit_build import Request
+    from ...common.jit_build import Request
 
 _caches: dict[str | None, Cache] = {}
 _warned: set[str] = set()

@@ -14,22 +14,22 @@ from __future__ import annotations
 
 import os
 
-from aotcuda import registry
-from aotcuda.errors import AotcudaError, CompileError, ConfigError, LinkError
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import new_lock
-from aotcuda.runtime.images.choice import survey
-from aotcuda.runtime.jit import cache_key
-from aotcuda.runtime.jit.compile import add_reason, obtain
-from aotcuda.runtime.library import Library
+from ... import registry
+from ...errors import AotcudaError, CompileError, ConfigError, LinkError
+from .. import driver as drivers
+from .. import new_lock
+from ..images.choice import survey
+from ..library import Library
+from . import cache_key
+from .compile import add_reason, obtain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.common.jit_build import Request, Result
-    from aotcuda.runtime.driver import Device
-    from aotcuda.runtime.image_source import ImageSource
+    from ...common.jit_build import Request, Result
+    from ..driver import Device
+    from ..image_source import ImageSource
 
     Case = tuple[str | None, str | None]
     """A kernel and a signature; both are None for a whole module."""

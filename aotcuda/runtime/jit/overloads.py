@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from aotcuda.errors import ArgumentError, NoImageError, UnreadableError
-from aotcuda.runtime import new_lock
-from aotcuda.runtime.jit.fallback import WHOLE
-from aotcuda.runtime.launch.arguments import signature as signatures
-from aotcuda.runtime.launch.arguments.overloads import OverloadTable
+from ...errors import ArgumentError, NoImageError, UnreadableError
+from .. import new_lock
+from ..launch.arguments import signature as signatures
+from ..launch.arguments.overloads import OverloadTable
+from .fallback import WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aotcuda.errors import AotcudaError
-    from aotcuda.manifest import Manifest
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import ValidityFlag
-    from aotcuda.runtime.images.choice import Choice
-    from aotcuda.runtime.jit.fallback import Case, Fallback
-    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.launch.arguments.overloads import Selection
-    from aotcuda.runtime.library import Library
+    from ...errors import AotcudaError
+    from ...manifest import Manifest
+    from ..device_kernel import DeviceKernel
+    from ..driver import ValidityFlag
+    from ..images.choice import Choice
+    from ..launch.arguments.argument_layout import PackedOverload
+    from ..launch.arguments.overloads import Selection
+    from ..library import Library
+    from .fallback import Case, Fallback
 
 
 class JitOverloads:
@@ -102,7 +102,7 @@ class JitOverloads:
             self._with_callbacks[overload, device] = entry
         library, kernel = entry
         if library.callbacks is not None and launch_streams:
-            from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (few modules have any)
+            from ..launch import launch_problems  # noqa: PLC0415 (few modules have any)
 
             whose = "the code that was compiled for it on this machine"
             launch_problems.check_capture(

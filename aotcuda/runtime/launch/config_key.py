@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import importing, integer
+from .. import importing, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def handle_of(stream: object) -> int:
         ArgumentError: The object is not a stream.
     """
     with importing:
-        from aotcuda.runtime import streams  # noqa: PLC0415 (few programs have stream objects)
+        from .. import streams  # noqa: PLC0415 (few programs have stream objects)
 
     handle = streams.handle(stream) or 0
     if len(readers) < _MOST_TYPES:

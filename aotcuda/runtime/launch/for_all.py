@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import aotcuda
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import importing
-from aotcuda.runtime.launch import config_key
-from aotcuda.runtime.launch.general_path import launch_with_retries
-from aotcuda.runtime.launch.launch_config import block_of_elements, number_of_elements
-from aotcuda.runtime.launch.launcher import ProcessLocal
+from .. import driver as drivers
+from .. import errors, importing
+from . import config_key
+from .general_path import launch_with_retries
+from .launch_config import block_of_elements, number_of_elements
+from .launcher import ProcessLocal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self, SupportsIndex
 
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.kernel_table import KernelTable
-    from aotcuda.runtime.launch.arguments.overloads import Selection
-    from aotcuda.runtime.launch.launcher import Launcher
-    from aotcuda.runtime.loader import Loader
+    from ..device_kernel import DeviceKernel
+    from ..kernel_table import KernelTable
+    from ..loader import Loader
+    from .arguments.overloads import Selection
+    from .launcher import Launcher
 
     Kernel = Any  # an `aotcuda.runtime.kernel.Kernel`, which imports this module
 
@@ -55,11 +54,11 @@ class ForAll(ProcessLocal):
         def __call__(self, *args: object, **named: object) -> None:
             """Launch the kernel; with no elements, only check the arguments. Errors as for `Launcher`."""
             if named:
-                from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+                from .arguments import explain  # noqa: PLC0415 (only errors come here)
 
                 name = self._kernel.__name__
                 record = self._loader.kernels.get(name)
-                raise errors.keyword_error(str(self._kernel), f"{name}.forall(n)", record, named)
+                raise explain.keyword_error(str(self._kernel), f"{name}.forall(n)", record, named)
             launch_with_retries(self._launch, args)
 
     def _launch(self, args: tuple[object, ...]) -> None:
@@ -73,7 +72,7 @@ class ForAll(ProcessLocal):
         selection = kernel_table.select(name, args, self._stream)
         if selection is None:
             with importing:
-                from aotcuda.runtime.launch.general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
+                from .general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
 
             launch_with_copies(loader, kernel_table, (name, str(self._kernel)), self._stream, args, self._launch)
             return
@@ -120,4 +119,4 @@ class ForAll(ProcessLocal):
         return f"{self._kernel} for a number of elements", "kernel.forall(n)"
 
     def __repr__(self) -> str:
-        return f"<{self._kernel} for {aotcuda.errors.short_repr(self._n)} elements>"
+        return f"<{self._kernel} for {errors.short_repr(self._n)} elements>"

@@ -12,22 +12,22 @@ import ctypes
 from contextlib import suppress
 from operator import le
 
-import aotcuda
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.launch.arguments.argument_layout import Ready
-from aotcuda.runtime.launch.launch_config import checked, pack
+from .. import driver as drivers
+from .. import errors
+from .arguments.argument_layout import Ready
+from .launch_config import checked, pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Device, Driver
-    from aotcuda.runtime.kernel_table import KernelTable
-    from aotcuda.runtime.launch.arguments.overloads import Selection
-    from aotcuda.runtime.launch.launch_config import Configuration
-    from aotcuda.runtime.loader import Loader
+    from ..device_kernel import DeviceKernel
+    from ..driver import Device, Driver
+    from ..kernel_table import KernelTable
+    from ..loader import Loader
+    from .arguments.overloads import Selection
+    from .launch_config import Configuration
 
 SPECIALIZE_AT = 2
 """The number of launches after which the fast path gets a specialization; many kernels are launched only once."""
@@ -41,7 +41,7 @@ def launch_with_retries(launch: Callable[[tuple[object, ...]], None], args: tupl
     for _ in range(_ATTEMPTS - 1):
         try:
             launch(args)
-        except aotcuda.errors.UnloadedError:
+        except errors.UnloadedError:
             continue
         return
     launch(args)
@@ -84,7 +84,7 @@ class GeneralPath:
                 launch_with_copies(loader, kernel_table, (self.name, self.where), stream, args, self.launch)
                 return
             self.submit(kernel_table, selection, args)
-        except aotcuda.errors.MissingVariantError:
+        except errors.MissingVariantError:
             if self._specializations is not None:
                 self._settle_miss(kernel_table, args)
             raise
@@ -111,7 +111,7 @@ class GeneralPath:
         overload, slot, _, pending, stream, _ = selection
         try:
             if not overload.live or self._loader.current is not kernel_table:  # the slot in use keeps the images
-                raise aotcuda.errors.UnloadedError.for_kernel(self.where)
+                raise errors.UnloadedError.for_kernel(self.where)
             ready = overload.ready
             numbers: tuple[int, ...] = self.configuration.numbers
             if ready is not None and ready.fixed is not None:
@@ -132,7 +132,7 @@ class GeneralPath:
         finally:
             overload.slots.append(slot)
         if self._loader.retired:
-            with suppress(aotcuda.errors.AotcudaError):  # the launch has succeeded; a later sweep tries again
+            with suppress(errors.AotcudaError):  # the launch has succeeded; a later sweep tries again
                 self._loader.sweep()
 
     def settle(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
@@ -142,7 +142,7 @@ class GeneralPath:
             return
         specialization.launches += 1
         if specialization.launches >= SPECIALIZE_AT and specialization.fits_fast_path(selection[0]):
-            from aotcuda.runtime.launch import specialize  # noqa: PLC0415 (many kernels are launched once)
+            from . import specialize  # noqa: PLC0415 (many kernels are launched once)
 
             specialize.add_to_fast_path(
                 kernel_table, self._specializations, specialization, args, self.configuration, self.where
@@ -156,7 +156,7 @@ class GeneralPath:
             return
         specialization.launches += 1
         if specialization.launches >= SPECIALIZE_AT:
-            from aotcuda.runtime.launch import specialize  # noqa: PLC0415 (few launches are missed)
+            from . import specialize  # noqa: PLC0415 (few launches are missed)
 
             specialize.add_miss_to_fast_path(kernel_table, self._specializations, specialization, args)
 
@@ -172,7 +172,7 @@ class GeneralPath:
         """
         try:
             self._handle_failure(code, args)
-        except aotcuda.errors.UnloadedError:
+        except errors.UnloadedError:
             pass
         else:
             return
@@ -182,7 +182,7 @@ class GeneralPath:
         kernel_table = self._loader.ready()
         driver = kernel_table.library.driver
         if code > drivers.LAUNCHED:  # the launch was made, but a stream does not wait for it
-            from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+            from .. import streams  # noqa: PLC0415 (only errors come here)
 
             overload, slot, _, pending, stream, _ = kernel_table.select_or_refuse(
                 self.name, args, self.configuration.stream
@@ -212,20 +212,20 @@ class GeneralPath:
             kernel = kernel_table.device_kernel(overload, device, (stream, *pending), self.where)
         configuration = checked(self.configuration, kernel, self.where)
         if pending:  # after all checks, because a stream that joins a capture here returns to it only after the launch
-            from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+            from .. import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
             streams.order_launch(driver, pending, stream, self.where, launched=False)
         if kernel.watch is not None:
             kernel.watch.clear(stream)
         if library.synchronous:
-            from aotcuda.runtime import streams  # noqa: PLC0415 (few launches wait)
+            from .. import streams  # noqa: PLC0415 (few launches wait)
 
             problem = f"{self.where} was not launched, because earlier work on its stream has failed"
             driver.check(streams.wait_unless_captured(driver, stream), problem)
         scratch = kernel.fixed.get("scratch") if kernel.fixed is not None else None
         memory: object = None  # the owner of scratch memory must stay alive until the launch
         if scratch is not None:
-            from aotcuda.runtime.launch import scratch_memory  # noqa: PLC0415 (few kernels need any)
+            from . import scratch_memory  # noqa: PLC0415 (few kernels need any)
 
             memory = scratch_memory.allocate(scratch, configuration.grid, stream, slot.buffer, self.where)
         config = configuration.for_driver(stream, cooperative=kernel.cooperative)
@@ -239,7 +239,7 @@ class GeneralPath:
         if not code and kernel.watch is not None:
             code = kernel.watch.check(stream)
         if code:
-            from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (only errors come here)
+            from . import launch_problems  # noqa: PLC0415 (only errors come here)
 
             raise launch_problems.failure(self.where, code, driver, kernel, selection, configuration, args)
         is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
@@ -255,7 +255,7 @@ class GeneralPath:
         driver, addresses = kernel_table.library.driver, overload.addresses_of(values)
         device = self._loader.enter(kernel_table, addresses, (stream, *pending), self.where)
         if len(driver.devices) > 1:
-            from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (most launches have one GPU)
+            from . import launch_problems  # noqa: PLC0415 (most launches have one GPU)
 
             launch_problems.check_gpu(self.where, driver, device, addresses, stream)
         return device
@@ -281,7 +281,7 @@ class GeneralPath:
         configuration: Configuration,
         kernel: DeviceKernel | None = None,
     ) -> Exception:
-        from aotcuda.runtime.launch import launch_problems  # noqa: PLC0415 (only errors come here)
+        from . import launch_problems  # noqa: PLC0415 (only errors come here)
 
         return launch_problems.refusal(self.where, code, driver, device, stream, configuration, kernel)
 
@@ -308,7 +308,7 @@ def launch_with_copies(
         args: The arguments.
         launch: A function that launches with the copies.
     """
-    from aotcuda.runtime.launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+    from .arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
     name, where = kernel
     table = kernel_table.table(name)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 
-import aotcuda
-from aotcuda.manifest import constants
+from ...manifest import constants
+from .. import errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from aotcuda.manifest import Argument
-    from aotcuda.manifest import Kernel as Record
+    from ...manifest import Argument
+    from ...manifest import Kernel as Record
 
     Bind = Callable[[tuple[object, ...], dict[str, object]], tuple[object, ...]]
     """A function that returns all arguments in order, from the positional and the named arguments."""
@@ -209,7 +209,7 @@ def _default(where: str, record: Record, index: int, argument: Argument) -> obje
 def _refuse(where: str, record: Record, problem: str) -> NoReturn:
     if record.get("exact"):
         message = f"{where} {problem}"
-        raise aotcuda.errors.MissingVariantError(message)
+        raise errors.MissingVariantError(message)
     signatures = "".join(f"\n  packaged: {overload['signature']}" for overload in record["overloads"])
     message = f"{where} {problem}{signatures}"
-    raise aotcuda.errors.ArgumentError(message)
+    raise errors.ArgumentError(message)

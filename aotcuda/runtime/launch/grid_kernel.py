@@ -10,23 +10,23 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from aotcuda.manifest.constants import decode
-from aotcuda.runtime import importing, integer
-from aotcuda.runtime.kernel import Kernel
-from aotcuda.runtime.launch import config_key, grid_binding
-from aotcuda.runtime.launch.launcher import ProcessLocal
+from ...manifest.constants import decode
+from .. import importing, integer
+from ..kernel import Kernel
+from . import config_key, grid_binding
+from .launcher import ProcessLocal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Never, NoReturn, SupportsIndex
 
-    from aotcuda import typing as types
-    from aotcuda.manifest import Kernel as Record
-    from aotcuda.manifest import Overload
-    from aotcuda.runtime.launch.for_all import ForAll
-    from aotcuda.runtime.launch.grid_binding import Bind, Named
-    from aotcuda.runtime.loader import Loader
+    from ... import typing as types
+    from ...manifest import Kernel as Record
+    from ...manifest import Overload
+    from ..loader import Loader
+    from .for_all import ForAll
+    from .grid_binding import Bind, Named
 
 _MOST_BINDS = 256
 _FUNCTION: type = type(lambda: None)
@@ -114,9 +114,9 @@ class GridKernel(Kernel):
                 CallError: Always.
             """
             with importing:
-                from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+                from .arguments import explain  # noqa: PLC0415 (only errors come here)
 
-            raise errors.configuration_error(str(self), self.__name__, "[grid]")
+            raise explain.configuration_error(str(self), self.__name__, "[grid]")
 
     def bind(self, count: int, names: tuple[str, ...]) -> Bind:
         """Return the function that puts `count` positional arguments and some named ones in order.
@@ -167,7 +167,7 @@ class GridKernel(Kernel):
             ArgumentError: As for a launch of a kernel that is not exact.
         """
         with importing:
-            from aotcuda.errors import MissingVariantError  # noqa: PLC0415 (few programs ask)
+            from ...errors import MissingVariantError  # noqa: PLC0415 (few programs ask)
 
         try:
             full = self.bind(len(args), tuple(named))(args, named)
@@ -208,7 +208,7 @@ class GridKernel(Kernel):
         if None not in numbers and 1 <= len(numbers) <= 3 and 0 in numbers:
             if stream is not None:
                 with importing:
-                    from aotcuda.runtime.streams import handle  # noqa: PLC0415 (few grids are 0)
+                    from ..streams import handle  # noqa: PLC0415 (few grids are 0)
 
                 handle(stream)
             return self._named_launcher(None, None, stream, key)
@@ -216,7 +216,7 @@ class GridKernel(Kernel):
             on_handle = self.configure(key, stream=config_key.handle_of(stream))  # type: ignore[arg-type]  # find()
             return on_handle.with_stream(stream)
         with importing:
-            from aotcuda.runtime.launch.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
+            from .launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
 
         exact = config_key.exact_key((key,)) if stream is None else None
         launcher: Any = self._used_cache.configured(exact[0]) if exact is not None else None
@@ -228,7 +228,7 @@ class GridKernel(Kernel):
     def general_launcher(self, configuration: Any, specializations: object) -> Any:
         """Implement Kernel.general_launcher: the configuration is a grid."""
         with importing:
-            from aotcuda.runtime.launch.launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
+            from .launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
 
         del specializations
         return self._named_launcher(self.launcher(configuration, DEFINED_BY_KERNEL, None, 0), None, None, configuration)
@@ -259,7 +259,7 @@ class GridKernel(Kernel):
     def _with_fast_path(self, launcher: GridLauncher, inner: Any) -> Any:
         """Return a launcher in C that puts arguments in order; it passes launches that it declines to `launcher`."""
         with importing:
-            from aotcuda.runtime.launch import fast as extension  # noqa: PLC0415 (an import makes no launcher)
+            from . import fast as extension  # noqa: PLC0415 (an import makes no launcher)
 
         configuration = inner.configuration
         specializations = None if self.may_change else extension.specializations_of(self._cache(), configuration)
@@ -339,7 +339,7 @@ class GridLauncher(ProcessLocal):
             self._kernel.check(args)
         else:
             with importing:
-                from aotcuda.errors import LaunchError  # noqa: PLC0415 (only errors come here)
+                from ...errors import LaunchError  # noqa: PLC0415 (only errors come here)
 
             message = f"{self._kernel} cannot be launched: the grid's function returns a function, and no grid"
             raise LaunchError(message)

@@ -10,15 +10,15 @@ import ctypes
 import struct
 from operator import mod
 
-from aotcuda.errors import LaunchError, quoted, short_repr
-from aotcuda.runtime import driver as drivers
+from ...errors import LaunchError, quoted, short_repr
+from .. import driver as drivers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Device
+    from ..device_kernel import DeviceKernel
+    from ..driver import Device
 
     Dimensions = tuple[int, int, int]
     Encode = Callable[..., ctypes.Array[ctypes.c_uint64]]

@@ -9,8 +9,7 @@ from __future__ import annotations
 import struct
 from operator import le
 
-import aotcuda
-from aotcuda.runtime import integer
+from .. import errors, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.launch.launch_attributes import LaunchAttributes
+    from ..device_kernel import DeviceKernel
+    from .launch_attributes import LaunchAttributes
 
     Dimensions = tuple[int, int, int]
 
@@ -99,7 +98,7 @@ class Configuration:
         self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
         check_threads(self.block, where)
         if stream is not None and not 0 <= stream < 1 << 64:
-            from aotcuda.runtime import streams  # noqa: PLC0415 (only errors come here)
+            from .. import streams  # noqa: PLC0415 (only errors come here)
 
             raise streams.no_handle_error(stream)
         self.stream = stream
@@ -149,7 +148,7 @@ class Configuration:
 
         attributes = self.attributes
         if attributes is None and cooperative:
-            from aotcuda.runtime.launch.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
+            from .launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
 
             attributes = LaunchAttributes("")
         encoded = attributes.encoded(cooperative=cooperative) if attributes is not None else b""
@@ -167,7 +166,7 @@ class Configuration:
         cooperative, dependent = fixed.get("cooperative", False), fixed.get("dependent", False)
         grid, attributes = self.grid, None
         if cluster or cooperative or dependent:
-            from aotcuda.runtime.launch.launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
+            from .launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
 
             x, y, z = cluster or (1, 1, 1)
             grid = grid[0] * x, grid[1] * y, grid[2] * z
@@ -188,7 +187,7 @@ class Configuration:
         is_plain = not kernel.cooperative and self.attributes is None and kernel.block in (None, self.block)
         if is_plain and all(map(le, self.numbers, kernel.unchecked_limits())):
             return
-        from aotcuda.runtime.launch import launch_attributes  # noqa: PLC0415 (few launches are large, or have any)
+        from . import launch_attributes  # noqa: PLC0415 (few launches are large, or have any)
 
         problem = launch_attributes.too_large(kernel, self.grid, self.block, self.shared)
         if problem is None:
@@ -199,7 +198,7 @@ class Configuration:
             problem = self.attributes.problem(kernel, self.grid, self.block, self.shared, encode)
         if problem is not None:
             message = f"{where} cannot be launched: {problem}"
-            raise aotcuda.errors.LaunchError(message)
+            raise errors.LaunchError(message)
 
 
 def _three(value: object) -> Dimensions | None:
@@ -231,9 +230,9 @@ def check_threads(block: Dimensions, where: str) -> None:
     """
     threads = block[0] * block[1] * block[2]
     if threads > _MOST_THREADS:
-        text = f"block {aotcuda.errors.short_repr(block)} has {aotcuda.errors.short_repr(threads)} threads"
+        text = f"block {errors.short_repr(block)} has {errors.short_repr(threads)} threads"
         message = f"{where} cannot be launched: {text}, where at most {_MOST_THREADS} are possible on any GPU"
-        raise aotcuda.errors.LaunchError(message)
+        raise errors.LaunchError(message)
 
 
 def dimensions(value: object, key: str, where: str) -> Dimensions:
@@ -249,13 +248,13 @@ def dimensions(value: object, key: str, where: str) -> Dimensions:
     parts = value if isinstance(value, tuple | list) else (value,)
     numbers = [number for number in map(integer, parts) if number is not None]
     if not 1 <= len(numbers) <= 3 or len(numbers) < len(parts):
-        text = aotcuda.errors.quoted(value)
+        text = errors.quoted(value)
         message = f"{where} cannot be launched: {key} is {text} where an int or a tuple of one to three belongs"
-        raise aotcuda.errors.LaunchError(message)
+        raise errors.LaunchError(message)
     if min(numbers) < 1:
-        text = aotcuda.errors.quoted(value)
+        text = errors.quoted(value)
         message = f"{where} cannot be launched: {key} is {text}, and each of its dimensions must be at least 1"
-        raise aotcuda.errors.LaunchError(message)
+        raise errors.LaunchError(message)
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
 
@@ -268,9 +267,9 @@ def bytes_of_shared_memory(shared: object, where: str) -> int:
     """
     number = integer(shared)
     if number is None or number < 0:
-        text = aotcuda.errors.quoted(shared)
+        text = errors.quoted(shared)
         message = f"{where} cannot be launched: dynamic shared memory is {text} where a number of bytes belongs"
-        raise aotcuda.errors.LaunchError(message)
+        raise errors.LaunchError(message)
     return number
 
 
@@ -282,12 +281,12 @@ def number_of_elements(n: object, where: str) -> int:
     """
     number = integer(n)
     if number is None:
-        text = aotcuda.errors.quoted(n)
+        text = errors.quoted(n)
         message = f"{where}.forall({text}): the number of elements must be an int; of an array that is x.size"
-        raise aotcuda.errors.LaunchError(message)
+        raise errors.LaunchError(message)
     if number < 0:
-        message = f"{where}.forall({aotcuda.errors.quoted(number)}): the number of elements cannot be negative"
-        raise aotcuda.errors.LaunchError(message)
+        message = f"{where}.forall({errors.quoted(number)}): the number of elements cannot be negative"
+        raise errors.LaunchError(message)
     return number
 
 
@@ -299,8 +298,8 @@ def block_of_elements(block: object, where: str) -> int:
     """
     number = integer(block)
     if number is None or number < 1:
-        text = aotcuda.errors.quoted(block)
+        text = errors.quoted(block)
         message = f"{where} cannot be launched: block is {text} where forall takes an int of at least 1"
-        raise aotcuda.errors.LaunchError(message)
+        raise errors.LaunchError(message)
     check_threads((number, 1, 1), where)
     return number

@@ -7,23 +7,22 @@ from __future__ import annotations
 
 import ctypes
 
-import aotcuda
-from aotcuda.gpus import MOST_LOCAL
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import streams
-from aotcuda.runtime.launch.arguments import arrays
+from ...gpus import MOST_LOCAL
+from .. import driver as drivers
+from .. import errors, streams
+from .arguments import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from aotcuda.errors import CudaError
-    from aotcuda.manifest import Parameter
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Device, Driver
-    from aotcuda.runtime.images.callbacks import Callbacks
-    from aotcuda.runtime.launch.arguments.overloads import Selection
-    from aotcuda.runtime.launch.launch_config import Configuration
+    from ...errors import CudaError
+    from ...manifest import Parameter
+    from ..device_kernel import DeviceKernel
+    from ..driver import Device, Driver
+    from ..images.callbacks import Callbacks
+    from .arguments.overloads import Selection
+    from .launch_config import Configuration
 
 _COOPERATIVE_TOO_LARGE = 720
 _LOCAL = 3  # CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES
@@ -40,7 +39,7 @@ def refusal(
 ) -> Exception:
     """Return the error for a launch of kernel `where` that the driver has refused with the `CUresult` `code`."""
     if code == drivers.INVALID_CONTEXT and streams.is_dead(driver, stream):
-        return aotcuda.errors.LaunchError(f"{where} cannot be launched: {streams.destroyed_text(stream)}")
+        return errors.LaunchError(f"{where} cannot be launched: {streams.destroyed_text(stream)}")
     if code == drivers.INVALID_VALUE and kernel is not None:
         local = kernel.attribute(_LOCAL)
         if local > MOST_LOCAL:
@@ -48,7 +47,7 @@ def refusal(
                 f"{where} cannot be launched: it needs {local} bytes of local memory for each thread, and GPUs have "
                 f"{MOST_LOCAL}; have smaller local arrays, or arrays in global memory"
             )
-            return aotcuda.errors.LaunchError(message)
+            return errors.LaunchError(message)
     error = driver.error(code, f"{where} could not be launched on {device} with {configuration.describe(stream)}")
     if code == _COOPERATIVE_TOO_LARGE:
         error.args = (f"{error}; a cooperative grid must fit on the GPU at once: launch fewer or smaller blocks",)
@@ -89,7 +88,7 @@ def _value_text(parameter: Parameter, arg: object) -> str:
         return ""
     if view is None:
         is_address = parameter["kind"] == "pointer" and type(arg) is int
-        return f" at {arg:#x}" if is_address else f" {aotcuda.errors.quoted(arg)}"
+        return f" at {arg:#x}" if is_address else f" {errors.quoted(arg)}"
     _, address, shape, strides, _ = view
     steps = f" and strides {strides} in bytes" if strides is not None else ""
     return f" of shape {shape}{steps} at {address:#x}"
@@ -117,7 +116,7 @@ def check_capture(
                 f"callbacks of {whose}, which have not run yet, would break the capture or become part of it; {advice} "
                 "before the capture"
             )
-            raise aotcuda.errors.LaunchError(message)
+            raise errors.LaunchError(message)
 
 
 def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int], stream: int) -> None:
@@ -136,7 +135,7 @@ def check_gpu(where: str, driver: Driver, device: int, addresses: Sequence[int],
                 f"{where} is launched on {driver.devices[device]}, and one of its arrays is on "
                 f"{driver.devices[home]}; copy the array, or make that GPU's context current"
             )
-            raise aotcuda.errors.ArgumentError(message)
+            raise errors.ArgumentError(message)
     _check_stream(where, driver, device, stream)
 
 
@@ -152,7 +151,7 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
         return
     if streams.is_dead(driver, stream):
         message = f"{where} cannot be launched: {streams.destroyed_text(stream)}"
-        raise aotcuda.errors.LaunchError(message)
+        raise errors.LaunchError(message)
     owner, popped = ctypes.c_void_p(), ctypes.byref(ctypes.c_void_p())
     code = driver.call["cuStreamGetCtx"](stream, ctypes.byref(owner))
     driver.check(code, f"the context of stream {stream:#x} could not be read, for a launch of {where}")
@@ -171,4 +170,4 @@ def _check_stream(where: str, driver: Driver, device: int, stream: int) -> None:
         f"{where} is launched on {driver.devices[device]}, and stream {stream:#x} belongs to a context on "
         f"{driver.devices[home]}; make that context current, or use a stream of this one"
     )
-    raise aotcuda.errors.LaunchError(message)
+    raise errors.LaunchError(message)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import aotcuda
-from aotcuda.runtime.launch import config_key
-from aotcuda.runtime.launch.general_path import GeneralPath
-from aotcuda.runtime.launch.launch_config import Configuration
+from .. import errors
+from . import config_key
+from .general_path import GeneralPath
+from .launch_config import Configuration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn, Self
 
-    from aotcuda.runtime.launch.launch_config import Dimensions
-    from aotcuda.runtime.loader import Loader
+    from ..loader import Loader
+    from .launch_config import Dimensions
 
 
 class ProcessLocal:
@@ -107,15 +107,15 @@ class Launcher(ProcessLocal, GeneralPath):
         return self.configuration.shared
 
     def _refuse_names(self, named: dict[str, object]) -> NoReturn:
-        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from .arguments import explain  # noqa: PLC0415 (only errors come here)
 
         record = self._loader.kernels.get(self.name)
-        raise errors.keyword_error(self.where, f"{self.name}[grid, block]", record, named)
+        raise explain.keyword_error(self.where, f"{self.name}[grid, block]", record, named)
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""
-        shared = f", {aotcuda.errors.short_repr(self.shared)} bytes of shared memory" if self.shared else ""
-        grid, block = aotcuda.errors.short_repr(self.grid), aotcuda.errors.short_repr(self.block)
+        shared = f", {errors.short_repr(self.shared)} bytes of shared memory" if self.shared else ""
+        grid, block = errors.short_repr(self.grid), errors.short_repr(self.block)
         return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
 
 

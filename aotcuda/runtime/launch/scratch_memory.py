@@ -10,13 +10,13 @@ import struct
 import sys
 from contextvars import ContextVar
 
-from aotcuda.errors import AllocatorError, describe
+from ...errors import AllocatorError, describe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.manifest.schema import Scratch
+    from ...manifest.schema import Scratch
 
 _allocator: ContextVar[Any] = ContextVar("allocator", default=None)
 

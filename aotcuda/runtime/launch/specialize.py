@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import aotcuda
-from aotcuda.runtime.launch.launch_config import checked
+from .. import errors
+from .launch_config import checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.kernel_table import KernelTable
-    from aotcuda.runtime.launch.arguments.overloads import Specialization
-    from aotcuda.runtime.launch.launch_config import Configuration
+    from ..device_kernel import DeviceKernel
+    from ..kernel_table import KernelTable
+    from .arguments.overloads import Specialization
+    from .launch_config import Configuration
 
 _MOST_IN_FAST_PATH = 64
 
@@ -37,7 +37,7 @@ def add_to_fast_path(
     if device < 0:  # several GPUs, or callbacks, which run in each context
         try:
             context, device = library.driver.current_context(), library.driver.current_device() or 0
-        except aotcuda.errors.CudaError:  # the launch has succeeded, and must not raise
+        except errors.CudaError:  # the launch has succeeded, and must not raise
             return
     # Attributes are checked with their block and shared memory alone; other launches are compared with limits.
     attributes, shared = configuration.attributes, configuration.shared
@@ -57,7 +57,7 @@ def add_to_fast_path(
         in_fast_path.add(key)
         kernels = _device_kernels(kernel_table, specialization, device, configuration, where)
         if kernels is not None:
-            from aotcuda.runtime.launch.fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
+            from .fast import specializations as fast_path  # noqa: PLC0415 (many kernels are launched once)
 
             fast_path.add(specializations, library, specialization, kernels, args, configuration)
         elif attributes is not None:
@@ -74,7 +74,7 @@ def add_miss_to_fast_path(
     if kernel_table.library.device < 0 or specialization.in_fast_path:
         return
     specialization.in_fast_path.add((None, 0))
-    from aotcuda.runtime.launch.fast import specializations as fast_path  # noqa: PLC0415 (few launches are missed)
+    from .fast import specializations as fast_path  # noqa: PLC0415 (few launches are missed)
 
     fast_path.add_miss(specializations, kernel_table.library, kernel_table.live, specialization, args)
 
@@ -105,6 +105,6 @@ def _device_kernels(
             if is_cooperative or needs_scratch or kernel.watch is not None or not is_cached:
                 return None
             kernels.append(kernel)
-    except aotcuda.errors.AotcudaError:  # the overload was not launched; a launch of it raises the error
+    except errors.AotcudaError:  # the overload was not launched; a launch of it raises the error
         return None
     return kernels

@@ -11,14 +11,14 @@ import ctypes
 import math
 import struct
 
-from aotcuda.errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import new_lock
-from aotcuda.runtime.launch import fast as extension
-from aotcuda.runtime.launch.arguments import parameter_kinds
-from aotcuda.runtime.launch.arguments.overloads import OverloadTable
-from aotcuda.runtime.launch.fast import specializations
-from aotcuda.runtime.launch.launch_config import (
+from ...errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavailableError
+from .. import driver as drivers
+from .. import new_lock
+from . import fast as extension
+from .arguments import parameter_kinds
+from .arguments.overloads import OverloadTable
+from .fast import specializations
+from .launch_config import (
     Configuration,
     block_of_elements,
     bytes_of_shared_memory,
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from aotcuda.manifest import Parameter
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.kernel_table import KernelTable
-    from aotcuda.runtime.launch.arguments.overloads import Selection
-    from aotcuda.runtime.loader import Loader
+    from ...manifest import Parameter
+    from ..device_kernel import DeviceKernel
+    from ..kernel_table import KernelTable
+    from ..loader import Loader
+    from .arguments.overloads import Selection
 
 NOWHERE = -1
 """The number of a launch that was traced on a machine without a GPU: its program can be compiled, but not run."""

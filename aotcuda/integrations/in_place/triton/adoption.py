@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import sys
 
-from aotcuda.common import after_import
-from aotcuda.integrations.in_place import sources
-from aotcuda.integrations.in_place.triton import pack_index
+from ....common import after_import
+from .. import sources
+from . import pack_index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def adopt(source: str, module: ModuleType) -> None:
     """Adopt the kernels of a module for which packs have code; `source` is the name of the module."""
     if "triton" not in sys.modules:
         return
-    from aotcuda.integrations.in_place.triton import bases, functions, private_parts  # noqa: PLC0415 (they import Triton)
+    from . import bases, functions, private_parts  # noqa: PLC0415 (they import Triton)
 
     if not private_parts.are_known() or bases.runtime.interpret:
         return

@@ -7,7 +7,7 @@ from collections import namedtuple
 from importlib import import_module
 from types import SimpleNamespace
 
-from aotcuda.integrations.in_place.triton import without_triton
+from . import without_triton
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,21 +13,21 @@ import os
 from functools import cached_property
 from types import SimpleNamespace
 
-from aotcuda import manifest as manifests
-from aotcuda.errors import AotcudaError, ImageError
-from aotcuda.integrations.in_place.triton import bases
-from aotcuda.integrations.in_place.triton.kernel import MISSES
-from aotcuda.runtime import module_of
-from aotcuda.runtime.images import subset
-from aotcuda.runtime.launch.arguments import arrays
+from .... import manifest as manifests
+from ....errors import AotcudaError, ImageError
+from ....runtime import module_of
+from ....runtime.images import subset
+from ....runtime.launch.arguments import arrays
+from . import bases
+from .kernel import MISSES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
-    from aotcuda.manifest import Overload, Parameter
+    from ....manifest import Overload, Parameter
+    from .kernel import InPlaceKernel
 
 _MAX_THREADS, _LOCAL_BYTES, _REGISTERS = 0, 3, 4  # CU_FUNC_ATTRIBUTE_*
 _ALIGNMENT = 16

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 
-from aotcuda.integrations.in_place import sources
-from aotcuda.runtime.launch import scratch_memory
+from ....runtime.launch import scratch_memory
+from .. import sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def attribute(name: str, namespace: dict[str, Any]) -> object:
         if name == "set_allocator" and find_spec("triton") is None:
             return scratch_memory.set_allocator
         return _named(_import_triton(namespace), name)
-    from aotcuda.integrations.in_place.triton import facade  # noqa: PLC0415 (it imports Triton)
+    from . import facade  # noqa: PLC0415 (it imports Triton)
 
     return _named(facade.module(), name)
 
@@ -48,7 +48,7 @@ def is_packaged(namespace: dict[str, Any]) -> bool:
         return False  # Triton's compiler resolves names of a kernel
     if not sources.is_packaged(namespace):
         return False
-    from aotcuda.integrations.in_place.triton import bases, private_parts  # noqa: PLC0415 (only packaged modules need it)
+    from . import bases, private_parts  # noqa: PLC0415 (only packaged modules need it)
 
     return not bases.is_installed or (private_parts.are_known() and not bases.runtime.interpret)
 
@@ -59,7 +59,7 @@ def _import_triton(namespace: dict[str, Any]) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "triton":
             raise
-        from aotcuda.common import uninstalled_hook  # noqa: PLC0415 (only errors come here)
+        from ....common import uninstalled_hook  # noqa: PLC0415 (only errors come here)
 
         source = namespace.get("__name__")
         message = f"{source} imports aotcuda.triton, which needs Triton: pip install 'aotcuda[triton]'"

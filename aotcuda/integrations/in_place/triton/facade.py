@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from aotcuda.integrations.in_place.triton import bases, functions
+from . import bases, functions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from aotcuda.errors import NoImageError, StaleBuildError
-from aotcuda.integrations.in_place import lookup, sources
-from aotcuda.integrations.in_place.triton import bases
-from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel, allow_compilation
+from ....errors import NoImageError, StaleBuildError
+from .. import lookup, sources
+from . import bases
+from .kernel import InPlaceKernel, allow_compilation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def find(function: Any) -> InPlaceKernel | None:
         ManifestError: A file of the build was altered.
     """
     if vars(function).get("_pack") is not None:
-        from aotcuda.integrations.in_place.triton import packs  # noqa: PLC0415 (few programs have packs)
+        from . import packs  # noqa: PLC0415 (few programs have packs)
 
         return packs.find(function)
     python = function.fn

@@ -11,18 +11,18 @@ import functools
 import os
 import threading
 
-from aotcuda.errors import LaunchError
-from aotcuda.integrations.in_place import sources
-from aotcuda.integrations.in_place.triton import bases, private_parts
+from ....errors import LaunchError
+from .. import sources
+from . import bases, private_parts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
-    from aotcuda.integrations.in_place.triton.tuning import Table
-    from aotcuda.runtime.launch.grid_kernel import Served
+    from ....runtime.launch.grid_kernel import Served
+    from .kernel import InPlaceKernel
+    from .tuning import Table
 
 _runtime: Any = bases.runtime
 
@@ -50,7 +50,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no typ
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         """Launch the kernel, or return its variant for a `warmup`, as Triton's method does."""
         if warmup:
-            from aotcuda.integrations.in_place.triton import compiled  # noqa: PLC0415 (few programs warm up)
+            from . import compiled  # noqa: PLC0415 (few programs warm up)
 
             variant = compiled.find(self, args, kwargs, allows_misses=not is_probing())
             return variant if variant is not None or is_probing() else self._warm_up_by_triton(grid, args, kwargs)
@@ -61,7 +61,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no typ
 
     def preload(self, specialization_data: str) -> Any:
         """Return the variant that Triton's JIT has described in JSON, as Triton's method does."""
-        from aotcuda.integrations.in_place.triton import compiled  # noqa: PLC0415 (few programs preload)
+        from . import compiled  # noqa: PLC0415 (few programs preload)
 
         return compiled.preload(self, specialization_data) or super().preload(specialization_data)
 
@@ -102,7 +102,7 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no typ
     def packaged(self) -> InPlaceKernel | None:
         """Return the packaged kernel, or None; find it at the first call."""
         if not self._is_found:
-            from aotcuda.integrations.in_place.triton.find import find  # noqa: PLC0415 (not before a launch)
+            from .find import find  # noqa: PLC0415 (not before a launch)
 
             self._packaged = None if _is_changed() else find(self)
             self._is_found = True
@@ -213,7 +213,7 @@ class Choices(dict[object, object]):
 
     def store_timings(self, tuner: Autotuner) -> None:
         """Write what an autotuner has timed to a file that `aotcuda record --merge` reads."""
-        from aotcuda.integrations.in_place.triton import tuning  # noqa: PLC0415 (not before a launch)
+        from . import tuning  # noqa: PLC0415 (not before a launch)
 
         keys, self.timed = self.timed, ()
         timings = getattr(tuner, "configs_timings", None)
@@ -244,7 +244,7 @@ class Choices(dict[object, object]):
         return self._table.choose(tuner, key, arguments) if self._table is not None else None
 
     def _read(self, tuner: Autotuner) -> None:
-        from aotcuda.integrations.in_place.triton import tuning  # noqa: PLC0415 (not before a launch)
+        from . import tuning  # noqa: PLC0415 (not before a launch)
 
         function = _innermost(tuner)
         kernel = function.packaged() if function is not None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from aotcuda.errors import (
+from ....errors import (
     AlignmentError,
     ArgumentError,
     LaunchError,
@@ -13,19 +13,19 @@ from aotcuda.errors import (
     RuntimeUnavailableError,
     StaleBuildError,
 )
-from aotcuda.integrations.in_place.triton import without_triton
-from aotcuda.runtime.launch.grid_kernel import GridKernel, GridLauncher
+from ....runtime.launch.grid_kernel import GridKernel, GridLauncher
+from . import without_triton
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.errors import AotcudaError
-    from aotcuda.manifest import Kernel as Record
-    from aotcuda.manifest import Manifest, Overload
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.loader import Loader
+    from ....errors import AotcudaError
+    from ....manifest import Kernel as Record
+    from ....manifest import Manifest, Overload
+    from ....runtime.device_kernel import DeviceKernel
+    from ....runtime.loader import Loader
 
 MISSES = (ArgumentError, LaunchError, StaleBuildError, RuntimeUnavailableError)
 """Errors after which Triton launches the kernel.
@@ -171,8 +171,8 @@ def allow_compilation(what: str, problem: str, setting: str, error: AotcudaError
     Raises:
         AotcudaError: `error` with a remedy, where nothing may be compiled, or Triton is not installed.
     """
-    from aotcuda.runtime.jit import compile as jit_compile  # noqa: PLC0415 (packaged launches need neither)
-    from aotcuda.runtime.jit import fallback  # noqa: PLC0415
+    from ....runtime.jit import compile as jit_compile  # noqa: PLC0415 (packaged launches need neither)
+    from ....runtime.jit import fallback  # noqa: PLC0415
 
     is_installed = sys.modules.get("triton") is not None
     is_without_gpu = isinstance(error, NoDriverError | NoDeviceError)

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import NamedTuple
 
-from aotcuda.common import data_folder
+from ....common import data_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,6 +85,6 @@ def _index(name: str, folder: str, index: Any) -> list[Packed]:
 
 
 def _warn(text: str) -> None:
-    from aotcuda.runtime.jit.compile import warn  # noqa: PLC0415 (few packs are damaged)
+    from ....runtime.jit.compile import warn  # noqa: PLC0415 (few packs are damaged)
 
     warn(text)

@@ -5,23 +5,23 @@ from __future__ import annotations
 import os
 from importlib import metadata
 
-from aotcuda import manifest as manifests
-from aotcuda.common import kernel_digest
-from aotcuda.common.heuristics import computed_arguments
-from aotcuda.errors import AotcudaError, StaleBuildError
-from aotcuda.integrations.in_place import sources
-from aotcuda.integrations.in_place.triton import bases
-from aotcuda.runtime.jit import compile as jit_compile
-from aotcuda.runtime.jit import fallback
+from .... import manifest as manifests
+from ....common import kernel_digest
+from ....common.heuristics import computed_arguments
+from ....errors import AotcudaError, StaleBuildError
+from ....runtime.jit import compile as jit_compile
+from ....runtime.jit import fallback
+from .. import sources
+from . import bases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from aotcuda.integrations.in_place.sources import InPlaceModule
-    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
-    from aotcuda.integrations.in_place.triton.pack_index import Packed, Served
+    from ..sources import InPlaceModule
+    from .kernel import InPlaceKernel
+    from .pack_index import Packed, Served
 
 _modules: dict[str, InPlaceModule | None] = {}
 """The modules of packs, by data folder; None for a damaged module."""

@@ -7,7 +7,7 @@ import inspect
 import warnings
 from importlib import import_module
 
-from aotcuda.errors import FallbackWarning
+from ....errors import FallbackWarning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,20 +10,20 @@ import json
 import math
 import os
 
-from aotcuda import manifest as manifests
-from aotcuda.cache import folder
-from aotcuda.common import triton_files, variables
-from aotcuda.errors import AotcudaError
-from aotcuda.integrations.in_place.triton import bases
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.jit.compile import warn
+from .... import manifest as manifests
+from ....cache import folder
+from ....common import triton_files, variables
+from ....errors import AotcudaError
+from ....runtime import driver as drivers
+from ....runtime.jit.compile import warn
+from . import bases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from aotcuda.integrations.in_place.triton.kernel import InPlaceKernel
+    from .kernel import InPlaceKernel
 
 _PLAIN = (type(None), bool, int, float, str)
 _OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from types import ModuleType, SimpleNamespace
 
-from aotcuda.errors import ArgumentError, DependencyError
-from aotcuda.runtime.launch import scratch_memory
+from ....errors import ArgumentError, DependencyError
+from ....runtime.launch import scratch_memory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ The reader of an array returns its view, the reader of a number a plain number, 
 
 from __future__ import annotations
 
-from aotcuda.runtime.launch.arguments import arrays, scalars
+from . import arrays, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.launch.arguments.scalars import Read
+    from .scalars import Read
 
 
 def reader(value: object) -> Read | None:
@@ -24,6 +24,6 @@ def reader(value: object) -> Read | None:
         return read
     if scalars.is_plain(value):
         return scalars.reader(value)
-    from aotcuda.runtime.launch.arguments import other_values  # noqa: PLC0415 (few kernels have such parameters)
+    from . import other_values  # noqa: PLC0415 (few kernels have such parameters)
 
     return other_values.reader(value, reader)

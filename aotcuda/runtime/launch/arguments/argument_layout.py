@@ -12,16 +12,16 @@ import struct
 from collections import deque
 from weakref import ref
 
-import aotcuda
-from aotcuda.runtime.launch.arguments import parameter_kinds, scalars
+from ... import errors
+from . import parameter_kinds, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from aotcuda.manifest import Overload, Parameter
-    from aotcuda.runtime.driver import ValidityFlag
+    from ....manifest import Overload, Parameter
+    from ...driver import ValidityFlag
 
     Alignment = tuple[tuple[int, ...], int, bool]
 
@@ -133,7 +133,7 @@ class PackedOverload:
         self.parameters = overload["parameters"]
         self.size = overload["parameter_bytes"]
         if not all(map(parameter_kinds.is_known, self.parameters)):
-            from aotcuda.runtime.launch.arguments.other_kinds import KINDS  # noqa: PLC0415 (few kernels have them)
+            from .other_kinds import KINDS  # noqa: PLC0415 (few kernels have them)
 
             parameter_kinds.add_kinds(KINDS)
         try:
@@ -149,7 +149,7 @@ class PackedOverload:
                 self.parameters[index]["dtype"]  # a KeyError if it is no array
         except (LookupError, TypeError, ValueError, struct.error) as error:
             message = f"the manifest describes {overload['symbol']} of {where} wrongly ({error!r}); install it again"
-            raise aotcuda.errors.ManifestError(message) from None
+            raise errors.ManifestError(message) from None
         self.forms = [parameter_kinds.form(parameter) for parameter in self.parameters]
         self.addresses = [index for index, (_, _, is_address) in enumerate(fields) if is_address]
         self.alignments = [*_alignments(self.parameters, ())]

@@ -11,8 +11,8 @@
 
 from __future__ import annotations
 
-import aotcuda
-from aotcuda.common.scalar_types import NAMED
+from ....common.scalar_types import NAMED
+from ... import errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,48 +50,48 @@ def view(typestr: str, address: Any, shape: Any, strides: Any, *, readonly: bool
             return view(typestr, address, _extents(shape), strides, readonly=readonly)
         size *= extent or 1
     if size >= _BEYOND or len(shape) > MOST_DIMENSIONS:
-        message = f"has shape {aotcuda.errors.short_repr(shape)}, which no memory can hold"
-        raise aotcuda.errors.UnreadableError(message)
+        message = f"has shape {errors.short_repr(shape)}, which no memory can hold"
+        raise errors.UnreadableError(message)
     if strides is not None:
         strides = _normalize(shape, _numbers(strides, "strides"), itemsize)
     if type(address) is not int:
         address = number(address, "address")
     if not 0 <= address < 1 << 64:
-        message = f"has the invalid address {aotcuda.errors.short_repr(address)}"
-        raise aotcuda.errors.UnreadableError(message)
+        message = f"has the invalid address {errors.short_repr(address)}"
+        raise errors.UnreadableError(message)
     if address == 0 and 0 not in shape:
-        text = aotcuda.errors.short_repr(shape)
+        text = errors.short_repr(shape)
         message = f"has shape {text} and no memory: its address is 0; pass an array that was allocated"
-        raise aotcuda.errors.UnreadableError(message)
+        raise errors.UnreadableError(message)
     return typestr, address, shape, strides, readonly
 
 
 def _normalize(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
     """Check the strides of a shape; return None for a C-contiguous array."""
     if len(strides) != len(shape):
-        short_repr = aotcuda.errors.short_repr
+        short_repr = errors.short_repr
         message = f"has shape {short_repr(shape)} and strides {short_repr(strides)}, which differ in number"
-        raise aotcuda.errors.UnreadableError(message)
+        raise errors.UnreadableError(message)
     if is_contiguous(shape, strides, itemsize, "C"):
         return None
     if max(strides) >= _BEYOND or min(strides) < -_BEYOND:
-        message = f"has strides {aotcuda.errors.short_repr(strides)}, which no memory can hold"
-        raise aotcuda.errors.UnreadableError(message)
+        message = f"has strides {errors.short_repr(strides)}, which no memory can hold"
+        raise errors.UnreadableError(message)
     return strides
 
 
 def _extents(shape: object) -> tuple[int, ...]:
     extents = _numbers(shape, "shape")
     if any(extent < 0 for extent in extents):
-        message = f"has shape {aotcuda.errors.short_repr(extents)}, and no extent can be negative"
-        raise aotcuda.errors.UnreadableError(message)
+        message = f"has shape {errors.short_repr(extents)}, and no extent can be negative"
+        raise errors.UnreadableError(message)
     return extents
 
 
 def _numbers(items: object, attribute: str) -> tuple[int, ...]:
     if not isinstance(items, (tuple, list)):
-        message = f"has a {attribute} that is {aotcuda.errors.describe(items)}, and no tuple"
-        raise aotcuda.errors.UnreadableError(message)
+        message = f"has a {attribute} that is {errors.describe(items)}, and no tuple"
+        raise errors.UnreadableError(message)
     for item in items:
         if type(item) is not int:
             return tuple([number(item, attribute) for item in items])
@@ -104,8 +104,8 @@ def number(item: object, attribute: str) -> int:
         return int.__index__(item)
     index = getattr(type(item), "__index__", None)
     if index is None:
-        message = f"has {aotcuda.errors.describe(item)} in its {attribute}, where an int belongs"
-        raise aotcuda.errors.UnreadableError(message)
+        message = f"has {errors.describe(item)} in its {attribute}, where an int belongs"
+        raise errors.UnreadableError(message)
     return int.__index__(index(item))
 
 

@@ -23,17 +23,16 @@ from __future__ import annotations
 import sys
 from operator import attrgetter
 
-import aotcuda
-from aotcuda.common.scalar_types import NAMED, TYPE_STRINGS
-from aotcuda.runtime import foreign_names, module_of
-from aotcuda.runtime.launch.arguments import array_view
+from ....common.scalar_types import NAMED, TYPE_STRINGS
+from ... import errors, foreign_names, module_of
+from . import array_view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any
 
-    from aotcuda.runtime.launch.arguments.array_view import View
+    from .array_view import View
 
     Reader = Callable[[Any, list[object], int], View | None]
 
@@ -135,7 +134,7 @@ def element(dtype: Any) -> str:
             plain = PLAIN.get(dtype)
             return plain[0] if plain is not None else array_view.canonical(dtype)
         if isinstance(dtype, tuple):
-            from aotcuda.runtime.launch.arguments import dlpack  # noqa: PLC0415 (few programs use DLPack)
+            from . import dlpack  # noqa: PLC0415 (few programs use DLPack)
 
             return dlpack.typestr(*dtype)
         return _torch_typestr(dtype)
@@ -147,7 +146,7 @@ def element(dtype: Any) -> str:
         if numpy is not None and len(_elements) < _MOST_ELEMENTS and isinstance(dtype, numpy.dtype):
             _elements[dtype] = typestr
         return typestr
-    from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
+    from ....manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
 
     return structured(typestr, dtype.descr)
 
@@ -221,21 +220,21 @@ def _read_interface(array: Any, pending: list[object], stream: int) -> View | No
     except AttributeError:  # some libraries raise it for arrays in the host's memory
         return None
     if not isinstance(interface, dict):
-        message = f"has a __cuda_array_interface__ that is {aotcuda.errors.describe(interface)}, and no dict"
-        raise aotcuda.errors.UnreadableError(message)
+        message = f"has a __cuda_array_interface__ that is {errors.describe(interface)}, and no dict"
+        raise errors.UnreadableError(message)
     data, ready = interface.get("data"), interface.get("stream")
     if not isinstance(data, tuple | list) or len(data) != 2:
-        text = aotcuda.errors.describe(data)
+        text = errors.describe(data)
         message = f"has a __cuda_array_interface__ whose data is {text}, and no pair of address and read-only"
-        raise aotcuda.errors.UnreadableError(message)
+        raise errors.UnreadableError(message)
     if interface.get("mask") is not None:
         message = "has a mask, which no kernel sees; pass the array without it"
-        raise aotcuda.errors.UnreadableError(message)
+        raise errors.UnreadableError(message)
     if ready is not None:
         handle: int = ready if type(ready) is int else array_view.number(ready, "stream")
         if not 0 <= handle < 1 << 64:
-            message = f"is on stream {aotcuda.errors.short_repr(handle)}, which is no handle"
-            raise aotcuda.errors.UnreadableError(message)
+            message = f"is on stream {errors.short_repr(handle)}, which is no handle"
+            raise errors.UnreadableError(message)
         wait(handle, pending, stream, mutual=True)
     address, readonly = data
     typestr, shape, strides = _typestr(array, interface), interface.get("shape"), interface.get("strides")
@@ -251,14 +250,14 @@ def _read_cupy(array: Any, _pending: list[object], _stream: int) -> View | None:
 def _read_torch(tensor: Any, pending: list[object], stream: int) -> View | None:
     try:
         return _torch_view(tensor, pending, stream)
-    except (aotcuda.errors.UnreadableError, MemoryError, RecursionError):
+    except (errors.UnreadableError, MemoryError, RecursionError):
         raise
     except Exception as error:
         layout = "nested" if getattr(tensor, "is_nested", False) else str(getattr(tensor, "layout", "torch.strided"))
         if layout == "torch.strided":
             raise
         message = f"is a tensor with no strides ({layout}); pass the tensors with its elements"
-        raise aotcuda.errors.UnreadableError(message) from error
+        raise errors.UnreadableError(message) from error
 
 
 def _torch_view(tensor: Any, pending: list[object], stream: int) -> View | None:
@@ -287,7 +286,7 @@ def _read_torch_wrapper(tensor: Any, _pending: list[object], _stream: int) -> Vi
         f"is a {type(tensor).__name__}, a subclass of torch.Tensor with __torch_dispatch__: its memory is not "
         "the data that it shows; pass the tensor that it wraps"
     )
-    raise aotcuda.errors.UnreadableError(message)
+    raise errors.UnreadableError(message)
 
 
 def _read_numba(array: Any, pending: list[object], stream: int) -> View | None:
@@ -321,7 +320,7 @@ def _is_one_step(shape: tuple[object, ...], strides: Any, itemsize: int) -> bool
 
 
 def _read_dlpack(array: Any, pending: list[object], stream: int) -> View | None:
-    from aotcuda.runtime.launch.arguments import dlpack  # noqa: PLC0415 (few programs use DLPack)
+    from . import dlpack  # noqa: PLC0415 (few programs use DLPack)
 
     return dlpack.read(array, pending, stream)
 
@@ -347,13 +346,13 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
     """Return the type string of an interface, with the fields of a structured type as in `manifest.dtypes`."""
     typestr: object = interface.get("typestr")
     if not isinstance(typestr, str):
-        message = f"has a __cuda_array_interface__ whose typestr is {aotcuda.errors.describe(typestr)}, and no str"
-        raise aotcuda.errors.UnreadableError(message)
+        message = f"has a __cuda_array_interface__ whose typestr is {errors.describe(typestr)}, and no str"
+        raise errors.UnreadableError(message)
     if typestr[1:2] != "V":
         return typestr
     if (name := getattr(getattr(array, "dtype", None), "name", None)) in NAMED:
         return str(name)
-    from aotcuda.manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
+    from ....manifest.dtypes import structured  # noqa: PLC0415 (few arrays are structured)
 
     descr = interface.get("descr")
     if descr is None:  # only the dtype of Numba's arrays has it
@@ -364,6 +363,6 @@ def _typestr(array: Any, interface: dict[str, Any]) -> str:
 def wait(ready: int, pending: list[object], stream: int, *, mutual: bool) -> None:
     """Record that a launch on `stream` has to wait for `ready`, unless both are one stream; 0 and 1 are one."""
     if ready != stream and (ready or 1) != (stream or 1):
-        from aotcuda.runtime import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+        from ... import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
 
         pending.append(streams.MutuallyReady(ready) if mutual else streams.Ready(ready))

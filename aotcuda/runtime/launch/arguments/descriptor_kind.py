@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import aotcuda
-from aotcuda.runtime.launch.arguments import arrays, descriptors
-from aotcuda.runtime.launch.arguments.parameter_kinds import Kind
+from ... import errors
+from . import arrays, descriptors
+from .parameter_kinds import Kind
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.manifest import Parameter
-    from aotcuda.runtime.launch.arguments.descriptors import Descriptor
-    from aotcuda.runtime.launch.arguments.parameter_kinds import Fields, Fit
+    from ....manifest import Parameter
+    from .descriptors import Descriptor
+    from .parameter_kinds import Fields, Fit
 
 
 _MOST_MAPS = 256
@@ -41,7 +41,7 @@ class TensorDescriptor(Kind):
                 if data is None:
                     data = descriptors.encode(tensor_map, read)
                     if data is None:
-                        raise aotcuda.errors.ArgumentError(_driver_refusal(name, read))
+                        raise errors.ArgumentError(_driver_refusal(name, read))
                     if len(encoded_maps) >= _MOST_MAPS:
                         encoded_maps.clear()
                     encoded_maps[key] = data

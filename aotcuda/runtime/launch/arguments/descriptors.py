@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ctypes
 
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime.launch.arguments import array_view, arrays
+from ... import driver as drivers
+from . import array_view, arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.manifest.schema import TensorMap
+    from ....manifest.schema import TensorMap
 
 BYTES = 128
 """The size of a tensor map."""

@@ -8,15 +8,15 @@ through views.
 
 from __future__ import annotations
 
-from aotcuda.runtime.launch.arguments import arrays, parameter_kinds, scalars
+from . import arrays, parameter_kinds, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.manifest import Parameter
-    from aotcuda.runtime.launch.arguments.parameter_kinds import Append, Fit
+    from ....manifest import Parameter
+    from .parameter_kinds import Append, Fit
 
     Select = Callable[[tuple[object, ...], int | None], Any]  # a Selection of arguments.overloads
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ctypes
 
-from aotcuda.errors import UnreadableError, describe
-from aotcuda.runtime.launch.arguments.array_view import MOST_DIMENSIONS, view
+from ....errors import UnreadableError, describe
+from .array_view import MOST_DIMENSIONS, view
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.runtime.launch.arguments.array_view import View
+    from .array_view import View
 
 _CUDA, _CUDA_MANAGED = 2, 13
 _READ_ONLY = 1

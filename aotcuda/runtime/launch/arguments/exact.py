@@ -32,25 +32,24 @@ import ctypes
 import os
 from typing import NamedTuple
 
-import aotcuda
-from aotcuda.common.scalar_types import TRITON
-from aotcuda.manifest import constants
-from aotcuda.runtime import module_of
-from aotcuda.runtime.launch.arguments import arrays, descriptors, keys, scalars
-from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
-from aotcuda.runtime.launch.arguments.keys import Coder
-from aotcuda.runtime.launch.arguments.overloads import Candidates, OverloadTable
+from ....common.scalar_types import TRITON
+from ....manifest import constants
+from ... import errors, module_of
+from . import arrays, descriptors, keys, scalars
+from .argument_layout import PackedOverload
+from .keys import Coder
+from .overloads import Candidates, OverloadTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.errors import ArgumentError
-    from aotcuda.manifest import Argument, Kernel, Parameter
-    from aotcuda.runtime.driver import ValidityFlag
-    from aotcuda.runtime.launch.arguments.overloads import Specialization
-    from aotcuda.runtime.launch.arguments.scalars import Read
+    from ....errors import ArgumentError
+    from ....manifest import Argument, Kernel, Parameter
+    from ...driver import ValidityFlag
+    from .overloads import Specialization
+    from .scalars import Read
 
     Code = Any
     """`(format, is a multiple)` of a number, `(dtype, is a multiple)` of an array, `(type, value)` of a constant,
@@ -160,11 +159,11 @@ class ExactOverloads(OverloadTable):
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """Implement OverloadTable.refusal."""
         explain = self._explain_types if self._adopts else self._explain
-        return aotcuda.errors.MissingVariantError(lambda: explain(args))
+        return errors.MissingVariantError(lambda: explain(args))
 
     def read_error(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
         """Implement OverloadTable.read_error."""
-        return aotcuda.errors.MissingVariantError(lambda: self._explain_read_error(args, error, at))
+        return errors.MissingVariantError(lambda: self._explain_read_error(args, error, at))
 
     def find_miss(self, args: tuple[object, ...]) -> Specialization | None:
         """Return the specialization of arguments that no overload accepts; it has no overloads.
@@ -198,7 +197,7 @@ class ExactOverloads(OverloadTable):
                 return self.candidates(args)  # type: ignore[return-value]  # `_rank` returns candidates
             if len(args) == len(self._arguments):
                 rules = [self._rule(at, arg) for at, arg in enumerate(args)]
-        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+        except (errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:
             raise self.read_error(args, error) from error
@@ -336,20 +335,20 @@ class ExactOverloads(OverloadTable):
 
     def _explain_read_error(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> str:
         """Return the text of an error: an argument cannot be read."""
-        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from . import explain  # noqa: PLC0415 (only errors come here)
 
         first = [self._overload(0)] if self._records else []
-        return str(errors.read_error(self._where, first, args, at, error))
+        return str(explain.read_error(self._where, first, args, at, error))
 
     def _explain_types(self, args: tuple[object, ...]) -> str:
         """Return the text of an error, with all variants and the differences of the nearest one."""
-        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from . import explain  # noqa: PLC0415 (only errors come here)
 
-        return str(errors.refusal(self._where, self.all_overloads(), args))
+        return str(explain.refusal(self._where, self.all_overloads(), args))
 
     def _explain(self, args: tuple[object, ...]) -> str:
         """Return the text of an error, with the nearest variant and its differences."""
-        from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+        from . import explain  # noqa: PLC0415 (only errors come here)
 
         def code(at: int, arg: object) -> Code:
             rule = self._rule(at, arg)
@@ -364,7 +363,7 @@ class ExactOverloads(OverloadTable):
         except Exception as error:  # noqa: BLE001 (an object that has changed since the launch read it)
             return self._explain_read_error(args, error)
         numbers = {key: indices[0] for key, indices in self._keys.items()}
-        return errors.explain_missing_variant(self._where, self._records, numbers, args, codes)
+        return explain.explain_missing_variant(self._where, self._records, numbers, args, codes)
 
 
 def _code(parameter: Parameter, argument: Argument) -> Code:

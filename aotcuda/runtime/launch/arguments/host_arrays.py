@@ -10,16 +10,16 @@ import ctypes
 import os
 import sys
 
-from aotcuda.errors import ConfigError, HostArrayWarning
-from aotcuda.runtime.launch.arguments import arrays
-from aotcuda.runtime.streams import LEGACY
+from ....errors import ConfigError, HostArrayWarning
+from ...streams import LEGACY
+from . import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, Self
 
-    from aotcuda.runtime.driver import Driver
+    from ...driver import Driver
 
 
 _VARIABLE = "AOTCUDA_HOST_ARRAYS"

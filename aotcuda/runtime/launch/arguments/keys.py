@@ -7,16 +7,16 @@
 
 from __future__ import annotations
 
-from aotcuda.manifest.constants import decode
-from aotcuda.runtime.launch.arguments import parameter_kinds
+from ....manifest.constants import decode
+from . import parameter_kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from aotcuda.manifest import Parameter
-    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
+    from ....manifest import Parameter
+    from .argument_layout import PackedOverload
 
     Form = tuple[str, int | None] | None
     Test = tuple[str, Any]

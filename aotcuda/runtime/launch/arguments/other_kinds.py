@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import aotcuda
-from aotcuda.manifest import constants
-from aotcuda.runtime.launch.arguments import (
+from ....manifest import constants
+from ... import errors
+from . import (
     array_view,
     arrays,
     descriptor_kind,
@@ -15,15 +15,15 @@ from aotcuda.runtime.launch.arguments import (
     small_floats,
     type_names,
 )
-from aotcuda.runtime.launch.arguments.parameter_kinds import Kind, Scalar
+from .parameter_kinds import Kind, Scalar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.manifest import Parameter
-    from aotcuda.runtime.launch.arguments.array_view import View
-    from aotcuda.runtime.launch.arguments.parameter_kinds import Append, Fields, Fit
+    from ....manifest import Parameter
+    from .array_view import View
+    from .parameter_kinds import Append, Fields, Fit
 
 
 class Pointer(Kind):
@@ -263,7 +263,7 @@ class Tuple(Kind):
         return [field for member in parameter["members"] for field in parameter_kinds.kind_of(member).fields(member)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        raise NotImplementedError  # aotcuda.runtime.launch.arguments.errors uses its members
+        raise NotImplementedError  # aotcuda.runtime.launch.arguments.explain uses its members
 
     def is_exact(self, parameter: Parameter, arg: object) -> bool:
         assert isinstance(arg, tuple)  # noqa: S101 (only for mypy)
@@ -339,10 +339,10 @@ class Number(Scalar):
         if _is_bounded(parameter):
             divisor, least, most = _bounds(parameter)
             if read % divisor:
-                number = aotcuda.errors.short_repr(arg)
+                number = errors.short_repr(arg)
                 return f"is {number}, which {divisor} does not divide as {parameter['type']} promises"
             if "least" in parameter and not least <= read <= most:
-                return f"is {aotcuda.errors.short_repr(arg)}, and this variant is for {least} to {most}"
+                return f"is {errors.short_repr(arg)}, and this variant is for {least} to {most}"
         return super().problem(parameter, arg, read)
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
@@ -374,7 +374,7 @@ class Constant(Kind):
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
         if read is None or repr(read) == repr(constants.decode(parameter["value"])):
             return None
-        return f"is {aotcuda.errors.short_repr(arg)} where {self.describe(parameter)}"
+        return f"is {errors.short_repr(arg)} where {self.describe(parameter)}"
 
     def record(self, parameter: Parameter) -> tuple[object, ...]:
         optional = bool(parameter.get("optional"))

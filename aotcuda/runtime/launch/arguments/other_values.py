@@ -8,17 +8,17 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from aotcuda.common.scalar_types import NAMED
-from aotcuda.manifest.dtypes import structured
-from aotcuda.runtime import module_of
-from aotcuda.runtime.launch.arguments import arrays, scalars
+from ....common.scalar_types import NAMED
+from ....manifest.dtypes import structured
+from ... import module_of
+from . import arrays, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.launch.arguments.scalars import Read
+    from .scalars import Read
 
 TENSOR_MAP = "|V128{opaque:<u8*16@0}"
 """The type string of `CUtensorMap`, as cuda.h declares it."""
@@ -50,7 +50,7 @@ def reader(value: object, member: Callable[[object], Read | None]) -> Read | Non
     if is_record(value):
         return _read_tensor_map if _is_tensor_map(type(value)) else _read_record
     if arrays.is_descriptor(type(value)):
-        from aotcuda.runtime.launch.arguments import descriptors  # noqa: PLC0415 (few kernels take any)
+        from . import descriptors  # noqa: PLC0415 (few kernels take any)
 
         return descriptors.read
     if is_type(value):

@@ -24,25 +24,25 @@ from __future__ import annotations
 
 import struct
 
-import aotcuda
-from aotcuda.manifest import dtypes
-from aotcuda.runtime.launch import arguments
-from aotcuda.runtime.launch.arguments import arrays, keys, parameter_kinds, scalars
-from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
-from aotcuda.runtime.launch.arguments.array_view import is_aligned, overlap
+from ....manifest import dtypes
+from ... import errors
+from .. import arguments
+from . import arrays, keys, parameter_kinds, scalars
+from .argument_layout import PackedOverload
+from .array_view import is_aligned, overlap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any
 
-    from aotcuda.errors import ArgumentError
-    from aotcuda.manifest import Kernel, Parameter
-    from aotcuda.runtime.driver import ValidityFlag
-    from aotcuda.runtime.launch.arguments.argument_layout import Slot
-    from aotcuda.runtime.launch.arguments.direct_packing import Select
-    from aotcuda.runtime.launch.arguments.keys import Coder
-    from aotcuda.runtime.launch.arguments.scalars import Read
+    from ....errors import ArgumentError
+    from ....manifest import Kernel, Parameter
+    from ...driver import ValidityFlag
+    from .argument_layout import Slot
+    from .direct_packing import Select
+    from .keys import Coder
+    from .scalars import Read
 
     Selection = tuple[PackedOverload, Slot, list[object], list[object], int, "Specialization | None"]
     """The overload; the slot with the packed arguments; the packed numbers; the pending streams and capsules (see
@@ -159,7 +159,7 @@ class Candidates:
             self._last, self._launches_in_a_row = specialization, 0
         self._launches_in_a_row += 1
         if self._launches_in_a_row == DIRECT_AT:
-            from aotcuda.runtime.launch.arguments import direct_packing  # noqa: PLC0415 (many kernels are launched once)
+            from . import direct_packing  # noqa: PLC0415 (many kernels are launched once)
 
             by_values = any(coder.tests or coder.is_value or coder.has_type for coder in self.coders)
             is_fixed = overload is specialization.overloads[0] and not by_values
@@ -287,13 +287,13 @@ class OverloadTable:
 
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """Return the error for arguments that no overload accepts."""
-        from aotcuda.runtime.launch.arguments.errors import refusal  # noqa: PLC0415 (only errors come here)
+        from .explain import refusal  # noqa: PLC0415 (only errors come here)
 
         return refusal(self._where, self.overloads, args)
 
     def read_error(self, args: tuple[object, ...], error: Exception, at: int | None = None) -> ArgumentError:
         """Return the error for an argument whose reader raised `error`; `at` is its index, or None if it is unknown."""
-        from aotcuda.runtime.launch.arguments.errors import read_error  # noqa: PLC0415 (only errors come here)
+        from .explain import read_error  # noqa: PLC0415 (only errors come here)
 
         return read_error(self._where, self.overloads, args, at, error)
 
@@ -310,7 +310,7 @@ class OverloadTable:
         try:
             key = self._key(args) if self._has_tuples or self._open_types else (*map(type, args),)
             found = self._candidates.get(key)
-        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+        except (errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:  # a class whose metaclass has no hash, or whose hash raises
             raise self.read_error(args, error) from error
@@ -343,9 +343,9 @@ class OverloadTable:
         try:
             for read, arg in zip(readers, args):  # noqa: B905 (equal lengths; strict costs time)
                 reads.append(arg if read is None else read(arg, pending, stream))
-        except aotcuda.errors.UnreadableError as error:
+        except errors.UnreadableError as error:
             raise self.read_error(args, error, len(reads)) from error.__cause__
-        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+        except (errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:
             raise self.read_error(args, error, len(reads)) from error
@@ -386,9 +386,9 @@ class OverloadTable:
             for at in path:
                 read = read[at]
             if not is_aligned(read, alignment, with_strides=with_strides):
-                from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+                from . import explain  # noqa: PLC0415 (only errors come here)
 
-                raise errors.alignment_error(self._where, overload, args, path, read, alignment)
+                raise explain.alignment_error(self._where, overload, args, path, read, alignment)
 
     def _check_own_alignments(self, args: tuple[object, ...], reads: list[Any]) -> None:
         """Refuse arrays that are not aligned for their own type of elements.
@@ -400,9 +400,9 @@ class OverloadTable:
             if arrays.family(arg) is not None and view is not None:
                 alignment = dtypes.alignment(view[0])
                 if not is_aligned(view, alignment, with_strides=False):
-                    from aotcuda.runtime.launch.arguments import errors  # noqa: PLC0415 (only errors come here)
+                    from . import explain  # noqa: PLC0415 (only errors come here)
 
-                    raise errors.alignment_error(self._where, None, args, (at,), view, alignment)
+                    raise explain.alignment_error(self._where, None, args, (at,), view, alignment)
 
     def _streams(self, candidates: Candidates, args: tuple[object, ...], handle: int | None) -> tuple[int, int]:
         """Return the launch's stream, and CuPy's current stream, read once for all arrays (0 without CuPy's arrays)."""
@@ -471,7 +471,7 @@ class OverloadTable:
                 return None
             ranked.sort(key=lambda item: item[:3])
             candidates = Candidates([item[3] for item in ranked], [read for read in readers if read is not None], args)
-        except (aotcuda.errors.AotcudaError, MemoryError, RecursionError):
+        except (errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:
             raise self.read_error(args, error, len(readers) if len(readers) < len(args) else None) from error

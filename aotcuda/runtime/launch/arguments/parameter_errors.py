@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import struct
 
-import aotcuda
-from aotcuda.runtime.launch.arguments import array_view, type_names
+from ... import errors
+from . import array_view, type_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.manifest import Parameter
-    from aotcuda.runtime.launch.arguments.array_view import View
+    from ....manifest import Parameter
+    from .array_view import View
 
     Kind = Any  # an `aotcuda.runtime.launch.arguments.parameter_kinds.Kind`
 
@@ -77,7 +77,7 @@ def range_problem(kind: Kind, parameter: Parameter, arg: object, read: object) -
     """Return the problem of a number that exceeds its parameter's type, or None."""
     if packs(kind, parameter, read):
         return None
-    return f"is {aotcuda.errors.short_repr(arg)}, which is out of range for {parameter['type']}"
+    return f"is {errors.short_repr(arg)}, which is out of range for {parameter['type']}"
 
 
 def packs(kind: Kind, parameter: Parameter, read: object) -> bool:

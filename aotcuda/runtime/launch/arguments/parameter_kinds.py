@@ -14,16 +14,16 @@ from __future__ import annotations
 import struct
 from operator import itemgetter
 
-from aotcuda.manifest import dtypes
-from aotcuda.runtime.launch.arguments import array_view, arrays, scalars
+from ....manifest import dtypes
+from . import array_view, arrays, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from aotcuda.manifest import Parameter
-    from aotcuda.runtime.launch.arguments.array_view import View
+    from ....manifest import Parameter
+    from .array_view import View
 
     Fit = Callable[[Any, list[object]], bool]
     Append = Callable[[int, tuple[int, ...], list[object]], bool]
@@ -102,7 +102,7 @@ class Scalar(Kind):
         return [(offset, form, False)]
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        from aotcuda.runtime.launch.arguments import parameter_errors  # noqa: PLC0415 (only errors come here)
+        from . import parameter_errors  # noqa: PLC0415 (only errors come here)
 
         return parameter_errors.range_problem(self, parameter, arg, read)
 
@@ -180,12 +180,12 @@ class Array(Kind):
         ] + size_fields(parameter)
 
     def describe(self, parameter: Parameter) -> str:
-        from aotcuda.runtime.launch.arguments import type_names  # noqa: PLC0415 (as above)
+        from . import type_names  # noqa: PLC0415 (as above)
 
         return f"{type_names.array_name(parameter['dtype'], parameter['ndim'], parameter['layout'])} is packaged"
 
     def problem(self, parameter: Parameter, arg: object, read: object) -> str | None:
-        from aotcuda.runtime.launch.arguments import parameter_errors  # noqa: PLC0415 (as above)
+        from . import parameter_errors  # noqa: PLC0415 (as above)
 
         return parameter_errors.array_problem(self, parameter, read, counts_elements=counts_in_elements(parameter))
 

@@ -21,15 +21,15 @@ from __future__ import annotations
 import sys
 from operator import index
 
-from aotcuda.common.scalar_types import FORMATS, NAMED
-from aotcuda.runtime.launch.arguments import arrays
+from ....common.scalar_types import FORMATS, NAMED
+from . import arrays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.manifest import Parameter
+    from ....manifest import Parameter
 
     Read = Callable[[Any, list[object], int], object]
 

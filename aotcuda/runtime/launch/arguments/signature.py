@@ -6,15 +6,15 @@ complex a complex128. NumPy's scalars have their own types. An array that is con
 
 from __future__ import annotations
 
-from aotcuda.common.scalar_types import NAMED, TYPE_STRINGS
-from aotcuda.errors import UnreadableError
-from aotcuda.runtime.launch.arguments import array_view, arrays, host_arrays, other_values, scalars, type_names
+from ....common.scalar_types import NAMED, TYPE_STRINGS
+from ....errors import UnreadableError
+from . import array_view, arrays, host_arrays, other_values, scalars, type_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from aotcuda.runtime.launch.arguments.array_view import View
+    from .array_view import View
 
 _SCALARS = frozenset(name for name in TYPE_STRINGS if name != "bool" and name not in NAMED)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from aotcuda.runtime import module_of
-from aotcuda.runtime.launch import arguments
-from aotcuda.runtime.launch.arguments import array_view, arrays, host_arrays, other_values, scalars
+from ... import module_of
+from .. import arguments
+from . import array_view, arrays, host_arrays, other_values, scalars
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from aotcuda.runtime.launch.arguments.array_view import View
+    from .array_view import View
 
 _NAMES = {"f": "float", "i": "int", "u": "uint", "c": "complex"}
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 import sys
 
-from aotcuda.common import variables
-from aotcuda.runtime import importing, new_lock
+from ....common import variables
+from ... import imported, importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from aotcuda.runtime.launch.grid_binding import Named
-    from aotcuda.runtime.launch.launch_config import Configuration
+    from ..grid_binding import Named
+    from ..launch_config import Configuration
 
 _VERSION = 38
 """The version of the interface; in an editable install the extension may be older than the Python code."""
@@ -55,16 +55,17 @@ def _find() -> tuple[Any, str]:
         return None, f"{_VARIABLE} is 0"
     try:
         with importing:
-            import aotcuda.runtime.launch.fast._launch as _launch  # noqa: PLC0415, PLR0402 (only a launcher needs it)
+            __import__(name := f"{__name__}._launch")
     except ModuleNotFoundError:
         with importing:
-            from aotcuda.common import system  # noqa: PLC0415 (only the error needs it)
+            from ....common import system  # noqa: PLC0415 (only the error needs it)
 
         kind = system.kind_of_python()
         advice = "install a wheel for this platform, or from source with a C compiler"
         return None, f"this installation of aotcuda has none for {kind} on {sys.platform}; {advice}"
     except (ImportError, SystemError) as error:  # SystemError: the extension needs the GIL, and this Python has none
         return None, f"it cannot be imported: {error}; install aotcuda again with this Python"
+    _launch = sys.modules[name]
     version = getattr(_launch, "VERSION", None)
     if version != _VERSION:
         return None, f"{_launch.__file__} belongs to another version of aotcuda; install aotcuda again"
@@ -76,7 +77,7 @@ def specializations_of(cache: Any, configuration: Configuration) -> Any:
     module = in_use()
     if module is None or max(configuration.numbers) > _MOST:  # the launch raises an error
         return None
-    driver = sys.modules.get("aotcuda.runtime.driver")  # imported before CUDA is started
+    driver = imported("driver")  # before CUDA is started
     if driver is not None and getattr(driver, "forked", False):
         return None
     if configuration.attributes is not None and not configuration.attributes.divides(configuration.grid):

@@ -10,24 +10,24 @@ import ctypes
 import struct
 import sys
 
-from aotcuda.runtime import driver as drivers
-from aotcuda.runtime import foreign_names, module_of
-from aotcuda.runtime.launch import config_key, fast
-from aotcuda.runtime.launch.arguments import arrays, parameter_kinds, scalars
-from aotcuda.runtime.launch.launch_attributes import LaunchAttributes, most_cooperative_blocks
+from ... import driver as drivers
+from ... import foreign_names, module_of
+from .. import config_key, fast
+from ..arguments import arrays, parameter_kinds, scalars
+from ..launch_attributes import LaunchAttributes, most_cooperative_blocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from aotcuda.runtime.device_kernel import DeviceKernel
-    from aotcuda.runtime.driver import Driver, ValidityFlag
-    from aotcuda.runtime.launch.arguments.argument_layout import PackedOverload
-    from aotcuda.runtime.launch.arguments.keys import Coder
-    from aotcuda.runtime.launch.arguments.overloads import Specialization
-    from aotcuda.runtime.launch.launch_config import Configuration
-    from aotcuda.runtime.library import Library
+    from ...device_kernel import DeviceKernel
+    from ...driver import Driver, ValidityFlag
+    from ...library import Library
+    from ..arguments.argument_layout import PackedOverload
+    from ..arguments.keys import Coder
+    from ..arguments.overloads import Specialization
+    from ..launch_config import Configuration
 
 _KINDS = {"cupy": 1, "torch": 2, "interface": 3, "exchange": 4, "numba": 5, "cupy subclass": 6}
 _FUNCTIONS = (

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import os
 
-from aotcuda.common.scalar_types import FORMATS, TRITON, TYPE_STRINGS
-from aotcuda.errors import AlignmentError, ArgumentError, CallError, UnreadableError, quoted
-from aotcuda.runtime import module_of
-from aotcuda.runtime.launch import arguments
-from aotcuda.runtime.launch.arguments import arrays, host_arrays, parameter_kinds, scalars, type_names
-from aotcuda.runtime.launch.arguments.array_view import overlap
+from ....common.scalar_types import FORMATS, TRITON, TYPE_STRINGS
+from ....errors import AlignmentError, ArgumentError, CallError, UnreadableError, quoted
+from ... import module_of
+from .. import arguments
+from . import arrays, host_arrays, parameter_kinds, scalars, type_names
+from .array_view import overlap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any, Protocol
 
-    from aotcuda.manifest import Kernel, Overload, Parameter
-    from aotcuda.runtime.launch.arguments.array_view import View
+    from ....manifest import Kernel, Overload, Parameter
+    from .array_view import View
 
     class DescribedOverload(Protocol):
         """The attributes of an overload that errors name."""
