@@ -210,10 +210,6 @@ k.take[1, 4](2, cupy.asarray(np.asfortranarray(np.zeros((3, 4)))))
 k.take[1, 4](2, cupy.zeros((4, 4), "c8")[:, ::2])
 k.take[1, 4](2, cuda.to_device(x.get()))  # the first result
 cufft.Plan1d(8, cufft.CUFFT_Z2Z, 1).fft(x, x, cufft.CUFFT_FORWARD)
-try:
-    cupy.RawKernel("extern ...", "scale")((1,), (1,), (x,))
-except NotImplementedError as error:
-    assert "cupy.RawKernel: scale: " in str(error)
 kernel = k.scale.specialize(2.0, x).overloads.popitem()[1]  # of Numba, and launched by CuPy
 module = cupy.cuda.function.Module()
 module.load(kernel._codelibrary.get_asm_str().encode())
@@ -417,7 +413,7 @@ def test_kernels_in_cuda_cpp_get_tables_of_their_files(project: Path) -> None:
     def lacking() -> list[str]:
         return [line for line in record(project, "--check", *command).err.splitlines() if ": missing: " in line]
 
-    assert len(lacking()) == 2
+    assert len(lacking()) == 3
     done = record(project, "--write", *command)
     assert done.status == 0, done.err
     assert table(project, "raw") == {
@@ -426,9 +422,10 @@ def test_kernels_in_cuda_cpp_get_tables_of_their_files(project: Path) -> None:
         "kernels": {"fill": {}, "scale": {"instances": ["scale<double>", "scale<float>"]}},
     }
     assert "recorded 5 launches (5 not executed): 3 kernels" in done.err
-    message = "other: its CUDA C++ is the text of no .cu file of the project; write it into one (1 launch)"
+    assert table(project, "script_cuda")["kernels"] == {"other": {}}
+    assert (project / "csrc/recorded/script.cu").read_text() == 'extern "C" __global__ void other() {}\n'
     line = next(at for at, text in enumerate(CUDA_CORE.splitlines(), 1) if "Program(text" in text)
-    assert f"aotcuda: left out: script.py:{line}: {message}\n" in done.err
+    assert f"aotcuda: to do: script.py:{line}: launch the kernels of recorded.script_cuda: import " in done.err
     assert lacking() == []
     config.write_text(config.read_text().replace('"scale<double>", ', ""))
     (missing,) = lacking()
@@ -436,3 +433,63 @@ def test_kernels_in_cuda_cpp_get_tables_of_their_files(project: Path) -> None:
     assert record(project, "--write", *command).status == 0
     assert sorted(table(project, "raw")["kernels"]["scale"]["instances"]) == ["scale<double>", "scale<float>"]
     assert record(project, *command).out == "", "the table has everything"
+
+
+TEXTS = """
+import cupy
+
+def tile(size):
+    text = 'extern "C" __global__ void tile(const unsigned char *mask, int *out, int n) { out[n] = mask[n] * TILE; }'
+    return cupy.RawKernel(text, "tile", options=("--std=c++11", f"-DTILE={size}", "-lineinfo"))
+
+SCALE = "template <class T, int N> __global__ void scale(T *x, T factor) { *x *= factor * N; }"
+module = cupy.RawModule(code=SCALE, options=("--std=c++20",), name_expressions=("scale<float, 2>",))
+square = cupy.ElementwiseKernel("T x, raw I at, int32 shift", "T z", "z = x * x + at[i] + shift", "square")
+saxpy = cupy.ElementwiseKernel("float32 a, float32 x, float32 y", "float32 z", "z = a * x + y;", "saxpy")
+
+def run():
+    x = cupy.ones(8, "float32")
+    for size in (16, 32):
+        tile(size)((1,), (8,), (cupy.ones(8, bool), cupy.zeros(8, "int32"), 3, "surplus"))
+    for name in ("scale<float, 2>", "scale<double, 2>"):
+        module.get_function(name)((1,), (8,), (x, cupy.float32(2)))
+    out = square(x, cupy.arange(8, dtype="int64"), 3)
+    assert (type(out), out.shape, out.dtype) == (cupy.ndarray, (8,), "float32")
+    square(x.astype("float64"), cupy.arange(8, dtype="int64"), 3, out.astype("float64"))
+    assert saxpy(2.0, x, x).shape == (8,)
+    cupy.RawModule(path="compiled.cubin").get_function("f")((1,), (1,), ())
+
+if __name__ == "__main__":
+    run()
+"""
+
+
+def test_texts_that_cupy_compiles_become_files_and_tables_that_build(project: Path) -> None:
+    (project / "src/recorded/texts.py").write_text(TEXTS)
+    command = ("--gpu", "H100", "--", sys.executable, "-m", "recorded.texts")
+    done = record(project, "--write", *command)
+    assert done.status == 0, done.err
+    names = ("texts_cuda", "texts_cuda_2", "texts_cuda_3", "texts_cuda_4", "texts_cuda_5")
+    modules = {name: table(project, name) for name in names}
+    kernels = {next(iter(module["kernels"])) + str(module.get("options", "")): module for module in modules.values()}
+    assert set(kernels) == {
+        "tile{'defines': {'TILE': '16'}}",
+        "tile{'defines': {'TILE': '32'}}",
+        "scale{'nvrtc-options': ['--std=c++20']}",
+        "square",
+        "saxpy",
+    }
+    tile = kernels["tile{'defines': {'TILE': '16'}}"]
+    assert tile["kernels"]["tile"] == {"parameters": {"mask": "bool[...]"}}
+    assert kernels["square"]["kernels"]["square"] == {
+        "instances": ["square<double, long long>", "square<float, long long>"],
+        "parameters": {"n": "z.size"},
+    }
+    assert tile["source"] == kernels["tile{'defines': {'TILE': '32'}}"]["source"] == "csrc/recorded/texts.cu"
+    assert "k.tile[grid, block](...); tile has 1 parameter less than its launches have arguments" in done.err
+    again = record(project, "--write", *command)
+    assert " written, with the text" not in again.err
+    assert modules == {name: table(project, name) for name in names}
+    assert record(project, "--check", *command).status == 0
+    built = projects.run(project, sys.executable, "-m", "aotcuda", "build", AOTCUDA_ARCH="sm_90")
+    assert built.status == 0, built.err

@@ -1,7 +1,8 @@
-"""`aotcuda init` lists files with kernels in CUDA C++, and the missing parts of a build."""
+"""`aotcuda init` lists kernels in CUDA C++, and adds the missing parts of a build."""
 
 from __future__ import annotations
 
+import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -37,36 +38,35 @@ def test_init_lists_unpackaged_cuda_cpp_files(project: Path, capsys: pytest.Capt
     (project / "packaged.cu").write_text("__global__ void k() {}\n")
     (project / "pyproject.toml").write_text(HATCHLING + table)
     (project / "csrc" / "none.cu").write_text("// __global__ is not here /* \n__device__ int f();\n")
-    output = init_output(project, capsys)
-    assert output.pop().startswith("the build hook is off, so wheels will have no kernels: ")
-    assert output == [
+    assert init_output(project, capsys) == [
         "1 file with kernels in CUDA C++, for a table:",
         "  csrc/raw.cu",
-        'to do: their compiler: add "aotcuda[cpp-cu13]" to build-system.requires',
-        'to do: the run time: add "aotcuda" to project.dependencies',
+        "the build hook is on: [tool.hatch.build.targets.wheel.hooks.aotcuda]",
     ]
-
-
-@pytest.mark.parametrize("requires", ["aotcuda[cpp-cu12]", "AOTCUDA [triton, cu13]>=0.1 ; python_version > '3'"])
-def test_compilers_of_any_toolkit_are_accepted(
-    requires: str, project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (project / "raw.cu").write_text("__global__ void k() {}\n")
-    (project / "pyproject.toml").write_text(HATCHLING.replace('"hatchling"]', f'"hatchling", "{requires}"]'))
-    assert not [line for line in init_output(project, capsys) if "their compiler" in line]
+    written = tomllib.loads((project / "pyproject.toml").read_text())
+    assert written["build-system"]["requires"] == ["hatchling", "aotcuda[cpp-cu13]"]
+    assert written["project"]["dependencies"] == ["aotcuda"]
+    assert init_output(project, capsys)[0] == "1 file with kernels in CUDA C++, for a table:"
 
 
 @pytest.mark.parametrize(
-    ("metadata", "is_named"),
+    ("imported", "call", "is_found"),
     [
-        ('dependencies = ["numpy", "aotcuda-extra", "aotcuda.x"]', True),
-        ('dependencies = ["numpy", "Aotcuda[numpy] >= 0.1"]', False),
-        ('dynamic = ["dependencies"]', False),
+        ("import cupy as cp", 'cp.RawKernel("text", "k")', True),
+        ("from cupy import ElementwiseKernel as E, RawModule", "RawModule(code=TEXT)", True),
+        ("from cuda.core.experimental import Program", "Program(TEXT, 'c++')", True),
+        ("import cupy", "cupy.zeros(3)", False),
+        ("from mylib import Program", "Program(TEXT)", False),
     ],
 )
-def test_a_missing_run_time_is_named(
-    metadata: str, is_named: bool, project: Path, capsys: pytest.CaptureFixture[str]
+def test_init_prepares_builds_of_texts_that_programs_compile(
+    imported: str, call: str, is_found: bool, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (project / "raw.cu").write_text("__global__ void k() {}\n")
-    (project / "pyproject.toml").write_text(HATCHLING + metadata)
-    assert is_named == any("the run time" in line for line in init_output(project, capsys))
+    (project / "pkg/a.py").write_text(f"{imported}\n\n\ndef f():\n    return {call}\n")
+    output = init_output(project, capsys)
+    assert (
+        output[:2]
+        == ["1 place where CUDA C++ is compiled while the program runs:", f"  pkg/a.py:5: {call.partition('(')[0]}"]
+    ) is is_found
+    requires = tomllib.loads((project / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert ("aotcuda[cpp-cu13]" in requires) is is_found

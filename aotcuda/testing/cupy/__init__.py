@@ -6,9 +6,9 @@
 
     testing.stand_in("cupy")
 
-Other names are NumPy's functions, which here take and return arrays of the stand-in. Launches of kernels in CUDA C++
-that CuPy would compile (`RawKernel`, `ElementwiseKernel` and others) are refused. Libraries that take handles and
-addresses (`cupy.cuda.cublas`, `cufft`) compute nothing.
+Other names are NumPy's functions, which here take and return arrays of the stand-in. `aotcuda record --dry` records
+launches of kernels in CUDA C++ (`RawKernel`, `RawModule`, `ElementwiseKernel`); elsewhere they are refused. Libraries
+that take handles and addresses (`cupy.cuda.cublas`, `cufft`) compute nothing.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from . import cuda
+from . import cuda, kernels
 from .arrays import Hooks, WrappedModule, ndarray, share, to_numpy, wrap
 
 _Hooks = Hooks
 
 __version__ = "13.6.0"
 
+RawKernel, RawModule = kernels.RawKernel, kernels.RawModule
+ElementwiseKernel, ReductionKernel = kernels.ElementwiseKernel, kernels.ReductionKernel
 random = WrappedModule(f"{__name__}.random", "numpy.random")
 fft = WrappedModule(f"{__name__}.fft", "numpy.fft")
 linalg = WrappedModule(f"{__name__}.linalg", "numpy.linalg")
@@ -112,32 +114,6 @@ def fuse(*args: Any, **_: Any) -> Any:
 
 def memoize(*_: Any, **__: Any) -> Any:
     return lambda function: function
-
-
-class _Refused:
-    """A kernel in CUDA C++ that CuPy would compile."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        words = [item for item in args if isinstance(item, str) and item.isidentifier()]
-        self.name = options.get("name") or next(iter(words), "kernel")
-
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        message = (
-            f"cupy.{type(self).__name__}: {self.name}: CuPy's own kernels are CUDA C++, which nothing executes or "
-            'records here; write it into a .cu file and package it (frontend = "cuda-cpp")'
-        )
-        raise NotImplementedError(message)
-
-    def get_function(self, name: str) -> _Refused:
-        return type(self)(name=name)
-
-    def compile(self, *_: Any, **__: Any) -> None:
-        """Do nothing: a launch is refused."""
-
-
-RawKernel, RawModule, ElementwiseKernel, ReductionKernel = (
-    type(name, (_Refused,), {}) for name in ("RawKernel", "RawModule", "ElementwiseKernel", "ReductionKernel")
-)
 
 
 def __getattr__(name: str) -> Any:

@@ -23,10 +23,14 @@ class Hooks:
             `mark_written(start, size, owner)`, and `report_read(start, size, call)` for reads of the host.
         launch: A function that is called with name, grid, block and arguments of kernels that CuPy launches from
             another compiler's code.
+        source: A function that is called with text, name, arguments and further facts of a kernel in CUDA C++.
+        site: A function that returns the `file:line` of the program.
     """
 
     results: Any = None
     launch: Callable[[str, Any, Any, Any], object] | None = None
+    source: Callable[..., object] | None = None
+    site: Callable[[], str] | None = None
 
 
 class ndarray(np.lib.mixins.NDArrayOperatorsMixin):

@@ -78,17 +78,21 @@ def run(folder: Path) -> None:
         for name, functions in sources.mark_device_functions(contents).items()
         if functions
     ]
-    if any(source.kernels for source in modules):
-        _write_tables(project, modules, trees)
+    texts = cuda_cpp_files.compiled_texts(trees)
+    files = cuda_cpp_files.unpackaged(project)
+    if texts or files or project.modules or any(source.kernels for source in modules):
+        _write_tables(project, modules, trees, has_cuda_cpp=bool(texts or files))
     else:
         foreign.show(
             f"no kernel was found in {project.root}: the modules of its packages have no function with "
             "@cuda.jit or @triton.jit"
         )
-    for line in [*sources.describe_makers(contents, trees), *_other_functions(modules)]:
+    for line in [*texts, *sources.describe_makers(contents, trees), *_other_functions(modules)]:
         foreign.show(line)
-    for line in cuda_cpp_files.report(Project.read(project.root)):
-        foreign.show(line)
+    if files:
+        foreign.show(f"{len(files)} file{'s' * (len(files) > 1)} with kernels in CUDA C++, for a table:")
+    for file in files:
+        foreign.show(f"  {file}")
     if hook := uninstalled_hook.state(str(project.root)):
         foreign.show(hook)
 
@@ -104,13 +108,23 @@ def _read(trees: Trees, unreadable: list[str]) -> dict[str, Content]:
     return contents
 
 
-def _write_tables(project: Project, modules: list[Source], trees: Trees) -> None:
-    """Add the missing entries to pyproject.toml, and print them and the kernels without a signature."""
+def _write_tables(project: Project, modules: list[Source], trees: Trees, *, has_cuda_cpp: bool) -> None:
+    """Add the missing entries to pyproject.toml, and print them and the kernels without a signature.
+
+    Args:
+        project: The project.
+        modules: Its modules with kernels or device functions.
+        trees: The parsed modules.
+        has_cuda_cpp: It has kernels in CUDA C++ without a table.
+    """
     before = project.text or ""
     editor = pyproject.Editor(before)
     with_kernels = (source.module for source in modules if source.kernels)
     required = source_files.requirements(project, trees, with_kernels)
-    lines = [*_add_build_system(editor, project, modules, required), *_add_dependency(editor, project)]
+    front_ends = {item.frontend for source in modules for item in source.kernels}
+    front_ends |= {project.front_end(module) for module in project.modules.values()} & registry.BUILT_IN.keys()
+    front_ends |= {"cuda-cpp"} if has_cuda_cpp else set()
+    lines = [*_add_build_system(editor, project, front_ends, required), *_add_dependency(editor, project)]
     pyproject.add_targets(editor)
     for source in modules:
         for front_end in sorted({item.frontend for item in source.kernels} - sources.RECORDED_FRONT_ENDS):
@@ -124,14 +138,13 @@ def _write_tables(project: Project, modules: list[Source], trees: Trees) -> None
     project = replace(project, data=editor.get(()))
     for line in [*_imports_to_change(project, trees), *_tables_without_kernels(project)]:
         foreign.show(line)
-    _print_unsigned(project, modules)
+    if any(source.kernels for source in modules):
+        _print_unsigned(project, modules)
 
 
-def _add_build_system(editor: Editor, project: Project, modules: list[Source], required: list[str]) -> list[str]:
+def _add_build_system(editor: Editor, project: Project, front_ends: set[str], required: list[str]) -> list[str]:
     """Add the build requirements and the hook of hatchling, and return the remaining steps."""
-    compilers = [
-        registry.requirement(name) for name in sorted({item.frontend for source in modules for item in source.kernels})
-    ]
+    compilers = [registry.requirement(name) for name in sorted(front_ends)]
     system = editor.get(("build-system",))
     if system is None:
         requirement, back_end = _SETUPTOOLS if _uses_setuptools(project) else _HATCHLING

@@ -26,14 +26,26 @@ class CudaCppLaunches:
 
     Attributes:
         digest: SHA-256 of its source text.
+        text: Its source text.
         name: Its name, with the arguments of a template.
         site: `file:line` of the first launch.
+        made: `file:line` where the program passes the text to a library.
+        options: The options of NVRTC.
+        types: NumPy's name for the type of each argument; `[]` marks arrays.
+        cooperative: All blocks run at once.
+        parameters: The types or sizes that the table needs, by parameter.
         count: The number of launches.
     """
 
     digest: str
+    text: str
     name: str
     site: str
+    made: str
+    options: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    cooperative: bool = False
+    parameters: tuple[tuple[str, str], ...] = ()
     count: int
 
 
@@ -77,12 +89,7 @@ def read(folder: Path, root: Path) -> Launches:
         records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
         choices=tuple(merged_choices(_choice(item) for item in select("choice"))),
         integers=tuple(merged(map(_integers, select("integers")))),
-        cuda_cpp=tuple(
-            CudaCppLaunches(
-                digest=item["digest"], name=item["name"], site=_relative(item["site"], root), count=item["count"]
-            )
-            for item in select("cuda-cpp")
-        ),
+        cuda_cpp=tuple(_cuda_cpp(item, root) for item in select("cuda-cpp")),
         started=(folder / "started").exists(),
         installed={
             name: distribution for item in select("installed") for name, distribution in item["packages"].items()
@@ -132,6 +139,13 @@ def _record(item: dict[str, Any], root: Path) -> Record:
         site=_relative(item["site"], root) if "site" in item else None,
         launches={item["gpu"]: item["count"]} if item["count"] else {},
     )
+
+
+def _cuda_cpp(item: dict[str, Any], root: Path) -> CudaCppLaunches:
+    facts: dict[str, Any] = {name: item[name] for name in ("digest", "text", "name", "cooperative", "count")}
+    facts |= {name: tuple(item[name]) for name in ("options", "types")}
+    facts |= {name: _relative(item[name], root) for name in ("site", "made")}
+    return CudaCppLaunches(**facts, parameters=tuple(item["parameters"].items()))
 
 
 def _choice(item: dict[str, Any]) -> Choice:

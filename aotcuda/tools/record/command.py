@@ -253,6 +253,7 @@ def _write(
         return
     files = variant_files.contents(lacking.modules, total.choices, newest.choices, total.integers)
     editor = pyproject.Editor(project.text or "")
+    texts = cuda_cpp.write_files(project, cuda_additions)
     if lacking.has_tables:
         pyproject.add_targets(editor)
         lacking.add_tables(editor, project.front_end({}))
@@ -268,7 +269,9 @@ def _write(
     lines = [
         *report.additions(lacking.additions),
         *report.added_variants(lacking.modules, written, project),
+        *(f"{source}: written, with the text that the command compiled" for source in texts),
         *(f"added to {line}" for line in cuda_cpp.describe(cuda_additions)),
+        *cuda_cpp.remaining_steps(cuda_additions),
     ]
     if required:
         lines.append(f"added to build-system.requires, since the sources import them: {', '.join(required)}")

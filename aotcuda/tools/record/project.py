@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
-from aotcuda.common import foreign, project_file
+from aotcuda.common import data_folder, foreign, project_file
 from aotcuda.common.project_file import FILE_NAME, strings, table
 from aotcuda.errors import ConfigError
 
@@ -146,7 +146,7 @@ class Project:
     def cuda_files(self) -> Iterator[str]:
         """Yield the `.cu` files with kernels outside tests, build folders and environments, relative to the project."""
         for folder, folders, names in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _OUTPUT_FOLDERS)
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and not _has_outputs(name))
             if "pyvenv.cfg" in names:
                 folders.clear()
                 continue
@@ -154,6 +154,11 @@ class Project:
                 file = path.relative_to(self.root).as_posix()
                 if path.is_file() and not is_test(file) and _has_cuda_kernels(path):
                     yield file
+
+
+def _has_outputs(name: str) -> bool:
+    """Return True for the name of a folder that builds write; data folders hold copies of sources."""
+    return name in _OUTPUT_FOLDERS or name.endswith(data_folder.FOLDER_SUFFIX)
 
 
 def sources_of(module: Mapping[str, Any]) -> list[str]:

@@ -1,20 +1,15 @@
-"""Stand in for cuda.core, and record the kernels in CUDA C++ that a program compiles and launches by it.
-
-A record has the digest of a kernel's source text, and its name with the arguments of a template. This is enough for the
-table of the `.cu` file with that text.
-"""
+"""Stand in for cuda.core, and record the kernels in CUDA C++ that a program compiles and launches by it."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
+from typing import Any, NamedTuple
 
-from aotcuda_recorder import dry, functions, log
+from aotcuda_recorder import cuda_cpp, dry, functions, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
 
 _handles = itertools.count(256, 256)
 
@@ -39,25 +34,43 @@ class Program:
     """A source text that is not compiled."""
 
     def __init__(self, code: Any, code_type: str = "c++", options: Any = None) -> None:
-        del options
-        self._code = code.decode() if isinstance(code, bytes) else str(code)
-        self._is_cpp = str(code_type).lower() == "c++"
+        text = code.decode() if isinstance(code, bytes) else str(code)
+        is_cpp = str(code_type).lower() == "c++"
+        self._source = Source(text, _words(options), functions.site()) if is_cpp else None
         self.handle = self.backend = None
 
     def compile(self, target_type: str, name_expressions: Any = (), **_: Any) -> ObjectCode:
         """Return code with the text of its kernels, if that is CUDA C++."""
         del target_type
-        return ObjectCode(self._code if self._is_cpp else None, name_expressions)
+        return ObjectCode(self._source, name_expressions)
 
     def close(self) -> None:
         """Do nothing."""
 
 
-class ObjectCode:
-    """Code with its source text."""
+class Source(NamedTuple):
+    """A source text, the options of its compiler, and `file:line` of the program."""
 
-    def __init__(self, text: str | None = None, names: Any = ()) -> None:
-        self.text = text
+    text: str
+    options: list[str]
+    made: str
+
+
+def _words(options: Any) -> list[str]:
+    """Return options for the language, and those with keys in tables, as words of NVRTC's command line."""
+    words = [f"--std={options.std}"] if getattr(options, "std", None) else []
+    macros = getattr(options, "define_macro", None) or ()
+    macros = [macros] if isinstance(macros, str) or (isinstance(macros, tuple) and len(macros) == 2) else macros
+    words += [f"-D{'='.join(map(str, item)) if isinstance(item, tuple) else item}" for item in macros]
+    words += ["--use_fast_math"] if getattr(options, "use_fast_math", None) else []
+    return [*words, *(["--fmad=false"] if getattr(options, "fma", None) is False else [])]
+
+
+class ObjectCode:
+    """Code with its source, if that is CUDA C++."""
+
+    def __init__(self, source: Source | None = None, names: Any = ()) -> None:
+        self.source = source
         self.code = b""
         self.symbol_mapping = {name: name for name in names}
 
@@ -69,7 +82,7 @@ class ObjectCode:
 
     def get_kernel(self, name: Any) -> Kernel:
         """Return the kernel of a name or name expression."""
-        return Kernel(self.text, name.decode() if isinstance(name, bytes) else str(name))
+        return Kernel(self.source, name.decode() if isinstance(name, bytes) else str(name))
 
 
 class Kernel:
@@ -77,8 +90,8 @@ class Kernel:
 
     handle = 1
 
-    def __init__(self, text: str | None = None, name: str = "") -> None:
-        self.text = text
+    def __init__(self, source: Source | None = None, name: str = "") -> None:
+        self.source = source
         self.name = name
 
     def __getattr__(self, name: str) -> Any:
@@ -94,14 +107,14 @@ class _Numbers:
 
 def launch(stream: Any, config: Any, kernel: Any, *args: Any) -> None:
     """Record a launch without executing it."""
-    del stream, config
-    with log.guard("the arrays of a launch cannot be read"):
-        dry.mark_arrays_written(args)
-    if getattr(kernel, "text", None) is None:
-        return  # code of another compiler or language
-    digest = hashlib.sha256("\n".join(kernel.text.splitlines()).encode()).hexdigest()
-    facts: dict[str, object] = {"kind": "cuda-cpp", "digest": digest, "name": kernel.name}
-    log.entry(facts, lambda: {"site": functions.site()}).count(dry.LABEL, dry.LABEL.__str__)
+    del stream
+    source = getattr(kernel, "source", None)
+    if source is None:  # code of another compiler or language
+        with log.guard("the arrays of a launch cannot be read"):
+            dry.mark_arrays_written(args)
+        return
+    cooperative = bool(getattr(config, "cooperative_launch", False))
+    cuda_cpp.record(source.text, kernel.name, args, options=source.options, made=source.made, cooperative=cooperative)
 
 
 class Stream:

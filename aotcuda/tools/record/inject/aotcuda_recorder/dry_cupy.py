@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aotcuda_recorder import dry
+from aotcuda_recorder import cuda_cpp, dry, functions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ def patch(module: ModuleType) -> None:
         module.__dict__["cuda"]._Chosen.gpu = dry.require_target()
         hooks.results = dry
         hooks.launch = staticmethod(_launch)
+        hooks.source = staticmethod(cuda_cpp.record)
+        hooks.site = staticmethod(functions.site)
 
 
 def _launch(name: str, grid: Any, block: Any, args: Any) -> None:
