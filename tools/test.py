@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Run the tests in an environment of their own; arguments go to pytest, as in `python tools/test.py -k inspect -x`."""
+"""Run the tests in an environment of their own; arguments go to pytest, as in `python tools/test.py -k inspect -x`.
+
+`--cutile` runs the tests of cuTile, whose compiler needs another CUDA version than the other front ends.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ LIBRARY_TESTS = [
     for name in ("torch", "stand_ins_pytorch", "jax", "jax_abi", "tvm_ffi", "runtime_prepared")
 ]
 
+CUTILE_TESTS = ["tests/unit/test_frontend_cutile.py", "tests/integration/test_cutile.py"]
+
 # Packages of CUDA 12 in a folder of their own; tests put it on PYTHONPATH to build with both toolkits.
 CUDA_12 = ("cuda-cccl", "cuda-nvcc", "cuda-nvrtc", "cuda-runtime", "nvfatbin", "nvjitlink")
 
@@ -42,6 +47,11 @@ def oldest() -> list[str]:
 def main() -> None:
     """Make the environment and replace this process by pytest."""
     check_machine()
+    if "--cutile" in sys.argv[1:]:
+        say("cuTile's compiler, and pytest with it (1 GB on disk)")
+        python = make("cutile", "--editable", f"{ROOT}[cutile]", "build", "numpy", "pytest", "hypothesis")
+        run(python, "-m", "pytest", "-q", *CUTILE_TESTS)
+        return
     say("The tests' environment: the build side and pytest, Triton, and the compilers of CUDA 12.9 (3 GB on disk)")
     python = make("test", "--editable", f"{ROOT}[test]")
     install_folder(python, "cuda12", [f"nvidia-{name}-cu12==12.9.*" for name in CUDA_12])

@@ -155,3 +155,11 @@ def test_cuda_tile_compiles_for_a_gpu_without_an_image(
     assert cuda.parameters() == block
     (image,) = (tmp_path / "cache").rglob("kernels.cubin")
     assert cubin.read(image.read_bytes(), "cached").arch == "sm_100a"
+
+
+def test_example_launches_packaged_code(cuda, tmp_path: Path) -> None:
+    cuda.set(devices="8.0")
+    cuda.install(build_wheel(projects.example("cutile", tmp_path / "project"), AOTCUDA_ARCH="sm_80"))
+    cuda.set(sizes=",".join(["8,4,4"] * 3))
+    importlib.import_module("tiles").add(*(cuda.array(np.zeros(1000, "<f4")) for _ in range(3)))
+    assert cuda.launches()[-1]["grid"] == [4, 1, 1]

@@ -35,11 +35,12 @@ EXAMPLES = {
     "cuda_cpp": ("elftools",),
     "all_front_ends": ("numba_cuda", "numba_cuda_mlir", "triton", "elftools"),
     "frontend": ("elftools",),
+    "cutile": ("cuda.tile",),
 }
 """The projects under examples, with the packages that their builds need. `frontend` is a front end."""
 
-IN_PLACE = {"xarray_spatial"}
-"""Examples with modules in place, for which checkers read the sources."""
+IN_PLACE = {"xarray_spatial", "triton_in_place", "pack"}
+"""Examples without generated modules."""
 
 KINDS = [
     kernel("axpy", "void(float32, float32[::1], float32[::1])"),

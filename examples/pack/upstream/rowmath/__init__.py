@@ -1,0 +1,1 @@
+"""A package of another project, with a Triton kernel."""

@@ -1,0 +1,1 @@
+"""Normalisation of rows, by a Triton kernel that is packaged in place."""
