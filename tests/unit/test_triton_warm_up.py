@@ -62,6 +62,7 @@ RECORDS = [
         {**HALF, "factor": "fp32", "BLOCK": 128, "DT": "tl.float16"},
         {"x": "*bf16:16", "factor": "fp32", "n": 1, "BLOCK": 128},
         {"x": "*fp32", "factor": "fp32", "n": "i32", "BLOCK": 128},
+        {**ALIGNED, "factor": "fp32", "BLOCK": 128, "DT": "torch.float16"},
     ),
     record("sized", [X, N, EVEN, {"name": "NONE", "is_none": "x"}], {**ALIGNED, "EVEN": True, "NONE": False}),
     record("tuned", [X, N, {"name": "BLOCK"}], {**ALIGNED, "BLOCK": 64}, {**ALIGNED, "BLOCK": 128, "num_warps": 8}),
@@ -126,6 +127,8 @@ WARM_UPS = {
     "half": ("scale__2", lambda ops, x: ops.scale.warmup(FP16, 0.5, 16, 128, DT=ops.tl.float16, grid=(1,))),
     "bfloat16": ("scale__3", lambda ops, x: ops.scale.warmup(MockTensor(BF16, (4, 4)), 0.5, 1, 128, grid=(1,))),
     "unaligned": ("scale__4", lambda ops, x: ops.scale.warmup(Unaligned(FP32), 0.5, 7, 128, grid=(1,))),
+    "constant": ("scale__5", lambda ops, x: ops.scale.run(x, 0.5, 16, 128, FP16, grid=(1,), warmup=True)),
+    "constant by name": ("scale__5", lambda ops, x: ops.scale.run(FP32, 0.5, 16, 128, DT=FP16, grid=(1,), warmup=True)),
     "heuristics": ("sized__0", lambda ops, x: ops.sized.warmup(FP32, 16, grid=(1,))),
     "heuristics, run": ("sized__0", lambda ops, x: ops.sized.run(x, 16, grid=(1,), warmup=True)),
     "autotuner": ("tuned__1", lambda ops, x: ops.tuned.warmup(FP32, 16, grid=(1,))[0]),
@@ -222,6 +225,12 @@ def test_a_variant_launches_as_triton_calls_it(ops, cuda):
         ("scale__0", [1, 1, 1], 0),
     ]
     assert len(calls) == 2
+
+
+def test_an_array_for_a_constexpr_goes_to_triton(ops, cuda, monkeypatch):
+    monkeypatch.setattr(ops.scale, "run_by_triton", lambda grid, args, named: "by Triton", raising=False)
+    with pytest.warns(FallbackWarning, match="so Triton compiles it"):
+        assert ops.scale[(1,)](cuda.array(), 0.5, 16, cuda.array()) == "by Triton"
 
 
 @pytest.mark.parametrize("kernel", ["scale", "absent"])

@@ -228,16 +228,28 @@ def find(function: Any, args: tuple[Any, ...], named: dict[str, Any], *, allows_
     if packaged is None:
         return None
     try:
-        described = tuple(map(_described, args)), {name: _described(value) for name, value in named.items()}
-        return CompiledKernel(function, packaged, packaged.variant(*described))
+        return CompiledKernel(function, packaged, packaged.variant(*_all_described(function, args, named)))
     except MISSES as error:
         if allows_misses:
             packaged.allow_miss(error)
         return None
 
 
+def _all_described(
+    function: Any, args: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a warm-up as a launch has them; a dtype stays one where the parameter is a constexpr."""
+    constexprs = {parameter.name for parameter in function.params if parameter.is_constexpr}
+    positions = [*function.arg_names, *[""] * (len(args) - len(function.arg_names))]
+
+    def described(name: str, value: Any) -> Any:
+        return value if name in constexprs else _described(value)
+
+    return tuple(map(described, positions, args)), {name: described(name, value) for name, value in named.items()}
+
+
 def _described(value: Any) -> Any:
-    """Return an argument of a warm-up with the attributes that a launch reads."""
+    """Return an argument of a warm-up that is no constexpr, with the attributes that a launch reads."""
     kind = type(value)
     if kind.__name__ == "dtype" and module_of(kind) == "torch":
         return _Array(arrays.element(value), 0)

@@ -397,7 +397,7 @@ class OverloadTable:
             AlignmentError: One is not.
         """
         for at, (arg, view) in enumerate(zip(args, reads, strict=False)):
-            if arrays.family(arg) is not None and view is not None:
+            if view is not None and view is not arg and arrays.family(arg) is not None:  # a constexpr is not read
                 alignment = dtypes.alignment(view[0])
                 if not is_aligned(view, alignment, with_strides=False):
                     from . import explain  # noqa: PLC0415 (only errors come here)
