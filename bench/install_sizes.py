@@ -8,7 +8,7 @@ uv resolves the requirements for Linux x86-64 and Python 3.12, and installs noth
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import subprocess
 import tempfile
@@ -45,7 +45,7 @@ def main() -> None:
         print(name, figures[name]["bytes"] // 1_000_000, "MB")
     content = {
         "unit": "bytes of the downloaded files, for Linux x86-64 and Python 3.12",
-        "day": str(datetime.datetime.now(tz=datetime.UTC).date()),
+        "day": str(dt.datetime.now(tz=dt.UTC).date()),
         "figures": figures,
     }
     RESULT.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
