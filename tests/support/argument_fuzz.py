@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 PATHS = ("general", "extension")
 STEPS = 25
+NAMES = (*"abcdefgh", *[f"p{at}" for at in range(8, 80)])
+"""Names of parameters."""
 
 
 class _Last(ctypes.Structure):
@@ -295,7 +297,7 @@ _alignments = st.sampled_from((0, 0, 0, 1, 2, 16, 64))
 _PARAMETERS = {
     "array": (
         _types,
-        st.sampled_from((1, 1, 1, 2, 2, 0, 3)),
+        st.sampled_from((1, 1, 1, 2, 2, 0, 3) * 3 + (8, 9)),
         _layouts,
         st.booleans(),
         st.sampled_from(("numba", "mlir")),
@@ -317,6 +319,11 @@ _PARAMETERS = {
 _ARRAYS_AND_NUMBERS = ("array",) * 9 + ("scalar",) * 7 + ("elements", "number", "constant") * 2
 _KINDS = (*_ARRAYS_AND_NUMBERS, "record", "datetime", "buffer", "promised", "struct", "type")
 _KINDS_IN_VARIANTS = ("elements", "number", "constant")
+_FEW = 8
+_COUNTS = (31, 32, 33, 63, 64, 65, 66)
+"""Numbers of parameters around the limits of the fast path. Those after the first few have plain arguments."""
+_MORE = (("scalar", "int32"), ("scalar", "float64"), ("elements", "<f4", 1, False), ("scalar", "uint8"))
+"""Parameters that make a kernel one of so many."""
 
 
 @st.composite
@@ -352,7 +359,7 @@ def overload(parameters: list[Any], number: int, *, exact: bool = False, apart: 
         apart: No two arrays may overlap.
     """
     records, offset = [], 0
-    for name, parameter in zip("abcdefgh", parameters, strict=False):
+    for name, parameter in zip(NAMES, parameters, strict=False):
         record, offset = _record(parameter, name, offset)
         records.append(_exact(record) if exact else record)
     signature = f"void({', '.join(record['type'] for record in records)})"
@@ -463,7 +470,7 @@ def _state(draw: Any, typestr: str, ndim: int, layout: str, library: str) -> Sta
     if fault == "type":
         typestr = draw(_types)
     if fault == "ndim":
-        ndim = draw(st.sampled_from((0, 1, 2, 3, 4)))
+        ndim = draw(st.sampled_from((0, 1, 2, 3, 4, 8, 9)))
     if typestr == "bfloat16" and library in ("cupy", "numba", "interface", "instance"):
         typestr = "<f4"
     shape = [draw(_extents) for _ in range(ndim)]
@@ -569,7 +576,9 @@ def _argument(draw: Any, parameter: Any) -> Any:
     if kind in ("array", "promised"):
         return draw(_array(*properties[:3]))
     if kind in ("elements", "buffer"):
-        return draw(_array(properties[0], draw(st.sampled_from((1, 1, 2, 0, 3))), "C" if kind == "buffer" else "A"))
+        return draw(
+            _array(properties[0], draw(st.sampled_from((1, 1, 2, 0, 3) * 4 + (8, 9))), "CA"[kind == "elements"])
+        )
     family = kind
     if kind in ("scalar", "number"):
         family = "pointer" if properties[0].endswith("*") else properties[0].strip("u0123456789")
@@ -578,11 +587,21 @@ def _argument(draw: Any, parameter: Any) -> Any:
 
 
 @st.composite
+def _arguments(draw: Any, parameters: list[Any]) -> tuple[Any, ...]:
+    """Return a tuple of arguments that a kernel accepts, or nearly."""
+    plain = {"scalar": Value("1"), "elements": Array("cupy", State())}
+    return tuple([draw(_argument(each)) if at < _FEW else plain[each[0]] for at, each in enumerate(parameters)])
+
+
+@st.composite
 def _kernel(draw: Any) -> tuple[dict[str, Any], list[Any]]:
     """Return a kernel of a few overloads, and the parameters of each."""
     first = [draw(_parameter()) for _ in range(draw(st.sampled_from((1, 1, 2, 2, 3, 4))))]
     others = draw(st.integers(0, 3))
     overloads = [first, *[[draw(_variant(each, _KINDS)) for each in first] for _ in range(others)]]
+    if draw(st.integers(0, 9)) == 0:
+        size = draw(st.sampled_from(_COUNTS))
+        overloads = [each + [_MORE[at % len(_MORE)] for at in range(size - len(each))] for each in overloads]
     exact = draw(st.integers(0, 2)) == 0
     records = [
         overload(parameters, number, exact=exact, apart=draw(st.integers(0, 3)) == 0)
@@ -616,7 +635,7 @@ def cases(draw: Any) -> Case:
     tuples: list[tuple[Any, ...]] = []
     while len(tuples) < STEPS:
         if not tuples or draw(st.integers(0, 5)) == 0:
-            tuples.append(tuple([draw(_argument(parameter)) for parameter in likely]))
+            tuples.append(draw(_arguments(likely)))
         elif draw(st.booleans()):
             tuples.append(draw(st.sampled_from(tuples)))
         else:
