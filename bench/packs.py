@@ -7,6 +7,9 @@
 4. `run` runs the programs by Triton's JIT and with the pack, each in a fresh process with an empty cache of Triton's.
    It counts compilations and timings, and compares the results bit by bit.
 5. `table` writes docs/results/packs.json.
+6. `digests` writes the digest of each kernel of the packages in `site`, whether a program launches it or not. Run it in
+   an environment for each release of Python and PyTorch, with one release of Triton. `compare` compares the digests of
+   two environments, and writes docs/results/pack_digests.json. Both need no GPU.
 
     pip download --no-deps liger-kernel==0.8.5 fla-core==0.6.0 flash-linear-attention==0.6.0 einops==0.8.2 \
         conch-triton-kernels==1.3
@@ -15,19 +18,25 @@
     python bench/packs.py build /tmp/packs
     python bench/packs.py run /tmp/packs          # with a GPU
     python bench/packs.py table /tmp/packs
+    PYTHONPATH=. one/bin/python bench/packs.py digests /tmp/packs one.json
+    PYTHONPATH=. other/bin/python bench/packs.py digests /tmp/packs other.json
+    python bench/packs.py compare /tmp/packs one.json other.json
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import platform
 import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import triton_packages
+import triton_programs
 
 _HERE = Path(__file__).resolve()
 _NAMES = {"liger-kernel": "liger_kernel", "fla-core": "fla", "conch-triton-kernels": "conch"}
@@ -52,15 +61,24 @@ packages = ["{_PACK}"]
 [tool.aotcuda]
 arch = ["sm_90"]
 """
+_HEXADECIMAL = 64
 _INIT = "from aotcuda import packs\n\npacks.use(__name__)\n"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    steps = {"prepare": prepare, "record": record, "build": build, "run": run, "table": table}
+    steps = {
+        "prepare": prepare,
+        "record": record,
+        "build": build,
+        "run": run,
+        "table": table,
+        "digests": digests,
+        "compare": compare,
+    }
     parser.add_argument("step", choices=steps)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("items", nargs="*", help="wheels for `prepare`, names of packages for the others")
+    parser.add_argument("items", nargs="*", help="wheels, names of packages, or files of digests")
     parser.add_argument("--recorded", type=Path, help="projects that triton_packages.py has recorded")
     parser.add_argument("--threads", type=int, default=0, help="threads in which autotuners compile before they time")
     parser.add_argument("--limit", type=int, default=560, help="seconds for each program")
@@ -167,6 +185,86 @@ def table(folder: Path, arguments: argparse.Namespace) -> int:
     out = _HERE.parent.parent / "docs" / "results" / "packs.json"
     out.write_text(json.dumps({"pack": counts, **built, "programs": programs}, indent=1) + "\n")
     return 0
+
+
+def digests(folder: Path, arguments: argparse.Namespace) -> int:
+    """Write the digest of each kernel of each package, or the reason for which a kernel has none."""
+    from triton.backends.compiler import GPUTarget
+
+    from aotcuda import arch
+    from aotcuda.builder.frontends.triton import gpu
+
+    site = folder / "site"
+    sys.path.insert(0, str(site))
+    triton_programs.stand_in_for_transformers()
+    found: dict[str, dict[str, str]] = {}
+    skipped = {}
+    with gpu.importing(arch.parse("sm_90"), GPUTarget("cuda", 90, 32), str(folder)):
+        for top in sorted(path.parent.name for path in site.glob("*/__init__.py")):
+            for name in _modules(site / top):
+                try:
+                    importlib.import_module(name)
+                except Exception as error:  # noqa: BLE001 (many parts need packages that are not installed)
+                    skipped[name] = f"{type(error).__name__}: {error}"
+            kernels = _kernels(top)
+            if kernels:
+                found[top] = kernels
+                print(f"{top}: {len(kernels)} kernels", flush=True)
+    versions = {name: str(sys.modules[name].__version__) for name in ("torch", "triton")}
+    document = {"python": platform.python_version(), **versions, "packages": found, "not imported": skipped}
+    Path(arguments.items[0]).write_text(json.dumps(document, indent=1) + "\n")
+    return 0
+
+
+def _modules(package: Path) -> list[str]:
+    """Return the names of the modules of a package that mention Triton, and of all packages in it."""
+    files = [path for path in sorted(package.rglob("*.py")) if b"triton" in path.read_bytes()]
+    names = [".".join(path.relative_to(package.parent).with_suffix("").parts) for path in files]
+    return [name.removesuffix(".__init__") for name in names]
+
+
+def _kernels(top: str) -> dict[str, str]:
+    """Return the digests of all functions with `@triton.jit` in the imported modules of a package."""
+    from triton.runtime import JITFunction
+    from triton.runtime.autotuner import Heuristics
+
+    from aotcuda.builder.frontends.triton import source_function
+    from aotcuda.common.heuristics import computed_arguments
+
+    found = {}
+    for name, module in sorted(sys.modules.items()):
+        for value in [*vars(module).values()] if name.partition(".")[0] == top else ():
+            layers = [value]
+            while not isinstance(layers[-1], JITFunction) and hasattr(layers[-1], "fn"):
+                layers.append(layers[-1].fn)
+            if isinstance(layers[-1], JITFunction) and layers[-1].fn.__module__.partition(".")[0] == top:
+                computed = computed_arguments(layers, Heuristics)
+                digest, problem = source_function.digest(layers[-1], computed)
+                found[f"{layers[-1].fn.__module__}.{layers[-1].fn.__qualname__}"] = digest or problem
+    return found
+
+
+def compare(folder: Path, arguments: argparse.Namespace) -> int:
+    """Compare the digests of two environments; the exit status is 1 if one differs."""
+    del folder
+    one, other = (json.loads(Path(item).read_text()) for item in arguments.items)
+    if one["triton"] != other["triton"]:
+        sys.exit(f"the environments have Triton {one['triton']} and {other['triton']}; a pack serves one release")
+    packages, different = {}, []
+    for top in sorted({*one["packages"]} & {*other["packages"]}):
+        before, after = (each["packages"][top] for each in (one, other))
+        both = sorted({*before} & {*after})
+        equal = [name for name in both if before[name] == after[name]]
+        without = [before[name] for name in both if len(before[name]) != _HEXADECIMAL]
+        packages[top] = {"kernels": len(both), "equal": len(equal), "without a digest": without}
+        different += [name for name in both if before[name] != after[name]]
+    total = sum(each["kernels"] for each in packages.values())
+    print(f"{total} kernels of {len(packages)} packages; {len(different)} digests differ: {different}")
+    environments = [{key: each[key] for key in ("python", "torch", "triton")} for each in (one, other)]
+    document = {"environments": environments, "packages": packages, "different": different}
+    out = _HERE.parent.parent / "docs" / "results" / "pack_digests.json"
+    out.write_text(json.dumps(document, indent=1) + "\n")
+    return bool(different)
 
 
 if __name__ == "__main__":

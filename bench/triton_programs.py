@@ -52,7 +52,7 @@ def fla(torch: Any) -> Results:
 
     fla refuses the backward pass of GatedDeltaNet on Hopper with Triton 3.4 to 3.7.0.
     """
-    _stand_in_for_transformers()
+    stand_in_for_transformers()
     from fla.layers.gated_deltanet import GatedDeltaNet
     from fla.layers.gla import GatedLinearAttention
 
@@ -155,7 +155,7 @@ PROGRAMS = {
 }
 
 
-def _stand_in_for_transformers() -> None:
+def stand_in_for_transformers() -> None:
     """Let fla's layers be imported without transformers, of which they use nothing here but names of classes."""
     if importlib.machinery.PathFinder.find_spec("transformers") is None:
         sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
@@ -182,6 +182,8 @@ class _Empty(ModuleType):
             raise AttributeError(name)
         if name == "logging":
             return SimpleNamespace(get_logger=logging.getLogger)
+        if name.startswith("is_"):
+            return lambda *_, **__: False
         if name[0].islower():
             return lambda *_, **__: lambda function: function
         return type(name, (), {"register": classmethod(lambda *_, **__: None)})

@@ -107,6 +107,29 @@ def test_addresses_that_wrap_around_overlap_on_both_paths_alike(fuzz, library, a
     fuzz.run(case(tuples, [parameter] * 2, [parameter] * 2, apart=(0,)))
 
 
+NO_ARRAYS = {
+    "constant": [("constant", 1, True)],
+    "constants": [("constant", 1, True), ("constant", "relu", False)],
+    "number": [("number", "int32", 16, None)],
+    "struct": [("struct", "<f4")],
+    "type": [("type", "<f4")],
+    "constant or array": [("constant", 1, True), ("elements", "<f4", 16, False)],
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "exact"),
+    [(name, exact) for name in NO_ARRAYS for exact in (True, False) if not exact or name not in ("struct", "type")],
+)
+def test_arrays_in_place_of_other_arguments_are_refused_alike(fuzz, name, exact):
+    arrays = [Array(library, State(address=address)) for library in libraries.LIBRARIES for address in (4096, 4098)]
+    host = [Value("np.zeros((), '<f4')"), Value("np.zeros(4, '<f4')")]
+    launches = case([(each,) for each in [*host, *arrays]], *[[parameter] for parameter in NO_ARRAYS[name]])
+    if exact:
+        launches.record.update(exact=True, arguments=[{"name": "a"}])
+    fuzz.run(launches)
+
+
 ERROR = re.compile(r"[^\n]*mypkg\.kernels\.k[^\n]*argument 1, a, [^\n]+\n  passed:   \([^\n]+(\n  packaged: [^\n]+)+")
 PARAMETERS = {"array": ("array", "<f4", 1, "A", False, "numba"), "elements": ("elements", "<f4", 1, False)}
 """A parameter with all numbers of an array, and one with the address alone."""
