@@ -1,4 +1,4 @@
-"""Compare kernels of each release of the compilers with right results: the suite `tests/support/conformance`.
+"""Compare kernels of each release of the compilers with right results: the suite `tests/slow/conformance`.
 
     python bench/conformance.py build FOLDER                     # wheels of all cases; needs no GPU
     python bench/conformance.py run FOLDER --out DIRECTORY       # on a GPU, with CuPy; needs no compiler
@@ -30,13 +30,13 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np  # noqa: E402
 
-from support.conformance import outcome, page, project  # noqa: E402
-from support.conformance.cases import CASES  # noqa: E402
+from slow.conformance import outcome, page, project  # noqa: E402
+from slow.conformance.cases import CASES  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from support.conformance.case import Case
+    from slow.conformance.case import Case
 
 COMPILERS = ("numba-cuda", "numba-cuda-mlir")
 SECOND = "numba-cuda"

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
-PAGES = (ROOT / "README.md", RESULTS / "README.md", ROOT / "docs" / "triton.md")
 LIBRARIES = {"cupy": "CuPy", "torch": "PyTorch", "numba": "Numba"}
 KEPT = "aotcuda, k[grid, block] kept"
 GIVEN = "aotcuda, k[grid, block, stream](...) each time"
@@ -30,10 +29,16 @@ CASES = {
 }
 
 
+def pages() -> list[Path]:
+    """Return README and the pages that have figures."""
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in found if re.search(r"<!-- (table|figure) \w+ -->", page.read_text(encoding="utf-8"))]
+
+
 def main() -> None:
     """Write the pages whose figures have changed."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    for page in PAGES:
+    for page in pages():
         text = page.read_text(encoding="utf-8")
         if (written := fill(text)) != text:
             page.write_text(written, encoding="utf-8")
@@ -129,18 +134,24 @@ def correctness() -> Iterator[str]:
     """Yield the table of checks that compare results."""
     yield "| check | seen | file |"
     yield "|---|---|---|"
-    for name, label in (("fuzz_arguments", "fast path"), ("fuzz_arguments_sanitized", "fast path under sanitizers")):
-        fuzz = _result(name)
+    for name, fuzz in _result("fuzz_arguments").items():
         yield (
-            f"| argument fuzz, general path against {label} "
-            f"| {fuzz['tuples']:,} tuples, {fuzz['differences']} differences | [{name}.json]({name}.json) |"
+            f"| argument fuzz, general path against fast path{'' if name == 'plain' else ' ' + name} "
+            f"| {fuzz['tuples']:,} tuples, {fuzz['differences']} differences "
+            "| [fuzz_arguments.json](fuzz_arguments.json) |"
         )
-    differential = _result("differential")
-    pairs = sum(differential["pairs_of_builds"].values())
-    problems = sum(len(found) for inputs in differential["problems"].values() for found in inputs.values())
+    triton = _result("triton_differential").values()
+    yield (
+        "| packaged Triton kernels against Triton's JIT, each variant and its neighbours "
+        f"| {_compared()} launches, {sum(len(found['problems']) for found in triton)} differences "
+        "| [triton_differential.json](triton_differential.json) |"
+    )
+    stamps = _result("stamp_inputs").values()
+    pairs = sum(found["pairs_of_builds"] for found in stamps)
+    problems = sum(len(each) for found in stamps for each in found["problems"].values())
     yield (
         "| builds with a cache and without, after an edit of each declared input "
-        f"| {pairs} pairs, {problems} differences | [differential.json](differential.json) |"
+        f"| {pairs} pairs, {problems} differences | [stamp_inputs.json](stamp_inputs.json) |"
     )
     kills = _result("build_kills")
     seen = f"{kills['kills']} kills, {kills['failures']} failures"
@@ -158,6 +169,12 @@ def correctness() -> Iterator[str]:
             f"| conformance suite, {name} on a GPU | {suite['passed']:,} of {suite['cases']:,} cases right "
             f"| [{path.name}]({path.name}) |"
         )
+
+
+def _compared() -> str:
+    """Return the number of launches that were compared with Triton's JIT."""
+    counts = [found["counts"] for found in _result("triton_differential").values()]
+    return f"{sum(each['launches of variants'] + each['neighbours'] for each in counts):,}"
 
 
 def gpu_time() -> Iterator[str]:
@@ -213,6 +230,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "packages_jit": lambda: f"{_range(_firsts('jit'), '.1f')} s",
     "packages_ready": lambda: f"{_range(_ready(), '.1f')} s",
     "packages_ratios": lambda: _range(sorted(map(_ratio, PACKAGES.keys() - {"cut-cross-entropy"})), ".0f"),
+    "triton_compared": _compared,
     "cross_entropy_ratio": lambda: f"{_ratio('cut-cross-entropy'):.0f}",
 }
 

@@ -150,7 +150,8 @@ def _benches() -> Iterator[dict[str, str]]:
     machines = defaultdict(list)
     for path in sorted(RESULTS.glob("*.json")):
         found = json.loads(path.read_text(encoding="utf-8"))
-        machine = found.get("machine", found) if isinstance(found, dict) else None
+        parts = [found, *found.values()] if isinstance(found, dict) else []
+        machine = next((part["machine"] for part in parts if isinstance(part, dict) and "machine" in part), found)
         if isinstance(machine, dict) and machine.keys() >= {"gpu", "driver", "date", "system", "python"}:
             gpu = re.sub(r"^GPU \d+ \((.*), compute capability .*\)$", r"\1", machine["gpu"])
             machines[machine["system"], machine["python"], f"{gpu}, {machine['driver']}"].append(machine["date"])

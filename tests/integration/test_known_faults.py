@@ -11,8 +11,8 @@ import pytest
 from aotcuda.builder.frontends.numba_cuda_mlir.fault_table import FAULTS
 from integration import projects
 from integration.projects import MODULE, refused, write
-from support.conformance import project
-from support.conformance.cases import CASES
+from slow.conformance import project
+from slow.conformance.cases import CASES
 from support.front_ends import MLIR, is_mlir_installed
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ def extension_module(once: Callable[[str, Callable[[Path], object]], Path]) -> A
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-function-type", "-Wno-missing-field-initializers"]
     command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", *SOURCES]
-    command += ["-o", "_launch.so"]  # a name that every Python can import
+    command += [*os.environ.get("CFLAGS", "").split(), "-o", "_launch.so"]  # a name that every Python can import
     library = once("extension", lambda folder: subprocess.run(command, cwd=folder, check=True)) / "_launch.so"
     spec = importlib.util.spec_from_file_location(NAME, library)
     assert spec is not None

@@ -38,14 +38,17 @@ def test_all_commands_of_the_ci_page_have_run(bench: Callable[[str], Any]) -> No
 
 def test_tables_of_pages_have_the_results(bench: Callable[[str], Any]) -> None:
     results, systems = bench("results"), bench("systems")
-    for page, fill in (*((page, results.fill) for page in results.PAGES), (ROOT / "docs" / "systems.md", systems.page)):
+    for page, fill in (
+        *((page, results.fill) for page in results.pages()),
+        (ROOT / "docs" / "systems.md", systems.page),
+    ):
         text = page.read_text(encoding="utf-8")
         assert fill(text) == text, f"{page} differs from the results in docs/results; run its script in bench"
 
 
 def test_each_figure_of_the_generator_is_on_a_page(bench: Callable[[str], Any]) -> None:
     results = bench("results")
-    text = "".join(page.read_text(encoding="utf-8") for page in results.PAGES)
+    text = "".join(page.read_text(encoding="utf-8") for page in results.pages())
     for kind, names in (("table", results.TABLES), ("figure", results.FIGURES)):
         assert [name for name in names if f"<!-- {kind} {name} -->" not in text] == []
     assert results.fill("<!-- figure fla_jit -->1<!-- end -->") != "<!-- figure fla_jit -->1<!-- end -->"

@@ -132,7 +132,7 @@ def test_sources_of_wheel_are_not_checked(cuda):
 
 
 def test_added_files_and_changed_variables_are_refused(cuda, monkeypatch):
-    """Other inputs are in tests/integration/test_stamp_inputs.py."""
+    """Other inputs are in tests/slow/test_stamp_inputs.py."""
     reads = [
         {"ask": "file", "path": "mypkg/fast.txt", "answer": None},
         {"ask": "names", "path": "mypkg/data", "answer": manifests.digest(b"a.csv")},

@@ -1,27 +1,28 @@
-"""Both paths of a launch do the same with any arguments; bench/fuzz_arguments.py is the long run."""
+"""Both paths of a launch do the same with any arguments.
+
+With the options of sanitizers in CFLAGS, and their libraries in LD_PRELOAD, the extension is tested under them.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import re
+import subprocess
+import sys
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from aotcuda.errors import ArgumentError
-from support import argument_fuzz, libraries
-from support.argument_fuzz import Case, Value
+from slow import argument_fuzz
+from slow.argument_fuzz import Case, Value
+from support import libraries
 from support.libraries import Array, Raises, State
 from support.manifests import kernel
 
 LINE = ("array", "<f4", 1, "C", False, "numba")
-EXAMPLES = settings(
-    max_examples=60,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
 
 
 @pytest.fixture
@@ -34,16 +35,61 @@ def fuzz(cuda, extension_module, monkeypatch):
         yield argument_fuzz.Fuzz(module, ctypes.CDLL(str(cuda.library)), extension_module)
 
 
-def test_the_paths_agree(fuzz):
-    @EXAMPLES
-    @given(argument_fuzz.cases())
-    def run(case):
-        fuzz.run(case)
+def test_the_paths_agree(fuzz, extent):
+    differences = []
+    limits = settings(
+        max_examples=extent.part(80, 400),
+        phases=[Phase.generate],
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
 
-    run()
+    def run(case):
+        try:
+            fuzz.run(case)
+        except argument_fuzz.DifferenceError as difference:
+            differences.append(str(difference))
+
+    seeds = range(1, extent.part(1, 20) + 1)
+    for each in seeds:
+        seed(each)(limits(given(argument_fuzz.cases())(run)))()
+    extent.add(
+        "fuzz_arguments",
+        "under sanitizers" if "-fsanitize" in os.environ.get("CFLAGS", "") else "plain",
+        seeds=len(seeds),
+        tuples=fuzz.tuples,
+        refused=fuzz.errors,
+        launches={path: fuzz.launches[path] for path in argument_fuzz.PATHS},
+        differences=len(differences),
+        first_differences=differences[:20],
+    )
+    assert differences[:5] == []
     assert fuzz.tuples > 1000
     assert fuzz.launches["extension"]["extension"] > 50
     assert fuzz.errors > 50
+
+
+@pytest.mark.matrix  # the sanitizers run with every test of CI that has them in CFLAGS; this starts one that has
+def test_the_paths_agree_under_sanitizers(request, extent):
+    libraries = [
+        subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True).stdout.strip()
+        for name in ("libasan.so", "libubsan.so")
+    ]
+    environment = {
+        **os.environ,
+        "CFLAGS": " ".join(SANITIZERS),
+        "LD_PRELOAD": ":".join(libraries),
+        "PYTHONMALLOC": "malloc",  # so that each object is one allocation
+        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # Python frees little memory at exit
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    }
+    whole = [] if extent.folder is None else [f"--whole={extent.folder}"]
+    command = [sys.executable, "-m", "pytest", "-q", *whole, f"{__file__}::{test_the_paths_agree.__name__}"]
+    done = subprocess.run(
+        command, cwd=request.config.rootpath, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 INTS = [(Value(expression),) for expression in argument_fuzz.VALUES["int"] + argument_fuzz.VALUES["bool"]]

@@ -22,13 +22,13 @@ from aotcuda.common import stamp
 from aotcuda.errors import FallbackWarning, NoImageError
 from aotcuda.runtime.jit import build_inputs
 from aotcuda.runtime.jit import compile as jit_compile
-from support import stamp_inputs
+from slow import stamp_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from aotcuda.common.stamp import Stamp
-    from support.stamp_inputs import Input
+    from slow.stamp_inputs import Input
 
     Files = dict[str, bytes]
 

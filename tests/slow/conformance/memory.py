@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from support.conformance.case import RECORDS, Case
-from support.conformance.numbers import FLOATS, INTEGERS, KEEPS_TYPE, SIGNED, UNSIGNED
+from slow.conformance.case import RECORDS, Case
+from slow.conformance.numbers import FLOATS, INTEGERS, KEEPS_TYPE, SIGNED, UNSIGNED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from support.conformance import memory, numbers
+from slow.conformance import memory, numbers
 
 CASES = {case.name: case for case in (*numbers.cases(), *memory.cases())}

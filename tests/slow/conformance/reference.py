@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from support.conformance.case import Case
+    from slow.conformance.case import Case
 
 
 def results(case: Case) -> dict[str, Any]:

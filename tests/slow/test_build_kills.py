@@ -1,18 +1,16 @@
-"""Compare builds after builds that were stopped at random moments with builds without a cache.
+"""Test builds after builds that were stopped at random moments: they equal builds without a cache.
 
 Each round starts a build of a small project in its own process, waits a random time, and sends SIGINT, SIGTERM,
 SIGHUP or SIGKILL to that process alone. The build cache is empty at first, or lacks half of its entries. Every second
 source starts a daemon, and every fourth one ignores the signals that can be ignored. A round fails
 
-- if a process of the build still runs two seconds later (`--limit`, for a machine that does other work as well),
+- if a process of the build still runs after `LIMIT` seconds,
 - if an interrupted build has printed more or less than one line, has changed the project's folder, or has left a
   temporary file,
 - if the next build, with the remaining cache, fails, prints a warning, or gives other files than a build without
   a cache.
 
 After the last build there must be no temporary file of a build that was killed, either.
-
-    python bench/build_kills.py [--kills 100] [--limit 2]       # about eight seconds for each kill on two idle cores
 """
 
 from __future__ import annotations
@@ -23,15 +21,20 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import uuid
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import machine
-import projects
+import pytest
+
+from integration import projects
+
+if TYPE_CHECKING:
+    from slow.conftest import Extent
 
 ROUTES = {
     "aotcuda build": ("-m", "aotcuda", "build", "--quiet"),
@@ -40,6 +43,8 @@ ROUTES = {
 }
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
 LINE = "aotcuda: build interrupted; nothing was written\n"
+LIMIT = 2
+"""The seconds after a signal in which all processes must end."""
 EMPTY_EACH = 5
 """The number of rounds after which the cache is emptied."""
 
@@ -58,69 +63,50 @@ for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 """
 
 
-def main() -> int:
-    parser = machine.parser(__doc__, "build_kills")
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=3)
-    parser.add_argument("--limit", type=float, default=2, help="seconds in which all processes must end (%(default)s)")
-    arguments = parser.parse_args()
-    here = machine.describe()
-    # Programs in the background ignore SIGINT, under nohup SIGHUP too, and their children inherit that.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    chance = random.Random(arguments.seed)
+@pytest.mark.matrix  # CI has tests/integration/test_stopped_builds.py
+def test_builds_after_killed_builds_are_right(tmp_path: Path, extent: Extent) -> None:
+    kills, chance = extent.part(8, 100), random.Random(3)
     state: Counter[str] = Counter()
     problems: list[str] = []
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), arguments.limit)
-        for route in ROUTES:
-            bench.measure(route)
-        for number in range(arguments.kills):
-            bench.thin_cache(chance, everything=number % EMPTY_EACH == 0)
-            route, how = chance.choice([*ROUTES]), SIGNALS[number % len(SIGNALS)]
-            bench.source.write_text(DAEMON * (number % 2) + DEAF * (number % 4 == 3) + bench.text)
-            outcome = bench.stop(route, how, chance.uniform(0, bench.seconds[route] * 1.05))
-            bench.source.write_text(bench.text)
-            state["part of an entry left in the cache"] += any(bench.cache.glob("v*/tmp/*"))
-            following = bench.build_again(route)
-            for found in (outcome, following):
-                state[found.partition(":")[0]] += 1
-                problems += [f"{number} {route} {how.name} {found}"] if ":" in found else []
-            print(f"\r{number + 1}", end="", file=sys.stderr, flush=True)
-        left = [path.name for path in bench.temporary.iterdir()]
-        problems += [f"left after the last build: {name}" for name in left if "aotcuda" in name]
-    rows: list[tuple[object, ...]] = [("kills", arguments.kills), *sorted(state.items())]
-    rows += [("hatchling's own temporary files left", len(left)), ("failures", len(problems))]
-    machine.table(("", "count"), rows)
-    endings = sorted(bench.endings)
-    print(f"\nuntil the last process had ended: median {endings[len(endings) // 2]:.2f} s, longest {endings[-1]:.2f} s")
-    print(*problems[:10], sep="\n")
-    machine.write(
-        arguments.out,
-        here,
-        kills=arguments.kills,
+    stopped = Stopped(tmp_path)
+    for route in ROUTES:
+        stopped.measure(route)
+    for number in range(kills):
+        stopped.thin_cache(chance, everything=number % EMPTY_EACH == 0)
+        route, how = chance.choice([*ROUTES]), SIGNALS[number % len(SIGNALS)]
+        stopped.source.write_text(DAEMON * (number % 2) + DEAF * (number % 4 == 3) + stopped.text)
+        outcome = stopped.stop(route, how, chance.uniform(0, stopped.seconds[route] * 1.05))
+        stopped.source.write_text(stopped.text)
+        state["part of an entry left in the cache"] += any(stopped.cache.glob("v*/tmp/*"))
+        for found in (outcome, stopped.build_again(route)):
+            state[found.partition(":")[0]] += 1
+            problems += [f"{number} {route} {how.name} {found}"] if ":" in found else []
+    left = [path.name for path in stopped.temporary.iterdir()]
+    problems += [f"left after the last build: {name}" for name in left if "aotcuda" in name]
+    extent.write(
+        "build_kills",
+        kills=kills,
         found=dict(state),
         failures=len(problems),
-        limit_seconds=arguments.limit,
-        seconds_until_all_are_gone=machine.summary(endings) | {"max": round(endings[-1], 3)},
+        problems=problems,
+        limit_seconds=LIMIT,
+        longest_seconds_until_all_are_gone=round(max(stopped.endings), 3),
     )
-    return 1 if problems else 0
+    assert problems == []
 
 
 @dataclass
-class Bench:
+class Stopped:
     """A project whose builds are stopped.
 
     Attributes:
         folder: The folder of the project, the build cache and temporary files.
-        limit: The seconds after a signal in which all processes must end.
         seconds: The time that a build by each route takes.
         expected: The files that a build by each route gives without a cache.
         endings: The seconds from each signal to the end of the last process.
     """
 
     folder: Path
-    limit: float
     seconds: dict[str, float] = field(default_factory=dict)
     expected: dict[str, dict[str, bytes]] = field(default_factory=dict)
     endings: list[float] = field(default_factory=list)
@@ -128,7 +114,7 @@ class Bench:
     def __post_init__(self) -> None:
         self.temporary, self.cache = self.folder / "temporary", self.folder / "cache"
         self.temporary.mkdir()
-        self.project = projects.generate(self.folder, "stopped", 5, archs=("sm_80", "sm_90"))
+        self.project = projects.copy("features", self.folder / "project")
         config = self.project / "pyproject.toml"
         config.write_text(config.read_text() + '\n[tool.hatch.build]\ndev-mode-dirs = ["."]\n')
         self.source = self.project / "stopped" / "_kernels.py"
@@ -139,8 +125,7 @@ class Bench:
         begin = time.perf_counter()
         done = self._start(route, AOTCUDA_BUILD_CACHE="0")
         _, err = done.communicate()
-        if done.returncode:
-            sys.exit(err)
+        assert done.returncode == 0, err
         self.seconds[route] = time.perf_counter() - begin
         self.expected[route] = self._files()
         self._tidy()
@@ -157,12 +142,13 @@ class Bench:
         """Stop one build; return its outcome, and after a colon the fault."""
         before, earlier = self._files(), set(self.temporary.iterdir())
         mark = str(uuid.uuid4())
-        build = self._start(route, BENCH_MARK=mark)
-        time.sleep(after)
+        build = self._start(route, TEST_MARK=mark)
+        with suppress(subprocess.TimeoutExpired):
+            build.wait(after)
         build.send_signal(how)
         begin = time.perf_counter()
         _, err = build.communicate()
-        while (left := _marked(mark)) and time.perf_counter() - begin < 2 * self.limit:
+        while (left := _marked(mark)) and time.perf_counter() - begin < 2 * LIMIT:
             time.sleep(0.005)
         self.endings.append(time.perf_counter() - begin)
         for pid in left:
@@ -177,8 +163,8 @@ class Bench:
     ) -> str:
         took, files = self.endings[-1], self._files()
         if status == 0 or err.startswith("dist/"):  # which hatchling prints at its end
-            return f"lost:it went on for {took:.1f} s" if took > self.limit else "ended before the signal"
-        if took > self.limit:
+            return f"lost:it went on for {took:.1f} s" if took > LIMIT else "ended before the signal"
+        if took > LIMIT:
             return f"too slow:{took:.1f} s; {status} {err}"
         if status == -how and not err and files.keys() == self.expected[route].keys():
             return "ended before the signal"  # all is written, and Python has not ended yet
@@ -246,7 +232,3 @@ def _marked(mark: str) -> list[int]:
         except OSError:
             continue
     return found
-
-
-if __name__ == "__main__":
-    sys.exit(main())

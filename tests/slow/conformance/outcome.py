@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from support.conformance import reference
+from slow.conformance import reference
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from support.conformance.case import Case
+    from slow.conformance.case import Case
 
 GUARD = 1 << 16
 """Bytes before and behind each array, which no kernel may change."""

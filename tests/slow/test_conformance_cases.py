@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from support.conformance import outcome
-from support.conformance.case import Case
-from support.conformance.cases import CASES
+from slow.conformance import outcome
+from slow.conformance.case import Case
+from slow.conformance.cases import CASES
 
 
 def test_no_two_threads_of_a_case_write_one_element() -> None:

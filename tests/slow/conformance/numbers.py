@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from support.conformance.case import Case
+from slow.conformance.case import Case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from support.conformance.case import RECORDS
+from slow.conformance.case import RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from support.conformance.case import Case
+    from slow.conformance.case import Case
 
 PACKAGE = "conformance_kernels"
 TARGETS = ("sm_90", "compute_75")

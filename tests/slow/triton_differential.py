@@ -351,7 +351,7 @@ class Differential:
         }
         if mode != "packaged":
             environment["TRITON_ALWAYS_COMPILE"] = "1"  # Triton's cache on disk does not distinguish 1 and "1"
-        program = [sys.executable, "-m", "support.triton_differential", mode, self._source, str(listed), str(out)]
+        program = [sys.executable, "-m", "slow.triton_differential", mode, self._source, str(listed), str(out)]
         done = subprocess.run(
             [*(command or []), *program],
             cwd=self._project,

@@ -14,12 +14,14 @@ from aotcuda import registry
 from aotcuda.builder.frontends.numba_cuda_mlir.fault_table import FAULTS
 from integration import projects
 from integration.test_lowering import lowered
-from support.conformance import page, project
-from support.conformance.cases import CASES
+from slow.conformance import page, project
+from slow.conformance.cases import CASES
 from support.front_ends import MLIR, NUMBA
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from slow.conftest import Extent
 
 RESULTS = projects.CHECKOUT / "docs" / "results"
 UNALIGNED = {"record/read-packed", "record/write-packed"}
@@ -33,22 +35,26 @@ def report(front_end: str) -> dict:
 
 
 @pytest.mark.front_end(MLIR)  # its code for compute capability 10.0 is in a dialect that LLVM compiles for the CPU
-def test_kernels_compute_the_results_of_the_gpu_suite(front_end: str, tmp_path: Path) -> None:
+def test_kernels_compute_the_results_of_the_gpu_suite(front_end: str, tmp_path: Path, extent: Extent) -> None:
     results = report(front_end)
     examples = [case for fault in FAULTS.values() for case in fault.cases]
     names = [
-        name for name in dict.fromkeys([*examples, *[*CASES][::80]]) if name not in {*results["refused"], *UNALIGNED}
+        name
+        for name in dict.fromkeys([*examples, *[*CASES][:: extent.part(80, 1)]])
+        if name not in {*results["refused"], *UNALIGNED}
     ]
     cases = [case for case in map(CASES.get, names) if case.oracle == "python" and not case.gpu]
     kernels = lowered(project.write(tmp_path / "project", front_end, cases, ["sm_100"]), "texts", front_end)
-    command = [sys.executable, "-m", "support.conformance.host"]
+    command = [sys.executable, "-m", "slow.conformance.host"]
     tests = projects.CHECKOUT / "tests"
     done = subprocess.run(command, cwd=tests, input=json.dumps(kernels), capture_output=True, text=True, check=False)
     *started, wrong = done.stdout.splitlines()
     assert done.returncode == 0, f"{wrong}: {done.stderr}"
     assert len(started) == len(cases)
     assert len(cases) > 50
-    assert {*json.loads(wrong)} == {case.name for case in cases} & results["failed"].keys()
+    failed = {case.name for case in cases} & results["failed"].keys()
+    extent.write("conformance_cpu", release=version(front_end), cases=len(cases), wrong=sorted(json.loads(wrong)))
+    assert {*json.loads(wrong)} == failed
 
 
 ACCEPTED = [f"{MLIR}_{release}" for release in registry.BUILT_IN[MLIR].tested]

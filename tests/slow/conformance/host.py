@@ -3,7 +3,7 @@
 libNVVM reads the dialect of a recent LLVM for these GPUs, which llvmlite compiles for the host. Registers of the GPU
 become variables, and libdevice's functions those of the C library.
 
-`python -m support.conformance.host` reads the output of `lowering.py texts`. It prints the name of each case before the
+`python -m slow.conformance.host` reads the output of `lowering.py texts`. It prints the name of each case before the
 case runs, since a fault may end the process, and then a JSON list of the wrong cases.
 """
 
@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from llvmlite import binding as llvm
 
-from support.conformance import outcome
-from support.conformance.cases import CASES
+from slow.conformance import outcome
+from slow.conformance.cases import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from support.conformance.case import Case
+    from slow.conformance.case import Case
 
 _TARGET = re.compile(r"^target (?:datalayout|triple) .*\n|\bptx_kernel (?=void)", re.MULTILINE)
 _REGISTER = re.compile(r"^declare .*@llvm\.nvvm\.read\.ptx\.sreg\.([\w.]+)\(\).*$", re.MULTILINE)

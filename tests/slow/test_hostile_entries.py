@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 
-from support.hostile_entries import NAMES, OUTPUTS, PLACES, REDIRECTED, Project, named, redirect, spoilt
+from slow.hostile_entries import NAMES, OUTPUTS, PLACES, REDIRECTED, Project, named, redirect, spoilt
 
 if TYPE_CHECKING:
-    from support.hostile_entries import Raw
+    from slow.conftest import Extent
+    from slow.hostile_entries import Raw
 
 ENTRIES = [*(("build", place) for place in PLACES), ("fallback", "folder")]
 """The kinds of entries, and the places of each kind."""
@@ -54,9 +56,20 @@ def test_a_cached_build_writes_and_reads_only_planned_files(
     assert project.read_build(place, change) == ("missing", ())
 
 
-@pytest.mark.parametrize(("kind", "place"), ENTRIES)
-def test_hostile_entries_write_and_run_nothing(project: Project, kind: str, place: str) -> None:
-    """A short part of `bench/hostile_entries.py`."""
-    for seed in range(10):
+FAULTS = {"written": "files written outside", "code ran": "code run", "traceback": "tracebacks"}
+
+
+def test_hostile_entries_write_and_run_nothing(project: Project, extent: Extent) -> None:
+    counts = {f"{kind}, {place}": Counter[str]() for kind, place in ENTRIES}
+    faults = Counter(dict.fromkeys(FAULTS.values(), 0))
+    problems = []
+    for seed in range(extent.part(30, 1000)):
+        kind, place = ENTRIES[seed % len(ENTRIES)]
         outcome = getattr(project, f"read_{kind}")(place, spoilt(seed, project.outside, kind, place))
-        assert outcome.faults == (), f"seed {seed}"
+        counts[f"{kind}, {place}"].update(["entries", outcome.result])
+        for text in outcome.faults:
+            faults[FAULTS.get(text.partition(":")[0], text)] += 1
+            problems.append(f"entry {seed} ({kind}, {place}): {text}")
+    total = sum(counts.values(), Counter[str]())
+    extent.write("hostile_entries", entries=total, ways=counts, faults=faults, problems=problems)
+    assert problems == []

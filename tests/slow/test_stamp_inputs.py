@@ -1,6 +1,6 @@
 """Test that each kind of build notices an edit of each input, for each front end.
 
-`bench/differential.py` compares the bytes after every edit. Most builds of these tests end before a worker starts.
+Most builds of these tests end before a worker starts. With `--whole` the bytes are compared after every edit.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support import stamp_inputs
-from support.differential import KINDS, Project, compare
-from support.stamp_inputs import IGNORED, INPUTS
+from slow import stamp_inputs
+from slow.stamp_builds import KINDS, Project, compare
+from slow.stamp_inputs import IGNORED, INPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from _pytest.mark.structures import ParameterSet
+
+    from slow.conftest import Extent
 
 PAGE = Path(__file__).parents[2] / "docs" / "build-cache.md"
 WITHOUT_EDITS = {
@@ -129,9 +131,16 @@ def test_working_folder_is_not_an_input(project: Project, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
-def test_builds_with_the_cache_and_without_give_the_same_bytes(project: Project, front_end: str) -> None:
-    name = "a header that is found first" if front_end in stamp_inputs.CPP else "the source module"
-    assert compare(project, name, INPUTS[name], tuple(KINDS) if front_end == FIRST else ("wheel",)) == []
+def test_builds_with_the_cache_and_without_give_the_same_bytes(
+    project: Project, front_end: str, extent: Extent
+) -> None:
+    """With `--whole`, the edits follow each other; before each, every kind of build has to use the earlier build."""
+    one = "a header that is found first" if front_end in stamp_inputs.CPP else "the source module"
+    names = extent.part([one], [*stamp_inputs.inputs_of(front_end)])
+    kinds = (*KINDS,) if front_end == FIRST or extent.folder is not None else ("wheel",)
+    problems = {name: compare(project, name, INPUTS[name], kinds) for name in names}
+    extent.add("stamp_inputs", front_end, pairs_of_builds=len(names) * len(kinds), problems=problems)
+    assert {name: found for name, found in problems.items() if found} == {}
 
 
 @pytest.mark.parametrize("front_end", [FIRST])

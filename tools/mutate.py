@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""Make small faults in the modules of aotcuda, and count those that the unit tests find.
+
+    python tools/mutate.py                                # the next twenty modules
+    python tools/mutate.py aotcuda/arch.py                # these modules
+    python tools/mutate.py --coverage /tmp/c --next 5     # with the tests of an earlier run, if there was one
+
+A mutant is a module with one change: a comparison, a constant, a condition, an operator, a result or a statement. Ten
+mutants of each module are drawn by a seed. The unit tests run once under coverage.py, which records the lines that each
+test executes. A mutant is tested by tests that execute its line. The results are in docs/results/mutations.json, with
+a row for each module. The next modules are those that follow the last row in the order of their names.
+
+It needs the environment of the tests, and coverage.py: `python tools/test.py` makes `.venv-test`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import importlib
+import importlib.machinery
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+    from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "results" / "mutations.json"
+MUTANTS = 10
+FILES, OF_A_FUNCTION, TESTS = 8, 3, 60
+"""The most files of tests for a mutant, those with the most tests of its line; tests of a function, and in all."""
+SECONDS = 300
+"""The time after which a mutant counts as found."""
+PLUGINS = ("-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider", "--hypothesis-seed=0")
+
+SWAPPED = {
+    ast.Eq: ast.NotEq,
+    ast.Lt: ast.LtE,
+    ast.Gt: ast.GtE,
+    ast.In: ast.NotIn,
+    ast.Is: ast.IsNot,
+    ast.And: ast.Or,
+    ast.Add: ast.Sub,
+    ast.Mult: ast.FloorDiv,
+    ast.BitAnd: ast.BitOr,
+    ast.LShift: ast.RShift,
+}
+SWAPPED |= {other: one for one, other in SWAPPED.items()}
+
+
+# Mutants.
+
+
+def changes(tree: ast.Module) -> list[tuple[int, str]]:
+    """Return the indices of nodes (in the order of `ast.walk`) with the change that each may get."""
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        texts = [node] if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else []
+        for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        words = [node] if for_types or isinstance(node, ast.JoinedStr) else []
+        for part in [*annotations, *texts, *words, *getattr(node, "decorator_list", [])]:
+            skipped.update(id(inner) for inner in ast.walk(part)) if part is not None else None
+    return [(at, kind) for at, node in enumerate(ast.walk(tree)) if id(node) not in skipped and (kind := kind_of(node))]
+
+
+def kind_of(node: ast.AST) -> str:
+    """Return the change that a node may get; empty for none."""
+    match node:
+        case ast.Compare(ops=[op]) | ast.BoolOp(op=op) | ast.BinOp(op=op) if type(op) in SWAPPED:
+            return "operator"
+        case ast.If() | ast.IfExp() | ast.While():
+            return "condition"
+        case ast.Constant(value=bool() | int() | str()):
+            return "constant"
+        case ast.Return(value=ast.expr() as value) if not (isinstance(value, ast.Constant) and value.value is None):
+            return "result"
+        case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise():
+            return "statement"
+    return ""
+
+
+def mutate(tree: ast.Module, at: int, kind: str) -> tuple[ast.Module, range]:
+    """Return a copy of a module with one change, and the lines of the change."""
+    tree = copy.deepcopy(tree)
+    node: Any = [*ast.walk(tree)][at]
+    place = node.test if kind == "condition" else node
+    lines = range(place.lineno, place.end_lineno + 1)
+    if kind == "operator" and isinstance(node, ast.Compare):
+        node.ops = [SWAPPED[type(node.ops[0])]()]
+    elif kind == "operator":
+        node.op = SWAPPED[type(node.op)]()
+    elif kind == "condition":
+        node.test = ast.UnaryOp(ast.Not(), node.test)
+    elif kind == "constant":
+        value = node.value
+        node.value = not value if isinstance(value, bool) else f"{value}_" if isinstance(value, str) else value + 1
+    elif kind == "result":
+        node.value = ast.Constant(None)
+    else:
+        (body,) = (body for other in ast.walk(tree) for body in bodies(other) if any(node is each for each in body))
+        body[body.index(node)] = ast.copy_location(ast.Pass(), node)
+    return ast.fix_missing_locations(tree), lines
+
+
+def bodies(node: ast.AST) -> list[list[ast.stmt]]:
+    """Return the lists of statements of a node."""
+    found = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
+    return [body for body in found if isinstance(body, list)]
+
+
+# The tests of a line.
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Record the lines of aotcuda that a test executes, in a process of `measure`; this file is its plug-in."""
+    import coverage  # noqa: PLC0415 (the environment may lack it)
+
+    found = coverage.Coverage.current()
+    if found is None:
+        data = os.environ["AOTCUDA_MUTATE"]
+        found = coverage.Coverage(data, data_suffix=True, source=[str(ROOT / "aotcuda")], config_file=False)
+        found.start()
+        item.config.add_cleanup(lambda: (found.stop(), found.save()))
+    found.switch_context(item.nodeid)
+    result = yield
+    found.switch_context("")
+    return result
+
+
+def measure(path: Path, tests: list[str]) -> None:
+    """Run the unit tests under coverage.py, and write its data with a context for each test."""
+    import coverage  # noqa: PLC0415 (the environment may lack it)
+
+    environment = {**os.environ, "AOTCUDA_MUTATE": str(path), "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-m", "pytest", "-q", *PLUGINS, "-p", "xdist", "-p", "mutate", "-n", "auto"]
+    # A test that fails under coverage.py is not among the tests of a mutant either.
+    subprocess.run([*command, "--dist", "loadfile", *tests], cwd=ROOT, env=environment, check=False)
+    together = coverage.Coverage(str(path), config_file=False)
+    together.combine([str(each) for each in path.parent.glob(f"{path.name}.*")])
+    together.save()
+
+
+class Executed:
+    """The tests that execute each line, as `measure` has recorded them."""
+
+    def __init__(self, path: Path) -> None:
+        from coverage import CoverageData  # noqa: PLC0415 (the environment may lack it)
+
+        self._data = CoverageData(str(path))
+        self._data.read()
+
+    def tests(self, module: str) -> dict[int, set[str]]:
+        """Return the tests that execute each line of a module, without the lines that its import executes."""
+        found = self._data.contexts_by_lineno(str(ROOT / module))
+        return {line: {*names} - {""} for line, names in found.items() if {*names} - {""}}
+
+
+def nearest(executed: dict[int, set[str]], lines: range) -> list[str]:
+    """Return tests that execute these lines; of a line that imports execute, tests of the whole module."""
+    of_lines = set[str]().union(*(executed.get(line, set()) for line in lines))
+    found = sorted(of_lines or set[str]().union(*executed.values()))
+    files = {name for name, _ in Counter(test.partition("::")[0] for test in found).most_common(FILES)}
+    functions: Counter[str] = Counter()
+    chosen = []
+    for test in random.Random(0).sample(found, len(found)):  # noqa: S311
+        function = test.partition("[")[0]
+        if test.partition("::")[0] in files and functions[function] < OF_A_FUNCTION:
+            functions[function] += 1
+            chosen.append(test)
+    return sorted(chosen[:TESTS])
+
+
+# Runs of tests with a mutant.
+
+
+class Chosen:
+    """Run chosen tests alone, and record those that fail, as a plug-in of pytest."""
+
+    def __init__(self, tests: set[str]) -> None:
+        self._tests = tests
+        self.failed: list[str] = []
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Leave the other tests out."""
+        items[:] = [item for item in items if item.nodeid in self._tests]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Record a test that fails."""
+        self.failed += [report.nodeid] if report.failed else []
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Record a file that cannot be imported."""
+        self.failed += [report.nodeid or "collection"] if report.failed else []
+
+
+def failures(path: Path, tree: ast.Module | None, tests: list[str], *options: str) -> list[str]:
+    """Run tests with a module replaced in a process of their own; return those that fail."""
+    if not tests:
+        return []
+
+    def work() -> str:
+        loader: Any = importlib.machinery.SourceFileLoader
+        get_code = loader.get_code
+
+        def replaced(self: importlib.machinery.SourceFileLoader, name: str) -> object:
+            if tree is not None and Path(self.path).resolve() == path:
+                return compile(tree, str(path), "exec")
+            return get_code(self, name)
+
+        loader.get_code = replaced
+        chosen = Chosen({*tests})
+        files = sorted({test.partition("::")[0] for test in tests})
+        status = pytest.main(["-q", *PLUGINS, *options, *files], plugins=[chosen])
+        return "\n".join(chosen.failed) or ("" if status in (0, 1) else f"pytest ended with {status}")
+
+    return forked(work).splitlines()
+
+
+def forked(work: Callable[[], str]) -> str:
+    """Run a function in a child process and return its text, or a note if the process is killed."""
+    read, write = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.close(read)
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        signal.alarm(SECONDS)
+        os.write(write, work().encode()[:4000])
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        text = file.read().decode(errors="replace")
+    _, status = os.waitpid(pid, 0)
+    return text if os.waitstatus_to_exitcode(status) == 0 else "the process ended"
+
+
+def run(module: str, executed: dict[int, set[str]], seed: int) -> dict[str, Any]:
+    """Return the row of a module."""
+    path = ROOT / module
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    sites = changes(tree)
+    drawn = sorted(random.Random(f"{module} {seed}").sample(sites, min(MUTANTS, len(sites))))  # noqa: S311
+    mutants = [(kind, *mutate(tree, at, kind)) for at, kind in drawn]
+    tests = [nearest(executed, lines) for _, _, lines in mutants]
+    failing = {*failures(path, None, sorted({*(test for each in tests for test in each)}))}
+    survivors = []
+    for (kind, mutant, lines), each in zip(mutants, tests, strict=True):
+        passing = [test for test in each if test not in failing]
+        found = failures(path, mutant, passing, "-x")
+        line = text.splitlines()[lines[0] - 1].strip()
+        print(f"{module}:{lines[0]}: {kind}: {found[0] if found else 'survives'}", flush=True)
+        survivors += [] if found else [{"line": lines[0], "change": kind, "code": line, "tests": len(passing)}]
+    row = {"module": module, "commit": commit(), "date": datetime.now(UTC).date().isoformat(), "seed": seed}
+    return row | {"mutants": len(mutants), "found": len(mutants) - len(survivors), "survivors": survivors}
+
+
+def commit() -> str:
+    """Return the commit of the checkout."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def modules() -> list[str]:
+    """Return the modules that can have mutants, in the order of their names."""
+    paths = sorted((ROOT / "aotcuda").rglob("*.py"))
+    return [str(path.relative_to(ROOT)) for path in paths if changes(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+def following(rows: list[dict[str, Any]], number: int) -> list[str]:
+    """Return so many modules that follow that of the last row."""
+    names = modules()
+    last = rows[-1]["module"] if rows else ""
+    return [*(name for name in names if name > last), *(name for name in names if name <= last)][:number]
+
+
+def dumped(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a result file: one for each module, and one for each survivor."""
+    for row in rows:
+        survivors = [json.dumps(each) for each in row["survivors"]]
+        head = json.dumps({**row, "survivors": []})[:-2]
+        yield head + ("\n  " + ",\n  ".join(survivors) if survivors else "") + "]}"
+
+
+def main() -> None:
+    """Run modules, and write the row of each after its run in place of its earlier row."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("module", nargs="*", help="modules, in place of the next ones")
+    parser.add_argument("--next", type=int, default=20, help="the number of modules (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="draw other mutants")
+    parser.add_argument("--coverage", type=Path, help="the data of coverage.py; written if there is no such file")
+    parser.add_argument("--tests", nargs="*", default=["tests/unit"], help="the tests of `--coverage`")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the JSON file (%(default)s)")
+    arguments = parser.parse_args()
+    os.chdir(ROOT)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    with tempfile.TemporaryDirectory() as folder:
+        data = (arguments.coverage or Path(folder, "coverage")).resolve()
+        if not data.exists():
+            measure(data, arguments.tests)
+        executed = Executed(data)
+        for name in ("hypothesis", "numpy"):  # one import serves all mutants
+            importlib.import_module(name)
+
+        rows = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else []
+        for module in arguments.module or following(rows, arguments.next):
+            row = run(module, executed.tests(module), arguments.seed)
+            rows = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else []
+            rows = [*(each for each in rows if each["module"] != module), row]
+            arguments.out.write_text("[\n" + ",\n".join(dumped(rows)) + "\n]\n", encoding="utf-8")
+            print(f"{module}: {row['found']} of {row['mutants']} found", flush=True)
+
+
+if __name__ == "__main__":
+    main()
