@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .gpu import Gpu
 
-TESTED = ("2.13",)
+TESTED = ("2.13", "2.14")
 """The releases of PyTorch with which this was tested."""
 
 _READS = ("_local_scalar_dense", "equal", "is_nonzero")
@@ -70,6 +70,7 @@ def install(torch: Any, gpu: Gpu, results: Any) -> None:
     _replace_factories(torch, tensors)
     _replace_types(torch, tensors)
     _replace_autocast(torch)
+    _replace_groups(torch)
     torch.compile = torch.compiler.disable = _compile
     torch.nn.Module.compile = lambda *_, **__: None
 
@@ -421,6 +422,35 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
         return tensors.mark(result) if is_made_here else result
 
     context.__init__, context.__torch_function__ = __init__, __torch_function__
+
+
+def _replace_groups(torch: Any) -> None:
+    """Let groups of processes that ask for NCCL communicate by Gloo, since their tensors are in the host's memory."""
+    distributed = getattr(torch, "distributed", None)
+    if distributed is None or not distributed.is_available():
+        return
+    module = importlib.import_module("torch.distributed.distributed_c10d")
+
+    def replace(name: str, position: int) -> None:
+        original = getattr(module, name)
+
+        @functools.wraps(original)
+        def call(*args: Any, **options: Any) -> Any:
+            options.pop("device_id", None)
+            options.pop("pg_options", None)
+            if len(args) > position:
+                args = (*args[:position], "gloo", *args[position + 1 :])
+            else:
+                options["backend"] = "gloo"
+            return original(*args, **options)
+
+        for owner in (module, distributed):
+            setattr(owner, name, call)
+
+    replace("init_process_group", 0)
+    replace("new_group", 2)
+    for owner in (module, distributed):
+        owner.__dict__["is_nccl_available"] = lambda: True
 
 
 def _replace_autocast(torch: Any) -> None:

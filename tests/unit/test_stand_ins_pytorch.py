@@ -246,6 +246,26 @@ assert kept.resize_(2).resize_(4).tolist() == [7, 7, 7, 7]
 """
 
 
+GROUPS = """
+import tempfile
+import torch
+import torch.distributed as dist
+
+file = f"file://{tempfile.mktemp()}"
+dist.init_process_group("nccl", init_method=file, rank=0, world_size=1, device_id=torch.device("cuda:0"))
+assert dist.is_nccl_available()
+x = torch.full((4,), 2.0, device="cuda")
+group = dist.new_group([0], backend="nccl")
+for each in (None, group):
+    dist.all_reduce(x, group=each)
+    dist.broadcast(x, 0, group=each)
+    gathered = [torch.empty_like(x)]
+    dist.all_gather(gathered, x, group=each)
+    dist.barrier(group=each)
+    assert gathered[0].is_cuda and gathered[0].tolist() == [2.0] * 4
+dist.destroy_process_group()
+"""
+
 READING = "\n".join(
     [
         "import sys, torch",
@@ -259,7 +279,8 @@ READING = "\n".join(
 )
 
 PROGRAMS = {
-    "tensors": TENSORS, "functions": FUNCTIONS, "operators": OPERATORS, "devices": DEVICES, "reading": READING
+    "tensors": TENSORS, "functions": FUNCTIONS, "operators": OPERATORS, "devices": DEVICES,
+    "groups": GROUPS, "reading": READING,
 }  # fmt: skip
 MAIN = """
 import sys, runpy, traceback

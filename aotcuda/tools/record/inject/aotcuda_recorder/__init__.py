@@ -59,6 +59,9 @@ _DRY = {
 }
 """Modules to patch first if launches are not executed, and the modules of this package that patch them."""
 
+_NVML = "pynvml"
+"""The last part of the names of NVIDIA's module for NVML, and of copies in other packages."""
+
 _PACKAGE = "aotcuda_recorder.stand_ins"
 """The name under which the modules of `aotcuda.stand_ins` are imported here."""
 
@@ -106,8 +109,15 @@ def _patch(module: ModuleType, module_name: str) -> None:
     from aotcuda_recorder import log  # noqa: PLC0415
 
     with log.guard(f"the launches of {module_name} cannot be recorded"):
-        for name in _patches[module_name]:
+        for name in _patches_of(module_name):
             importlib.import_module(f"aotcuda_recorder.{name}").patch(module)
+
+
+def _patches_of(module_name: str) -> list[str]:
+    """Return the modules of this package that patch a module."""
+    if environ[TARGET] and module_name.rpartition(".")[2] == _NVML:
+        return ["dry_nvml"]
+    return _patches.get(module_name, [])
 
 
 class _Finder:
@@ -121,7 +131,7 @@ class _Finder:
         """Implement MetaPathFinder.find_spec. Numba-CUDA's own finder calls all finders, this one included."""
         if name in self._stand_ins and not _has_other_stand_in(name):
             return _find_stand_in(name)
-        if name not in _patches or getattr(self._busy, "now", False):
+        if not _patches_of(name) or getattr(self._busy, "now", False):
             return None
         self._busy.now = True
         try:
@@ -169,7 +179,7 @@ def _find_stand_in(name: str) -> ModuleSpec | None:
     import importlib.machinery  # noqa: PLC0415
 
     spec = importlib.machinery.PathFinder.find_spec(name, [aotcuda_folder("testing")])
-    if spec is not None and name in _patches:
+    if spec is not None and _patches_of(name):
         _patch_after(spec)
     return spec
 
