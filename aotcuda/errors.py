@@ -153,7 +153,7 @@ class CudaError(AotcudaError):
 
 
 class UnloadedError(CudaError):
-    """Another thread unloaded images that this thread uses; the launch starts again with new images."""
+    """Images were unloaded that a call needs; a launch starts again with new images."""
 
     @classmethod
     def for_kernel(cls, name: str) -> UnloadedError:

@@ -6,7 +6,7 @@ An import with `load = "first-use"` imports `module` alone; other modules are im
 # module              `load` and `Module`, which a generated module uses; module_attributes: reports for users
 # module_registry     `aotcuda.load(name)`: modules by name, also in a source tree that was never built
 # kernel              `kernel[grid, block](...)`; help_text: documentation of kernels
-# loader              loads and unloads images; unloading: waits for launches, then unloads
+# loader              loads and unloads images, and waits for launches
 # image_source        where images come from: a wheel, an editable install, a source tree that was never built
 # kernel_table        overloads, specializations and launchers as long as the same images are loaded
 # library             images in the driver; device_kernel: a kernel on one GPU; symbol: device variables

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from contextlib import suppress
 
 from . import errors, importing, new_lock
 
@@ -33,6 +34,8 @@ _INVALID_DEVICE = 101
 
 LAUNCHED = 1 << 16
 """The fast path adds this to the driver's code if it has launched, and a stream could not be made to wait."""
+
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 LAST_DEFAULT_STREAM = 2
 """The handle of a thread's own default stream; like 0 and 1 it belongs to the current context."""
@@ -347,6 +350,11 @@ class Driver:
 
     def make_current(self, index: int) -> None:
         """Make the primary context of a GPU current in this thread; other libraries use this context, too."""
+        code = self.call["cuCtxSetCurrent"](self._primary_context(index))
+        if code:  # the GPU's name is only queried for an error
+            raise self.error(code, f"the primary context of {self.devices[index]} could not be made current")
+
+    def _primary_context(self, index: int) -> ctypes.c_void_p:
         device = self.devices[index]
         with _lock:
             context = self._contexts.get(index)
@@ -356,9 +364,36 @@ class Driver:
                 if code:
                     raise self.error(code, f"no context could be made on {device}")
                 self._contexts[index] = context
-        code = self.call["cuCtxSetCurrent"](context)
-        if code:  # the GPU's name is only queried for an error
-            raise self.error(code, f"the primary context of {device} could not be made current")
+            return context
+
+    def call_in(self, context: int, function: Callable[[], object]) -> bool:
+        """Call a function while a context is current; return False if the context no longer exists."""
+        push, pop = self.call["cuCtxPushCurrent_v2"], self.call["cuCtxPopCurrent_v2"]
+        codes: list[int] = []
+        popped = ctypes.byref(_pointer())
+        try:
+            codes += map(push, (context,))  # `finally` has the result even if an interrupt follows the call
+            if not any(codes):
+                function()
+        finally:
+            if codes == [0]:
+                pop(popped)
+        return codes == [0]
+
+    def wait_for_kernels(self) -> None:
+        """Wait for all kernels in the current context and in primary contexts, also during captures.
+
+        The driver's errors are ignored: no kernel runs after them.
+        """
+        exchange, mode = self.call["cuThreadExchangeStreamCaptureMode"], ctypes.byref(_int(_RELAXED))
+        with suppress(errors.CudaError):
+            primary = [self._primary_context(each.index).value or 0 for each in self.devices if self._is_active(each)]
+            try:
+                exchange(mode)
+                for context in dict.fromkeys([self.current_context() or primary[0], *primary] if primary else []):
+                    self.call_in(context, self.call["cuCtxSynchronize"])
+            finally:
+                exchange(mode)
 
     def _is_active(self, device: Device) -> bool:
         flags, active = _int(), _int()

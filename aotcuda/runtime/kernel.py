@@ -7,6 +7,7 @@ from .launch import config_key
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from inspect import Signature
     from typing import Any, Never, NoReturn, SupportsIndex
 
@@ -312,12 +313,14 @@ class Kernel:
             shared: Bytes of dynamic shared memory for each block.
             signature: One of `signatures`; required if there are several.
         """
-        return self._on_this_gpu().active_blocks(block, self._shared(shared), signature)[0]
+        size = self._shared(shared)
+        return self._ask(lambda kernel: kernel.active_blocks(block, size, signature)[0])  # type: ignore[no-any-return]
 
     def max_cooperative_grid_blocks(self, block: object, shared: int = 0, signature: str | None = None) -> int:
         """Return the most blocks of this size that a cooperative grid may have: as many as the GPU holds at once."""
-        blocks, kernel = self._on_this_gpu().active_blocks(block, self._shared(shared), signature)
-        return blocks * kernel.device.limit("multiprocessors")
+        size = self._shared(shared)
+        blocks, kernel = self._ask(lambda kernel: kernel.active_blocks(block, size, signature))
+        return blocks * kernel.device.limit("multiprocessors")  # type: ignore[no-any-return]
 
     def inspect_sass(self, signature: str | None = None) -> str | dict[str, str]:
         """Return the machine code for the current GPU, disassembled by NVIDIA's `cuobjdump`.
@@ -345,13 +348,13 @@ class Kernel:
         return kernel_attributes.cuda_core_kernel(self._loader, self.__name__, str(self), signature)
 
     def _attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
-        return self._on_this_gpu().attribute(name, signature)
+        return self._ask(lambda kernel: kernel.attribute(name, signature))  # type: ignore[no-any-return]
 
-    def _on_this_gpu(self) -> OnThisGpu:
+    def _ask(self, question: Callable[[OnThisGpu], Any]) -> Any:
         with importing:
-            from .kernel_attributes import OnThisGpu  # noqa: PLC0415 (few programs ask)
+            from . import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
-        return OnThisGpu(self._loader, self.__name__, str(self))
+        return kernel_attributes.ask(self._loader, self.__name__, str(self), question)
 
     if not TYPE_CHECKING:  # a type checker treats a call as an error
 

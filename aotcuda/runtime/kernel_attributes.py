@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ..manifest import Overload
     from .device_kernel import DeviceKernel
+    from .kernel_table import KernelTable
     from .launch.arguments.argument_layout import PackedOverload
     from .loader import Loader
 
@@ -21,13 +22,18 @@ ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registe
 """`CU_FUNC_ATTRIBUTE_*`: the most threads of a block, bytes, registers of a thread."""
 
 
+def ask(loader: Loader, name: str, where: str, question: Callable[[OnThisGpu], Any]) -> Any:
+    """Return `question(kernel)` for a kernel of `loader` on the current GPU."""
+    return loader.use(lambda kernel_table: question(OnThisGpu(kernel_table, loader, name, where)))
+
+
 class OnThisGpu:
     """A kernel on the current GPU."""
 
-    def __init__(self, loader: Loader, name: str, where: str) -> None:
+    def __init__(self, kernel_table: KernelTable, loader: Loader, name: str, where: str) -> None:
         """Take the kernel `name` of `loader`, which errors name `where`; make a context if there is none."""
         self._where = where
-        self._kernel_table = loader.ready()
+        self._kernel_table = kernel_table
         self._device = loader.enter(self._kernel_table, ())
         library = self._kernel_table.library
         overloads = self._kernel_table.table(name).all_overloads()
@@ -114,7 +120,7 @@ def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | Non
 
         message = f"cuda.core cannot be imported, so {where} has no cuda.core kernel: {registry.CUDA_CORE}"
         raise DependencyError(message) from None
-    return CoreKernel.from_handle(OnThisGpu(loader, name, where).device_kernel(signature).kernel.value)
+    return CoreKernel.from_handle(ask(loader, name, where, lambda kernel: kernel.device_kernel(signature).kernel.value))
 
 
 def sass(loader: Loader, name: str, where: str, signature: str | None) -> str | dict[str, str]:
@@ -124,7 +130,7 @@ def sass(loader: Loader, name: str, where: str, signature: str | None) -> str | 
     def text(arch: str, symbol: str, path: str) -> str:
         return _run([tool, "--dump-sass", "--gpu-architecture", arch, "--function", symbol, path])
 
-    return OnThisGpu(loader, name, where).disassemble(text, signature)
+    return ask(loader, name, where, lambda kernel: kernel.disassemble(text, signature))  # type: ignore[no-any-return]
 
 
 def _cuobjdump() -> str:

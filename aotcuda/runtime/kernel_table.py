@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+from _thread import get_ident
 
 from . import driver as drivers
 from . import errors, new_lock
@@ -80,6 +81,8 @@ class KernelTable:
         kernels: The records of their kernels, by name.
         live: The validity flag: one item, until the images are retired or the process forks.
         caches: The caches of the kernels, by name.
+        uses: The launches in progress on the general path, and other calls that need the images, with their threads.
+        is_pinned: Whether a program of XLA has recorded a launch, so that the images stay until the process ends.
     """
 
     def __init__(
@@ -97,6 +100,8 @@ class KernelTable:
         self._fallback = fallback
         self._making = new_lock()
         self.caches = caches
+        self.uses: dict[object, int] = {}
+        self.is_pinned = False
         self._jit: JitOverloads | None = None
 
     def table(self, name: str) -> OverloadTable:
@@ -231,13 +236,32 @@ class KernelTable:
         for cache in list(self.caches.values()):
             cache.retire()
 
-    def is_idle(self) -> bool:
-        """Return True if no launch is in progress; once True, it stays True for a retired table."""
-        if self.live.is_in_flight() or not all(
-            cache.table is None or cache.table.is_idle() for cache in self.caches.copy().values()
-        ):
-            return False
-        return self._jit is None or self._jit.is_idle()
+    def is_used(self) -> bool:
+        """Return True if a launch is in progress."""
+        return bool(self.uses) or self.live.is_in_flight()
+
+    def is_used_here(self) -> bool:
+        """Return True if a launch of this thread is in progress, which has called this code."""
+        return get_ident() in self.uses.copy().values()
+
+    def pause(self, function: Callable[[], Library]) -> Library:
+        """Return the images that a function compiles during a launch; an unload does not wait for it.
+
+        Raises:
+            UnloadedError: Another thread has unloaded these images meanwhile.
+        """
+        thread = get_ident()
+        uses = [use for use, owner in self.uses.copy().items() if owner == thread]
+        if len(uses) != 1:  # a launch whose callback launches needs its images
+            return function()
+        del self.uses[uses[0]]
+        try:
+            images = function()
+        finally:
+            self.uses[uses[0]] = thread
+        if not self.live:
+            raise errors.UnloadedError.for_kernel(self.manifest["module"])
+        return images
 
     def _jit_overloads(self) -> JitOverloads:
         """Return the overloads that the fallback compiles in addition to the images; make them at the first call."""
@@ -246,7 +270,9 @@ class KernelTable:
 
             with self._making:
                 if self._jit is None:
-                    self._jit = JitOverloads(self.manifest["module"], self.library, self._fallback(), self.live)
+                    self._jit = JitOverloads(
+                        self.manifest["module"], self.library, self._fallback(), self.live, self.pause
+                    )
         return self._jit
 
     def _where(self, name: str) -> str:

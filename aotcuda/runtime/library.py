@@ -1,14 +1,12 @@
 """A module's images, loaded into the driver."""
 
-# Launches take no lock. An unload retires the images first: the loader has other images or none, the validity flags of
-# the overloads are empty, and `OpenLibrary` refuses calls of the driver. Then the unload waits for launches in
-# progress: slots in use, and counts of the fast path. See `Loader.unload`.
+# Launches take no lock. An unload retires the images first: the loader has other images or none, and the validity flags
+# of the overloads are empty. Then the unload waits for launches in progress. See `Loader.unload`.
 
 from __future__ import annotations
 
 import ctypes
 import os
-from weakref import ref
 
 from .. import manifest as manifests
 from ..gpus import TEGRA
@@ -27,12 +25,6 @@ if TYPE_CHECKING:
     from .launch.arguments.argument_layout import PackedOverload
 
 
-class _Setup:
-    """A thread that runs setup callbacks; the object lives as long as the frame of the call."""
-
-    __slots__ = ("__weakref__",)
-
-
 class Library:
     """The images of a module, loaded.
 
@@ -42,6 +34,7 @@ class Library:
         folder: The folder of the manifest.
         device: The ordinal of the only GPU; -1 if there are several GPUs, or callbacks.
         callbacks: The module's callbacks; None if it has none.
+        is_retired: Whether the images are unloaded once the launches in progress have ended.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
         launches: The fixed launch parameters of JIT-compiled kernels that are launched by their grid, by symbol.
     """
@@ -56,12 +49,12 @@ class Library:
         "_library",
         "_others",
         "_read",
-        "_setups",
         "_where",
         "callbacks",
         "device",
         "driver",
         "folder",
+        "is_retired",
         "launches",
         "manifest",
         "synchronous",
@@ -104,8 +97,8 @@ class Library:
         if images:
             read = images.__getitem__
         self._read = read or (lambda index: manifests.read_file(folder, manifest["fatbins"][index]["file"]))
-        self._setups: set[ref[_Setup]] = set()  # threads that run setup callbacks
         self._is_unloaded = False
+        self.is_retired = False
         self.synchronous = _is_synchronous()
         data = self._read(self._first)
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
@@ -249,8 +242,7 @@ class Library:
             homes = (self.driver.pointer_device(address) for address in addresses if address)
             device = next((home for home in homes if home is not None), 0)
             self.driver.make_current(device)
-        if self.callbacks is not None:
-            self.set_up()
+        self.set_up()
         return device
 
     def set_up(self) -> None:
@@ -258,18 +250,9 @@ class Library:
 
         Raises:
             CallbackError: A callback raised.
-            UnloadedError: Another thread unloads the images.
         """
-        setup = _Setup()
-        with self._library.lock:
-            self._library.check_open()
-            self._setups.add(ref(setup, self._setups.discard))
-            callbacks = self.callbacks
-        try:
-            if callbacks is not None:
-                callbacks.set_up()
-        finally:
-            del setup  # an error's traceback has this frame
+        if self.callbacks is not None:
+            self.callbacks.set_up()
 
     def device_kernel(self, overload: PackedOverload, device: int) -> DeviceKernel:
         """Look an overload up on a GPU.
@@ -353,19 +336,6 @@ class Library:
             raise errors.MissingVariantError(message)
         return launches[self.choices[gpu.index].arch or ""] if launches else None
 
-    @property
-    def is_closed(self) -> bool:
-        """Return True if `close` was called."""
-        return self._library.is_closed
-
-    def close(self) -> None:
-        """Refuse further use: from now on, calls that need the images raise UnloadedError."""
-        self._library.close()
-
-    def is_idle(self) -> bool:
-        """Return True if no thread runs a setup callback."""
-        return not self._setups
-
     def unload(self) -> None:
         """Run the teardown callbacks and unload the images; no launch of them may be in progress.
 
@@ -378,6 +348,7 @@ class Library:
         if self._is_unloaded:
             return
         callbacks, unload, handle = self.callbacks, self.driver.call["cuLibraryUnload"], self._library.handle
+        self._library.close()  # a kernel of another library may have the handle of one of these
         self._is_unloaded, self.callbacks = True, None  # an interrupt after a call must not repeat it
         codes = []
         try:

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import time
+from _thread import get_ident
 from contextlib import suppress
 
 from . import errors, imported, importing, new_lock
@@ -14,15 +16,16 @@ from . import errors, imported, importing, new_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import TypeVar
 
     from ..manifest import Kernel, Manifest
     from .image_source import ImageSource
     from .jit.fallback import Case, Fallback
     from .kernel_table import KernelCache, KernelTable
     from .library import Library
-    from .unloading import Retired
 
     MakesFallback = Callable[[], Fallback]
+    Result = TypeVar("Result")
 
 
 class Loader:
@@ -31,15 +34,14 @@ class Loader:
     Attributes:
         source: The source of its images.
         current: The current table; None until something loads images. Another thread may retire it at any time.
-        retired: Images out of use that stay in the driver until their launches have ended.
     """
 
     def __init__(self, source: ImageSource) -> None:
         self.source = source
         self.current: KernelTable | None = None
-        self.retired: list[Retired] = []
+        self._retired: list[Retired] = []  # images that stay in the driver until their launches have ended
         self._starting = new_lock()  # a thread holds it while it loads or compiles images, and the others wait
-        self._sweeping = new_lock()  # a thread holds it while it unloads images
+        self._unloading = new_lock()  # a thread holds it while it unloads images
         self._lock = new_lock()  # for quick steps; a thread that holds it takes none of the other locks
         self._early: KernelTable | None = None  # the images of an editable install until the first launch compares them
         self._retiring: list[Library] = []  # images while `_retire` works on them
@@ -108,6 +110,45 @@ class Loader:
             drivers.check_fork()
         return kernel_table
 
+    def use(self, function: Callable[..., Result], *args: object) -> Result:
+        """Return `function(kernel_table, *args)` for the current images; they stay loaded until it returns.
+
+        The images are loaded if needed. If another thread unloads them while the function compiles code, the function
+        is called again with new images.
+
+        Errors as for `ready`, and those of the function.
+        """
+        while True:
+            kernel_table = self.current
+            if kernel_table is None or not kernel_table.live:  # the second: in a forked process
+                kernel_table = self.ready()
+            try:
+                return self._call(kernel_table, function, *args)
+            except errors.UnloadedError:
+                if kernel_table.live:  # images of another module
+                    raise
+
+    def _call(self, kernel_table: KernelTable, function: Callable[..., Result], *args: object) -> Result:
+        """Call a function that uses images; raise UnloadedError if another thread has begun to unload them."""
+        uses, use = kernel_table.uses, object()
+        try:
+            uses[use] = get_ident()
+            if not kernel_table.live:  # checked after the use was entered, so an unload waits for it
+                raise errors.UnloadedError.for_kernel(self.source.name)
+            return function(kernel_table, *args)
+        finally:
+            uses.pop(use, None)
+            if not kernel_table.live:
+                self._leave()
+
+    def _leave(self) -> None:
+        """Unload images that were retired during a launch which has ended, unless another thread waits for that."""
+        from . import driver as drivers  # noqa: PLC0415 (an import of images imports it)
+
+        if not drivers.forked:
+            with suppress(errors.AotcudaError):  # the launch has succeeded, or has an error of its own
+                self._finish_unloads(waits=False)
+
     def enter(
         self,
         kernel_table: KernelTable,
@@ -141,8 +182,6 @@ class Loader:
                 with self._lock:
                     if kernel_table in (self.current, self._early):
                         self._retire()
-                with suppress(errors.AotcudaError):  # the error of the setup is raised
-                    self.sweep()  # a later sweep unloads images whose launches are in progress
             raise
 
     def preload(self) -> None:
@@ -152,7 +191,9 @@ class Loader:
         """
         if not self.manifest["kernels"]:
             return
-        kernel_table = self.ready()
+        self.use(self._preload)
+
+    def _preload(self, kernel_table: KernelTable) -> None:
         device = self.enter(kernel_table, ())
         for name in kernel_table.kernels:
             for overload in kernel_table.table(name).all_overloads():
@@ -184,41 +225,51 @@ class Loader:
             self.enter(kernel_table, ())
 
     def unload(self) -> None:
-        """Retire the images, and unload them from the driver when their launches have ended.
+        """Unload the images when their launches and kernels have ended.
+
+        Code that a launch runs, such as a setup callback or a destructor, only marks the images: the launch unloads
+        them when it ends.
 
         Raises:
             CallbackError: A teardown callback raised; the images were unloaded all the same.
             CudaError: The driver refuses.
         """
-        with importing:
-            from . import unloading  # noqa: PLC0415 (few programs unload)
-
+        drivers = imported("driver")
+        if drivers is None:  # nothing was loaded
+            return
         with self._lock:
             self._retire()
-            drivers = imported("driver")
-            if drivers is not None and drivers.forked:  # the images belong to the parent
-                self.retired.clear()
-        unloading.retry(self.sweep)
+            if drivers.forked:  # the images belong to the parent
+                self._retired.clear()
+        if not any(table.is_used_here() for table in self._tables_in_use()):
+            self._finish_unloads(waits=True)
 
-    def sweep(self) -> bool:
-        """Unload unused images, unless launches of them are in progress; return True if all were unloaded.
+    def _finish_unloads(self, *, waits: bool) -> None:
+        """Unload the retired images; errors as for `unload`.
 
-        Errors as for `unload`.
+        Args:
+            waits: Whether to wait for launches and for other threads. The last launch that ends unloads the images
+                that are left out.
         """
-        with importing:
-            from . import unloading  # noqa: PLC0415 (few programs unload)
-
-        with self._sweeping:
-            with self._lock:
-                retired, self.retired = self.retired, []  # a teardown callback may add to the new list
-            in_use: list[unloading.Retired] = []
+        while self._unloading.acquire(blocking=waits):
             try:
-                error = unloading.unload_idle(retired, in_use)
+                self._unload_idle(waits=waits)
             finally:
-                self.retired += in_use + retired  # `retired` is empty unless there was an interrupt
-            if error is not None:
-                raise error
-            return not self.retired
+                self._unloading.release()
+            if not any(retired.is_idle() for retired in self._retired):  # a launch may have ended meanwhile
+                return
+
+    def _unload_idle(self, *, waits: bool) -> None:
+        problem: Exception | None = None
+        for retired in [*self._retired]:
+            while waits and not retired.is_idle():
+                time.sleep(0.001)
+            if retired.is_idle():
+                problem = retired.unload() or problem
+                with suppress(ValueError):  # a teardown callback that unloads has removed it
+                    self._retired.remove(retired)
+        if problem is not None:
+            raise problem
 
     def _load(self, *, early: bool = False) -> KernelTable:
         with importing:
@@ -248,14 +299,13 @@ class Loader:
                     manifest = library.manifest
                 with self._lock:
                     current = self.current
-                    if current is None and library.is_closed:  # another thread has unloaded compiled images meanwhile
+                    if current is None and library.is_retired:  # another thread has unloaded compiled images meanwhile
                         continue
                     if current is None:
                         return self._make_current(library, manifest, early=early and self.source.is_editable)
                     # A launch of this thread, in a destructor for example, has loaded images meanwhile.
                     if current.library is not library:
-                        library.close()
-                        self.retired.append(([library], []))
+                        self._retired.append(Retired([library]))
                     return current
 
     def _take_early(self, *, is_stale: bool) -> KernelTable | None:
@@ -304,8 +354,43 @@ class Loader:
             return
         libraries = list(dict.fromkeys(self._retiring))
         for library in libraries:
-            library.close()
+            library.is_retired = True
         for table in self._retired_tables:
             table.retire()
-        self.retired += [(libraries, [table.is_idle for table in self._retired_tables])]
+        if not any(table.is_pinned for table in self._retired_tables):
+            self._retired += [Retired(libraries, [*self._retired_tables])]
         self._retiring, self._retired_tables = [], []
+
+    def _tables_in_use(self) -> list[KernelTable]:
+        tables = [table for retired in self._retired for table in retired.tables]
+        return tables if self.current is None else [*tables, self.current]
+
+
+class Retired:
+    """Images out of use.
+
+    Attributes:
+        libraries: The images, and those that the JIT fallback compiled in addition.
+        tables: Their kernel tables, which know if a launch is in progress.
+    """
+
+    __slots__ = ("libraries", "tables")
+
+    def __init__(self, libraries: list[Library], tables: Sequence[KernelTable] = ()) -> None:
+        self.libraries = libraries
+        self.tables = tables
+
+    def is_idle(self) -> bool:
+        """Return True if no launch is in progress; later launches use other images."""
+        return not any(table.is_used() for table in self.tables)
+
+    def unload(self) -> Exception | None:
+        """Unload the images after their kernels have ended, and return the first error."""
+        problem: Exception | None = None
+        self.libraries[0].driver.wait_for_kernels()
+        for library in self.libraries:
+            try:
+                library.unload()
+            except Exception as error:  # noqa: BLE001 (returned after the other unloads)
+                problem = problem or error
+        return problem

@@ -208,9 +208,10 @@ class Module:
     def unload(self) -> None:
         """Unload the images from the driver; the next launch loads them again.
 
-        Other threads may launch meanwhile: `unload` waits up to a tenth of a second for launches in progress. If they
-        take longer, the next launch or `unload` removes the images. A process that forked after CUDA was started
-        unloads nothing, because the images belong to its parent.
+        Other threads may launch meanwhile: `unload` waits for launches in progress and their kernels. Code that a
+        launch of the module runs, such as a setup callback, may call it, too: the images are then unloaded when that
+        launch ends. A process that forked after CUDA was started unloads nothing, because the images belong to its
+        parent.
 
         Raises:
             CallbackError: A teardown callback raised; the images were unloaded all the same.

@@ -9,6 +9,8 @@ from ..errors import CudaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .driver import Driver
+    from .kernel_table import KernelTable
     from .loader import Loader
 
 
@@ -38,13 +40,13 @@ class Symbol:
         Raises:
             CudaError: The images have no such variable.
         """
-        return self._find()[0]
+        return self._loader.use(self._find)[0]
 
     @property
     def nbytes(self) -> int:
         """Return the size in bytes, from the manifest if it has it; errors as for `address`."""
         listed = self._loader.manifest.get("globals", {}).get(self.name)
-        return listed["bytes"] if listed is not None and "bytes" in listed else self._find()[1]
+        return listed["bytes"] if listed is not None and "bytes" in listed else self._loader.use(self._find)[1]
 
     def copy_from(self, host: object) -> None:
         """Wait for all kernels on the GPU, copy host memory into the variable, and wait for the copy.
@@ -58,10 +60,16 @@ class Symbol:
             CudaError: The driver refuses, or the images have no such variable.
         """
         data = self._view(host, "copy_from").tobytes()
-        address = self._checked_address(len(data), "copy_from")
-        self._check("cuCtxSynchronize")  # the copy waits for blocking streams alone
-        self._check("cuMemcpyHtoD_v2", address, data, len(data))
-        self._check("cuStreamSynchronize", None)  # the copy may return before the GPU has all data of pageable memory
+        self._loader.use(self._copy_from, data)
+
+    def _copy_from(self, kernel_table: KernelTable, data: bytes) -> None:
+        driver = kernel_table.library.driver
+        address = self._checked_address(kernel_table, len(data), "copy_from")
+        self._check(driver, "cuCtxSynchronize")  # the copy waits for blocking streams alone
+        self._check(driver, "cuMemcpyHtoD_v2", address, data, len(data))
+        self._check(
+            driver, "cuStreamSynchronize", None
+        )  # the copy may return before the GPU has all data of pageable memory
 
     def copy_to(self, host: object) -> None:
         """Wait for all kernels on the GPU, and copy the variable into host memory.
@@ -78,9 +86,13 @@ class Symbol:
         if view.readonly or not view.c_contiguous:
             message = f"{self._where}.copy_to needs a writable, contiguous buffer; give a new array or a bytearray"
             raise TypeError(message)
-        address = self._checked_address(view.nbytes, "copy_to")
-        self._check("cuCtxSynchronize")  # the copy waits for blocking streams alone
-        self._check("cuMemcpyDtoH_v2", (ctypes.c_char * view.nbytes).from_buffer(view), address, view.nbytes)
+        self._loader.use(self._copy_to, view)
+
+    def _copy_to(self, kernel_table: KernelTable, view: memoryview) -> None:
+        driver = kernel_table.library.driver
+        address = self._checked_address(kernel_table, view.nbytes, "copy_to")
+        self._check(driver, "cuCtxSynchronize")  # the copy waits for blocking streams alone
+        self._check(driver, "cuMemcpyDtoH_v2", (ctypes.c_char * view.nbytes).from_buffer(view), address, view.nbytes)
 
     def __repr__(self) -> str:
         return f"<aotcuda.Symbol {self.name} of {self._loader.source.name}>"
@@ -95,8 +107,7 @@ class Symbol:
         parts = self.name.split("::")
         return self.name if len(parts) == 1 else f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
 
-    def _find(self) -> tuple[int, int]:
-        kernel_table = self._loader.ready()
+    def _find(self, kernel_table: KernelTable) -> tuple[int, int]:
         self._loader.enter(kernel_table, ())
         library, variables = kernel_table.library, kernel_table.manifest.get("globals", {})
         listed = variables.get(self.name)
@@ -116,13 +127,12 @@ class Symbol:
             message = f"{self._where}.{method} needs host memory, such as a NumPy array or bytes, and not {kind}"
             raise TypeError(message) from None
 
-    def _checked_address(self, size: int, method: str) -> int:
-        address, nbytes = self._find()
+    def _checked_address(self, kernel_table: KernelTable, size: int, method: str) -> int:
+        address, nbytes = self._find(kernel_table)
         if size != nbytes:
             message = f"{self._where}.{method}: the variable has {nbytes} bytes, and the buffer {size}; make them equal"
             raise ValueError(message)
         return address
 
-    def _check(self, function: str, *arguments: object) -> None:
-        driver = self._loader.ready().library.driver
+    def _check(self, driver: Driver, function: str, *arguments: object) -> None:
         driver.check(driver.call[function](*arguments), f"{self._where} could not be copied")

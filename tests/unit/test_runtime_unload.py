@@ -12,12 +12,12 @@ import threading
 import time
 import types
 
+import numpy as np
 import pytest
 
 from aotcuda.errors import ArgumentError, CallbackError, CudaError
 from aotcuda.runtime import driver
 from aotcuda.runtime.images import callbacks
-from aotcuda.runtime.kernel_table import KernelTable
 from support import threads
 from support.manifests import kernel
 
@@ -81,65 +81,102 @@ def test_forked_child_leaves_its_parents_images_alone(cuda, module, hooks):
     assert hooks.calls == ["up", "down"]
 
 
+@pytest.fixture
+def when_unload_waits(monkeypatch):
+    """Return a function that sets what happens, once, when an unload waits for a launch of another thread."""
+    steps = []
+    monkeypatch.setattr(time, "sleep", lambda _seconds: steps.pop()() if steps else None)
+    return steps.append
+
+
 @pytest.mark.parametrize("before", [0, 3], ids=["first launch", "later launch"])
-def test_unload_keeps_images_of_launch_in_progress(cuda, module, before):
+def test_unload_waits_for_launch_in_progress(cuda, module, before, when_unload_waits):
     run = module.k[1, 1]
     for _ in range(before):
         run(1)
     driver.get()
     cuda.hold(True)
+    during = []
+
+    def release():
+        during.append(names(cuda).count("cuLibraryUnload"))
+        cuda.hold(False)
+
+    when_unload_waits(release)
     with threads.started(lambda: run(2)):
         cuda.await_launch()
         module.__aotcuda__.unload()
-        unloads = cuda.calls("cuLibraryUnload")[:]
-        cuda.hold(False)
-    assert unloads == []
+    assert during == [0]
+    assert names(cuda) == ["cuLaunchKernel"] * (before + 1) + ["cuLibraryUnload"]
     run(3)
     module.__aotcuda__.unload()
     assert names(cuda).count("cuLibraryUnload") == len(cuda.calls("cuLibraryLoadData")) == 2
-    assert names(cuda).count("cuLaunchKernel") == before + 2
+
+
+def test_unload_waits_for_the_kernels_of_each_gpu(cuda, hooks):
+    cuda.set(devices="9.0,9.0")
+    other = cuda.package(kernel("j", "void(int32)"), name="mypkg.other", load="first-use", callbacks=CALLBACKS)
+    for device in (0, 1):
+        driver.get().make_current(device)
+        other.j[1, 1](1)
+    hooks.down = lambda _: hooks.calls.append([call["device"] for call in cuda.calls("cuCtxSynchronize")])
+    other.__aotcuda__.unload()
+    assert hooks.calls == ["up", "up", [1, 0], [1, 0]]
+
+
+class Unloading:
+    """An array whose description unloads the module of the launch that reads it."""
+
+    def __init__(self, array, module):
+        self._array = array
+        self._module = module
+
+    @property
+    def __cuda_array_interface__(self):
+        self._module.__aotcuda__.unload()
+        return self._array.__cuda_array_interface__
+
+
+def test_code_that_a_launch_runs_may_unload(cuda):
+    module = cuda.package(kernel("a", "void(float32[::1])"))
+    array = Unloading(cuda.array(np.zeros(4, "<f4")), module)
+    for number in range(1, 5):
+        module.a[1, 1](array)
+        assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData")) == number
+    assert len(cuda.launches()) == 4
     assert "crash" not in names(cuda)
 
 
-def test_unloading_waits_for_launch_that_ends_soon(cuda, module, monkeypatch):
-    run = module.k[1, 1]
-    for _ in range(3):
-        run(1)
-    cuda.hold(True)
-    ended = threading.Event()
+def test_setup_callback_may_unload(cuda, hooks, with_callbacks):
+    def up(_handle):
+        hooks.calls.append("up")
+        with_callbacks.__aotcuda__.unload()
+        assert cuda.calls("cuLibraryUnload") == []
 
-    def release(_seconds):
-        cuda.hold(False)
-        assert ended.wait(30)
-
-    monkeypatch.setattr(time, "sleep", release)
-    with threads.started(lambda: (run(2), ended.set())):
-        cuda.await_launch()
-        module.__aotcuda__.unload()
-    assert names(cuda) == ["cuLaunchKernel"] * 4 + ["cuLibraryUnload"]
+    hooks.up = up
+    with_callbacks.k[1, 1](1)
+    assert (hooks.calls, len(cuda.launches())) == (["up", "down"], 1)
 
 
-def test_unload_during_launch_mixes_no_images(cuda, module, monkeypatch):
-    k = module.k
-    select = KernelTable.select
-    order = iter([(False, True), (True, False), (True, True)])
+def test_last_launch_unloads_what_another_has_marked(cuda, module):
+    """Two launches are in progress, and code of the first one unloads."""
+    arrays = cuda.package(kernel("a", "void(float32[::1])"), name="mypkg.arrays")
+    array = cuda.array(np.zeros(4, "<f4"))
+    entered, ended = threading.Event(), threading.Event()
 
-    def unload_around(self, *args):
-        before, after = next(order, (False, False))
-        if before:
-            module.__aotcuda__.unload()
-        selection = select(self, *args)
-        if after:
-            module.__aotcuda__.unload()
-        return selection
+    class Waiting:
+        @property
+        def __cuda_array_interface__(self):
+            entered.set()
+            assert ended.wait(30)
+            return array.__cuda_array_interface__
 
-    monkeypatch.setattr(KernelTable, "select", unload_around)
-    for number in range(8):
-        k[1, number + 1](number)
-        k.forall(number + 1, block=number + 1)(number)
-    assert [call["block"][0] for call in cuda.launches()] == [number + 1 for number in range(8) for _ in range(2)]
-    module.__aotcuda__.unload()
-    assert len(cuda.calls("cuLibraryUnload")) == len(cuda.calls("cuLibraryLoadData"))
+    with threads.started(lambda: arrays.a[1, 1](Waiting())):
+        assert entered.wait(30)
+        arrays.a[1, 1](Unloading(array, arrays))
+        assert cuda.calls("cuLibraryUnload") == []
+        ended.set()
+    assert names(cuda) == ["cuLaunchKernel", "cuLaunchKernel", "cuLibraryUnload"]
 
 
 def test_failed_launches_do_not_delay_unload(cuda, module):
@@ -152,38 +189,9 @@ def test_failed_launches_do_not_delay_unload(cuda, module):
     assert len(cuda.calls("cuLibraryUnload")) == 1
 
 
-def test_teardown_waits_for_launches_in_driver(cuda, hooks, with_callbacks):
-    run = with_callbacks.k[1, 1]
-    for _ in range(3):
-        run(1)
-    cuda.hold(True)
-    with threads.started(lambda: run(2)):
-        cuda.await_launch()
-        with_callbacks.__aotcuda__.unload()
-        during = hooks.calls[:]
-        cuda.hold(False)
-    assert during == ["up"]
-    with_callbacks.__aotcuda__.unload()
-    assert hooks.calls == ["up", "down"]
-
-
 def failed(_):
     message = "the table is gone"
     raise OSError(message)
-
-
-def test_failed_teardown_of_old_images_does_not_end_a_launch(cuda, hooks, with_callbacks):
-    run = with_callbacks.k[1, 1]
-    run(1)
-    hooks.down = failed
-    cuda.hold(True)
-    with threads.started(lambda: run(2)):
-        cuda.await_launch()
-        with_callbacks.__aotcuda__.unload()
-        cuda.hold(False)
-    run(3)
-    assert names(cuda).count("cuLaunchKernel") == 3
-    assert hooks.calls == ["up", "up"]
 
 
 def test_failed_teardown_does_not_hide_the_error_of_a_setup(cuda, hooks, with_callbacks):
@@ -195,47 +203,60 @@ def test_failed_teardown_does_not_hide_the_error_of_a_setup(cuda, hooks, with_ca
         with_callbacks.__aotcuda__.preload()
 
 
-def test_setup_that_launches_during_unload_does_not_deadlock(cuda, hooks, with_callbacks):
-    entered, unloaded = threading.Event(), threading.Event()
+def test_setup_that_launches_during_unload_does_not_deadlock(cuda, hooks, with_callbacks, when_unload_waits):
+    """The launch of the setup callback loads new images."""
+    entered, unloading = threading.Event(), threading.Event()
 
     def up(_handle):
         hooks.calls.append("up")
         if not entered.is_set():
             entered.set()
-            assert unloaded.wait(30)
+            assert unloading.wait(30)
             with_callbacks.k[1, 1](7)
 
     hooks.up = up
+    when_unload_waits(unloading.set)
     with threads.started(lambda: with_callbacks.k[1, 1](8)):
         assert entered.wait(30)
         with_callbacks.__aotcuda__.unload()
-        unloaded.set()
     with_callbacks.__aotcuda__.unload()
     assert [call["parameters"][:2] for call in cuda.launches()] == ["07", "08"]
     assert sorted(hooks.calls) == ["down", "down", "up", "up"]
 
 
-def test_unload_waits_for_setup(hooks, with_callbacks):
-    entered, unloaded = threading.Event(), threading.Event()
+def test_unload_waits_for_setup(hooks, with_callbacks, when_unload_waits):
+    entered, unloading = threading.Event(), threading.Event()
 
     def up(_handle):
         hooks.calls.append("up")
         entered.set()
-        assert unloaded.wait(30)
+        assert unloading.wait(30)
         hooks.calls.append("set up")
 
     hooks.up = up
-
-    def preload():
-        with pytest.raises(CudaError, match="unloaded in the meantime"):
-            with_callbacks.__aotcuda__.preload()
-
-    with threads.started(preload):
+    when_unload_waits(unloading.set)
+    with threads.started(with_callbacks.__aotcuda__.preload):
         assert entered.wait(30)
         with_callbacks.__aotcuda__.unload()
-        unloaded.set()
-    with_callbacks.__aotcuda__.unload()
     assert hooks.calls == ["up", "set up", "down"]
+
+
+def test_interrupted_unload_is_finished_by_the_next_one(cuda, module, when_unload_waits):
+    run = module.k[1, 1]
+    driver.get()
+    cuda.hold(True)
+
+    def interrupt():
+        cuda.hold(False)
+        raise KeyboardInterrupt
+
+    when_unload_waits(interrupt)
+    with threads.started(lambda: run(2)):
+        cuda.await_launch()
+        with pytest.raises(KeyboardInterrupt):
+            module.__aotcuda__.unload()
+    module.__aotcuda__.unload()
+    assert names(cuda) == ["cuLaunchKernel", "cuLibraryUnload"]
 
 
 def test_interrupted_load_unloads_its_images(cuda, monkeypatch):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, SupportsIndex
 
     from ... import typing as types
+    from ...runtime.kernel_table import KernelTable
     from ...runtime.loader import Loader
 
 _WARNING = "Host array used in CUDA kernel will incur copy overhead to/from device."
@@ -73,8 +74,11 @@ class _Launcher(Launcher):
             super().launch(args)
             return
         stream = self.stream or 0
-        with _Copies.make(self._loader, args, stream, self.where) as copies:
-            super().launch(copies.args)
+        self._loader.use(self._launch_with_copies, stream, args)
+
+    def _launch_with_copies(self, kernel_table: KernelTable, stream: int, args: tuple[object, ...]) -> None:
+        with _Copies.make(self._loader, kernel_table, args, stream, self.where) as copies:
+            self._launch(kernel_table, copies.args)
             copies.copy_back(stream)
 
 
@@ -83,15 +87,15 @@ class _ForAll(ForAll):
 
     __slots__ = ()
 
-    def _launch(self, args: tuple[object, ...]) -> None:
+    def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
         if self._n == 0:
             return  # Numba does not check the arguments of an empty launch
         if not any(map(_is_copied, args)):
-            super()._launch(args)
+            super()._launch(kernel_table, args)
             return
         stream = self._stream or 0
-        with _Copies.make(self._loader, args, stream, str(self._kernel)) as copies:
-            super()._launch(copies.args)
+        with _Copies.make(self._loader, kernel_table, args, stream, str(self._kernel)) as copies:
+            super()._launch(kernel_table, copies.args)
             copies.copy_back(stream)
 
 
@@ -99,13 +103,14 @@ class _Copies(host_arrays.Copies):
     """Copies of NumPy arrays for one launch, with Numba's warning."""
 
     @classmethod
-    def make(cls, loader: Loader, args: tuple[object, ...], stream: int, where: str) -> _Copies:
+    def make(
+        cls, loader: Loader, kernel_table: KernelTable, args: tuple[object, ...], stream: int, where: str
+    ) -> _Copies:
         """Make a context current, and copy the arrays of a launch on a stream to the GPU."""
-        loaded = loader.ready()
-        loader.enter(loaded, (), [stream], where)
+        loader.enter(kernel_table, (), [stream], where)
         values = tuple([arg.value if is_annotation(arg) else arg for arg in args])
         numbers = [number for number, value in enumerate(values, 1) if host_arrays.is_numpy(value)]
-        copies = cls(values, numbers, loaded.library.driver, where)
+        copies = cls(values, numbers, kernel_table.library.driver, where)
         copies._inputs = [arg.value for arg in args if is_annotation(arg) and type(arg).__name__ == "In"]
         return copies
 

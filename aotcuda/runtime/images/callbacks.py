@@ -7,7 +7,6 @@ owns the loaded images, so kernels read the device globals that callbacks write.
 from __future__ import annotations
 
 import atexit
-import ctypes
 
 from ...errors import CallbackError, DependencyError, text_of
 from .. import driver as drivers
@@ -114,32 +113,21 @@ class Callbacks:
             CallbackError: A callback raised an error; the others have run.
         """
         atexit.unregister(self._at_exit)
-        failures = []
+        failures: list[CallbackError] = []
         with self._lock:
             contexts, self._contexts = list(self._contexts), {}
-            push, pop = self._driver.call["cuCtxPushCurrent_v2"], self._driver.call["cuCtxPopCurrent_v2"]
             for context in contexts:
-                codes: list[int] = []
-                popped = ctypes.byref(ctypes.c_void_p())
-                try:
-                    codes += map(push, (context,))  # `finally` has the result even if an interrupt follows the call
-                    if not any(codes):  # otherwise the context no longer exists
-                        failures += self._tear_down_here()
-                finally:
-                    if codes == [0]:
-                        pop(popped)
+                self._driver.call_in(context, lambda: self._tear_down_here(failures))
         if failures:
             raise failures[0]
 
-    def _tear_down_here(self) -> list[CallbackError]:
-        failures = []
+    def _tear_down_here(self, failures: list[CallbackError]) -> None:
         for callbacks in self._functions:
             if callbacks["teardown"] is not None:
                 try:
                     self._call(callbacks["teardown"], "teardown", callbacks["origin"])
                 except CallbackError as error:
                     failures.append(error)
-        return failures
 
     def _at_exit(self) -> None:
         if not drivers.forked:  # the parent tears down

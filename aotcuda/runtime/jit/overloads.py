@@ -10,7 +10,7 @@ from .fallback import WHOLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ...errors import AotcudaError
     from ...manifest import Manifest
@@ -26,8 +26,19 @@ if TYPE_CHECKING:
 class JitOverloads:
     """Overloads for signatures that are not packaged, and kernels for GPUs without a packaged image."""
 
-    def __init__(self, module: str, library: Library, fallback: Fallback, live: ValidityFlag) -> None:
-        """Store the module's name, its packaged images, and the validity flag of the overloads."""
+    def __init__(
+        self,
+        module: str,
+        library: Library,
+        fallback: Fallback,
+        live: ValidityFlag,
+        pause: Callable[[Callable[[], Library]], Library],
+    ) -> None:
+        """Store the module's name, its packaged images, and the validity flag of the overloads.
+
+        `pause` calls a function that compiles, as `KernelTable.pause` does.
+        """
+        self._pause = pause
         self._module = module
         self._library = library
         self._fallback = fallback
@@ -40,10 +51,6 @@ class JitOverloads:
     def holds(self, overload: PackedOverload) -> bool:
         """Return True if the JIT fallback compiled an overload's signature."""
         return overload in self._cases
-
-    def is_idle(self) -> bool:
-        """Return True if no launch of these overloads is in progress."""
-        return all(table.is_idle() for table in self._tables.copy().values())
 
     def select(self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int) -> Selection | None:
         """Select an overload for arguments that no packaged overload in `table` accepts, and compile it if necessary.
@@ -65,8 +72,9 @@ class JitOverloads:
         case = (name, signature)
         jit_table = self._tables.get(case)
         if jit_table is None:
+            images = self._compile(case, table.refusal(args))
             with self._lock:
-                jit_table = self._tables.get(case) or self._add_table(case, table.refusal(args))
+                jit_table = self._tables.get(case) or self._add_table(case, images)
         selection = jit_table.select(args, stream)
         if selection is None:
             raise jit_table.refusal(args)
@@ -94,7 +102,7 @@ class JitOverloads:
         if entry is None:
             gpu = self._library.driver.devices[device]
             case = self._cases.get(overload)
-            images = self._fallback.load(case or WHOLE, gpu, self._missing(case, choice))
+            images = self._pause(lambda: self._fallback.load(case or WHOLE, gpu, self._missing(case, choice)))
             _check_layout(overload, images.manifest, str(gpu))
             entry = images, images.device_kernel(overload, device)
             if images.callbacks is None:
@@ -123,10 +131,12 @@ class JitOverloads:
             if images is library:
                 self._with_callbacks.pop(key, None)
 
-    def _add_table(self, case: Case, cause: ArgumentError) -> OverloadTable:
+    def _compile(self, case: Case, cause: ArgumentError) -> Library:
         driver = self._library.driver
         device = self._library.device if self._library.device >= 0 else driver.current_device() or 0
-        images = self._fallback.load(case, driver.devices[device], cause)
+        return self._pause(lambda: self._fallback.load(case, driver.devices[device], cause))
+
+    def _add_table(self, case: Case, images: Library) -> OverloadTable:
         (record,) = images.manifest["kernels"]
         table = OverloadTable(record, f"{self._module}.{case[0]}", self._live)
         self._cases.update(dict.fromkeys(table.overloads, case))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from .. import driver as drivers
 from .. import errors, importing
 from . import config_key
-from .general_path import launch_with_retries
 from .launch_config import block_of_elements, number_of_elements
 from .launcher import ProcessLocal
 
@@ -59,13 +57,10 @@ class ForAll(ProcessLocal):
                 name = self._kernel.__name__
                 record = self._loader.kernels.get(name)
                 raise explain.keyword_error(str(self._kernel), f"{name}.forall(n)", record, named)
-            launch_with_retries(self._launch, args)
+            self._loader.use(self._launch, args)
 
-    def _launch(self, args: tuple[object, ...]) -> None:
+    def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
         name, loader = self._kernel.__name__, self._loader
-        kernel_table = loader.current
-        if kernel_table is None or drivers.forked:
-            kernel_table = loader.ready()  # raises the errors that prevent a launch
         if self._n == 0:
             kernel_table.check(name, args, self._stream)
             return
@@ -88,14 +83,15 @@ class ForAll(ProcessLocal):
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise the error of a launch that failed on the fast path; see `GeneralPath.fail`."""
-        kernel_table = self._loader.ready()
+        block = self._block or self._loader.use(self._block_for, args)
+        self._launcher(block, self._specializations or self._kernel.specializations()).fail(code, args)
+
+    def _block_for(self, kernel_table: KernelTable, args: tuple[object, ...]) -> int:
         selection = kernel_table.select_or_refuse(self._kernel.__name__, args, self._stream)
         try:
-            block = self._block or self._best_block(kernel_table, selection)
-            launcher = self._launcher(block, self._specializations or self._kernel.specializations())
+            return self._best_block(kernel_table, selection)
         finally:
             selection[0].slots.append(selection[1])
-        launcher.fail(code, args)
 
     def _launcher(self, block: int, specializations: object) -> Launcher:
         """Return the launcher in Python for blocks of this size."""

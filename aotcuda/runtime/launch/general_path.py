@@ -9,7 +9,6 @@ specialization to the fast path).
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
 from operator import le
 
 from .. import driver as drivers
@@ -31,20 +30,6 @@ if TYPE_CHECKING:
 
 SPECIALIZE_AT = 2
 """The number of launches after which the fast path gets a specialization; many kernels are launched only once."""
-
-_ATTEMPTS = 30
-"""The most attempts for a launch whose images other threads, or methods of its arguments, unload meanwhile."""
-
-
-def launch_with_retries(launch: Callable[[tuple[object, ...]], None], args: tuple[object, ...]) -> None:
-    """Launch, and try again if the images are unloaded meanwhile: UnloadedError means that nothing was launched."""
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            launch(args)
-        except errors.UnloadedError:
-            continue
-        return
-    launch(args)
 
 
 class GeneralPath:
@@ -70,18 +55,14 @@ class GeneralPath:
 
     def launch(self, args: tuple[object, ...]) -> None:
         """Launch by the general path; errors as for a call of `Launcher`."""
-        launch_with_retries(self._launch, args)
+        self._loader.use(self._launch, args)
 
-    def _launch(self, args: tuple[object, ...]) -> None:
-        """Launch once; UnloadedError means that nothing was launched."""
+    def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
         loader, stream = self._loader, self.configuration.stream
-        kernel_table = loader.current
-        if kernel_table is None or drivers.forked:
-            kernel_table = loader.ready()
         try:
             selection = kernel_table.select(self.name, args, stream)
             if selection is None:
-                launch_with_copies(loader, kernel_table, (self.name, self.where), stream, args, self.launch)
+                launch_with_copies(loader, kernel_table, (self.name, self.where), stream, args, self._launch)
                 return
             self.submit(kernel_table, selection, args)
         except errors.MissingVariantError:
@@ -103,15 +84,9 @@ class GeneralPath:
             logging.getLogger("aotcuda").info(message, self.where)
 
     def submit(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Launch with selected and packed arguments, and release their slot.
-
-        Raises:
-            UnloadedError: The images of the launch or of the selection were unloaded or replaced since.
-        """
+        """Launch with selected and packed arguments, and release their slot."""
         overload, slot, _, pending, stream, _ = selection
         try:
-            if not overload.live or self._loader.current is not kernel_table:  # the slot in use keeps the images
-                raise errors.UnloadedError.for_kernel(self.where)
             ready = overload.ready
             numbers: tuple[int, ...] = self.configuration.numbers
             if ready is not None and ready.fixed is not None:
@@ -131,9 +106,6 @@ class GeneralPath:
                     self._recover(code, kernel_table, overload.kernels[kernel_table.library.device], selection)
         finally:
             overload.slots.append(slot)
-        if self._loader.retired:
-            with suppress(errors.AotcudaError):  # the launch has succeeded; a later sweep tries again
-                self._loader.sweep()
 
     def settle(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         """After a launch of `selection` with `args`, add its specialization to the fast path if possible."""
@@ -170,16 +142,9 @@ class GeneralPath:
             CudaError: The driver reports an error.
             LaunchError: The stream of the launch was destroyed.
         """
-        try:
-            self._handle_failure(code, args)
-        except errors.UnloadedError:
-            pass
-        else:
-            return
-        self.launch(args)
+        self._loader.use(self._handle_failure, code, args)
 
-    def _handle_failure(self, code: int, args: tuple[object, ...]) -> None:
-        kernel_table = self._loader.ready()
+    def _handle_failure(self, kernel_table: KernelTable, code: int, args: tuple[object, ...]) -> None:
         driver = kernel_table.library.driver
         if code > drivers.LAUNCHED:  # the launch was made, but a stream does not wait for it
             from .. import streams  # noqa: PLC0415 (only errors come here)
@@ -296,7 +261,7 @@ def launch_with_copies(
     kernel: tuple[str, str],
     stream: int | None,
     args: tuple[object, ...],
-    launch: Callable[[tuple[object, ...]], object],
+    launch: Callable[[KernelTable, tuple[object, ...]], object],
 ) -> None:
     """Launch with copies of the host's arrays and records.
 
@@ -306,7 +271,7 @@ def launch_with_copies(
         kernel: The kernel's name, and that name after the module's.
         stream: The handle of the launch's stream; None for the current one.
         args: The arguments.
-        launch: A function that launches with the copies.
+        launch: A function that launches with the copies, by the kernel table.
     """
     from .arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
@@ -315,5 +280,5 @@ def launch_with_copies(
     loader.enter(kernel_table, (), [table.stream(args, stream)], where)
     numbers = host_arrays.find_arguments_to_copy(args, table.all_overloads())
     with host_arrays.Copies(args, numbers, kernel_table.library.driver, where) as copies:
-        launch(copies.args)
+        launch(kernel_table, copies.args)
         copies.copy_back(table.stream(copies.args, stream))

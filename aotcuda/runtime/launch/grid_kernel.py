@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from ... import typing as types
     from ...manifest import Kernel as Record
     from ...manifest import Overload
+    from ..kernel_table import KernelTable
     from ..loader import Loader
+    from .arguments.argument_layout import PackedOverload
     from .for_all import ForAll
     from .grid_binding import Bind, Named
 
@@ -171,7 +173,7 @@ class GridKernel(Kernel):
 
         try:
             full = self.bind(len(args), tuple(named))(args, named)
-            return self._loader.ready().check(self.__name__, full, 0).record
+            return self._loader.use(self._check, full).record
         except MissingVariantError:
             return None
 
@@ -196,7 +198,10 @@ class GridKernel(Kernel):
 
     def _parameters_for(self, args: tuple[object, ...]) -> Any:
         """Return the parameters of the variant for some arguments."""
-        return self._loader.ready().check(self.__name__, args, 0).parameters
+        return self._loader.use(self._check, args).parameters
+
+    def _check(self, kernel_table: KernelTable, args: tuple[object, ...]) -> PackedOverload:
+        return kernel_table.check(self.__name__, args, 0)
 
     def _launcher_for(self, grid: object, stream: Any) -> GridLauncher:
         """Return the launcher for a grid and a stream; make it if it is not cached."""

@@ -128,10 +128,25 @@ def prepare(
     """
     arguments = tuple(args)
     try:
-        kernel_table = loader.ready()
+        loader.ready()
     except RuntimeUnavailableError:
         _check_without_gpu(loader, name, where, arguments)
         return NOWHERE, 0
+    return loader.use(_prepare, loader, name, where, arguments, places, counts, configuration, n, pinned)
+
+
+def _prepare(
+    kernel_table: KernelTable,
+    loader: Loader,
+    name: str,
+    where: str,
+    arguments: tuple[object, ...],
+    places: Sequence[Place | None],
+    counts: tuple[int, int],
+    configuration: tuple[object, object, int],
+    n: int | None,
+    pinned: bool,
+) -> tuple[int, int]:
     module = _extension()
     selection = kernel_table.select_or_refuse(name, arguments, 0)
     overload, slot, values, *_ = selection
@@ -184,6 +199,7 @@ def _register(module: Any, kernel_table: KernelTable, described: tuple[Any, ...]
                 where, identity, kernel, dimensions, *cells, *counts, packed, holes, starts
             )
             _flags.append(flag)
+            kernel_table.is_pinned |= counts[0]
     return number, identity
 
 

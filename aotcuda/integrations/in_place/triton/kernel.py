@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ....manifest import Kernel as Record
     from ....manifest import Manifest, Overload
     from ....runtime.device_kernel import DeviceKernel
+    from ....runtime.kernel_table import KernelTable
     from ....runtime.loader import Loader
 
 MISSES = (ArgumentError, LaunchError, StaleBuildError, RuntimeUnavailableError)
@@ -82,7 +83,7 @@ class InPlaceKernel(GridKernel):
             AotcudaError: No variant is packaged for the arguments, or for this GPU.
         """
         full = self.bind(len(args), tuple(named))(args, named)
-        return self._loader.ready().check(self.__name__, full, 0).record
+        return self._loader.use(self._check, full).record
 
     def on_gpu(self, record: Overload) -> tuple[DeviceKernel, str]:
         """Return a variant on the current GPU, and the target of its image; make a context if there is none.
@@ -90,7 +91,9 @@ class InPlaceKernel(GridKernel):
         Raises:
             AotcudaError: The variant cannot be loaded.
         """
-        kernel_table = self._loader.ready()
+        return self._loader.use(self._on_gpu, record)
+
+    def _on_gpu(self, kernel_table: KernelTable, record: Overload) -> tuple[DeviceKernel, str]:
         device = self._loader.enter(kernel_table, ())
         overloads = kernel_table.table(self.__name__).all_overloads()
         overload = next(each for each in overloads if each.record is record)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections import deque
-from weakref import ref
 
 from ... import errors
 from . import parameter_kinds, scalars
@@ -100,8 +99,6 @@ class PackedOverload:
             to its place on the GPU. Empty if launches pass the block.
         live: `OverloadTable.live` of the overload's table.
         slots: The free slots. `take` takes one, and `slots.append` returns it.
-        existing: References to all slots. An interrupted launch deletes its slot, so a slot that exists and is not in
-            `slots` belongs to a launch in progress.
         fast_layout: The layout for the fast path in C; None before the first use, False if C does not support it.
         kernels: The overload's `DeviceKernel` by the GPU's ordinal, if launches may use it without further checks.
         ready: The overload's kernel on the only GPU, once a launch needed no more than the limits of that kernel.
@@ -111,7 +108,6 @@ class PackedOverload:
         "addresses",
         "alignments",
         "apart",
-        "existing",
         "fast_layout",
         "fits",
         "forms",
@@ -158,7 +154,6 @@ class PackedOverload:
         offsets += [place for each in in_block for place in each.get("places", ())[1:]]  # the first is the offset
         self.starts = sorted([*offsets, *overload.get("reserved", ())]) if overload.get("one_by_one") else []
         self.slots: deque[Slot] = deque()  # an empty list would free its memory
-        self.existing: set[ref[Slot]] = set()
         self.fast_layout: object = None
         self.kernels: dict[int, Any] = {}
         self.ready: Ready | None = None
@@ -168,18 +163,11 @@ class PackedOverload:
         try:
             return self.slots.pop()
         except IndexError:
-            slot = Slot(self.size, self.starts)
-            self.existing.add(ref(slot, self.existing.discard))
-            return slot
+            return Slot(self.size, self.starts)
 
     def addresses_of(self, values: list[object]) -> list[int]:
         """Return the addresses of the arrays among a block's numbers."""
         return [value for index in self.addresses if isinstance(value := values[index], int)]
-
-    def is_idle(self) -> bool:
-        """Return True if no launch is in progress. If `live` is empty, no later launch begins."""
-        free = self.slots.copy()  # without the GIL, a copy waits for threads that change the deque; len() does not
-        return len(free) >= len(self.existing)
 
 
 def _alignments(parameters: list[Parameter], before: tuple[int, ...]) -> Iterator[Alignment]:

@@ -152,10 +152,6 @@ class ExactOverloads(OverloadTable):
         """Implement OverloadTable.all_overloads."""
         return [self._overload(number) for number in range(len(self._records))]
 
-    def is_idle(self) -> bool:
-        """Implement OverloadTable.is_idle."""
-        return all(overload.is_idle() for overload in [*self._prepared.values()])
-
     def refusal(self, args: tuple[object, ...]) -> ArgumentError:
         """Implement OverloadTable.refusal."""
         explain = self._explain_types if self._adopts else self._explain

@@ -297,10 +297,6 @@ class OverloadTable:
 
         return read_error(self._where, self.overloads, args, at, error)
 
-    def is_idle(self) -> bool:
-        """Return True if no launch is in progress. If `live` is empty, no later launch begins."""
-        return all(overload.is_idle() for overload in self.overloads)
-
     def candidates(self, args: tuple[object, ...]) -> Candidates | None:
         """Return the overloads that may fit arguments of these types; None if there are none.
 
