@@ -200,6 +200,10 @@ def _dispatch_mode(torch: Any, tensors: _Tensors, kernels: dict[str, _Kernel]) -
             is_result = tensors.has_result(operands)
             if is_result:
                 _record_reads(func, args, operands, tensors)
+            if has_gpu and _has_gpu_code_alone(torch, func):
+                result, written = _without_gpu(torch, func, args, named)
+                tensors.add_result([tensors.mark(result), written])
+                return result
             before = args[0].untyped_storage().nbytes() if name == "resize_" and has_gpu else 0
             result = func(*args, **named)
             if has_gpu:
@@ -211,6 +215,55 @@ def _dispatch_mode(torch: Any, tensors: _Tensors, kernels: dict[str, _Kernel]) -
             return result
 
     return OnCpu
+
+
+_FOR_CPU = ("CPU", "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+_gpu_code: dict[str, bool] = {}
+
+
+def _has_gpu_code_alone(torch: Any, func: Any) -> bool:
+    """Return True for an operator that is compiled for GPUs, such as one of a package's extension module."""
+    name = func.name()
+    if name not in _gpu_code:
+        if not hasattr(func, "_schema"):
+            return False
+        has = torch._C._dispatch_has_kernel_for_dispatch_key
+        _gpu_code[name] = has(name, "CUDA") and not any(has(name, key) for key in _FOR_CPU)
+    return _gpu_code[name]
+
+
+def _without_gpu(torch: Any, func: Any, args: Any, named: Any) -> tuple[Any, list[Any]]:
+    """Return what an operator returns, with zeros of the shapes of its meta function, and the arguments that it writes.
+
+    Raises:
+        NotImplementedError: The operator has no such function.
+    """
+    values = {**{item.name: value for item, value in zip(func._schema.arguments, args)}, **named}  # noqa: B905 (strict= came with Python 3.10)
+    written = [
+        values[item.name]
+        for item in func._schema.arguments
+        if item.name in values and item.alias_info is not None and item.alias_info.is_write
+    ]
+    returned = func._schema.returns
+    if not returned:
+        return None, written
+    if len(returned) == 1 and returned[0].alias_info is not None and returned[0].alias_info.is_write:
+        return written[0], written
+    if not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "Meta"):
+        message = f"{func.name()} has only code for GPUs, and no function for shapes: torch.library.register_fake"
+        raise NotImplementedError(message)
+
+    def to_meta(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+    def to_zeros(value: Any) -> Any:
+        return torch.zeros(value.shape, dtype=value.dtype) if isinstance(value, torch.Tensor) else value
+
+    tree_map = torch.utils._pytree.tree_map
+    device = {"device": torch.device("meta")} if "device" in named else {}
+    return tree_map(to_zeros, func(*tree_map(to_meta, args), **{**tree_map(to_meta, named), **device})), written
 
 
 def _record_reads(func: Any, args: Any, operands: list[Any], tensors: _Tensors) -> None:

@@ -246,6 +246,42 @@ assert kept.resize_(2).resize_(4).tolist() == [7, 7, 7, 7]
 """
 
 
+COMPILED = """
+import torch
+
+
+def compile_(schema):
+    # An extension module registers its operators by the same call in C++.
+    library.define(schema)
+    library.m.impl(schema.partition("(")[0], "CUDA", lambda *_: 1 / 0, False)
+
+
+library = torch.library.Library("compiled", "DEF")
+compile_("write(Tensor(a!) out, Tensor x, *, int n=1) -> ()")
+compile_("write_and_return(Tensor x, Tensor(a!) out) -> Tensor(a!)")
+compile_("pair(Tensor x, int n) -> (Tensor, Tensor)")
+compile_("unknown(Tensor x) -> Tensor")
+
+
+@torch.library.register_fake("compiled::pair")
+def pair(x, n):
+    return x.new_empty(n, *x.shape), torch.empty(3, dtype=torch.int32, device=x.device)
+
+
+x, out = torch.ones(4, device="cuda"), torch.zeros(4, device="cuda")
+assert torch.ops.compiled.write(out, x, n=2) is None
+assert torch.ops.compiled.write_and_return(x, out).data_ptr() == out.data_ptr()
+first, second = torch.ops.compiled.pair(x, 5)
+assert first.is_cuda and second.is_cuda and (first.shape, second.dtype) == ((5, 4), torch.int32)
+assert first.dtype is x.dtype and not first.any()
+try:
+    torch.ops.compiled.unknown(x)
+except NotImplementedError as error:
+    assert "compiled::unknown has only code for GPUs" in str(error)
+else:
+    raise AssertionError
+"""
+
 GROUPS = """
 import tempfile
 import torch
@@ -280,7 +316,7 @@ READING = "\n".join(
 
 PROGRAMS = {
     "tensors": TENSORS, "functions": FUNCTIONS, "operators": OPERATORS, "devices": DEVICES,
-    "groups": GROUPS, "reading": READING,
+    "compiled": COMPILED, "groups": GROUPS, "reading": READING,
 }  # fmt: skip
 MAIN = """
 import sys, runpy, traceback
