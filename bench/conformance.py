@@ -66,7 +66,9 @@ def main() -> int:
     if arguments.command == "build":
         return build(arguments.folder, arguments.release or releases(), arguments.every)
     if arguments.command == "table":
-        PAGE.write_text(page.with_table(PAGE.read_text(encoding="utf-8"), machine.RESULTS), encoding="utf-8")
+        PAGE.write_text(
+            page.with_table(PAGE.read_text(encoding="utf-8"), machine.RESULTS, len(CASES)), encoding="utf-8"
+        )
         return 0
     if arguments.command == "chain":
         return run_chain(arguments.site)
@@ -146,7 +148,7 @@ def run(folder: Path, out: Path, *, processes: int) -> int:
             "cases": len(results),
             "passed": len(results) - len(failed),
         }
-        report |= {"groups": groups, "failed": failed, "refused": item["refused"]}
+        report |= {"groups": groups, "failed": failed, "refused": item["refused"], "covers": " ".join(item["cases"])}
         machine.write(path, here, **report)
         rows.append((f"{item['compiler']} {item['release']}", len(results), len(failed), len(item["refused"])))
     machine.table(("release", "cases", "wrong", "refused"), rows)

@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of a slow test runs.
+    """Tell how much of a slow test runs.
 
     Attributes:
         folder: The folder of result files; None for the short part.

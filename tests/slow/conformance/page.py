@@ -15,8 +15,8 @@ HEAD = """\
 """
 
 
-def with_table(text: str, results: Path) -> str:
-    """Return the text of the page with a new table made from the results in a folder.
+def with_table(text: str, results: Path, cases: int) -> str:
+    """Return the text of the page with the number of cases, and a new table made from the results in a folder.
 
     Raises:
         ValueError: The text has no such table.
@@ -27,6 +27,7 @@ def with_table(text: str, results: Path) -> str:
         raise ValueError(message)
     reports = [json.loads(path.read_text(encoding="utf-8")) for path in results.glob("conformance_*.json")]
     reports.sort(key=lambda report: (report["compiler"], [int(part) for part in report["release"].split(".")]))
+    before = re.sub(r"(?<=conformance suite\*\* has )[\d,]+(?= small kernels)", f"{cases:,}", before)
     return before + head + "".join(map(_row, reports)) + re.sub(r"\A(?:\|.*\n)*", "", after)
 
 
