@@ -102,7 +102,7 @@ def call(
         parameters, places, arrays, numbers = _arguments(kernel, args, results, outputs, aliases)
         _check_numbers(kernel, parameters, places)
         number, identity = xla_call.prepare(
-            kernel.loader,
+            kernel.images,
             kernel.__name__,
             where,
             parameters,
@@ -190,7 +190,7 @@ def _check_alias(
 
 def _check_numbers(kernel: Kernel, parameters: list[object], places: list[xla_call.Place | None]) -> None:
     """Raise ArgumentError for an array in place of a number."""
-    record: Any = kernel.loader.kernels.get(kernel.__name__)
+    record: Any = kernel.images.kernels.get(kernel.__name__)
     for overload in record["overloads"] if record is not None else ():
         if len(overload["parameters"]) != len(parameters):
             continue
@@ -210,7 +210,7 @@ def _check_numbers(kernel: Kernel, parameters: list[object], places: list[xla_ca
 
 
 def _names(kernel: Kernel) -> list[str]:
-    record: Any = kernel.loader.kernels.get(kernel.__name__)
+    record: Any = kernel.images.kernels.get(kernel.__name__)
     return [parameter["name"] for parameter in record["overloads"][0]["parameters"]] if record is not None else []
 
 

@@ -140,8 +140,8 @@ class _Schema:
 
     def __init__(self, kernel: Kernel, signature: str | None) -> None:
         self._where = str(kernel)
-        record: Any = kernel.loader.kernels.get(kernel.__name__)
-        self.only_packaged = kernel.loader.manifest["fallback"] == "error"
+        record: Any = kernel.images.kernels.get(kernel.__name__)
+        self.only_packaged = kernel.images.manifest["fallback"] == "error"
         packaged = {overload["signature"]: overload["parameters"] for overload in record["overloads"]}
         listed = ", ".join(packaged)
         if signature is not None and signature not in packaged:

@@ -95,7 +95,7 @@ def _own(kernel: Any, count: int, rounds: int) -> dict[str, Any]:
     """Measure the launches without JAX, on memory of the driver."""
     cuda = machine.driver()
     assert cuda is not None
-    kernel.loader.enter(kernel.loader.ready(), ())
+    kernel.images.enter(kernel.images.ready(), ())
 
     def array() -> Any:
         address = ctypes.c_uint64()

@@ -251,7 +251,7 @@ def _ways(  # noqa: PLR0915 (a few lines for each way)
 
         module = ffi.load_module(str(tvm_ffi))
         driver = ctypes.CDLL("libcuda.so.1")
-        plan = case.packaged._loader.current.table("axpy").overloads[0]
+        plan = case.packaged._images.current.table("axpy").overloads[0]
         kernel = plan.kernels[0].kernel
         address = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value
         module.setup(address, kernel.value, peers.GRID, peers.BLOCK)

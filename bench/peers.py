@@ -166,7 +166,7 @@ def c_batches(
     run.restype = ctypes.c_double
     driver = ctypes.CDLL("libcuda.so.1")
     case.packaged[GRID, BLOCK](2.0, *arrays)  # loads it
-    loaded = case.packaged._loader.current
+    loaded = case.packaged._images.current
     plan = loaded.table("axpy").overloads[0]
     _, slot, *_ = loaded.select("axpy", (2.0, *arrays), stream)  # the parameters of this launch
     size = ctypes.c_size_t(plan.size)

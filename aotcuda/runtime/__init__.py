@@ -6,10 +6,7 @@ An import with `load = "first-use"` imports `module` alone; other modules are im
 # module              `load` and `Module`, which a generated module uses; module_attributes: reports for users
 # module_registry     `aotcuda.load(name)`: modules by name, also in a source tree that was never built
 # kernel              `kernel[grid, block](...)`; help_text: documentation of kernels
-# loader              loads and unloads images, and waits for launches
-# image_source        where images come from: a wheel, an editable install, a source tree that was never built
-# kernel_table        overloads, specializations and launchers as long as the same images are loaded
-# library             images in the driver; device_kernel: a kernel on one GPU; symbol: device variables
+# symbol              device variables
 # kernel_attributes   registers, occupancy and machine code of a kernel
 # driver              libcuda through ctypes; driver_errors: its errors as exceptions
 # streams             streams of every library, and their order
@@ -17,8 +14,11 @@ An import with `load = "first-use"` imports `module` alone; other modules are im
 # framework_checks    checks for PyTorch, JAX and TVM-FFI
 # foreign_names       the private names of other libraries that launches use
 # launch/             one launch: configuration, arguments, overload, the C extension
-# images/             choice: the image for a GPU, with the reason; callbacks; debug_exceptions; parts: split wheels;
-#                     subset: part of a fatbin
+# images/             images: loads and unloads the images of a module, and waits for launches; source: where they come
+#                     from (a wheel, an editable install, a source tree that was never built); choice: the image for a
+#                     GPU, with the reason; library: images in the driver; device_kernel: a kernel on one GPU;
+#                     kernel_table: overloads, specializations and launchers as long as the same images are loaded;
+#                     callbacks; debug_exceptions; parts: split wheels; subset: part of a fatbin
 # jit/                fallback: images that this machine compiled; compile: from the cache or the builder;
 #                     overloads: kernels for more signatures or GPUs; build_inputs: the inputs of a build;
 #                     cache_key: names cache entries, and checks if they are current; cache, cache_lock

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from typing import Any, Never, NoReturn, SupportsIndex
 
     from .. import typing as types
+    from .images.images import Images
+    from .images.kernel_table import KernelCache
     from .kernel_attributes import OnThisGpu
-    from .kernel_table import KernelCache
     from .launch.for_all import ForAll
     from .launch.launch_attributes import LaunchAttributes
     from .launch.launch_config import Configuration
     from .launch.launcher import Launcher
-    from .loader import Loader
 
 _MOST_SHOWN = 8
 
@@ -65,11 +65,11 @@ class Kernel:
     def __init_subclass__(cls) -> None:
         cls.__doc__ = _Computed(cls.__doc__ or "", "documentation")  # type: ignore[assignment]
 
-    def __init__(self, name: str, loader: Loader) -> None:
-        """Take the kernel's name, and the loader of its module."""
+    def __init__(self, name: str, images: Images) -> None:
+        """Take the kernel's name, and the images of its module."""
         self.__name__ = self.__qualname__ = name
-        self.__module__ = loader.source.name
-        self._loader = loader
+        self.__module__ = images.source.name
+        self._images = images
         self._used_cache: Any = _NO_CACHE  # from the first launcher on, the kernel's cache for the current images
 
     # Without these, Python would iterate over a kernel by indexing it with 0, 1, 2, ... without an end.
@@ -77,14 +77,14 @@ class Kernel:
     __contains__ = None
 
     @property
-    def loader(self) -> Loader:
-        """Return the loader of the kernel's images, for integrations that launch the kernel."""
-        return self._loader
+    def images(self) -> Images:
+        """Return the images of the kernel's module, for integrations that launch the kernel."""
+        return self._images
 
     @property
     def signatures(self) -> list[str]:
         """Return the signatures of the packaged overloads."""
-        record = self._loader.kernels.get(self.__name__)
+        record = self._images.kernels.get(self.__name__)
         return [overload["signature"] for overload in record["overloads"]] if record is not None else []
 
     def __getitem__(self, configuration: types.Configuration) -> Launcher:
@@ -118,7 +118,7 @@ class Kernel:
 
     def _cache(self) -> KernelCache:
         """Return the kernel's cache for the current images, which is used from now on."""
-        cache = self._used_cache = self._loader.cache(self.__name__)
+        cache = self._used_cache = self._images.cache(self.__name__)
         return cache
 
     def forall(
@@ -153,7 +153,7 @@ class Kernel:
         with importing:
             from .launch.for_all import ForAll  # noqa: PLC0415 (an import makes no launcher)
 
-        return ForAll(self, self._loader, n, block, stream, self._shared(shared))
+        return ForAll(self, self._images, n, block, stream, self._shared(shared))
 
     def general_for_all(self, parts: tuple[Any, ...], specializations: object) -> ForAll:
         """Return the launcher in Python for the arguments of `forall` that C has read."""
@@ -241,13 +241,13 @@ class Kernel:
         configuration = self._configuration(grid, block, stream, shared, attributes)
         cache = self._cache()
         specializations = extension.specializations_of(cache, configuration)
-        launcher = self._launcher_class()(self._loader, self.__name__, str(self), configuration, specializations)
+        launcher = self._launcher_class()(self._images, self.__name__, str(self), configuration, specializations)
         if specializations is None:
             if extension.in_use() is None and not configuration.by_grid and not cache.makes_launchers:
                 with importing:
                     from .launch.launcher import make_configured  # noqa: PLC0415 (as above)
 
-                cache.configured = make_configured(type(launcher), self._loader, self.__name__, str(self))
+                cache.configured = make_configured(type(launcher), self._images, self.__name__, str(self))
                 cache.for_all = self._for_all
             return launcher
         made = extension.wrap(launcher, configuration, specializations)
@@ -260,7 +260,7 @@ class Kernel:
         grid, block, stream, shared = _parts(configuration)
         handle = stream if stream is None or isinstance(stream, int) else config_key.handle_of(stream)
         configuration = self._configuration(grid, block, handle, shared, None)
-        return self._launcher_class()(self._loader, self.__name__, str(self), configuration, specializations)
+        return self._launcher_class()(self._images, self.__name__, str(self), configuration, specializations)
 
     def _serve(self, cache: KernelCache, launcher: Any) -> None:
         """Let a launcher in C make the launchers of later configurations."""
@@ -332,7 +332,7 @@ class Kernel:
         with importing:
             from . import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
-        return kernel_attributes.sass(self._loader, self.__name__, str(self), signature)
+        return kernel_attributes.sass(self._images, self.__name__, str(self), signature)
 
     def cuda_core_kernel(self, signature: str | None = None) -> Any:
         """Return the kernel as a `cuda.core.Kernel`, for launches by other code; `module.unload()` invalidates it.
@@ -345,7 +345,7 @@ class Kernel:
         with importing:
             from . import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
-        return kernel_attributes.cuda_core_kernel(self._loader, self.__name__, str(self), signature)
+        return kernel_attributes.cuda_core_kernel(self._images, self.__name__, str(self), signature)
 
     def _attribute(self, name: str, signature: str | None) -> int | dict[str, int]:
         return self._ask(lambda kernel: kernel.attribute(name, signature))  # type: ignore[no-any-return]
@@ -354,7 +354,7 @@ class Kernel:
         with importing:
             from . import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
-        return kernel_attributes.ask(self._loader, self.__name__, str(self), question)
+        return kernel_attributes.ask(self._images, self.__name__, str(self), question)
 
     if not TYPE_CHECKING:  # a type checker treats a call as an error
 
@@ -390,7 +390,7 @@ class Kernel:
             from ..errors import ManifestError  # noqa: PLC0415 (only errors come here)
 
         try:
-            return self._loader.kernels.get(self.__name__)
+            return self._images.kernels.get(self.__name__)
         except ManifestError:
             return None
 

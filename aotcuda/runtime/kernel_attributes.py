@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..manifest import Overload
-    from .device_kernel import DeviceKernel
-    from .kernel_table import KernelTable
+    from .images.device_kernel import DeviceKernel
+    from .images.images import Images
+    from .images.kernel_table import KernelTable
     from .launch.arguments.argument_layout import PackedOverload
-    from .loader import Loader
 
 ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registers": 4}
 """`CU_FUNC_ATTRIBUTE_*`: the most threads of a block, bytes, registers of a thread."""
 
 
-def ask(loader: Loader, name: str, where: str, question: Callable[[OnThisGpu], Any]) -> Any:
-    """Return `question(kernel)` for a kernel of `loader` on the current GPU."""
-    return loader.use(lambda kernel_table: question(OnThisGpu(kernel_table, loader, name, where)))
+def ask(images: Images, name: str, where: str, question: Callable[[OnThisGpu], Any]) -> Any:
+    """Return `question(kernel)` for a kernel of `images` on the current GPU."""
+    return images.use(lambda kernel_table: question(OnThisGpu(kernel_table, images, name, where)))
 
 
 class OnThisGpu:
     """A kernel on the current GPU."""
 
-    def __init__(self, kernel_table: KernelTable, loader: Loader, name: str, where: str) -> None:
-        """Take the kernel `name` of `loader`, which errors name `where`; make a context if there is none."""
+    def __init__(self, kernel_table: KernelTable, images: Images, name: str, where: str) -> None:
+        """Take the kernel `name` of `images`, which errors name `where`; make a context if there is none."""
         self._where = where
         self._kernel_table = kernel_table
-        self._device = loader.enter(self._kernel_table, ())
+        self._device = images.enter(self._kernel_table, ())
         library = self._kernel_table.library
         overloads = self._kernel_table.table(name).all_overloads()
         self._overloads = [each for each in overloads if library.has_variant(each.record, self._device)]
@@ -111,7 +111,7 @@ class OnThisGpu:
         raise LaunchError(message)
 
 
-def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | None) -> Any:
+def cuda_core_kernel(images: Images, name: str, where: str, signature: str | None) -> Any:
     """Return the overload on the current GPU as a `cuda.core.Kernel`."""
     try:
         from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only some programs have cuda.core)
@@ -120,17 +120,17 @@ def cuda_core_kernel(loader: Loader, name: str, where: str, signature: str | Non
 
         message = f"cuda.core cannot be imported, so {where} has no cuda.core kernel: {registry.CUDA_CORE}"
         raise DependencyError(message) from None
-    return CoreKernel.from_handle(ask(loader, name, where, lambda kernel: kernel.device_kernel(signature).kernel.value))
+    return CoreKernel.from_handle(ask(images, name, where, lambda kernel: kernel.device_kernel(signature).kernel.value))
 
 
-def sass(loader: Loader, name: str, where: str, signature: str | None) -> str | dict[str, str]:
+def sass(images: Images, name: str, where: str, signature: str | None) -> str | dict[str, str]:
     """Return the current GPU's machine code, disassembled by `cuobjdump`; without a signature, by signature."""
     tool = _cuobjdump()
 
     def text(arch: str, symbol: str, path: str) -> str:
         return _run([tool, "--dump-sass", "--gpu-architecture", arch, "--function", symbol, path])
 
-    return ask(loader, name, where, lambda kernel: kernel.disassemble(text, signature))  # type: ignore[no-any-return]
+    return ask(images, name, where, lambda kernel: kernel.disassemble(text, signature))  # type: ignore[no-any-return]
 
 
 def _cuobjdump() -> str:

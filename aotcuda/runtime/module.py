@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ..manifest import Manifest
     from .device_function import DeviceFunction, DeviceFunctionGroup
     from .images.choice import Choice, Tier
+    from .images.images import Images
+    from .images.library import Library
     from .kernel import Kernel
-    from .library import Library
-    from .loader import Loader
     from .symbol import Symbol
 
 _LOADS = ("import", "first-use")
@@ -55,7 +55,7 @@ class Module:
         self._sha256 = sha256
         self._unbuilt = unbuilt
         self._lock = new_lock()
-        self._made: Loader | None = None
+        self._made: Images | None = None
         self._kernels: dict[str, Kernel] = {}
         self._functions: dict[str, DeviceFunction] | None = None
         self._groups: dict[str, DeviceFunctionGroup] = {}
@@ -67,13 +67,13 @@ class Module:
         Raises:
             ManifestError: It is missing, altered or of a newer format version.
         """
-        return self._loader.manifest
+        return self._images.manifest
 
     @property
     def kernels(self) -> dict[str, Kernel]:
         """Return the kernels by name."""
         self._refuse_simulator()
-        return {name: self._kernels.get(name) or self._kernel(name) for name in self._loader.kernels}
+        return {name: self._kernels.get(name) or self._kernel(name) for name in self._images.kernels}
 
     @property
     def functions(self) -> dict[str, DeviceFunction]:
@@ -99,7 +99,7 @@ class Module:
         with importing:
             from . import module_attributes  # noqa: PLC0415 (few programs ask)
 
-        return module_attributes.choices(self._loader)
+        return module_attributes.choices(self._images)
 
     @property
     def tiers(self) -> dict[str, list[Tier]]:
@@ -107,7 +107,7 @@ class Module:
         with importing:
             from . import module_attributes  # noqa: PLC0415 (few programs ask)
 
-        return module_attributes.tiers(self._loader)
+        return module_attributes.tiers(self._images)
 
     @property
     def package_root(self) -> str:
@@ -127,7 +127,7 @@ class Module:
         with importing:
             from . import module_attributes  # noqa: PLC0415 (few programs ask)
 
-        return module_attributes.fast_path(self._loader)
+        return module_attributes.fast_path(self._images)
 
     def choice_for(self, capability: tuple[int, int] | str, driver: tuple[int, int] | None = None) -> Choice:
         """Return the image for a GPU of a compute capability; this machine need not have such a GPU.
@@ -142,7 +142,7 @@ class Module:
         with importing:
             from . import module_attributes  # noqa: PLC0415 (few programs ask)
 
-        return module_attributes.choice_for(self._loader, capability, driver)
+        return module_attributes.choice_for(self._images, capability, driver)
 
     def symbol(self, name: str) -> Symbol:
         """Return a `__device__` or `__constant__` variable of the images; its first use loads the images.
@@ -153,7 +153,7 @@ class Module:
         with importing:
             from .symbol import Symbol  # noqa: PLC0415 (few programs ask)
 
-        return Symbol(name, self._loader)
+        return Symbol(name, self._images)
 
     def attribute(self, name: str) -> object:
         """Return a kernel or function, and store it in the module; the generated module's `__getattr__`.
@@ -196,14 +196,14 @@ class Module:
             ForkError: The process forked after CUDA was started.
             CudaError: The driver cannot be started or refuses the images.
         """
-        return self._loader.ready().library
+        return self._images.ready().library
 
     def preload(self) -> None:
         """Load everything now: the images, a context if there is none, and the code of every kernel on its GPU.
 
         Errors as for a launch.
         """
-        self._loader.preload()
+        self._images.preload()
 
     def unload(self) -> None:
         """Unload the images from the driver; the next launch loads them again.
@@ -217,7 +217,7 @@ class Module:
             CallbackError: A teardown callback raised; the images were unloaded all the same.
             CudaError: The driver refuses.
         """
-        self._loader.unload()
+        self._images.unload()
 
     def load_early(self) -> None:
         """Read, check and load, for an import with `load = "import"`; a missing driver or GPU is no error yet.
@@ -227,7 +227,7 @@ class Module:
             CallbackError: A setup callback raised.
             DependencyError: The module has callbacks, and the package of their argument is not installed.
         """
-        self._loader.load_early()
+        self._images.load_early()
 
     def forget_names(self) -> None:
         """Remove the attributes that `attribute` stored, because the module is being executed again."""
@@ -247,32 +247,32 @@ class Module:
         return module_attributes.describe(self._made)
 
     @property
-    def _loader(self) -> Loader:
-        """Return the loader; make it at the first use."""
-        return self._made or self._make_loader()
+    def _images(self) -> Images:
+        """Return the images; make it at the first use."""
+        return self._made or self._make_images()
 
-    def _make_loader(self) -> Loader:
+    def _make_images(self) -> Images:
         with importing:
-            from . import image_source  # noqa: PLC0415 (load = "first-use" needs none)
-            from .loader import Loader  # noqa: PLC0415 (load = "first-use" needs none)
+            from .images import source  # noqa: PLC0415 (load = "first-use" needs none)
+            from .images.images import Images  # noqa: PLC0415 (load = "first-use" needs none)
 
         with self._lock:
             if self._made is None:
                 if self._unbuilt is not None:
-                    self._made = Loader(image_source.Unbuilt(self._unbuilt))
+                    self._made = Images(source.Unbuilt(self._unbuilt))
                 else:
-                    kind = image_source.Editable if self.editable else image_source.Packaged
-                    self._made = Loader(kind(self.name, self.path, self._sha256, self.package_root))
+                    kind = source.Editable if self.editable else source.Packaged
+                    self._made = Images(kind(self.name, self.path, self._sha256, self.package_root))
             return self._made
 
     def _exported(self) -> list[str]:
         """Return the names of all exports, in order."""
-        return sorted([*self._loader.kernels, *self.functions, *self._groups])
+        return sorted([*self._images.kernels, *self.functions, *self._groups])
 
     def _export(self, name: str) -> Kernel | DeviceFunction | DeviceFunctionGroup | None:
         """Return the export of a name, None if there is none."""
         self._refuse_simulator()
-        if name in self._loader.kernels:
+        if name in self._images.kernels:
             return self._kernels.get(name) or self._kernel(name)
         return self.functions.get(name) or self._groups.get(name)
 
@@ -282,7 +282,7 @@ class Module:
             with importing:
                 from . import module_attributes  # noqa: PLC0415 (few programs run in it)
 
-            raise module_attributes.simulator_error(self.name, self._loader.source.origins())
+            raise module_attributes.simulator_error(self.name, self._images.source.origins())
 
     def _kernel(self, name: str) -> Kernel:
         """Return the object for a kernel, which stays valid when images are loaded again."""
@@ -290,13 +290,13 @@ class Module:
             from .kernel import Kernel  # noqa: PLC0415 (an import makes no kernels)
 
         kind = Kernel
-        if self._loader.manifest.get("by_grid"):
+        if self._images.manifest.get("by_grid"):
             with importing:
                 from .launch.grid_kernel import GridKernel  # noqa: PLC0415 (few modules have any)
 
             kind = GridKernel
         _picklable(kind)
-        return self._kernels.setdefault(name, kind(name, self._loader))
+        return self._kernels.setdefault(name, kind(name, self._images))
 
     def _make_functions(self) -> None:
         with importing:

@@ -14,28 +14,28 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sized
 
     from .images.choice import Choice
-    from .loader import Loader
+    from .images.images import Images
 
 
-def choices(loader: Loader) -> dict[int, Choice]:
+def choices(images: Images) -> dict[int, Choice]:
     """Return the image for each GPU of this machine with the reason, by the GPU's ordinal.
 
     Raises:
         RuntimeUnavailableError: There is no driver or no GPU.
         CudaError: The driver cannot be started.
     """
-    kernel_table = loader.current  # another thread may unload it
+    kernel_table = images.current  # another thread may unload it
     if kernel_table is not None:
         return dict(kernel_table.library.choices)
-    return survey(loader.manifest, drivers.get())
+    return survey(images.manifest, drivers.get())
 
 
-def tiers(loader: Loader) -> dict[str, list[Tier]]:
+def tiers(images: Images) -> dict[str, list[Tier]]:
     """Return for each kernel the image of each overload on each GPU; errors as for `choices`."""
-    kernel_table, jit_images = loader.current, loader.jit_images
-    manifest = kernel_table.manifest if kernel_table is not None else loader.manifest
+    kernel_table, jit_images = images.current, images.jit_images
+    manifest = kernel_table.manifest if kernel_table is not None else images.manifest
     by_kernel: dict[str, list[Tier]] = {kernel["name"]: [] for kernel in manifest["kernels"]}
-    for choice in choices(loader).values():
+    for choice in choices(images).values():
         jit_module = jit_images.get(((None, None), choice.capability))
         if choice.arch is None and jit_module is not None:
             choice = jit_module.choice_for(choice.capability)  # noqa: PLW2901 (the choice that replaces it)
@@ -47,7 +47,7 @@ def tiers(loader: Loader) -> dict[str, list[Tier]]:
     return by_kernel
 
 
-def choice_for(loader: Loader, capability: tuple[int, int] | str, driver: tuple[int, int] | None) -> Choice:
+def choice_for(images: Images, capability: tuple[int, int] | str, driver: tuple[int, int] | None) -> Choice:
     """Return the image for a GPU of a compute capability, with a driver that supports a CUDA version.
 
     Raises:
@@ -57,36 +57,36 @@ def choice_for(loader: Loader, capability: tuple[int, int] | str, driver: tuple[
         message = f"{capability!r} is no compute capability; write it as (9, 0), or as 'sm_90'"
         raise ValueError(message)
     pair = arch.parse(capability).capability if isinstance(capability, str) else capability
-    return choose(loader.manifest, pair, driver=driver)
+    return choose(images.manifest, pair, driver=driver)
 
 
 def _parts(capability: object) -> tuple[object, ...]:
     return capability if isinstance(capability, tuple) else ()
 
 
-def fast_path(loader: Loader) -> str:
+def fast_path(images: Images) -> str:
     """Return `"in C"` if launches take the fast path, else `"none: ..."` with the reason.
 
     Raises:
         ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
     """
-    kernel_table = loader.current
+    kernel_table = images.current
     if kernel_table.library.synchronous if kernel_table is not None else streams.launches_wait():
         return "none: launches wait for their kernels, because AOTCUDA_SYNCHRONIZE is 1"
     problem = extension.why_not()
     return "in C" if problem is None else f"none: {problem}"
 
 
-def describe(loader: Loader) -> str:
+def describe(images: Images) -> str:
     """Return the `repr` of a module whose manifest has been read."""
-    state, kernel_table = "not loaded", loader.current
+    state, kernel_table = "not loaded", images.current
     if kernel_table is not None:
-        state = "; ".join([*map(str, kernel_table.library.choices.values()), f"fast path {fast_path(loader)}"])
-    changed = loader.source.changed()
+        state = "; ".join([*map(str, kernel_table.library.choices.values()), f"fast path {fast_path(images)}"])
+    changed = images.source.changed()
     if changed is not None:
         state += f"; out of date: {changed}"
-    counts = f"{_count(loader.kernels, 'kernel')}, {_count(loader.manifest['functions'], 'function')}"
-    return f"<aotcuda.Module {loader.source.name}: {counts}; {state}>"
+    counts = f"{_count(images.kernels, 'kernel')}, {_count(images.manifest['functions'], 'function')}"
+    return f"<aotcuda.Module {images.source.name}: {counts}; {state}>"
 
 
 def simulator_error(module: str, origins: Collection[str]) -> LaunchError:

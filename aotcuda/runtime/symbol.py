@@ -10,8 +10,8 @@ from ..errors import CudaError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .driver import Driver
-    from .kernel_table import KernelTable
-    from .loader import Loader
+    from .images.images import Images
+    from .images.kernel_table import KernelTable
 
 
 class Symbol:
@@ -24,10 +24,10 @@ class Symbol:
         name: Its name in C++: `"table"`, `"physics::table"`, or a mangled one.
     """
 
-    def __init__(self, name: str, loader: Loader) -> None:
+    def __init__(self, name: str, images: Images) -> None:
         self.name = name
-        self._loader = loader
-        named = [item for item in loader.manifest.get("globals", {}) if item.partition(".cu:")[2] == name]
+        self._images = images
+        named = [item for item in images.manifest.get("globals", {}) if item.partition(".cu:")[2] == name]
         if len(named) > 1:
             places = " and in ".join(item.removesuffix(f":{name}") for item in named)
             message = f'{self._where} is in {places}; name the file too: symbol("{named[0]}")'
@@ -40,13 +40,13 @@ class Symbol:
         Raises:
             CudaError: The images have no such variable.
         """
-        return self._loader.use(self._find)[0]
+        return self._images.use(self._find)[0]
 
     @property
     def nbytes(self) -> int:
         """Return the size in bytes, from the manifest if it has it; errors as for `address`."""
-        listed = self._loader.manifest.get("globals", {}).get(self.name)
-        return listed["bytes"] if listed is not None and "bytes" in listed else self._loader.use(self._find)[1]
+        listed = self._images.manifest.get("globals", {}).get(self.name)
+        return listed["bytes"] if listed is not None and "bytes" in listed else self._images.use(self._find)[1]
 
     def copy_from(self, host: object) -> None:
         """Wait for all kernels on the GPU, copy host memory into the variable, and wait for the copy.
@@ -60,7 +60,7 @@ class Symbol:
             CudaError: The driver refuses, or the images have no such variable.
         """
         data = self._view(host, "copy_from").tobytes()
-        self._loader.use(self._copy_from, data)
+        self._images.use(self._copy_from, data)
 
     def _copy_from(self, kernel_table: KernelTable, data: bytes) -> None:
         driver = kernel_table.library.driver
@@ -86,7 +86,7 @@ class Symbol:
         if view.readonly or not view.c_contiguous:
             message = f"{self._where}.copy_to needs a writable, contiguous buffer; give a new array or a bytearray"
             raise TypeError(message)
-        self._loader.use(self._copy_to, view)
+        self._images.use(self._copy_to, view)
 
     def _copy_to(self, kernel_table: KernelTable, view: memoryview) -> None:
         driver = kernel_table.library.driver
@@ -95,11 +95,11 @@ class Symbol:
         self._check(driver, "cuMemcpyDtoH_v2", (ctypes.c_char * view.nbytes).from_buffer(view), address, view.nbytes)
 
     def __repr__(self) -> str:
-        return f"<aotcuda.Symbol {self.name} of {self._loader.source.name}>"
+        return f"<aotcuda.Symbol {self.name} of {self._images.source.name}>"
 
     @property
     def _where(self) -> str:
-        return f"{self._loader.source.name}: symbol({self.name!r})"
+        return f"{self._images.source.name}: symbol({self.name!r})"
 
     @property
     def _mangled(self) -> str:
@@ -108,7 +108,7 @@ class Symbol:
         return self.name if len(parts) == 1 else f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
 
     def _find(self, kernel_table: KernelTable) -> tuple[int, int]:
-        self._loader.enter(kernel_table, ())
+        self._images.enter(kernel_table, ())
         library, variables = kernel_table.library, kernel_table.manifest.get("globals", {})
         listed = variables.get(self.name)
         if listed is not None:

@@ -30,7 +30,7 @@ except RuntimeUnavailableError:
     pass
 else:
     chosen = k.__aotcuda__.chosen[0].arch
-    table = k.__aotcuda__._loader.current
+    table = k.__aotcuda__._images.current
     function = ctypes.c_void_p()
     entry = table.device_kernel(table.table("axpy").overloads[0], 0)
     buffers.check(buffers.cuda.cuKernelGetFunction(ctypes.byref(function), entry.kernel))

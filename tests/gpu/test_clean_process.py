@@ -168,7 +168,7 @@ while any(thread.is_alive() for thread in threads):
     k.__aotcuda__.unload()
     unloads += 1
     threads[unloads % 4].join(0.001)
-print(json.dumps([unloads > 3, [results[number] for number in range(4)], len(k.__aotcuda__._loader.retired)]))
+print(json.dumps([unloads > 3, [results[number] for number in range(4)], len(k.__aotcuda__._images._retired)]))
 """
 
 

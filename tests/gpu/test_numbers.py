@@ -136,7 +136,7 @@ def test_driver_reports_registers_and_memory_of_manifest(features):
     features.__aotcuda__.preload()
     for record in features.__aotcuda__.manifest["kernels"]:
         kernel = getattr(features, record["name"])
-        packed = kernel.loader.current.table(record["name"]).overloads
+        packed = kernel.images.current.table(record["name"]).overloads
         for overload, plan in zip(record["overloads"], packed, strict=True):
             stated = overload["resources"]["sm_90"]
             found = {}

@@ -10,7 +10,7 @@ import pytest
 from aotcuda import cli
 from aotcuda.builder.entry import api, jit
 from aotcuda.errors import NoImageError
-from aotcuda.runtime.image_source import Packaged
+from aotcuda.runtime.images.source import Packaged
 from aotcuda.runtime.jit import compile as jit_compile
 from integration import projects
 from support.jit_builds import forget_cache

@@ -80,7 +80,7 @@ for item in sys.argv[1:]:
 heavy = ("numba", "numba_cuda_mlir", "numpy", "llvmlite", "dataclasses", "aotcuda.builder")
 heavy = [name for name in heavy if name in sys.modules]
 tiers = {name: [tier.tier for tier in found] for name, found in module.tiers.items()}
-images = [late.manifest["fatbins"][0]["images"][0]["sha256"] for late in module._loader.fallback().loaded.values()]
+images = [late.manifest["fatbins"][0]["images"][0]["sha256"] for late in module._images.fallback().loaded.values()]
 print(json.dumps({"heavy": heavy, "tiers": tiers, "images": images}))
 """
 

@@ -22,13 +22,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from aotcuda.errors import ArgumentError
+from aotcuda.runtime.images.images import Images
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launch import fast as fast_extension
 from aotcuda.runtime.launch import general_path
 from aotcuda.runtime.launch.arguments import array_view
 from aotcuda.runtime.launch.arguments import overloads as overload_tables
 from aotcuda.runtime.launch.general_path import GeneralPath
-from aotcuda.runtime.loader import Loader
 from support import libraries, manifests
 from support.libraries import Array, Raises, State
 
@@ -113,9 +113,9 @@ class Fuzz:
     def launcher(self, path: str, case: Case) -> Any:
         """Return a launcher of a new kernel that takes one of the paths."""
         self._select(path)
-        loader = Loader(self._module._loader.source)
-        loader._make_current(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
-        return Kernel(case.record["name"], loader)[1, 1, case.stream]
+        images = Images(self._module._images.source)
+        images._make_current(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
+        return Kernel(case.record["name"], images)[1, 1, case.stream]
 
     def _select(self, path: str) -> None:
         _caching[:] = [path != "general"]

@@ -123,7 +123,7 @@ def both_paths(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 def _add_specialization(launcher: Launcher, args: tuple[object, ...]) -> None:
     """Add a specialization for arguments to the fast path, as after a launch, if an overload accepts them."""
-    loaded = launcher._loader.ready()
+    loaded = launcher._images.ready()
     try:
         selection = loaded.select_or_refuse(launcher.name, args, launcher.stream)
     except ArgumentError:

@@ -81,7 +81,7 @@ def test_jit_fallback_is_predicted_where_the_run_time_uses_it(cuda, wheel, chang
     kernel = manifests.kernel("axpy", "void(float32)")
     folder = manifests.write(cuda.packages, [kernel], targets=tuple(targets.split()), toolchain=toolchain, **changes)
     module = cuda.package(kernel, targets=tuple(targets.split()), toolchain=toolchain, **changes).__aotcuda__
-    can_compile, content = module._loader.fallback().build_inputs() is not None, read(folder)
+    can_compile, content = module._images.fallback().build_inputs() is not None, read(folder)
     for capability in GPUS:
         for version in DRIVERS[1:]:
             cell = predict(content, Gpu("", capability), Driver("", version))

@@ -164,7 +164,7 @@ def unloaded(cuda: Any) -> None:
     k, array = line(cuda)
     run = k[1, 32]
     run(array)
-    k.loader.unload()
+    k.images.unload()
     run(array)
 
 

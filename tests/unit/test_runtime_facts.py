@@ -123,7 +123,7 @@ def test_a_kernel_is_converted_for_cuda_core(cuda, monkeypatch):
     k[1, 1](1)
     assert k.cuda_core_kernel() == (
         "cuda.core kernel",
-        k.loader.current.table("k").overloads[0].kernels[0].kernel.value,
+        k.images.current.table("k").overloads[0].kernels[0].kernel.value,
     )
 
 

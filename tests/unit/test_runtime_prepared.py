@@ -133,7 +133,7 @@ def axpy(cuda, module):
 
 def prepare(kernel, args, places, configuration=(3, 64, 0), n=None, *, counts=(2, 1), pinned=False):
     name = kernel.__name__
-    return xla_call.prepare(kernel.loader, name, str(kernel), args, places, counts, configuration, n, pinned=pinned)
+    return xla_call.prepare(kernel.images, name, str(kernel), args, places, counts, configuration, n, pinned=pinned)
 
 
 def axpy_args(count=10, typestr="<f4"):
@@ -241,7 +241,7 @@ def test_unloading_waits_for_launch_of_xlas(cuda, module, axpy, monkeypatch):
     xla, succeeded = Xla(module), []
 
     def launch():
-        axpy.loader.enter(axpy.loader.ready(), ())  # as XLA's threads have a context
+        axpy.images.enter(axpy.images.ready(), ())  # as XLA's threads have a context
         cuda.hold(True)
         succeeded.append(xla.call((0x1000, 0x2000), (0x3000,), launch=number, identity=identity))
 

@@ -161,7 +161,7 @@ def test_edit_with_old_modification_time_is_detected(cuda, monkeypatch, moment):
     monkeypatch.setattr(stamp, "_MOMENT", moment)
     project = Project(cuda)
     os.utime(project.source, ns=(1, 1))
-    assert project.module.__aotcuda__._loader.source.changed() is None
+    assert project.module.__aotcuda__._images.source.changed() is None
     before = project.source.stat()
     while project.source.stat().st_ctime_ns == before.st_ctime_ns:  # file systems store this time in steps
         project.source.write_text("def k(y): ...\n")

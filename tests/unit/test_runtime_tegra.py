@@ -9,8 +9,7 @@ from aotcuda.binary import fatbin
 from aotcuda.builder.link import nvfatbin
 from aotcuda.builder.link.images import Image
 from aotcuda.errors import ManifestError
-from aotcuda.runtime import library
-from aotcuda.runtime.images import subset
+from aotcuda.runtime.images import library, subset
 from support import images, manifests
 
 TARGETS = ("sm_80", "sm_86", "sm_87", "sm_90", "compute_75")

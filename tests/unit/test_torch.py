@@ -118,7 +118,7 @@ def test_other_kinds_of_kernels_are_refused(kernels):
     from aotcuda.runtime.launch.grid_kernel import GridKernel
 
     for kind in (GridKernel, PackagedKernel, kernels.axpy[1, 1]):
-        kernel = kind("axpy", kernels.axpy.loader) if isinstance(kind, type) else kind
+        kernel = kind("axpy", kernels.axpy.images) if isinstance(kind, type) else kind
         with pytest.raises(ArgumentError, match=r"aotcuda\.torch\.op needs a kernel of a module that the build made"):
             make(kernel, mutates=("z",))
 
@@ -256,7 +256,7 @@ def test_tensors_of_function_transforms_are_refused(kernels, cuda):
 @pytest.mark.usefixtures("on_a_gpu")
 def test_launches_send_what_the_general_path_selects(kernels, cuda):
     draw = random.Random(7)
-    loaded = kernels.__aotcuda__._loader.ready()
+    loaded = kernels.__aotcuda__._images.ready()
     others = [torch.ones(1, 2), torch.ones(()), torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.int32)]
     others += [tensors.complexes("cpu"), tensors.complexes("cpu").conj(), torch.ones(3)[3:]]
     pool = [mine(tensor) for tensor in [*(make("cpu") for make in tensors.LAUNCHED.values()), *others]]

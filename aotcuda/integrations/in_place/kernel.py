@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from typing import Any, SupportsIndex
 
     from ... import typing as types
-    from ...runtime.kernel_table import KernelTable
-    from ...runtime.loader import Loader
+    from ...runtime.images.images import Images
+    from ...runtime.images.kernel_table import KernelTable
 
 _WARNING = "Host array used in CUDA kernel will incur copy overhead to/from device."
 
@@ -46,7 +46,7 @@ class PackagedKernel(PackagedBase):
         return super().forall(n, block or None, stream or 0, shared)
 
     def _for_all(self, n: Any, block: Any, stream: Any, shared: Any) -> ForAll:
-        return _ForAll(self, self._loader, n, block, stream, self._shared(shared))
+        return _ForAll(self, self._images, n, block, stream, self._shared(shared))
 
     def _launcher_class(self) -> type[Launcher]:
         return _Launcher
@@ -74,10 +74,10 @@ class _Launcher(Launcher):
             super().launch(args)
             return
         stream = self.stream or 0
-        self._loader.use(self._launch_with_copies, stream, args)
+        self._images.use(self._launch_with_copies, stream, args)
 
     def _launch_with_copies(self, kernel_table: KernelTable, stream: int, args: tuple[object, ...]) -> None:
-        with _Copies.make(self._loader, kernel_table, args, stream, self.where) as copies:
+        with _Copies.make(self._images, kernel_table, args, stream, self.where) as copies:
             self._launch(kernel_table, copies.args)
             copies.copy_back(stream)
 
@@ -94,7 +94,7 @@ class _ForAll(ForAll):
             super()._launch(kernel_table, args)
             return
         stream = self._stream or 0
-        with _Copies.make(self._loader, kernel_table, args, stream, str(self._kernel)) as copies:
+        with _Copies.make(self._images, kernel_table, args, stream, str(self._kernel)) as copies:
             super()._launch(kernel_table, copies.args)
             copies.copy_back(stream)
 
@@ -104,10 +104,10 @@ class _Copies(host_arrays.Copies):
 
     @classmethod
     def make(
-        cls, loader: Loader, kernel_table: KernelTable, args: tuple[object, ...], stream: int, where: str
+        cls, images: Images, kernel_table: KernelTable, args: tuple[object, ...], stream: int, where: str
     ) -> _Copies:
         """Make a context current, and copy the arrays of a launch on a stream to the GPU."""
-        loader.enter(kernel_table, (), [stream], where)
+        images.enter(kernel_table, (), [stream], where)
         values = tuple([arg.value if is_annotation(arg) else arg for arg in args])
         numbers = [number for number, value in enumerate(values, 1) if host_arrays.is_numpy(value)]
         copies = cls(values, numbers, kernel_table.library.driver, where)

@@ -45,10 +45,10 @@ class InPlaceModule(Module):
         if self.manifest.get("by_grid"):
             from .triton.kernel import InPlaceKernel  # noqa: PLC0415 (not before a launch)
 
-            return self._kernels.setdefault(name, InPlaceKernel(name, self._loader, os.path.dirname(self.path)))
+            return self._kernels.setdefault(name, InPlaceKernel(name, self._images, os.path.dirname(self.path)))
         from .kernel import PackagedKernel  # noqa: PLC0415 (not before a launch)
 
-        return self._kernels.setdefault(name, PackagedKernel(name, self._loader))
+        return self._kernels.setdefault(name, PackagedKernel(name, self._images))
 
 
 class Source:

@@ -19,7 +19,7 @@ from ...errors import AotcudaError, CompileError, ConfigError, LinkError
 from .. import driver as drivers
 from .. import new_lock
 from ..images.choice import survey
-from ..library import Library
+from ..images.library import Library
 from . import cache_key
 from .compile import add_reason, obtain
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ...common.jit_build import Request, Result
     from ..driver import Device
-    from ..image_source import ImageSource
+    from ..images.source import ImageSource
 
     Case = tuple[str | None, str | None]
     """A kernel and a signature; both are None for a whole module."""

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from ...errors import AotcudaError
     from ...manifest import Manifest
-    from ..device_kernel import DeviceKernel
     from ..driver import ValidityFlag
     from ..images.choice import Choice
+    from ..images.device_kernel import DeviceKernel
+    from ..images.library import Library
     from ..launch.arguments.argument_layout import PackedOverload
     from ..launch.arguments.overloads import Selection
-    from ..library import Library
     from .fallback import Case, Fallback
 
 
@@ -91,11 +91,11 @@ class JitOverloads:
             overload: The overload.
             device: The GPU's ordinal.
             choice: The packaged image for the GPU, or the reason why there is none.
-            launch_streams: As for `Loader.enter`.
-            where: As for `Loader.enter`.
+            launch_streams: As for `Images.enter`.
+            where: As for `Images.enter`.
 
         Raises:
-            LaunchError: As for `Loader.enter`.
+            LaunchError: As for `Images.enter`.
             AotcudaError: The compilation failed, or the argument layout differs from the packaged one.
         """
         entry = self._with_callbacks.get((overload, device))

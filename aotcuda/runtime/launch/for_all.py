@@ -11,9 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Self, SupportsIndex
 
-    from ..device_kernel import DeviceKernel
-    from ..kernel_table import KernelTable
-    from ..loader import Loader
+    from ..images.device_kernel import DeviceKernel
+    from ..images.images import Images
+    from ..images.kernel_table import KernelTable
     from .arguments.overloads import Selection
     from .launcher import Launcher
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 class ForAll(ProcessLocal):
     """A kernel for `n` elements; a launch computes the grid, and the block of most occupancy if none is given."""
 
-    __slots__ = ("_block", "_kernel", "_loader", "_n", "_owner", "_shared", "_specializations", "_stream")
+    __slots__ = ("_block", "_images", "_kernel", "_n", "_owner", "_shared", "_specializations", "_stream")
 
     def __init__(
-        self, kernel: Kernel, loader: Loader, n: SupportsIndex, block: int | None, stream: object, shared: int
+        self, kernel: Kernel, images: Images, n: SupportsIndex, block: int | None, stream: object, shared: int
     ) -> None:
         self._kernel = kernel
-        self._loader = loader
+        self._images = images
         self._n = n if type(n) is int and n >= 0 else number_of_elements(n, str(kernel))
         self._block = None if block is None else block_of_elements(block, str(kernel))
         self._stream = None if stream is None else config_key.handle_of(stream)
@@ -55,12 +55,12 @@ class ForAll(ProcessLocal):
                 from .arguments import explain  # noqa: PLC0415 (only errors come here)
 
                 name = self._kernel.__name__
-                record = self._loader.kernels.get(name)
+                record = self._images.kernels.get(name)
                 raise explain.keyword_error(str(self._kernel), f"{name}.forall(n)", record, named)
-            self._loader.use(self._launch, args)
+            self._images.use(self._launch, args)
 
     def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
-        name, loader = self._kernel.__name__, self._loader
+        name, images = self._kernel.__name__, self._images
         if self._n == 0:
             kernel_table.check(name, args, self._stream)
             return
@@ -69,7 +69,7 @@ class ForAll(ProcessLocal):
             with importing:
                 from .general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
 
-            launch_with_copies(loader, kernel_table, (name, str(self._kernel)), self._stream, args, self._launch)
+            launch_with_copies(images, kernel_table, (name, str(self._kernel)), self._stream, args, self._launch)
             return
         try:
             specializations = self._specializations or self._kernel.specializations()
@@ -83,7 +83,7 @@ class ForAll(ProcessLocal):
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise the error of a launch that failed on the fast path; see `GeneralPath.fail`."""
-        block = self._block or self._loader.use(self._block_for, args)
+        block = self._block or self._images.use(self._block_for, args)
         self._launcher(block, self._specializations or self._kernel.specializations()).fail(code, args)
 
     def _block_for(self, kernel_table: KernelTable, args: tuple[object, ...]) -> int:
@@ -106,7 +106,7 @@ class ForAll(ProcessLocal):
         kernel: DeviceKernel | None = overload.kernels.get(kernel_table.library.device)
         if kernel is None or self._shared not in kernel.best_blocks:
             launch_streams, where = (stream, *pending), str(self._kernel)
-            device = self._loader.enter(kernel_table, overload.addresses_of(values), launch_streams, where)
+            device = self._images.enter(kernel_table, overload.addresses_of(values), launch_streams, where)
             kernel = kernel_table.device_kernel(overload, device, launch_streams, where)
         return kernel.best_block(self._shared)
 

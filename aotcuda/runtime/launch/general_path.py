@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..device_kernel import DeviceKernel
     from ..driver import Device, Driver
-    from ..kernel_table import KernelTable
-    from ..loader import Loader
+    from ..images.device_kernel import DeviceKernel
+    from ..images.images import Images
+    from ..images.kernel_table import KernelTable
     from .arguments.overloads import Selection
     from .launch_config import Configuration
 
@@ -41,28 +41,28 @@ class GeneralPath:
         configuration: The launch configuration.
     """
 
-    __slots__ = ("_loader", "_specializations", "configuration", "name", "where")
+    __slots__ = ("_images", "_specializations", "configuration", "name", "where")
 
     def __init__(
-        self, loader: Loader, name: str, where: str, configuration: Configuration, specializations: Any
+        self, images: Images, name: str, where: str, configuration: Configuration, specializations: Any
     ) -> None:
-        """Take a kernel of `loader` and the specializations of the fast path, None for no fast path."""
+        """Take a kernel of `images` and the specializations of the fast path, None for no fast path."""
         self.name = name
         self.where = where
         self.configuration = configuration
-        self._loader = loader
+        self._images = images
         self._specializations = specializations
 
     def launch(self, args: tuple[object, ...]) -> None:
         """Launch by the general path; errors as for a call of `Launcher`."""
-        self._loader.use(self._launch, args)
+        self._images.use(self._launch, args)
 
     def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
-        loader, stream = self._loader, self.configuration.stream
+        images, stream = self._images, self.configuration.stream
         try:
             selection = kernel_table.select(self.name, args, stream)
             if selection is None:
-                launch_with_copies(loader, kernel_table, (self.name, self.where), stream, args, self._launch)
+                launch_with_copies(images, kernel_table, (self.name, self.where), stream, args, self._launch)
                 return
             self.submit(kernel_table, selection, args)
         except errors.MissingVariantError:
@@ -142,7 +142,7 @@ class GeneralPath:
             CudaError: The driver reports an error.
             LaunchError: The stream of the launch was destroyed.
         """
-        self._loader.use(self._handle_failure, code, args)
+        self._images.use(self._handle_failure, code, args)
 
     def _handle_failure(self, kernel_table: KernelTable, code: int, args: tuple[object, ...]) -> None:
         driver = kernel_table.library.driver
@@ -218,7 +218,7 @@ class GeneralPath:
         """Enter a context, and check that the GPU can read the arrays."""
         overload, _, values, pending, stream, _ = selection
         driver, addresses = kernel_table.library.driver, overload.addresses_of(values)
-        device = self._loader.enter(kernel_table, addresses, (stream, *pending), self.where)
+        device = self._images.enter(kernel_table, addresses, (stream, *pending), self.where)
         if len(driver.devices) > 1:
             from . import launch_problems  # noqa: PLC0415 (most launches have one GPU)
 
@@ -230,7 +230,7 @@ class GeneralPath:
         overload, slot, values, pending, stream, _ = selection
         driver = kernel_table.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
-            self._loader.enter(kernel_table, overload.addresses_of(values), (stream, *pending), self.where)
+            self._images.enter(kernel_table, overload.addresses_of(values), (stream, *pending), self.where)
             configuration = self.configuration.for_kernel(kernel)
             config = configuration.for_driver(stream, cooperative=kernel.cooperative)
             code = driver.launch(config, kernel.kernel, *slot.pointers)
@@ -256,7 +256,7 @@ class GeneralPath:
 
 
 def launch_with_copies(
-    loader: Loader,
+    images: Images,
     kernel_table: KernelTable,
     kernel: tuple[str, str],
     stream: int | None,
@@ -266,7 +266,7 @@ def launch_with_copies(
     """Launch with copies of the host's arrays and records.
 
     Args:
-        loader: The loader of the module.
+        images: The images of the module.
         kernel_table: Its kernel table.
         kernel: The kernel's name, and that name after the module's.
         stream: The handle of the launch's stream; None for the current one.
@@ -277,7 +277,7 @@ def launch_with_copies(
 
     name, where = kernel
     table = kernel_table.table(name)
-    loader.enter(kernel_table, (), [table.stream(args, stream)], where)
+    images.enter(kernel_table, (), [table.stream(args, stream)], where)
     numbers = host_arrays.find_arguments_to_copy(args, table.all_overloads())
     with host_arrays.Copies(args, numbers, kernel_table.library.driver, where) as copies:
         launch(kernel_table, copies.args)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from ... import typing as types
     from ...manifest import Kernel as Record
     from ...manifest import Overload
-    from ..kernel_table import KernelTable
-    from ..loader import Loader
+    from ..images.images import Images
+    from ..images.kernel_table import KernelTable
     from .arguments.argument_layout import PackedOverload
     from .for_all import ForAll
     from .grid_binding import Bind, Named
@@ -56,9 +56,9 @@ class GridKernel(Kernel):
         jit_launches: The number of launches by code that Triton compiled.
     """
 
-    def __init__(self, name: str, loader: Loader) -> None:
+    def __init__(self, name: str, images: Images) -> None:
         """Implement Kernel.__init__."""
-        super().__init__(name, loader)
+        super().__init__(name, images)
         self.binds: dict[tuple[object, ...], Bind] = {}
         self.jit_launches = 0
         self._constants: Any = None
@@ -67,7 +67,7 @@ class GridKernel(Kernel):
     @property
     def may_change(self) -> bool:
         """Return True in an editable install: the images of edited sources may have other parameters."""
-        return self._loader.source.is_editable
+        return self._images.source.is_editable
 
     def __getitem__(self, grid: types.Grid) -> GridLauncher:  # type: ignore[override]  # it takes arguments by name
         """Return the kernel with a grid: an int, a tuple of one to three, or a function of the named arguments.
@@ -139,7 +139,7 @@ class GridKernel(Kernel):
         Raises:
             LaunchError: The current images have no such kernel.
         """
-        record = self._loader.kernels.get(self.__name__)
+        record = self._images.kernels.get(self.__name__)
         if record is None:
             self._refuse("the module has no such kernel any more")
         return record
@@ -173,7 +173,7 @@ class GridKernel(Kernel):
 
         try:
             full = self.bind(len(args), tuple(named))(args, named)
-            return self._loader.use(self._check, full).record
+            return self._images.use(self._check, full).record
         except MissingVariantError:
             return None
 
@@ -198,7 +198,7 @@ class GridKernel(Kernel):
 
     def _parameters_for(self, args: tuple[object, ...]) -> Any:
         """Return the parameters of the variant for some arguments."""
-        return self._loader.use(self._check, args).parameters
+        return self._images.use(self._check, args).parameters
 
     def _check(self, kernel_table: KernelTable, args: tuple[object, ...]) -> PackedOverload:
         return kernel_table.check(self.__name__, args, 0)
@@ -246,7 +246,7 @@ class GridKernel(Kernel):
 
     def _with_function(self, function: Callable[..., Any], stream: object) -> GridLauncher:
         """Return a launcher with the grid that a function returns; it is in C if the extension can order arguments."""
-        record = self._loader.kernels.get(self.__name__)
+        record = self._images.kernels.get(self.__name__)
         if stream is None and type(function) is _FUNCTION and record is not None and record.get("exact"):
             launcher: Any = self[1]
             if hasattr(type(launcher), "with_function"):  # in C; it has the names of the arguments

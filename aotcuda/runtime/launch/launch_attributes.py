@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..device_kernel import DeviceKernel
     from ..driver import Device
+    from ..images.device_kernel import DeviceKernel
 
     Dimensions = tuple[int, int, int]
     Encode = Callable[..., ctypes.Array[ctypes.c_uint64]]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..device_kernel import DeviceKernel
+    from ..images.device_kernel import DeviceKernel
     from .launch_attributes import LaunchAttributes
 
     Dimensions = tuple[int, int, int]

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from ...errors import CudaError
     from ...manifest import Parameter
-    from ..device_kernel import DeviceKernel
     from ..driver import Device, Driver
     from ..images.callbacks import Callbacks
+    from ..images.device_kernel import DeviceKernel
     from .arguments.overloads import Selection
     from .launch_config import Configuration
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn, Self
 
-    from ..loader import Loader
+    from ..images.images import Images
     from .launch_config import Dimensions
 
 
@@ -109,7 +109,7 @@ class Launcher(ProcessLocal, GeneralPath):
     def _refuse_names(self, named: dict[str, object]) -> NoReturn:
         from .arguments import explain  # noqa: PLC0415 (only errors come here)
 
-        record = self._loader.kernels.get(self.name)
+        record = self._images.kernels.get(self.name)
         raise explain.keyword_error(self.where, f"{self.name}[grid, block]", record, named)
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ class Launcher(ProcessLocal, GeneralPath):
         return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
 
 
-def make_configured(launcher_class: type[Launcher], loader: Loader, name: str, where: str) -> Callable[[object], Any]:
+def make_configured(launcher_class: type[Launcher], images: Images, name: str, where: str) -> Callable[[object], Any]:
     """Return the function that makes the launchers of a kernel without the extension, as `configured` does in C."""
 
     def configured(parts: Any) -> Any:
@@ -136,7 +136,7 @@ def make_configured(launcher_class: type[Launcher], loader: Loader, name: str, w
         configuration = Configuration.of(parts)
         if configuration is None:
             return None
-        launcher = launcher_class(loader, name, where, configuration, None)
+        launcher = launcher_class(images, name, where, configuration, None)
         return launcher if owner is None else LauncherWithStream(launcher, owner)
 
     return configured

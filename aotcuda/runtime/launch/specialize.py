@@ -9,8 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..device_kernel import DeviceKernel
-    from ..kernel_table import KernelTable
+    from ..images.device_kernel import DeviceKernel
+    from ..images.kernel_table import KernelTable
     from .arguments.overloads import Specialization
     from .launch_config import Configuration
 

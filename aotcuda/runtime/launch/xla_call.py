@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...manifest import Parameter
-    from ..device_kernel import DeviceKernel
-    from ..kernel_table import KernelTable
-    from ..loader import Loader
+    from ..images.device_kernel import DeviceKernel
+    from ..images.images import Images
+    from ..images.kernel_table import KernelTable
     from .arguments.overloads import Selection
 
 NOWHERE = -1
@@ -95,7 +95,7 @@ def handlers() -> tuple[Any, Any, Any]:
 
 
 def prepare(
-    loader: Loader,
+    images: Images,
     name: str,
     where: str,
     args: Sequence[object],
@@ -111,7 +111,7 @@ def prepare(
     On a machine without a GPU, check the arguments and return `NOWHERE` as the number.
 
     Args:
-        loader: The loader of the module.
+        images: The images of the module.
         name: The name of the kernel.
         where: The name with the module's.
         args: The arguments in the kernel's order, arrays as `Shaped`.
@@ -128,16 +128,16 @@ def prepare(
     """
     arguments = tuple(args)
     try:
-        loader.ready()
+        images.ready()
     except RuntimeUnavailableError:
-        _check_without_gpu(loader, name, where, arguments)
+        _check_without_gpu(images, name, where, arguments)
         return NOWHERE, 0
-    return loader.use(_prepare, loader, name, where, arguments, places, counts, configuration, n, pinned)
+    return images.use(_prepare, images, name, where, arguments, places, counts, configuration, n, pinned)
 
 
 def _prepare(
     kernel_table: KernelTable,
-    loader: Loader,
+    images: Images,
     name: str,
     where: str,
     arguments: tuple[object, ...],
@@ -151,7 +151,7 @@ def _prepare(
     selection = kernel_table.select_or_refuse(name, arguments, 0)
     overload, slot, values, *_ = selection
     try:
-        kernel = _kernel(loader, kernel_table, selection, where)
+        kernel = _kernel(images, kernel_table, selection, where)
         grid, block, _ = configuration
         shared = bytes_of_shared_memory(configuration[2], where)
         if n is not None:
@@ -203,8 +203,8 @@ def _register(module: Any, kernel_table: KernelTable, described: tuple[Any, ...]
     return number, identity
 
 
-def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object, ...]) -> None:
-    record = loader.kernels.get(name)
+def _check_without_gpu(images: Images, name: str, where: str, args: tuple[object, ...]) -> None:
+    record = images.kernels.get(name)
     if record is None:
         message = f"{where} cannot be launched: the module has no such kernel any more"
         raise LaunchError(message)
@@ -213,7 +213,7 @@ def _check_without_gpu(loader: Loader, name: str, where: str, args: tuple[object
         raise table.refusal(args)
 
 
-def _kernel(loader: Loader, kernel_table: KernelTable, selection: Selection, where: str) -> DeviceKernel:
+def _kernel(images: Images, kernel_table: KernelTable, selection: Selection, where: str) -> DeviceKernel:
     """Return the selected overload on this machine's GPUs, and load its code on the first.
 
     Raises:
@@ -226,7 +226,7 @@ def _kernel(loader: Loader, kernel_table: KernelTable, selection: Selection, whe
             "this machine has several; show JAX one by CUDA_VISIBLE_DEVICES"
         )
         raise LaunchError(message)
-    device = loader.enter(kernel_table, ())
+    device = images.enter(kernel_table, ())
     kernel = kernel_table.device_kernel(overload, device)
     problem = "a cooperative one" if kernel.cooperative else "launched by its grid alone" if kernel.fixed else None
     if overload.apart:

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ....errors import AotcudaError
     from ....manifest import Kernel as Record
     from ....manifest import Manifest, Overload
-    from ....runtime.device_kernel import DeviceKernel
-    from ....runtime.kernel_table import KernelTable
-    from ....runtime.loader import Loader
+    from ....runtime.images.device_kernel import DeviceKernel
+    from ....runtime.images.images import Images
+    from ....runtime.images.kernel_table import KernelTable
 
 MISSES = (ArgumentError, LaunchError, StaleBuildError, RuntimeUnavailableError)
 """Errors after which Triton launches the kernel.
@@ -47,9 +47,9 @@ class InPlaceKernel(GridKernel):
         has_warned: True if the user was warned that Triton compiles missing variants.
     """
 
-    def __init__(self, name: str, loader: Loader, folder: str) -> None:
+    def __init__(self, name: str, images: Images, folder: str) -> None:
         """Implement Kernel.__init__."""
-        super().__init__(name, loader)
+        super().__init__(name, images)
         self.folder = folder
         self.function: Any = None
         self.has_warned = False
@@ -58,7 +58,7 @@ class InPlaceKernel(GridKernel):
     @property
     def manifest(self) -> Manifest:
         """Return the manifest of its module."""
-        return self._loader.manifest
+        return self._images.manifest
 
     def record(self) -> Record:
         """Return its record in the manifest. Triton's own objects compute heuristics, so launches name the constants.
@@ -83,7 +83,7 @@ class InPlaceKernel(GridKernel):
             AotcudaError: No variant is packaged for the arguments, or for this GPU.
         """
         full = self.bind(len(args), tuple(named))(args, named)
-        return self._loader.use(self._check, full).record
+        return self._images.use(self._check, full).record
 
     def on_gpu(self, record: Overload) -> tuple[DeviceKernel, str]:
         """Return a variant on the current GPU, and the target of its image; make a context if there is none.
@@ -91,10 +91,10 @@ class InPlaceKernel(GridKernel):
         Raises:
             AotcudaError: The variant cannot be loaded.
         """
-        return self._loader.use(self._on_gpu, record)
+        return self._images.use(self._on_gpu, record)
 
     def _on_gpu(self, kernel_table: KernelTable, record: Overload) -> tuple[DeviceKernel, str]:
-        device = self._loader.enter(kernel_table, ())
+        device = self._images.enter(kernel_table, ())
         overloads = kernel_table.table(self.__name__).all_overloads()
         overload = next(each for each in overloads if each.record is record)
         return kernel_table.device_kernel(overload, device), str(kernel_table.library.choices[device].arch)

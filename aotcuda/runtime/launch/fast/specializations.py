@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ...device_kernel import DeviceKernel
     from ...driver import Driver, ValidityFlag
-    from ...library import Library
+    from ...images.device_kernel import DeviceKernel
+    from ...images.library import Library
     from ..arguments.argument_layout import PackedOverload
     from ..arguments.keys import Coder
     from ..arguments.overloads import Specialization

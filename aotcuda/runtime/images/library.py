@@ -1,28 +1,28 @@
 """A module's images, loaded into the driver."""
 
-# Launches take no lock. An unload retires the images first: the loader has other images or none, and the validity flags
-# of the overloads are empty. Then the unload waits for launches in progress. See `Loader.unload`.
+# Launches take no lock. An unload retires the images first: `Images` has other ones or none, and the validity flags
+# of the overloads are empty. Then the unload waits for launches in progress. See `Images.unload`.
 
 from __future__ import annotations
 
 import ctypes
 import os
 
-from .. import manifest as manifests
-from ..gpus import TEGRA
-from . import driver as drivers
-from . import errors, importing
+from ... import manifest as manifests
+from ...gpus import TEGRA
+from .. import driver as drivers
+from .. import errors, importing
 from .device_kernel import DeviceKernel, OpenLibrary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ..manifest import FixedLaunch, Manifest, Overload
-    from .driver import Device
-    from .images.callbacks import Callbacks
-    from .images.choice import Choice
-    from .launch.arguments.argument_layout import PackedOverload
+    from ...manifest import FixedLaunch, Manifest, Overload
+    from ..driver import Device
+    from ..launch.arguments.argument_layout import PackedOverload
+    from .callbacks import Callbacks
+    from .choice import Choice
 
 
 class Library:
@@ -115,7 +115,7 @@ class Library:
         self.callbacks: Callbacks | None = None
         if manifest.get("callbacks"):
             with importing:
-                from .images import callbacks  # noqa: PLC0415 (few modules have any)
+                from . import callbacks  # noqa: PLC0415 (few modules have any)
 
             handle, library = callbacks.open_handle(manifest, data)
             self._library.set_handle(ctypes.c_void_p(library))
@@ -170,7 +170,7 @@ class Library:
         self._is_owned_elsewhere = True
 
     def __del__(self) -> None:
-        """Unload the images if an interrupt came before a loader got them."""
+        """Unload the images if an interrupt came before `Images` got them."""
         is_owned_elsewhere = getattr(self, "_is_owned_elsewhere", True)  # unset after an early interrupt
         if not (is_owned_elsewhere or self._is_unloaded or drivers.forked) and self._library.handle.value:
             self.driver.call["cuLibraryUnload"](self._library.handle)
@@ -180,7 +180,7 @@ class Library:
         """Return the choice of image for each GPU, by ordinal."""
         if self._choices is None:
             with importing:
-                from .images.choice import survey  # noqa: PLC0415 (few launches have to choose)
+                from .choice import survey  # noqa: PLC0415 (few launches have to choose)
 
             self._choices = survey(self.manifest, self.driver)
         return self._choices
@@ -221,7 +221,7 @@ class Library:
         if len(targets) == len(images):
             return data
         with importing:
-            from .images import subset  # noqa: PLC0415 (few machines need it)
+            from . import subset  # noqa: PLC0415 (few machines need it)
 
         return subset.only([data], targets, f"the fatbin of {self._where}")
 
@@ -308,7 +308,7 @@ class Library:
         watch = None
         if "raises" in overload.record:
             with importing:
-                from .images.debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
+                from .debug_exceptions import Watch  # noqa: PLC0415 (only debug builds need it)
 
             watch = Watch(self.driver, library, overload.record, f"{symbol} of {self._where}")
         return DeviceKernel(self._library, gpu, kernel, overload.record, watch, fixed)
@@ -369,6 +369,6 @@ def _is_synchronous() -> bool:
     if not os.environ.get("AOTCUDA_SYNCHRONIZE"):
         return False
     with importing:
-        from .streams import launches_wait  # noqa: PLC0415 (few programs set the variable)
+        from ..streams import launches_wait  # noqa: PLC0415 (few programs set the variable)
 
     return launches_wait()

@@ -1,7 +1,7 @@
 """The kernels of loaded images: their overloads, their kernels on each GPU, and their caches."""
 
-# A loader makes a `KernelTable` when it loads images. If the images are unloaded, the table's validity flag is emptied,
-# its caches are retired, and a launch gets the current table from the loader. A launch finds the overload for its
+# `Images` makes a `KernelTable` when it loads images. If the images are unloaded, the table's validity flag is emptied,
+# its caches are retired, and a launch gets the current table from `Images`. A launch finds the overload for its
 # arguments, then the overload's kernel on a GPU. If the images lack one of them, the JIT fallback compiles it, through
 # `aotcuda.runtime.jit.overloads`.
 
@@ -10,21 +10,21 @@ from __future__ import annotations
 import os
 from _thread import get_ident
 
-from . import driver as drivers
-from . import errors, new_lock
+from .. import driver as drivers
+from .. import errors, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from ..manifest import Kernel, Manifest
+    from ...manifest import Kernel, Manifest
+    from ..driver import ValidityFlag
+    from ..jit.fallback import Fallback
+    from ..jit.overloads import JitOverloads
+    from ..launch.arguments.argument_layout import PackedOverload
+    from ..launch.arguments.overloads import OverloadTable, Selection
     from .device_kernel import DeviceKernel
-    from .driver import ValidityFlag
-    from .jit.fallback import Fallback
-    from .jit.overloads import JitOverloads
-    from .launch.arguments.argument_layout import PackedOverload
-    from .launch.arguments.overloads import OverloadTable, Selection
     from .library import Library
 
     MakesFallback = Callable[[], Fallback]
@@ -63,7 +63,7 @@ class KernelCache:
         return self.configured is not _nothing
 
     def retire(self) -> None:
-        """Make no more launchers, so that the kernel gets the current cache from its loader."""
+        """Make no more launchers, so that the kernel gets the current cache from its images."""
         self.configured = self.for_all = _nothing
         self.for_functions = None
 
@@ -163,7 +163,7 @@ class KernelTable:
     ) -> Selection | None:
         """Compile an overload for arguments that no packaged one accepts; None if arrays have to be copied first."""
         if os.environ.get("AOTCUDA_HOST_ARRAYS") and (not table.is_exact or self.kernels[name].get("adopts")):
-            from .launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+            from ..launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
             if host_arrays.find_arguments_to_copy(args, table.all_overloads()):
                 return None
@@ -188,7 +188,7 @@ class KernelTable:
         Arrays in the host's memory are accepted if a launch would copy them.
         """
         if os.environ.get("AOTCUDA_HOST_ARRAYS"):
-            from .launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+            from ..launch.arguments import host_arrays  # noqa: PLC0415 (few programs want it)
 
             args = host_arrays.describe_copies(args, self.table(name).all_overloads())
         overload, slot, *_ = self.select_or_refuse(name, args, stream)
@@ -203,11 +203,11 @@ class KernelTable:
         Args:
             overload: The overload.
             device: The GPU's ordinal.
-            launch_streams: As for `Loader.enter`, because compiled code may have setup callbacks.
-            where: As for `Loader.enter`.
+            launch_streams: As for `Images.enter`, because compiled code may have setup callbacks.
+            where: As for `Images.enter`.
 
         Raises:
-            LaunchError: As for `Loader.enter`.
+            LaunchError: As for `Images.enter`.
             RuntimeUnavailableError: No packaged image runs on that GPU, and the fallback may not or cannot compile one.
             CudaError: The driver does not find the kernel in the image, or cannot load it.
         """
@@ -266,7 +266,7 @@ class KernelTable:
     def _jit_overloads(self) -> JitOverloads:
         """Return the overloads that the fallback compiles in addition to the images; make them at the first call."""
         if self._jit is None:
-            from .jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
+            from ..jit.overloads import JitOverloads  # noqa: PLC0415 (few programs ever need it)
 
             with self._making:
                 if self._jit is None:
@@ -293,9 +293,9 @@ def _takes_descriptors(record: Kernel) -> bool:
 
 def _table_class(record: Kernel) -> type[OverloadTable]:
     if record.get("exact"):
-        from .launch.arguments.exact import ExactOverloads  # noqa: PLC0415 (most kernels are not)
+        from ..launch.arguments.exact import ExactOverloads  # noqa: PLC0415 (most kernels are not)
 
         return ExactOverloads
-    from .launch.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
+    from ..launch.arguments.overloads import OverloadTable  # noqa: PLC0415 (an import needs none)
 
     return OverloadTable

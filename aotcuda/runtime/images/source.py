@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import os
 
-from .. import manifest as manifests
-from . import importing, new_lock
+from ... import manifest as manifests
+from .. import importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, TypeAlias
 
-    from ..common.jit_build import Request
-    from ..common.stamp import Stamp
-    from ..errors import StaleBuildError
-    from ..manifest import Manifest
-    from .driver import Device
-    from .images.choice import Choice
-    from .images.parts import Parts
+    from ...common.jit_build import Request
+    from ...common.stamp import Stamp
+    from ...errors import StaleBuildError
+    from ...manifest import Manifest
+    from ..driver import Device
+    from .choice import Choice
     from .library import Library
+    from .parts import Parts
 
     MakesFallback = Callable[[], Any]
     """A function that returns the module's `aotcuda.runtime.jit.fallback.Fallback`."""
@@ -81,7 +81,7 @@ class Packaged:
         manifest = manifests.read(self._path, sha256=self._sha256)
         if os.path.lexists(os.path.join(folder, manifests.PARTS)):
             with importing:
-                from .images import parts  # noqa: PLC0415 (few wheels were split)
+                from . import parts  # noqa: PLC0415 (few wheels were split)
 
             data = manifests.content(os.path.join(folder, manifests.PARTS), parts.LARGEST)
             self._parts = parts.Parts(data, folder, manifest, self.package_root)
@@ -93,8 +93,8 @@ class Packaged:
             import warnings  # noqa: PLC0415 (few wheels were split)
 
         with importing:
-            from ..errors import FallbackWarning  # noqa: PLC0415 (few wheels were split)
-            from .launch.arguments.host_arrays import caller_depth  # noqa: PLC0415 (few wheels were split)
+            from ...errors import FallbackWarning  # noqa: PLC0415 (few wheels were split)
+            from ..launch.arguments.host_arrays import caller_depth  # noqa: PLC0415 (few wheels were split)
 
         for choice in choices:
             if choice.better in parts.faulty:
@@ -115,7 +115,7 @@ class Packaged:
     def build_inputs(self) -> Request | None:
         """Return the inputs of the JIT fallback; None for Triton in place, where Triton compiles missing variants."""
         with importing:
-            from .jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
+            from ..jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         manifest = self.manifest()
         if manifest.get("in_place") and manifest.get("by_grid"):
@@ -138,8 +138,8 @@ class Packaged:
     def packaged_choice(self, device: Device) -> Choice | None:
         """Return the choice of a packaged image for a GPU; None if nothing is packaged."""
         with importing:
-            from . import driver as drivers  # noqa: PLC0415 (only launches need the driver)
-            from .images.choice import choose  # noqa: PLC0415 (only launches need the driver)
+            from .. import driver as drivers  # noqa: PLC0415 (only launches need the driver)
+            from .choice import choose  # noqa: PLC0415 (only launches need the driver)
 
         return choose(self.manifest(), device.capability, driver=drivers.get().version, gpu=str(device))
 
@@ -154,7 +154,7 @@ class Editable(Packaged):
         """Implement Packaged.changed."""
         if self._built is None:
             with importing:
-                from ..common import stamp  # noqa: PLC0415 (wheels have none)
+                from ...common import stamp  # noqa: PLC0415 (wheels have none)
 
             self._built = stamp.from_manifest(self.manifest(), self.package_root)
         return self._built.changed()
@@ -165,14 +165,14 @@ class Editable(Packaged):
         if changed is None:
             return None
         with importing:
-            from ..errors import StaleBuildError  # noqa: PLC0415 (only errors come here)
+            from ...errors import StaleBuildError  # noqa: PLC0415 (only errors come here)
 
         return StaleBuildError(f"{self.name} was built before {changed}; build it again: pip install -e .")
 
     def build_inputs(self) -> Request | None:
         """Implement Packaged.build_inputs with the project's table as it is now."""
         with importing:
-            from .jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
+            from ..jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         request = super().build_inputs()
         return request and build_inputs.project(self.name, self.package_root, request.files)
@@ -218,7 +218,7 @@ class Unbuilt:
     def build_inputs(self) -> Request | None:
         """Implement Packaged.build_inputs with the project's table as it is now."""
         with importing:
-            from .jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
+            from ..jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         return build_inputs.project(self.name, self.package_root) or self._request
 
@@ -241,9 +241,9 @@ class Unbuilt:
 
     def _build(self, fallback: MakesFallback) -> Library:
         with importing:
-            from ..common import uninstalled_hook  # noqa: PLC0415 (only a first build needs it)
-            from . import driver as drivers  # noqa: PLC0415 (only launches need the driver)
-            from .jit.build_inputs import PYPROJECT  # noqa: PLC0415
+            from ...common import uninstalled_hook  # noqa: PLC0415 (only a first build needs it)
+            from .. import driver as drivers  # noqa: PLC0415 (only launches need the driver)
+            from ..jit.build_inputs import PYPROJECT  # noqa: PLC0415
 
         driver = drivers.get()
         gpu = driver.devices[driver.current_device() or 0]
@@ -251,7 +251,7 @@ class Unbuilt:
         hint = uninstalled_hook.project_fault(self._request.root)
         remedy = f"{hint}, and build it" if hint else "build it"
         with importing:
-            from ..errors import NoImageError  # noqa: PLC0415
+            from ...errors import NoImageError  # noqa: PLC0415
 
         cause = NoImageError(f"{self.name} was never built, though {where} names it; {remedy}: pip install -e .")
         library: Library = fallback().load_module(gpu, cause)

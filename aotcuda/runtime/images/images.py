@@ -2,8 +2,8 @@
 
 # A program may import a module and launch nothing, so functions import what only launches need, above all `ctypes`.
 #
-# A `Loader` has the lock, the current `KernelTable` and the `ImageSource`. If images are unloaded, their table is
-# retired, and launches get the current table from the loader.
+# `Images` has the locks, the current `KernelTable` and the `ImageSource`. If images are unloaded, their table is
+# retired, and launches get the current table from `Images`.
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import time
 from _thread import get_ident
 from contextlib import suppress
 
-from . import errors, imported, importing, new_lock
+from .. import errors, imported, importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import TypeVar
 
-    from ..manifest import Kernel, Manifest
-    from .image_source import ImageSource
-    from .jit.fallback import Case, Fallback
+    from ...manifest import Kernel, Manifest
+    from ..jit.fallback import Case, Fallback
     from .kernel_table import KernelCache, KernelTable
     from .library import Library
+    from .source import ImageSource
 
     MakesFallback = Callable[[], Fallback]
     Result = TypeVar("Result")
 
 
-class Loader:
-    """The images of one module: a loader loads and unloads them.
+class Images:
+    """The images of one module: their source, and the loaded ones.
 
     Attributes:
         source: The source of its images.
@@ -78,7 +78,7 @@ class Loader:
         """Return the JIT fallback; make it at the first call, since few programs need it."""
         if self._fallback is None:
             with importing:
-                from .jit.fallback import Fallback  # noqa: PLC0415 (few programs need it)
+                from ..jit.fallback import Fallback  # noqa: PLC0415 (few programs need it)
 
             with self._making:
                 self._fallback = self._fallback or Fallback(self.source)
@@ -105,7 +105,7 @@ class Loader:
         if kernel_table is None:
             kernel_table = self._load()
         else:
-            from . import driver as drivers  # noqa: PLC0415 (an import of images imports it)
+            from .. import driver as drivers  # noqa: PLC0415 (an import of images imports it)
 
             drivers.check_fork()
         return kernel_table
@@ -143,7 +143,7 @@ class Loader:
 
     def _leave(self) -> None:
         """Unload images that were retired during a launch which has ended, unless another thread waits for that."""
-        from . import driver as drivers  # noqa: PLC0415 (an import of images imports it)
+        from .. import driver as drivers  # noqa: PLC0415 (an import of images imports it)
 
         if not drivers.forked:
             with suppress(errors.AotcudaError):  # the launch has succeeded, or has an error of its own
@@ -169,7 +169,7 @@ class Loader:
         """
         callbacks = kernel_table.library.callbacks
         if callbacks is not None and launch_streams:
-            from .launch import launch_problems  # noqa: PLC0415 (few modules have any)
+            from ..launch import launch_problems  # noqa: PLC0415 (few modules have any)
 
             advice = f"call aotcuda.load({self.source.name!r}).preload()"
             launch_problems.check_capture(
@@ -211,7 +211,7 @@ class Loader:
         if not self.manifest["kernels"]:
             return
         with importing:
-            from . import driver as drivers  # noqa: PLC0415 (only launches need it)
+            from .. import driver as drivers  # noqa: PLC0415 (only launches need it)
 
         if not drivers.is_installed():  # for example an import in a container, which must not fail
             self.source.check()
@@ -273,7 +273,7 @@ class Loader:
 
     def _load(self, *, early: bool = False) -> KernelTable:
         with importing:
-            from . import driver as drivers  # noqa: PLC0415 (only launches need it)
+            from .. import driver as drivers  # noqa: PLC0415 (only launches need it)
 
         manifest = self.manifest  # damage is reported before a missing driver
         drivers.check_fork()
@@ -321,7 +321,7 @@ class Loader:
     def _make_current(self, library: Library, manifest: Manifest, *, early: bool = False) -> KernelTable:
         """Make these the current images; early ones become current at the first launch."""
         with importing:
-            from . import driver as drivers  # noqa: PLC0415 (only launches need it)
+            from .. import driver as drivers  # noqa: PLC0415 (only launches need it)
             from .kernel_table import KernelTable  # noqa: PLC0415 (only launches need it)
 
         kernel_table = KernelTable(library, manifest, self.fallback, drivers.new_validity_flag(), self._caches)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ctypes
 
-from . import errors, new_lock
+from .. import errors, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..manifest import FixedLaunch, Overload
-    from .driver import Device, Driver
-    from .images.debug_exceptions import Watch
+    from ...manifest import FixedLaunch, Overload
+    from ..driver import Device, Driver
+    from .debug_exceptions import Watch
 
 _MAX_THREADS, _STATIC_SHARED = 0, 1  # CU_FUNC_ATTRIBUTE_*
 _MAX_DYNAMIC_SHARED, _CARVEOUT = 8, 9
@@ -25,7 +25,7 @@ class OpenLibrary:
     """Images in the driver, and their handle, until they are closed.
 
     A lock excludes closing from calls with the handles of the images. Launches take no lock: closed images stay in the
-    driver until the launches in progress have ended (see `Loader.unload`).
+    driver until the launches in progress have ended (see `Images.unload`).
 
     Attributes:
         driver: The driver that holds them.
