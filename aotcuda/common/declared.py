@@ -140,6 +140,12 @@ def fits(value: object, declared: Any, names: Mapping[str, Any] = types.MappingP
     return _is_valid(value, _spec(declared, names))
 
 
+def given(value: Any) -> dict[str, Any]:
+    """Return the fields of an instance of a dataclass that are not their defaults, by name."""
+    fields = vars(type(value))[_FIELDS]
+    return {name: item for name, field in fields.items() if (item := getattr(value, name)) is not field.default}
+
+
 class _Keys:
     """The specification of an object with certain keys; keys in `optional` may be missing."""
 
@@ -318,5 +324,5 @@ def _instance_problems(value: Any, spec: _Instance, where: str) -> Iterator[str]
     if type(value) is not spec.kind:
         yield f"{where} is not of the class {spec.kind.__name__}"
         return
-    for name, item in spec.specs.items():
-        yield from _problems(getattr(value, name), item, f"{where}.{name}")
+    for name, item in given(value).items():
+        yield from _problems(item, spec.specs[name], f"{where}.{name}")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder.compile import captured, flows, pool
+from aotcuda.builder.compile import captured, flows
 from aotcuda.builder.compile.pool import Task
-from aotcuda.errors import BuildError, CompileError, LinkError, SourceError
+from aotcuda.errors import BuildError, CompileError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -201,27 +201,6 @@ def test_child_ends_with_its_parent() -> None:
     os.kill(parent, signal.SIGKILL)
     os.waitpid(parent, 0)
     assert os.read(reading, 1) == b""  # the child's end of the pipe is closed
-
-
-def test_spare_process_runs_tasks_and_reports_steps_and_errors() -> None:
-    steps: list[dict[str, object]] = []
-
-    def work(error: Exception | None, tell: Callable[..., None]) -> list[object]:
-        tell(step="one", done=0, total=2)
-        if error:
-            return run(failing(error))
-        return run(Task("two", lambda: tell(step="two", done=1, total=2)), Task("large", lambda: b"x" * 3_000_000))
-
-    with pool.spare_process(work, lambda **step: steps.append(step)) as call:
-        assert call(None)[1] == b"x" * 3_000_000
-    assert [step["step"] for step in steps] == ["one", "two"]
-    with pool.spare_process(work, lambda **_: None) as call, pytest.raises(SourceError, match="not there"):
-        call(SourceError("not there"))
-    with (
-        pool.spare_process(lambda *_: os.kill(os.getpid(), signal.SIGKILL), print) as call,
-        pytest.raises(BuildError, match=r"imported for each target: .* was killed"),
-    ):
-        call(None)
 
 
 def test_flows_side_by_side_share_rounds_of_one_rank():

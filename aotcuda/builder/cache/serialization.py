@@ -6,7 +6,6 @@ An entry may come from another machine, so reading one runs no code, and makes i
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import types
 from typing import TYPE_CHECKING, Any, Literal
@@ -75,8 +74,8 @@ def _encode(value: Any, offsets: dict[bytes, list[int]]) -> Any:
     if kind is dict:
         return {"d": [[_encode(key, offsets), _encode(item, offsets)] for key, item in value.items()]}
     if CLASSES.get(kind.__name__) is kind:
-        fields = dataclasses.fields(value)
-        return {"c": kind.__name__, "f": {item.name: _encode(getattr(value, item.name), offsets) for item in fields}}
+        given = declared.given(value)
+        return {"c": kind.__name__, "f": {name: _encode(item, offsets) for name, item in given.items()}}
     message = f"a {kind.__module__}.{kind.__qualname__} cannot be stored"
     raise ForeignValueError(message)
 

@@ -172,5 +172,10 @@ def _folder_of(module: str) -> Path:
 
 
 def _digests(base: Path) -> Mapping[str, str | None]:
-    paths = sorted(path for kind in ("*.py", "*.toml", "*.json") for path in base.rglob(kind))
-    return {path.relative_to(base).as_posix(): compilers.digest(str(path)) for path in paths}
+    paths = [
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(base)
+        for name in names
+        if name.endswith((".py", ".toml", ".json"))
+    ]
+    return {os.path.relpath(path, base): compilers.digest(path) for path in sorted(paths)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.common.stamp import Stamp
@@ -53,6 +53,8 @@ class Job:
         from_cache_only: Use the units that shards have stored in the cache, or fail.
         part: The modules with symbols of a shard's units; None before they are known.
         costs: Recorded seconds of units, by module and symbol, to divide them among shards.
+        import_for: Import the sources for these targets of one compute capability alone, compile, and link nothing.
+        other_imports: The results of workers that imported the sources for other compute capabilities.
         inputs: Inputs that must be equal in shards and in the build that uses their results, besides the files that
             sources read.
     """
@@ -82,6 +84,8 @@ class Job:
     from_cache_only: bool = False
     part: frozenset[tuple[str, str]] | None = None
     costs: Mapping[str, float] = field(default_factory=dict)
+    import_for: tuple[Target, ...] = ()
+    other_imports: tuple[OtherImport, ...] = ()
     inputs: Mapping[str, str | None] = field(default_factory=dict)
 
     @property
@@ -93,6 +97,32 @@ class Job:
     def is_shared(self) -> bool:
         """Return True if several machines share the build."""
         return self.shard is not None or self.from_cache_only
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherImport:
+    """The sources and units that a worker loaded and compiled for one compute capability."""
+
+    units: tuple[Unit, ...]
+    compiled: Mapping[tuple[Unit, Target], Any]
+    queries: tuple[GpuQuery, ...] = ()
+    seen: Stamp = field(default_factory=Stamp)
+    sources: tuple[Source, ...] = ()
+    warnings: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedsImports:
+    """The answer of a worker whose sources query the target, so they are imported for each compute capability.
+
+    Attributes:
+        targets: The targets of each other capability.
+        part: See `Job.part`.
+    """
+
+    targets: tuple[tuple[Target, ...], ...]
+    part: frozenset[tuple[str, str]] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

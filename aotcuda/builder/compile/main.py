@@ -7,22 +7,20 @@ modules goes to standard error.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import sys
 import traceback
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import registry
 from aotcuda.builder.cache.compile_cache import CompileCache
-from aotcuda.builder.compile import division, imports, packaging, pool, source_loading, telemetry
+from aotcuda.builder.compile import division, imports, packaging, source_loading, telemetry
 from aotcuda.builder.compile.ipc import Failed, Finished
-from aotcuda.builder.compile.job import Job, Result
+from aotcuda.builder.compile.job import Job, NeedsImports, OtherImport, Result
 from aotcuda.builder.compile.pipeline import Pipeline
 from aotcuda.builder.emit import packs, report
 from aotcuda.builder.frontends import loading
@@ -39,6 +37,8 @@ if TYPE_CHECKING:
     from aotcuda.builder.compile.source_loading import Loaded
     from aotcuda.builder.frontends.protocol import FrontEnd
     from aotcuda.manifest import Source
+
+    Answer = Result | OtherImport | NeedsImports
 
 
 def main(sender: Sender) -> int:
@@ -74,13 +74,19 @@ def _timed(tell: Callable[..., None]) -> Callable[..., None]:
     return tell_and_time
 
 
-def _with_telemetry(result: Result, job: Job) -> Result:
+def _with_telemetry(result: Answer, job: Job) -> Answer:
     """Return `result` with the collected warnings and times; a JIT build prints its warnings instead."""
+    if isinstance(result, NeedsImports):
+        return result
     if job.product == "jit":
         _print_warnings()
     collected = telemetry.take()
-    warnings = dict.fromkeys([*result.warnings, *report.count_repeated(collected.warnings)])
-    return replace(result, warnings=tuple(warnings), steps=tuple(collected.steps))
+    if isinstance(result, OtherImport):
+        return replace(result, warnings=tuple(collected.warnings), steps=tuple(collected.steps))
+    texts = [*collected.warnings, *(text for other in job.other_imports for text in other.warnings)]
+    steps = [*collected.steps, *(step for other in job.other_imports for step in other.steps)]
+    warnings = dict.fromkeys([*result.warnings, *report.count_repeated(texts)])
+    return replace(result, warnings=tuple(warnings), steps=tuple(steps))
 
 
 def _print_warnings() -> None:
@@ -88,8 +94,12 @@ def _print_warnings() -> None:
         print(f"aotcuda: warning: {text}", file=sys.stderr)
 
 
-def build(job: Job, tell: Callable[..., None]) -> Result:
+def build(job: Job, tell: Callable[..., None]) -> Answer:
     """Import, compile, link and pack everything in `job`.
+
+    Returns:
+        The result; or what was compiled for `Job.import_for`; or the other compute capabilities, for which the sources
+        have to be imported first.
 
     Raises:
         AotcudaError: Something in the project or the toolchain is wrong.
@@ -102,10 +112,15 @@ def build(job: Job, tell: Callable[..., None]) -> Result:
     tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)
     cache = CompileCache(job.cache, job.root, job.frontend, tools)
     getattr(front, "keep_in", lambda _: None)(cache)
-    pipeline, loaded = _load_sources(job, front, packager, cache, tell)
+    if job.import_for:
+        return source_loading.load_for_target(front, cache, job, tell)
+    pipeline, loaded, part = _load_sources(job, front, packager, cache, tell)
+    others = source_loading.targets_by_capability(job)[1:]
+    if others and not job.other_imports and any(query.depends_on_target for query in loaded.queries):
+        return NeedsImports(targets=tuple(map(tuple, others)), part=part)
     if job.shard is not None:
-        part = pipeline.run_shard()
-        return _with_cache(Result(warnings=(*loaded.warnings, *pipeline.warnings), part=part), cache)
+        counts = pipeline.run_shard()
+        return _with_cache(Result(warnings=(*loaded.warnings, *pipeline.warnings), part=counts), cache)
     sources = imports.project_files(job.import_roots, {*job.extensions.values()})
     modules = pipeline.run()
     modules = [replace(module, pack=packs.origin(module.plan.config)) for module in modules]
@@ -146,13 +161,12 @@ def _with_cache(result: Result, cache: CompileCache) -> Result:
 
 def _start_compiler(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, str]]:
     """Load the toolkit and start the compiler; return the front end and the versions of its components."""
-    _keep_freed_memory()
     toolchain.load(job.toolkit)
     registered = registry.find(job.frontend)
     for item in job.plans:
         for target in () if registered is not None and registered.assembles else item.targets:
             toolchain.check_target(target, job.arch_key, job.frontend)
-    with source_loading.freeze_objects(), _one_thread():
+    with _one_thread():
         front = loading.compiler(job.frontend, _front_end_key(job), jit=job.product == "jit")
         tell(step="starting the compiler", done=0, total=0)
         jit, warm = job.product == "jit", not job.from_cache_only
@@ -165,23 +179,15 @@ def _start_compiler(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict
 
 def _load_sources(
     job: Job, front: FrontEnd, packager: Packager, cache: CompileCache, tell: Callable[..., None]
-) -> tuple[Pipeline, Loaded]:
-    """Import the sources and read linked files. Sources that query the GPU are imported for each target."""
-    first, *others = source_loading.targets_by_capability(job)
-    again = partial(source_loading.load_for_targets, front, cache, others)
-    with ExitStack() as stack:
-        # A copy of this process without the sources, which imports them for the other targets.
-        spare = stack.enter_context(pool.spare_process(again, tell)) if others and hasattr(front, "importing") else None
-        with source_loading.load_sources(job, front, first[0], tell) as loaded:
-            tell(step="reading what is linked", done=0, total=0)
-            with loaded.attempt():
-                division.divide(loaded, front)
-                pipeline = Pipeline(loaded.job, front, packager, loaded.functions, tell, cache=cache)
-        part = pipeline.share(loaded.seen)
-        if spare is not None and any(query.depends_on_target for query in loaded.queries):
-            tell(step="importing the sources for each target", done=0, total=0)
-            pipeline.other_imports = spare(replace(job, part=part))
-    return pipeline, loaded
+) -> tuple[Pipeline, Loaded, frozenset[tuple[str, str]] | None]:
+    """Import the sources for the lowest compute capability, and read linked files; also return the shard's part."""
+    (first, *_), *_ = source_loading.targets_by_capability(job)
+    with source_loading.load_sources(job, front, first, tell) as loaded:
+        tell(step="reading what is linked", done=0, total=0)
+        with loaded.attempt():
+            division.divide(loaded, front)
+            pipeline = Pipeline(loaded.job, front, packager, loaded.functions, tell, cache=cache)
+    return pipeline, loaded, pipeline.share(loaded.seen)
 
 
 def _all_sources(pipeline: Pipeline, imported: Sequence[Source], job: Job) -> tuple[Source, ...]:
@@ -229,23 +235,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         del os.environ[name]  # the library read the variable when it was loaded
-
-
-# From <malloc.h>, for mallopt(3).
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
-
-
-def _keep_freed_memory() -> None:
-    """Let this process and its children reuse freed memory instead of returning it to the system.
-
-    For each link and each program, the compilers allocate and free some megabytes. By default, freed memory returns to
-    the system, which maps it again page by page. This causes three in four page faults of a link, of 1 to 9 µs each.
-    """
-    with suppress(AttributeError):  # a C library without such settings
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the largest possible value
-        mallopt(_M_TRIM_THRESHOLD, 1 << 30)
 
 
 def _front_end_key(job: Job) -> str:

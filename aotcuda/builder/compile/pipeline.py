@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from aotcuda.builder.compile.job import BuiltModule, Job
     from aotcuda.builder.compile.packaging import Packager
     from aotcuda.builder.compile.parts import ModuleCode, Parts
-    from aotcuda.builder.compile.source_loading import OtherImport
     from aotcuda.builder.frontends.protocol import FrontEnd, Unit
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
@@ -46,7 +45,6 @@ class Pipeline:
     Attributes:
         inputs: The link inputs of its modules.
         linkable: The link items for other modules of the wheel, by module.
-        other_imports: The results of processes that imported the sources for other compute capabilities.
         units: The entries of units, if several machines share the build.
         seen: The stamp of what functions of the project read while the compiler ran them.
     """
@@ -65,7 +63,7 @@ class Pipeline:
         self.front = front
         self.functions = functions
         self.tell = tell
-        self.other_imports: Sequence[OtherImport] = ()
+        self.other_imports = job.other_imports
         self.cache = cache
         self.units: UnitCache | None = None
         self.own_targets = source_loading.targets_by_capability(job)
@@ -366,7 +364,7 @@ def _refused_by_assembler(plan: ModulePlan, linked: ModuleCode) -> dict[tuple[Un
     }
 
 
-def _of_module(module: str, compiled: Compiled) -> Compiled:
+def _of_module(module: str, compiled: Mapping[tuple[Unit, Target], Any]) -> Compiled:
     return {(unit, target): built for (unit, target), built in compiled.items() if unit.module == module}
 
 

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import traceback
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Pipe, wait
 from typing import TYPE_CHECKING, Any, NoReturn, cast
@@ -20,7 +20,7 @@ from aotcuda.common.foreign import escape
 from aotcuda.errors import AotcudaError, BuildError, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
 _TICK = 0.2
@@ -205,42 +205,3 @@ def _death_error(task: Task, status: int, text: str) -> BuildError:
             "Simplify that function, or report it with its source"
         )
     return BuildError(f"{task.where}: the compiler ended without a result (exit status {status})")
-
-
-@contextmanager
-def spare_process(
-    work: Callable[[Any, Callable[..., None]], Any], tell: Callable[..., None]
-) -> Iterator[Callable[[Any], Any]]:
-    """Yield a function that does `work` in a copy of this process, made now; the copy ends with the block.
-
-    The function passes its argument to `work`, and returns the result or raises the error. `work` also gets a function
-    that passes steps to `tell`. One process may call it at a time: the copy, or one child of the copy.
-    """
-    requests, requester = Pipe(duplex=False)
-    reports, reporter = Pipe(duplex=False)
-
-    def wait_and_work() -> Any:
-        requester.close()
-        return work(requests.recv(), lambda **step: reporter.send(step))
-
-    child = start(0, Task("the sources, imported for each target", wait_and_work, times_steps=True))
-    requests.close()
-    reporter.close()
-
-    def call(argument: Any) -> Any:
-        requester.send(argument)
-        while child.outcome is None:
-            wait_for([child])
-            with suppress(EOFError):  # the copy has ended
-                while reports.poll():
-                    tell(**reports.recv())
-        if isinstance(child.outcome, AotcudaError):
-            raise child.outcome
-        return child.outcome[0]
-
-    try:
-        yield call
-    finally:
-        requester.close()
-        reports.close()
-        child.end()

@@ -8,12 +8,14 @@ import pickle
 import subprocess
 import sys
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from aotcuda import registry
 from aotcuda.builder.compile import ipc, process_tree
+from aotcuda.builder.compile.job import NeedsImports
 from aotcuda.builder.emit import progress
 from aotcuda.errors import BuildError
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from multiprocessing.connection import Connection
 
-    from aotcuda.builder.compile.job import Job, Result
+    from aotcuda.builder.compile.job import Job, OtherImport, Result
     from aotcuda.builder.emit.progress import Progress
     from aotcuda.builder.plan.toolkits import Toolkit
 
@@ -52,10 +54,22 @@ The user's modules may import packages that aotcuda built. These must not start 
 def run(job: Job, watcher: Progress | None = None) -> Result:
     """Do `job` in a worker process, and end all processes below the worker before this call returns.
 
+    Sources that query the target are imported once for each compute capability, each time by a worker of its own.
+
     Raises:
-        AotcudaError: The worker reports what is wrong with the project or the toolchain.
-        BuildError: The worker died, or a source interfered with its messages.
+        AotcudaError: A worker reports what is wrong with the project or the toolchain.
+        BuildError: A worker died, or a source interfered with its messages.
     """
+    result = _run_worker(job, watcher)
+    if isinstance(result, NeedsImports):
+        jobs = [replace(job, import_for=targets, part=result.part) for targets in result.targets]
+        others = tuple(cast("OtherImport", _run_worker(other, watcher)) for other in jobs)
+        result = _run_worker(replace(job, other_imports=others), watcher)
+    return cast("Result", result)
+
+
+def _run_worker(job: Job, watcher: Progress | None) -> object:
+    """Do `job` in a worker process, and return its answer."""
     watcher = watcher or progress.line(sys.stderr)
     with _start_worker(job) as (process, messages):
         step = "starting Python"
@@ -72,7 +86,7 @@ def run(job: Job, watcher: Progress | None = None) -> Result:
                         raise error
                     case ipc.Finished(result):
                         _await_end(messages)
-                        return cast("Result", result)
+                        return result
         except ValueError as error:
             text = f"{step}: {error}"
             raise BuildError(text) from None

@@ -5,12 +5,10 @@ The order of imports is documented in docs/configuration.md: the prelude, then t
 
 from __future__ import annotations
 
-import gc
 import re
 import sys
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +17,9 @@ from aotcuda.arch import Target
 from aotcuda.builder import failures
 from aotcuda.builder.cache.unit_cache import UnitCache
 from aotcuda.builder.compile import flows, imports, observer, pool, unit_compiling
+from aotcuda.builder.compile.job import OtherImport
 from aotcuda.builder.frontends import error_table, loading, python_source
 from aotcuda.builder.plan import plan
-from aotcuda.common.stamp import Stamp
 from aotcuda.errors import CompileError, ConfigError, SourceError
 
 if TYPE_CHECKING:
@@ -32,6 +30,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.compile.job import Job
     from aotcuda.builder.compile.unit_compiling import Compiled
     from aotcuda.builder.frontends.protocol import FrontEnd, GpuQuery, Unit
+    from aotcuda.common.stamp import Stamp
     from aotcuda.errors import AotcudaError
     from aotcuda.manifest import Source
 
@@ -59,17 +58,6 @@ class Loaded:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherImport:
-    """The sources and units that another process loaded and compiled, for one compute capability."""
-
-    units: tuple[Unit, ...]
-    compiled: Compiled
-    queries: tuple[GpuQuery, ...] = ()
-    seen: Stamp = field(default_factory=Stamp)
-    sources: tuple[Source, ...] = ()
-
-
 @contextmanager
 def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., None]) -> Iterator[Loaded]:
     """Import the source modules of the job for `target`; files that the block reads are observed, too.
@@ -86,33 +74,13 @@ def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., 
     before, prelude_modules = frozenset(sys.modules), frozenset[str]()
     warnings: list[str] = []
     with failures.gather() as attempt, observing as seen, importing(target) as queries:
-        with attempt(), freeze_objects():
+        with attempt():
             if job.prelude:
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
                 prelude_modules = frozenset(sys.modules) - before
             warnings = _load(job, front, complete, tell, attempt, functions)
         yield Loaded(_with_units(job, functions), functions, attempt, queries, seen, prelude_modules, tuple(warnings))
-
-
-_OBJECTS = 50_000
-"""The number of objects that are made between two garbage collections."""
-
-
-@contextmanager
-def freeze_objects() -> Iterator[None]:
-    """Exempt the objects that the block makes from garbage collection, in the block and after it.
-
-    A compiler has 270,000 objects, and PyTorch a million. Searching them repeatedly takes a sixth of the time of the
-    imports. Child processes that compile create only some ten thousand more objects before they end.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.set_threshold(_OBJECTS)
-        gc.enable()
 
 
 def _load(
@@ -264,26 +232,13 @@ def targets_by_capability(job: Job) -> list[list[Target]]:
     return [sorted(targets[capability], key=Target.sort_key) for capability in sorted(targets)]
 
 
-def load_for_targets(
-    front: FrontEnd, cache: CompileCache, which: Sequence[Sequence[Target]], job: Job, tell: Callable[..., None]
-) -> list[OtherImport]:
-    """Load and compile everything again for each of several compute capabilities, each in its own process.
+def load_for_target(front: FrontEnd, cache: CompileCache, job: Job, tell: Callable[..., None]) -> OtherImport:
+    """Import the sources for the job's targets of one compute capability, and compile them.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
     """
-    tasks = [
-        pool.Task(
-            f"the sources, imported for {targets[0]}", partial(_load_for_target, job, front, cache, targets, tell)
-        )
-        for targets in which
-    ]
-    return flows.run(tasks, 1, lambda _: None)
-
-
-def _load_for_target(
-    job: Job, front: FrontEnd, cache: CompileCache, targets: Sequence[Target], tell: Callable[..., None]
-) -> OtherImport:
+    targets = job.import_for
     tell(step=f"importing the sources for {targets[0]}", done=0, total=0)
     with load_sources(job, front, targets[0], lambda **_: None) as loaded:
         pass

@@ -1,11 +1,16 @@
-"""Compile the units of a module in children: several units in one child, or a part of one unit's targets in each."""
+"""Compile the units of a module in children.
+
+There is one way: a child compiles a row of items. An item is what a front end compiles at once: a unit for all of its
+targets, or the units of a batch for one target. Children of front ends that cannot tell that they are fresh have rows
+of one item.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda.builder.compile import flows, observer, pool, telemetry
 
@@ -44,86 +49,94 @@ def compile_units(
             unit: [target for target in targets if (unit, target) not in compiled] for unit, targets in units.items()
         }
 
-    # With fewer units than cores, it is faster to repeat the work that targets share.
-    processes = -(-job.jobs // sum(len(plan.units) for plan in job.plans)) if hasattr(front, "compile_alike") else None
-    in_rows = hasattr(front, "is_fresh") and processes in (None, 1)
+    in_rows = hasattr(front, "is_fresh")
     while any(missing().values()):
-        if in_rows:
-            tasks = _rows(front, missing(), functions, job.jobs)
-        else:
-            shares = _batches(missing()) if processes is None else _split_targets(missing(), processes)
-            tasks = [_task(front, batch, functions, share) for batch, share in shares]
-        in_rows = False  # the units that a row did not reach are compiled one by one
+        items = _items(missing(), shares_targets=hasattr(front, "compile_alike"))
+        rows = _rows(items, job.jobs) if in_rows else [[item] for item in items]
+        in_rows = False  # the items that a row did not reach are compiled one by one
         results: Compiled = {}
-        for result in (yield flows.Round(flows.COMPILE, tasks)):
+        for result in (yield flows.Round(flows.COMPILE, _tasks(front, rows, functions))):
             results |= result
         compiled |= results
     return {(unit, target): compiled[unit, target] for unit, targets in units.items() for target in targets}
 
 
-def _split_targets(missing: Mapping[Unit, Sequence[Target]], number: int) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """Divide each unit's targets into `number` parts, or into one for each target if there are fewer."""
-    return [
-        ([unit], share)
-        for unit, targets in missing.items()
-        for start in range(number)
-        if (share := targets[start::number])
-    ]
+class _Item(NamedTuple):
+    """The units that a front end compiles at once, and their targets."""
+
+    units: Sequence[Unit]
+    targets: Sequence[Target]
+
+
+def _items(missing: Mapping[Unit, Sequence[Target]], *, shares_targets: bool) -> list[_Item]:
+    """Return the items of units; with `shares_targets` each is one unit for all of its targets."""
+    if shares_targets:
+        return [_Item([unit], targets) for unit, targets in missing.items() if targets]
+    batches: dict[tuple[object, Target], list[Unit]] = {}
+    for unit, targets in missing.items():
+        for target in targets:
+            batches.setdefault((unit.batch or unit, target), []).append(unit)
+    return [_Item(units, [target]) for (_, target), units in batches.items()]
 
 
 _ROW = 16
 """The most units that one process compiles. Their results are in memory until the last one, and a crash loses them."""
 
 
-def _rows(
-    front: FrontEnd, missing: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], jobs: int
-) -> list[pool.Task]:
-    """Return tasks that compile several units each. A task may end before its last unit; the caller compiles the rest.
+def _rows(items: Sequence[_Item], jobs: int) -> list[list[_Item]]:
+    """Divide items into rows.
 
     Starting a process and copying its memory takes a third as long as compiling a unit. The first rows are long and the
-    last ones have one unit, so all processes end at about the same time.
+    last ones have one item, so all processes end at about the same time.
     """
-    waiting = {unit: targets for unit, targets in missing.items() if targets}
-    rows = []
-    while waiting:
-        size = min(-(-len(waiting) // (2 * jobs)), _ROW)
-        rows.append({unit: waiting.pop(unit) for unit in list(waiting)[:size]})
-    variants = Counter((unit.module, unit.name) for unit in missing)
+    rows: list[list[_Item]] = []
+    start = 0
+    while start < len(items):
+        size = min(-(-(len(items) - start) // (2 * jobs)), _ROW)
+        rows.append([*items[start : start + size]])
+        start += size
+    return rows
+
+
+def _tasks(front: FrontEnd, rows: Sequence[Sequence[_Item]], functions: Mapping[Unit, object]) -> list[pool.Task]:
+    """Return a task for each row. A task may end before its last item; the caller compiles the rest."""
+    variants = Counter((unit.module, unit.name) for row in rows for item in row for unit in item.units)
     started: Counter[tuple[str, str]] = Counter()
     tasks = []
     for row in rows:
-        tasks.append(_row_task(front, row, functions, _title(row, started, variants)))
-        started.update((unit.module, unit.name) for unit in row)
+        if len(row) == 1:
+            tasks.append(_task(front, *row[0], functions))
+        else:
+            tasks.append(_row_task(front, row, functions, _title(row, started, variants)))
+        started.update((unit.module, unit.name) for item in row for unit in item.units)
     return tasks
 
 
 def _title(
-    row: Mapping[Unit, Sequence[Target]],
+    row: Sequence[_Item],
     started: Mapping[tuple[str, str], int],
     variants: Mapping[tuple[str, str], int],
 ) -> str:
     """Return a row as progress shows it: `mypkg.ops.norm.fwd for sm_90a: 12 of 340 variants`."""
-    first, *others = row
-    targets = ", ".join(map(str, row[first]))
+    (first, *_), targets_of_first = row[0]
+    targets = ", ".join(map(str, targets_of_first))
     kernel = (first.module, first.name)
     if variants[kernel] > 1:
         return f"{first.module}.{first.name} for {targets}: {started[kernel] + 1} of {variants[kernel]} variants"
-    more = f" and {len(others)} more" if others else ""
+    more = f" and {len(row) - 1} more"
     return f"{first.title}{more} for {targets}"
 
 
-def _row_task(
-    front: FrontEnd, row: Mapping[Unit, Sequence[Target]], functions: Mapping[Unit, object], title: str
-) -> pool.Task:
+def _row_task(front: FrontEnd, row: Sequence[_Item], functions: Mapping[Unit, object], title: str) -> pool.Task:
     def compile_row() -> Compiled:
         compiled: Compiled = {}
-        for unit, targets in row.items():
-            task = _task(front, [unit], functions, targets)
+        for item in row:
+            task = _task(front, *item, functions)
             before = telemetry.take()
             try:
                 with telemetry.step(task.title, task.work):
                     compiled |= task.run()
-            except Exception:  # noqa: BLE001 (the unit is compiled again alone, which reports its error)
+            except Exception:  # noqa: BLE001 (the item is compiled again alone, which reports its error)
                 telemetry.take()
                 telemetry.add(before)
                 break
@@ -134,26 +147,16 @@ def _row_task(
                 break
         return compiled
 
-    return pool.Task(
-        title, compile_row, key=next(iter(row)).key, fallback=dict, count_steps=_units_of, times_steps=True
-    )
+    key = row[0].units[0].key
+    return pool.Task(title, compile_row, key=key, fallback=dict, count_steps=_units_of, times_steps=True)
 
 
 def _units_of(compiled: Compiled) -> int:
     return len({unit for unit, _ in compiled})
 
 
-def _batches(missing: Mapping[Unit, Sequence[Target]]) -> list[tuple[list[Unit], Sequence[Target]]]:
-    """Return a share for each target and batch of units."""
-    shares: dict[tuple[object, Target], list[Unit]] = {}
-    for unit, targets in missing.items():
-        for target in targets:
-            shares.setdefault((unit.batch or unit, target), []).append(unit)
-    return [(units, [target]) for (_, target), units in shares.items()]
-
-
 def _task(
-    front: FrontEnd, units: Sequence[Unit], functions: Mapping[Unit, object], targets: Sequence[Target]
+    front: FrontEnd, units: Sequence[Unit], targets: Sequence[Target], functions: Mapping[Unit, object]
 ) -> pool.Task:
     def compile_all() -> Compiled:
         if hasattr(front, "compile_alike"):
