@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .device_function import DeviceFunction, DeviceFunctionGroup
     from .images.choice import Choice, Tier
     from .images.images import Images
+    from .images.kernel_table import KernelTable
     from .images.library import Library
     from .kernel import Kernel
     from .symbol import Symbol
@@ -196,7 +197,7 @@ class Module:
             ForkError: The process forked after CUDA was started.
             CudaError: The driver cannot be started or refuses the images.
         """
-        return self._images.ready().library
+        return self._images.use(_load_all)
 
     def preload(self) -> None:
         """Load everything now: the images, a context if there is none, and the code of every kernel on its GPU.
@@ -371,6 +372,11 @@ def load(
     if setting == "import" and not is_simulated():
         module.load_early()
     return module
+
+
+def _load_all(kernel_table: KernelTable) -> Library:
+    kernel_table.library.load_all()
+    return kernel_table.library
 
 
 def _picklable(*kinds: type) -> None:

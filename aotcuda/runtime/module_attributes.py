@@ -80,7 +80,7 @@ def fast_path(images: Images) -> str:
 def describe(images: Images) -> str:
     """Return the `repr` of a module whose manifest has been read."""
     state, kernel_table = "not loaded", images.current
-    if kernel_table is not None:
+    if kernel_table is not None and kernel_table.library.is_loaded:
         state = "; ".join([*map(str, kernel_table.library.choices.values()), f"fast path {fast_path(images)}"])
     changed = images.source.changed()
     if changed is not None:

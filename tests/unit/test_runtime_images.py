@@ -53,7 +53,7 @@ def test_second_fatbin_is_loaded_at_its_first_use(cuda, package, use):
     module.__aotcuda__.unload()
     assert unloads(cuda) == 2
     module.m[1, 1](1)
-    assert loads(cuda) - unloads(cuda) in (1, 2)
+    assert loads(cuda) - unloads(cuda) == 1, "the image of one kernel is enough for a launch"
     module.__aotcuda__.unload()
     assert loads(cuda) == unloads(cuda)
 

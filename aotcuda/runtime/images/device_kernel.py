@@ -22,30 +22,24 @@ _MOST_REMEMBERED = 1024
 
 
 class OpenLibrary:
-    """Images in the driver, and their handle, until they are closed.
+    """Images in the driver, until they are closed.
 
     A lock excludes closing from calls with the handles of the images. Launches take no lock: closed images stay in the
     driver until the launches in progress have ended (see `Images.unload`).
 
     Attributes:
         driver: The driver that holds them.
-        handle: The driver's handle (`CUlibrary`), once `set_handle` has set it.
         is_closed: Whether `close` was called.
         lock: The lock that a thread holds while it calls the driver with the handles; it calls `check_open` first.
     """
 
-    __slots__ = ("_where", "driver", "handle", "is_closed", "lock")
+    __slots__ = ("_where", "driver", "is_closed", "lock")
 
     def __init__(self, driver: Driver, where: str) -> None:
         self.is_closed = False
         self.lock = new_lock()
         self._where = where
         self.driver = driver
-        self.handle = ctypes.c_void_p()
-
-    def set_handle(self, handle: ctypes.c_void_p) -> None:
-        """Store the driver's handle."""
-        self.handle = handle
 
     # This is no context manager: an interrupt between its entry and its block would leave the lock held.
     def check_open(self) -> None:

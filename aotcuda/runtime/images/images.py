@@ -330,7 +330,6 @@ class Images:
             self._early = kernel_table
         else:
             self.current = kernel_table
-        library.hand_over()
         return kernel_table
 
     def _retire(self) -> None:

@@ -41,13 +41,12 @@ class Library:
 
     __slots__ = (
         "_choices",
-        "_first",
         "_handles",
         "_is_compiled",
-        "_is_owned_elsewhere",
         "_is_unloaded",
+        "_kernels",
         "_library",
-        "_others",
+        "_owned",
         "_read",
         "_where",
         "callbacks",
@@ -69,9 +68,9 @@ class Library:
         *,
         read: Callable[[int], bytes] | None = None,
     ) -> None:
-        """Load the fatbin that callbacks need or the first one, or the first of `images`; nothing needs a context.
+        """Choose the images, and load the fatbin that callbacks need; nothing needs a context.
 
-        Another fatbin is loaded when one of its kernels or variables is used first.
+        Any other fatbin is loaded when one of its kernels or variables is used first.
 
         Args:
             manifest: The module's manifest.
@@ -86,21 +85,18 @@ class Library:
             CudaError: The driver refuses the fatbin.
             DependencyError: The module has callbacks, and the package of their argument is not installed.
         """
-        self._is_owned_elsewhere = True  # there is nothing to unload yet
         self._where = manifest["module"]
         self.manifest = manifest
         self._choices = choices
         self.folder = folder
-        self._handles: dict[tuple[int, str], ctypes.c_void_p] = {}  # by fatbin and symbol
-        self._first = next((item.get("fatbin", 0) for item in manifest.get("callbacks", ())), 0)
-        self._others: dict[int, ctypes.c_void_p] = {}  # the other fatbins that are loaded
+        self._handles: dict[int, ctypes.c_void_p] = {}  # the loaded fatbins, without that of `callbacks.handle`
+        self._kernels: dict[tuple[int, str], ctypes.c_void_p] = {}  # by fatbin and symbol
         if images:
             read = images.__getitem__
         self._read = read or (lambda index: manifests.read_file(folder, manifest["fatbins"][index]["file"]))
         self._is_unloaded = False
         self.is_retired = False
         self.synchronous = _is_synchronous()
-        data = self._read(self._first)
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
         if images and manifest.get("by_grid"):  # compiled on this machine
             overloads = [item for kernel in manifest["kernels"] for item in kernel["overloads"]]
@@ -111,41 +107,31 @@ class Library:
         if not any(self.has_image(device.index) for device in self.driver.devices):
             raise self.choices[0].error(self._where)
         self._is_compiled = bool(images)
-        data = self._for_tegra(data, self._first)
         self.callbacks: Callbacks | None = None
         if manifest.get("callbacks"):
             with importing:
                 from . import callbacks  # noqa: PLC0415 (few modules have any)
 
+            fatbin = next(item.get("fatbin", 0) for item in manifest["callbacks"])
+            data = self._for_tegra(self._read(fatbin), fatbin)
             handle, library = callbacks.open_handle(manifest, data)
-            self._library.set_handle(ctypes.c_void_p(library))
+            self._handles[fatbin] = ctypes.c_void_p(library)
+            self._owned = fatbin
             self.callbacks = callbacks.Callbacks(manifest, handle, self.driver)
             self.device = -1
-            return
-        load, handle = self.driver.call["cuLibraryLoadData"], self._library.handle
-        try:
-            code = load(ctypes.byref(handle), data, None, None, 0, None, None, 0)
-            self._is_owned_elsewhere = False
-        except BaseException:  # an interrupt during the call, which takes milliseconds
-            if handle.value:
-                self.driver.call["cuLibraryUnload"](handle)
-            raise
-        self.driver.check(code, f"the driver refused the images of {self._where}")
 
     def _handle(self, fatbin: int) -> ctypes.c_void_p:
         """Return the driver's handle of a fatbin, and load it first if needed. The caller holds the library's lock."""
-        if fatbin == self._first:
-            return self._library.handle
-        handle = self._others.get(fatbin)
+        handle = self._handles.get(fatbin)
         if handle is None:
             data = self._for_tegra(self._read(fatbin), fatbin)
             handle, load = ctypes.c_void_p(), self.driver.call["cuLibraryLoadData"]
             try:
                 code = load(ctypes.byref(handle), data, None, None, 0, None, None, 0)
                 if not code:
-                    self._others[fatbin] = handle
-            except BaseException:  # an interrupt during the call
-                if handle.value and fatbin not in self._others:
+                    self._handles[fatbin] = handle
+            except BaseException:  # an interrupt during the call, which takes milliseconds
+                if handle.value and fatbin not in self._handles:
                     self.driver.call["cuLibraryUnload"](handle)
                 raise
             self.driver.check(code, f"the driver refused the images of {self._where}")
@@ -164,16 +150,6 @@ class Library:
             with self._library.lock:
                 self._library.check_open()
                 self._handle(fatbin)
-
-    def hand_over(self) -> None:
-        """Let another object unload the images; until this call, they are unloaded with this object."""
-        self._is_owned_elsewhere = True
-
-    def __del__(self) -> None:
-        """Unload the images if an interrupt came before `Images` got them."""
-        is_owned_elsewhere = getattr(self, "_is_owned_elsewhere", True)  # unset after an early interrupt
-        if not (is_owned_elsewhere or self._is_unloaded or drivers.forked) and self._library.handle.value:
-            self.driver.call["cuLibraryUnload"](self._library.handle)
 
     @property
     def choices(self) -> dict[int, Choice]:
@@ -225,6 +201,11 @@ class Library:
 
         return subset.only([data], targets, f"the fatbin of {self._where}")
 
+    @property
+    def is_loaded(self) -> bool:
+        """Return True if the driver holds one of the images."""
+        return bool(self._handles)
+
     def current_device(self) -> int | None:
         """Return the ordinal of the GPU of a launch; None if no context is current."""
         return self.device if self.device >= 0 else self.driver.current_device()
@@ -269,6 +250,9 @@ class Library:
         symbol = overload.record["symbol"]
         gpu = self.driver.devices[device]
         fixed = self._fixed_launch(overload, gpu)
+        with self._library.lock:
+            self._library.check_open()
+            self._handle(overload.record.get("fatbin", 0))
         try:
             with self._library.lock:
                 self._library.check_open()
@@ -299,12 +283,12 @@ class Library:
     def _look_up(self, overload: PackedOverload, gpu: Device, fixed: FixedLaunch | None) -> DeviceKernel:
         symbol, fatbin = overload.record["symbol"], overload.record.get("fatbin", 0)
         library = self._handle(fatbin)
-        kernel = self._handles.get((fatbin, symbol))
+        kernel = self._kernels.get((fatbin, symbol))
         if kernel is None:
             kernel = ctypes.c_void_p()
             code = self.driver.call["cuLibraryGetKernel"](ctypes.byref(kernel), library, symbol.encode())
             self.driver.check(code, "the kernel was not found in the loaded images")
-            self._handles[fatbin, symbol] = kernel
+            self._kernels[fatbin, symbol] = kernel
         watch = None
         if "raises" in overload.record:
             with importing:
@@ -347,20 +331,19 @@ class Library:
         """
         if self._is_unloaded:
             return
-        callbacks, unload, handle = self.callbacks, self.driver.call["cuLibraryUnload"], self._library.handle
+        callbacks, unload = self.callbacks, self.driver.call["cuLibraryUnload"]
         self._library.close()  # a kernel of another library may have the handle of one of these
         self._is_unloaded, self.callbacks = True, None  # an interrupt after a call must not repeat it
         codes = []
         try:
-            if callbacks is None:
-                codes.append(unload(handle))
-            else:
+            if callbacks is not None:
                 callbacks.tear_down()
         finally:
             if callbacks is not None:
-                callbacks.release()
-            while self._others:
-                codes.append(unload(self._others.popitem()[1]))
+                self._handles.pop(self._owned, None)
+                callbacks.release()  # which unloads that fatbin
+            while self._handles:
+                codes.append(unload(self._handles.popitem()[1]))
         for code in codes:
             self.driver.check(code, f"{self._where} could not be unloaded")
 

@@ -139,7 +139,6 @@ class Fallback:
         images = self._load(result, gpu, cause)
         with self._lock:
             self.loaded[key] = images
-            images.hand_over()
         return images
 
     def _load(self, result: Result, gpu: Device, cause: AotcudaError) -> Library:
