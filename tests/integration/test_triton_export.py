@@ -201,14 +201,16 @@ def test_stock_triton_finds_each_launch_in_a_folder_that_nobody_can_write(projec
 
 def test_two_exports_are_equal_and_a_second_one_adds_nothing(project: Path, tmp_path: Path) -> None:
     cache, other = project / "cache", tmp_path / "other"
-    text = export(project / "project", other, "--at", str(cache))
-    assert "entries are for compute capability 8.0, 9.0 exactly: Triton's cache serves no other GPU" in text
-    assert "compute_80 of tool.aotcuda.arch gets no entry: Triton's cache holds machine code alone" in text
+    export(project / "project", other, "--at", str(cache), AOTCUDA_ARCH="sm_90")
     files = {path.relative_to(cache): path.read_bytes() for path in cache.rglob("*") if path.is_file()}
-    assert {path.relative_to(other): path.read_bytes() for path in other.rglob("*") if path.is_file()} == files
+    cubins = {path.relative_to(other): path.read_bytes() for path in other.rglob("*.cubin")}
+    assert cubins.items() <= files.items()
     copied = Path(shutil.copytree(cache, tmp_path / "copied"))
     times = {path: path.stat().st_mtime_ns for path in copied.glob("*/*")}
-    export(project / "project", copied, "--at", str(cache))
+    text = export(project / "project", copied, "--at", str(cache))
+    assert "entries are for compute capability 8.0, 9.0 exactly: Triton's cache serves no other GPU" in text
+    assert "compute_80 of tool.aotcuda.arch gets no entry: Triton's cache holds machine code alone" in text
+    assert cubins
     assert {path: path.stat().st_mtime_ns for path in copied.glob("*/*")} == times
     assert {path.relative_to(copied): path.read_bytes() for path in copied.rglob("*") if path.is_file()} == files
     (export_,) = json.loads((cache / folder.FILE).read_text())["exports"]
@@ -265,6 +267,9 @@ def test_problems_are_one_line_and_write_nothing(
 
 def test_timings_of_one_gpu_are_exported(project: Path, tmp_path: Path) -> None:
     made = Path(shutil.copytree(project / "project", tmp_path / "project"))
+    variants = json.loads((made / "pkg/_tri.variants.json").read_text())
+    del variants["kernels"]["many"]
+    (made / "pkg/_tri.variants.json").write_text(json.dumps(variants))
     configs = [
         {"kwargs": {"B": 64}, "num_warps": 2, "num_ctas": 1, "num_stages": 3},
         {"kwargs": {"B": 128}, "num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": 64},

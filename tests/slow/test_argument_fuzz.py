@@ -109,7 +109,7 @@ def case(tuples, *overloads, exact=False, apart=()):
 @pytest.mark.parametrize("first", range(len(TYPES)), ids=TYPES)
 def test_earlier_numbers_do_not_select_the_overload(fuzz, first, exact):
     overloads = [[("scalar", type_)] for type_ in TYPES[first:] + TYPES[:first]]
-    for count in range(1, len(overloads) + 1):
+    for count in (1, 2, len(overloads)):
         fuzz.run(case([*INTS, *reversed(INTS)], *overloads[:count], exact=exact))
 
 

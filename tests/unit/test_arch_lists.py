@@ -92,7 +92,7 @@ def test_any_text_is_a_list_or_one_line():
     ]
     chance = random.Random(15)
     accepted, refused = 0, []
-    for _ in range(5_000):
+    for _ in range(2_000):
         text = "".join(chance.choices(pieces, k=chance.randint(1, 7)))
         try:
             targets = TargetList().read([text], KEY)
@@ -102,7 +102,7 @@ def test_any_text_is_a_list_or_one_line():
         accepted += 1
         assert targets
         assert schema.is_valid([text]), text
-    assert accepted > 20
+    assert accepted > 10
     assert not [text for text in refused if len(text.splitlines()) != 1]
 
 
