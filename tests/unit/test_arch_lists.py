@@ -93,7 +93,7 @@ def test_any_text_is_a_list_or_one_line():
     chance = random.Random(15)
     accepted, refused = 0, []
     for _ in range(2_000):
-        text = "".join(chance.choices(pieces, k=chance.randint(1, 7)))
+        text = "".join(chance.choices(pieces, k=chance.randint(1, 6)))
         try:
             targets = TargetList().read([text], KEY)
         except ConfigError as error:
