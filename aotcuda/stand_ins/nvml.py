@@ -30,13 +30,16 @@ class Library:
     def __init__(self, gpu: Gpu) -> None:
         memory = {"total": gpu.memory, "free": gpu.memory, "used": 0, "reserved": 0}
         pci = {"busId": _PCI, "busIdLegacy": _PCI[4:], "domain": 0, "bus": 1, "device": 0}
+        clock = gpu.attribute("CLOCK_RATE") // 1000  # MHz
         major, minor = gpu.capability
         cuda = gpus.DRIVER[0] * 1000 + gpus.DRIVER[1] * 10
         self._outputs: dict[str, tuple[Any, ...]] = {
+            "nvmlDeviceGetClockInfo": (clock,),
             "nvmlDeviceGetCount": (1,),
             "nvmlDeviceGetCudaComputeCapability": (major, minor),
             "nvmlDeviceGetCurrPcieLinkGeneration": (5,),
             "nvmlDeviceGetIndex": (0,),
+            "nvmlDeviceGetMaxClockInfo": (clock,),
             "nvmlDeviceGetMemoryInfo": (memory,),
             "nvmlDeviceGetMinorNumber": (0,),
             "nvmlDeviceGetName": (gpu.name.encode(),),

@@ -32,6 +32,7 @@ def nvml() -> Library:
         ("nvmlDeviceGetCount_v2", ctypes.c_uint(), 1),
         ("nvmlSystemGetCudaDriverVersion_v2", ctypes.c_int(), 13000),
         ("nvmlDeviceGetIndex", ctypes.c_uint(9), 0),
+        ("nvmlDeviceGetMaxClockInfo", ctypes.c_uint(), 1500),
     ],
 )
 def test_numbers_are_written_to_the_address(nvml: Library, function: str, output: ctypes.c_uint, value: int) -> None:
