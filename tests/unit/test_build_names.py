@@ -65,6 +65,26 @@ def test_modules_with_equal_names_in_c_are_refused():
         checks.check(parse(table, environ={}))
 
 
+CASES = {
+    ("p.Kernels", "p.kernels"): '"p.kernels" and "p.Kernels" of',
+    ("p.a.K", "p.a.k"): '"p.a.k" and "p.a.K" of',
+    ("Pkg.a", "pkg.b"): '"pkg" and "Pkg" of',
+    ("p.Sub.a", "p.sub.b"): '"p.sub" and "p.Sub" of',
+    ("p.a_B", "p.a.b"): "its names in C begin with p_a_b_, as those of",
+}
+
+
+@pytest.mark.parametrize(("one", "other"), CASES)
+def test_modules_that_differ_in_case_alone_are_refused(one, other):
+    module = {"source": "src._k", "kernels": {"k": "void(float32[::1])"}}
+    table = {"arch": ["sm_90"], "modules": {one: module, other: module}}
+    with pytest.raises(ConfigError, match=re.escape(CASES[one, other])) as error:
+        checks.check(parse(table, environ={}))
+    assert f'"{one}"' in str(error.value)
+    assert f'modules."{other}"' in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_driver_header_has_its_types():
     code = b"#include <cuda.h>\n#include <mma.h>\n__global__ void k(CUtensorMap m, CUdeviceptr p, cuuint64_t n) {}"
     item = LinkInput(kind="cu", name="k.cu", data=code)

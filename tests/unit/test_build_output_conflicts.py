@@ -104,7 +104,17 @@ SUFFIXES = (
     *(".abi3.so", ".cpython-314t-aarch64-linux-gnu.so", ".pypy311-pp73-x86_64-linux-gnu.so"),
     *(".pyd", ".cp314t-win_arm64.pyd"),
 )
-TAKEN = ("k.py", "k.pyi", "k/__init__.py", "k/inner.py", "k/deep/inner.py", *(f"k{suffix}" for suffix in SUFFIXES))
+TAKEN = (
+    "k.py",
+    "k.pyi",
+    "K.py",
+    "K.pyi",
+    "K.abi3.so",
+    "k/__init__.py",
+    "k/inner.py",
+    "k/deep/inner.py",
+    *(f"k{suffix}" for suffix in SUFFIXES),
+)
 TAKEN += tuple(f"k/inner{suffix}" for suffix in SUFFIXES)
 FREE = (
     "_k.py", "kk.abi3.so", "k.cu", "k.so.1", "k.other.so", "k/sources/a.cu", "k/not-a-name.py", "k/no-name/inner.py",

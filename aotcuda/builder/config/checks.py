@@ -35,6 +35,7 @@ def check(config: Config) -> None:
         if module.pack or module.pack_from:
             _check_pack(config, module)
     _check_module_names(config)
+    _check_case(config.modules)
     _check_c_names(config.modules)
     _check_linked_modules(config)
     _check_function_names(config.modules)
@@ -161,18 +162,34 @@ def _check_module_names(config: Config) -> None:
                     raise ConfigError(message)
 
 
+def _check_case(modules: Sequence[Module]) -> None:
+    """Refuse two modules, or packages of modules, whose names differ in case alone: some file systems ignore case."""
+    found: dict[str, tuple[str, Module]] = {}
+    for module in modules:
+        parts = module.name.split(".")
+        for end in range(1, len(parts) + 1):
+            name = ".".join(parts[:end])
+            known, other = found.setdefault(name.casefold(), (name, module))
+            if known != name:
+                message = (
+                    f"{module.key}: {keys.string(name)} and {keys.string(known)} of {other.key} differ in case alone, "
+                    "and are one file on systems that ignore case (Windows, macOS); rename one of them"
+                )
+                raise ConfigError(message)
+
+
 def _check_c_names(modules: Sequence[Module]) -> None:
-    """Refuse two modules whose C headers would have one file name and equal names in C."""
+    """Refuse two modules whose C headers would have one file name, or equal names in C but for case."""
     keys_by_name: dict[str, str] = {}
     for module in modules:
         name = module.name.replace(".", "_")
-        if name in keys_by_name:
+        if name.casefold() in keys_by_name:
             message = (
-                f"{module.key}: its names in C begin with {name}_, as those of {keys_by_name[name]}, so no program "
-                "could include the headers of both; rename one of the modules"
+                f"{module.key}: its names in C begin with {name}_, as those of {keys_by_name[name.casefold()]}, so no "
+                "program could include the headers of both; rename one of the modules"
             )
             raise ConfigError(message)
-        keys_by_name[name] = module.key
+        keys_by_name[name.casefold()] = module.key
 
 
 def _check_in_place(module: Module) -> None:

@@ -46,10 +46,12 @@ def check_module(
 
 
 def _modules_at(base: Path) -> Iterator[Path]:
-    """Yield the modules at a path without suffix that no build generated."""
+    """Yield the modules at a path without suffix that no build generated, also those of another case."""
     names = sorted(path.name for path in base.parent.iterdir()) if base.parent.is_dir() else []
-    modules = [f"{base.name}.py", f"{base.name}.pyi"]
-    modules += [name for name in names if name.startswith(base.name) and _is_extension(name.removeprefix(base.name))]
+    length = len(base.name)
+    alike = [name for name in names if name[:length].casefold() == base.name.casefold()]
+    alike.sort(key=lambda name: not name.startswith(base.name))
+    modules = [name for name in alike if name[length:] in (".py", ".pyi") or _is_extension(name[length:])]
     yield from _not_generated(base.parent / name for name in modules)
     yield from _not_generated([base / "__init__.py"])
     # A folder without __init__.py hides nothing, but a module of its name makes the modules in it unimportable.
