@@ -3,7 +3,7 @@
     <root>/v1/<first two of key>/<key>.aotcuda/
         entry.json        the record: properties of the entry and the SHA-256 of each file; and the record's SHA-256
         ...               its files
-    <root>/v1/tmp/        entries while they are written or removed; a folder older than an hour is removed
+    <root>/v1/tmp/        entries while they are written or removed; files of ended processes are removed
     <root>/v1/locks/      files that processes lock while they compile; a file that is an hour old is removed
 
 An entry is written to `tmp` and renamed, so its folder is complete or missing. A process that is killed leaves a folder
@@ -24,7 +24,7 @@ import stat
 import time
 
 from .. import manifest as manifests
-from ..common import foreign
+from ..common import foreign, process_names
 from ..errors import ConfigError, ManifestError
 
 TYPE_CHECKING = False
@@ -198,7 +198,7 @@ def trim(files: Files, cap: int, spare: str = "") -> int:
             break
         remove(files, entry.key)
         total -= entry.bytes
-    _sweep(files)
+    sweep(files)
     return total
 
 
@@ -246,7 +246,7 @@ def clear(files: Files) -> tuple[int, int]:
     all_entries = _sizes(files)
     for entry in all_entries:
         remove(files, entry.key)
-    _sweep(files)
+    sweep(files)
     return len(all_entries), sum(entry.bytes for entry in all_entries)
 
 
@@ -340,7 +340,7 @@ def _holds(files: Files, key: str, digests: dict[str, str]) -> bool:
 @contextlib.contextmanager
 def _temporary(files: Files, key: str) -> Iterator[str]:
     """Create a folder in `tmp` for a block of code, and delete it with its content afterwards."""
-    folder = os.path.join(files.make("tmp"), f"{key[:16]}.{os.getpid()}.{time.monotonic_ns()}")
+    folder = temporary_path(files, f"{key[:16]}.")
     os.mkdir(folder, 0o700)
     try:
         yield folder
@@ -348,14 +348,30 @@ def _temporary(files: Files, key: str) -> Iterator[str]:
         _delete(folder)
 
 
-def _sweep(files: Files) -> None:
-    """Remove the folders of processes that were killed, and the files of locks that no process has used for an hour."""
+def temporary_path(files: Files, stem: str = "") -> str:
+    """Return a new path in `tmp`, which `sweep` removes after this process has ended.
+
+    Raises:
+        OSError: `tmp` cannot be created.
+    """
+    return os.path.join(files.make("tmp"), stem + process_names.make())
+
+
+def sweep(files: Files) -> None:
+    """Remove temporary files of ended processes, and the files of locks that no process has used for an hour.
+
+    Temporary files of other machines are removed after an hour.
+    """
     for name in ("tmp", "locks"):
         base = os.path.join(files.root or "", VERSION, name)
         with contextlib.suppress(OSError):
             for item in [*os.scandir(base)] if is_folder(base) else ():
                 with contextlib.suppress(OSError):
-                    if time.time() - item.stat(follow_symlinks=False).st_mtime > _LEFT_OVER:
+                    match = process_names.PATTERN.search(item.name)
+                    ended = process_names.has_ended(match) if match else None
+                    if ended is None:
+                        ended = time.time() - item.stat(follow_symlinks=False).st_mtime > _LEFT_OVER
+                    if ended:
                         _delete(item.path)
 
 

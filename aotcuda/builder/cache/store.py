@@ -155,10 +155,12 @@ def trim(settings: Settings) -> None:
     base = settings.folder
     if settings.writes and os.path.isdir(base) and folder.problem(base, os.path.join(base, VERSION)) is None:
         cap = entries.size_cap()
+        files = Files(base)
         if _may_be_full(base, cap):
-            size = entries.trim(Files(base), cap)
-            tally = _tally_file(base)
+            size = entries.trim(files, cap)
             with suppress(OSError):
-                with open(f"{tally}.{os.getpid()}", "xb") as file:
+                with open(entries.temporary_path(files), "xb") as file:
                     file.write(b"%d\n%d\n" % (time.time(), size))
-                os.replace(file.name, tally)
+                os.replace(file.name, _tally_file(base))
+        else:
+            entries.sweep(files)

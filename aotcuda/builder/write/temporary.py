@@ -1,28 +1,23 @@
-"""Make temporary files and folders whose names identify the process, so the next build can remove leftovers.
-
-A name contains the machine (its boot and its process namespace, because containers and hosts may share a folder), the
-process number and the start time, because process numbers are used again.
-"""
+"""Make temporary files and folders whose names identify the process, so the next build can remove leftovers."""
 
 from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import tempfile
 import time
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotcuda.common import process_names
 from aotcuda.errors import BuildError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_NAME = re.compile(r".*\.?aotcuda-tmp-(?P<place>[0-9a-f]{12})-(?P<pid>\d+)-(?P<start>\d+)-[0-9a-f]+")
+_NAME = re.compile(rf".*\.?aotcuda-tmp-{process_names.PATTERN.pattern}")
 _OLD = 7 * 24 * 3600
 """Seconds after which leftovers of another machine, or of this one before a restart, are removed."""
 
@@ -52,8 +47,7 @@ def folder() -> Iterator[Path]:
 
 def make_name(stem: str) -> str:
     """Return a new name for a file of this process, beginning with `stem`."""
-    pid = os.getpid()
-    return f"{stem}aotcuda-tmp-{_machine()}-{pid}-{_start_time(pid)}-{secrets.token_hex(4)}"
+    return f"{stem}aotcuda-tmp-{process_names.make()}"
 
 
 def sweep(folder: Path) -> None:
@@ -78,24 +72,5 @@ def _is_leftover(path: Path, match: re.Match[str]) -> bool:
     status = path.lstat()
     if status.st_uid != os.getuid():
         return False
-    if match["place"] != _machine():
-        return time.time() - status.st_mtime > _OLD
-    return _start_time(int(match["pid"])) != int(match["start"])
-
-
-def _machine() -> str:
-    """Return a name for the boot of this machine and its process namespace, in which process numbers are valid."""
-    parts = [os.uname().nodename]
-    with suppress(OSError):
-        parts = [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()]
-        parts.append(str(Path("/proc/self/ns/pid").readlink()))
-    return sha256(" ".join(parts).encode()).hexdigest()[:12]
-
-
-def _start_time(pid: int) -> int:
-    """Return the start time of a process in ticks after the start of the machine (proc_pid_stat(5)); 0 if it ended."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    return int(text.rpartition(")")[2].split()[19])  # the program's name before it may hold any character
+    ended = process_names.has_ended(match)
+    return time.time() - status.st_mtime > _OLD if ended is None else ended
