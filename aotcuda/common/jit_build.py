@@ -39,6 +39,7 @@ class Request(NamedTuple):
         signature: The kernel's argument types; None for the signatures in the table.
         capability: The GPU's compute capability; None before a GPU is chosen.
         driver: The CUDA version that the GPU's driver supports.
+        image: The number of the only image to build, of a module with several; None for all images.
     """
 
     module: str
@@ -52,6 +53,7 @@ class Request(NamedTuple):
     capability: tuple[int, int] | None = None
     driver: tuple[int, int] = (0, 0)
     carried: tuple[File, ...] = ()
+    image: int | None = None
 
     def case(
         self, kernel: str | None, signature: str | None, capability: tuple[int, int], driver: tuple[int, int]
@@ -86,6 +88,7 @@ class Request(NamedTuple):
             "kernel": self.kernel,
             "signature": self.signature,
             "target": self.target,
+            "image": self.image,
         }
 
 

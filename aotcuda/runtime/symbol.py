@@ -112,6 +112,7 @@ class Symbol:
         library, variables = kernel_table.library, kernel_table.manifest.get("globals", {})
         listed = variables.get(self.name)
         if listed is not None:
+            kernel_table.compile(listed["fatbin"])
             return library.variable(listed["symbol"], self._where, listed["fatbin"])
         last = max(len(kernel_table.manifest["fatbins"]) - 1, 0)
         for fatbin in range(last):

@@ -165,14 +165,18 @@ def test_kernels_of_both_images_are_launched(cuda, raw) -> None:
         raw.__aotcuda__.symbol("x")
 
 
-def test_fallback_compiles_both_images_for_another_gpu(cuda, wheel, tmp_path, monkeypatch) -> None:
+def test_fallback_compiles_the_image_of_each_launch_for_another_gpu(cuda, wheel, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr("aotcuda.runtime.images.callbacks.open_handle", lambda _manifest, data: (None, cuda.load(data)))
     cuda.set(devices="7.5")
     cuda.install(wheel)
     module = importlib.import_module("mypkg.raw")
     array = cuda.array(np.zeros(4, "<f4"))
-    with pytest.warns(FallbackWarning, match=r"mypkg\.raw"):
+    entries = lambda: [json.loads(path.read_text())["fatbins"] for path in tmp_path.rglob("cache/**/manifest.json")]  # noqa: E731
+    with pytest.warns(FallbackWarning, match=r"mypkg\.raw, image 1, for GPU 0"):
+        module.kb[1, 1](array, 3)
+    assert [*map(len, entries())] == [1]
+    with pytest.warns(FallbackWarning, match=r"mypkg\.raw, image 0, for GPU 0"):
         module.ka[1, 1](array)
-    module.kb[1, 1](array, 3)
+    assert [*map(len, entries())] == [1, 1]
     assert [launch["kernel"] for launch in cuda.launches()] == ["k", "k"]

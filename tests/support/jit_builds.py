@@ -32,6 +32,7 @@ class Builder:
     Attributes:
         requests: The requests of builds.
         module_kernels: The kernels that the build of a module returns.
+        images: The kernels of each image that is built alone.
         failure: The error that a build raises, or None.
         changes: Keys that replace those of the returned manifest.
     """
@@ -39,6 +40,7 @@ class Builder:
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.module_kernels: list[dict[str, Any]] = []
+        self.images: list[list[dict[str, Any]]] = []
         self.failure: Exception | None = None
         self.changes: dict[str, Any] = {}
 
@@ -49,6 +51,8 @@ class Builder:
         kernels = (
             [kernel(request.kernel, request.signature)] if request.kernel and request.signature else self.module_kernels
         )
+        if request.image is not None:
+            kernels = self.images[request.image]
         sources = [
             {"path": str(path.relative_to(request.package_root)), "sha256": manifests.digest(path.read_bytes())}
             for path in sorted(Path(request.package_root).rglob("*.py"))

@@ -342,6 +342,83 @@ def test_without_the_front_end_the_error_says_what_to_install(
     assert builder.requests == []
 
 
+class TestSeveralImages:
+    """A module of several images on a GPU without any."""
+
+    @pytest.fixture
+    def make(self, cuda, package, builder):
+        def make(devices="7.5"):
+            cuda.set(devices=devices)
+            variables = {"csrc/c.cu:x": {"symbol": "x", "fatbin": 2}}
+            return package(*kernels, targets=("sm_80",), globals=variables)
+
+        kernels = [kernel(name, "void(int32)", fatbin=index) for index, name in enumerate("klm")]
+        builder.images = [[kernel(name, "void(int32)")] for name in "klm"]
+        builder.module_kernels = kernels
+        return make
+
+    @pytest.mark.parametrize("devices", ["7.5", "8.0,7.5"], ids=["only GPU", "second GPU"])
+    def test_launch_compiles_the_image_that_it_needs(self, cuda, make, builder, devices):
+        module = make(devices)
+        drivers.get().make_current(devices.count(","))
+        with pytest.warns(FallbackWarning):
+            for _ in range(3):
+                module.l[1, 1](1)
+        assert [request.image for request in builder.requests] == [1]
+        with pytest.warns(FallbackWarning, match="image 2"):
+            module.__aotcuda__.symbol("csrc/c.cu:x").address  # noqa: B018
+            module.m[1, 1](1)
+        assert [request.image for request in builder.requests] == [1, 2]
+        assert len(cuda.launches()) == 4
+        module.__aotcuda__.unload()
+        assert len(cuda.calls("cuLibraryLoadData")) == len(cuda.calls("cuLibraryUnload"))
+
+    @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+    def test_images_of_a_later_process_come_from_the_cache(self, cuda, make, builder):
+        module = make()
+        for name in "kl":
+            getattr(module, name)[1, 1](1)
+        module.__aotcuda__.unload()
+        for name in "kl":
+            getattr(module, name)[1, 1](1)
+        assert [request.image for request in builder.requests] == [0, 1]
+        module.__aotcuda__.preload()
+        assert [request.image for request in builder.requests] == [0, 1, 2]
+
+    @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+    @pytest.mark.parametrize(
+        ("compiled", "problem"),
+        [(kernel("other", "void(int32)"), "other kernels"), (kernel("k", "void(float32)"), "other parameters")],
+    )
+    def test_image_that_differs_from_the_packaged_one_is_refused(self, cuda, make, builder, compiled, problem):
+        module = make()
+        builder.images[0] = [compiled]
+        for _ in range(2):
+            with pytest.raises(NoImageError, match=f"has {problem}.*build the package for it"):
+                module.k[1, 1](1)
+        module.l[1, 1](1)
+        assert len(cuda.launches()) == 1
+
+    @pytest.mark.filterwarnings("ignore::aotcuda.FallbackWarning")
+    def test_unload_does_not_wait_for_an_image(self, cuda, make, builder, monkeypatch):
+        module = make()
+        module.k[1, 1](1)
+        compiling, unloaded = threading.Event(), threading.Event()
+
+        def build(request):
+            compiling.set()
+            assert unloaded.wait(30), "the unload waits"
+            return builder(request)
+
+        monkeypatch.setattr(jit, "build", build)
+        with threads.started(lambda: module.l[1, 1](1)):
+            assert compiling.wait(30)
+            module.__aotcuda__.unload()
+            unloaded.set()
+        assert len(cuda.launches()) == 2
+        assert cuda.calls("crash") == []
+
+
 class TestEdited:
     """An editable install whose sources were edited after the build."""
 

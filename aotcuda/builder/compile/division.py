@@ -12,7 +12,7 @@ from aotcuda.builder.compile import flows, pool
 from aotcuda.builder.link import inputs, nvjitlink, preconditions
 from aotcuda.builder.link.symbols import Symbols
 from aotcuda.builder.plan import plan
-from aotcuda.errors import ConfigError
+from aotcuda.errors import ConfigError, LinkError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,9 +37,16 @@ def divide(loaded: Loaded, front: FrontEnd) -> None:
     if loaded.job.image is not None:
         name, number = loaded.job.image
         plans = tuple(
-            item.of_image(item.images[number]) if item.config.name == name else item for item in loaded.job.plans
+            item.of_image(_image_name(item, number)) if item.config.name == name else item for item in loaded.job.plans
         )
         loaded.job = replace(loaded.job, plans=plans)
+
+
+def _image_name(item: ModulePlan, number: int) -> str:
+    if number < len(item.images):
+        return item.images[number]
+    message = f"{item.config.name}: its files make {len(item.images)} images for this GPU, and the wheel has more"
+    raise LinkError(message)
 
 
 def _divide_by_source(loaded: Loaded, front: Any) -> None:

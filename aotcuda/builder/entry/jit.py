@@ -65,6 +65,8 @@ def build(request: Request) -> Result:
     job = linked_modules.job(
         settings, project, names=names, toolkit=toolkit, linked_results=linked_results, watched=watched, cache=cache
     )
+    if request.image is not None:
+        job = replace(job, image=(request.module, request.image))
     results = stages.run(job)
     if cache is not None and any(result.made for result in results):
         trim(cache)

@@ -16,7 +16,7 @@ from .. import errors, new_lock
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, TypeVar
 
     from ...manifest import Kernel, Manifest
     from ..driver import ValidityFlag
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .library import Library
 
     MakesFallback = Callable[[], Fallback]
+    Result = TypeVar("Result")
 
 
 class KernelCache:
@@ -222,8 +223,14 @@ class KernelTable:
             if may_cache:
                 overload.kernels[device] = kernel
             return kernel
+        self.compile(overload.record.get("fatbin", 0))
         kernel = overload.kernels[device] = self.library.device_kernel(overload, device)
         return kernel
+
+    def compile(self, fatbin: int) -> None:
+        """Compile an image that this call needs next, if the library has to; errors as for `pause`."""
+        if self.library.is_compiled:
+            self.pause(lambda: self.library.compile(fatbin))
 
     def needs_jit(self, overload: PackedOverload, device: int) -> bool:
         """Return True if `device_kernel` may have to compile an overload for a GPU."""
@@ -244,8 +251,8 @@ class KernelTable:
         """Return True if a launch of this thread is in progress, which has called this code."""
         return get_ident() in self.uses.copy().values()
 
-    def pause(self, function: Callable[[], Library]) -> Library:
-        """Return the images that a function compiles during a launch; an unload does not wait for it.
+    def pause(self, function: Callable[[], Result]) -> Result:
+        """Return the result of a function that compiles during a launch; an unload does not wait for it.
 
         Raises:
             UnloadedError: Another thread has unloaded these images meanwhile.
@@ -256,12 +263,12 @@ class KernelTable:
             return function()
         del self.uses[uses[0]]
         try:
-            images = function()
+            result = function()
         finally:
             self.uses[uses[0]] = thread
         if not self.live:
             raise errors.UnloadedError.for_kernel(self.manifest["module"])
-        return images
+        return result
 
     def _jit_overloads(self) -> JitOverloads:
         """Return the overloads that the fallback compiles in addition to the images; make them at the first call."""

@@ -34,6 +34,7 @@ class Library:
         folder: The folder of the manifest.
         device: The ordinal of the only GPU; -1 if there are several GPUs, or callbacks.
         callbacks: The module's callbacks; None if it has none.
+        is_compiled: Whether the images were compiled on this machine.
         is_retired: Whether the images are unloaded once the launches in progress have ended.
         synchronous: Whether launches wait for their kernels (`AOTCUDA_SYNCHRONIZE`).
         launches: The fixed launch parameters of JIT-compiled kernels that are launched by their grid, by symbol.
@@ -41,8 +42,8 @@ class Library:
 
     __slots__ = (
         "_choices",
+        "_compiled",
         "_handles",
-        "_is_compiled",
         "_is_unloaded",
         "_kernels",
         "_library",
@@ -53,6 +54,7 @@ class Library:
         "device",
         "driver",
         "folder",
+        "is_compiled",
         "is_retired",
         "launches",
         "manifest",
@@ -63,10 +65,10 @@ class Library:
         self,
         manifest: Manifest,
         folder: str,
-        images: Sequence[bytes] = (),
         choices: dict[int, Choice] | None = None,
         *,
         read: Callable[[int], bytes] | None = None,
+        is_compiled: bool = False,
     ) -> None:
         """Choose the images, and load the fatbin that callbacks need; nothing needs a context.
 
@@ -75,9 +77,9 @@ class Library:
         Args:
             manifest: The module's manifest.
             folder: The folder of the manifest.
-            images: The image of each fatbin, if they were compiled on this machine.
             choices: The image for each GPU; by default the result of `survey`.
             read: Returns a fatbin by its index; by default from the file in `folder`.
+            is_compiled: Whether the images were compiled on this machine, by `read` if they were not before.
 
         Raises:
             ManifestError: The fatbin is missing, truncated or altered.
@@ -90,15 +92,15 @@ class Library:
         self._choices = choices
         self.folder = folder
         self._handles: dict[int, ctypes.c_void_p] = {}  # the loaded fatbins, without that of `callbacks.handle`
+        self._compiled: dict[int, bytes] = {}  # fatbins that `compile` has read, until they are loaded
         self._kernels: dict[tuple[int, str], ctypes.c_void_p] = {}  # by fatbin and symbol
-        if images:
-            read = images.__getitem__
         self._read = read or (lambda index: manifests.read_file(folder, manifest["fatbins"][index]["file"]))
         self._is_unloaded = False
         self.is_retired = False
         self.synchronous = _is_synchronous()
         self.launches: dict[str, dict[str, FixedLaunch]] = {}
-        if images and manifest.get("by_grid"):  # compiled on this machine
+        self.is_compiled = is_compiled
+        if is_compiled and manifest.get("by_grid"):
             overloads = [item for kernel in manifest["kernels"] for item in kernel["overloads"]]
             self.launches = {item["symbol"]: item["launches"] for item in overloads}
         self.driver = drivers.get()
@@ -106,7 +108,6 @@ class Library:
         self.device = 0 if len(self.driver.devices) == 1 else -1
         if not any(self.has_image(device.index) for device in self.driver.devices):
             raise self.choices[0].error(self._where)
-        self._is_compiled = bool(images)
         self.callbacks: Callbacks | None = None
         if manifest.get("callbacks"):
             with importing:
@@ -124,7 +125,7 @@ class Library:
         """Return the driver's handle of a fatbin, and load it first if needed. The caller holds the library's lock."""
         handle = self._handles.get(fatbin)
         if handle is None:
-            data = self._for_tegra(self._read(fatbin), fatbin)
+            data = self._compiled.pop(fatbin, b"") or self._for_tegra(self._read(fatbin), fatbin)
             handle, load = ctypes.c_void_p(), self.driver.call["cuLibraryLoadData"]
             try:
                 code = load(ctypes.byref(handle), data, None, None, 0, None, None, 0)
@@ -137,6 +138,11 @@ class Library:
             self.driver.check(code, f"the driver refused the images of {self._where}")
         return handle
 
+    def compile(self, fatbin: int) -> None:
+        """Compile an image that is needed next; a call without a lock and outside of a launch does not delay others."""
+        if self.is_compiled and fatbin not in self._handles and fatbin not in self._compiled:
+            self._compiled[fatbin] = self._read(fatbin)
+
     def load_all(self) -> None:
         """Load all fatbins with an image for one of the GPUs.
 
@@ -147,6 +153,7 @@ class Library:
         for fatbin in range(len(self.manifest["fatbins"])):
             if not any(self._is_in(fatbin, device.index) for device in self.driver.devices):
                 continue
+            self.compile(fatbin)
             with self._library.lock:
                 self._library.check_open()
                 self._handle(fatbin)
@@ -189,7 +196,7 @@ class Library:
 
         The driver might choose machine code for desktop GPUs there, and NVIDIA does not promise that it runs.
         """
-        if self._is_compiled or all(device.capability not in TEGRA for device in self.driver.devices):
+        if self.is_compiled or all(device.capability not in TEGRA for device in self.driver.devices):
             return data
         chosen = {choice.arch for choice in self.choices.values()}
         images = self.manifest["fatbins"][fatbin]["images"]

@@ -122,6 +122,14 @@ class Packaged:
             return None
         return build_inputs.packaged(manifest, self.package_root)
 
+    def divided(self) -> Manifest | None:
+        """Return the manifest if the JIT fallback can compile images of the module one by one; None otherwise.
+
+        Variants that are launched by their grid depend on the target, and a module of one image is compiled as a whole.
+        """
+        manifest = self.manifest()
+        return manifest if len(manifest["fatbins"]) > 1 and not manifest.get("by_grid") else None
+
     def changed(self) -> str | None:
         """Return a text for the edit since the build, such as "/src/k.py was edited"; None for a wheel."""
         return None
@@ -221,6 +229,10 @@ class Unbuilt:
             from ..jit import build_inputs  # noqa: PLC0415 (few programs ever need it)
 
         return build_inputs.project(self.name, self.package_root) or self._request
+
+    def divided(self) -> Manifest | None:
+        """Implement Packaged.divided: only a build of the whole module tells its images."""
+        return None
 
     def changed(self) -> str | None:
         """Implement Packaged.changed: each build is of the current sources."""

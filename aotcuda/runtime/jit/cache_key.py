@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...common.jit_build import Request, Result
 
-FORMAT = 3
+FORMAT = 4
 """The version of the compiled code. Raise it if results change and nothing below does."""
 
 
@@ -40,6 +40,7 @@ def key(request: Request) -> str:
         "module": request.module,
         "kernel": request.kernel,
         "signature": request.signature,
+        "image": request.image,
         "target": request.target,
         "where": request.package_root,
         "table": request.table,

@@ -46,7 +46,8 @@ def obtain(request: Request, gpu: object, cause: AotcudaError) -> Result:
         AotcudaError: The build failed.
     """
     kernel = f"{request.module}.{request.kernel} for {request.signature}"
-    subject = kernel if request.kernel else f"{request.module}, all of it, for {gpu}"
+    part = "all of it" if request.image is None else f"image {request.image}"
+    subject = kernel if request.kernel else f"{request.module}, {part}, for {gpu}"
     if (problem := system.why_not("builds")) is not None:
         message = f"{subject}: {problem}"
         raise DependencyError(message)

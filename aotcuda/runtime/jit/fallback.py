@@ -2,8 +2,9 @@
 
 The build of a wheel runs on the user's machine, and its images are loaded as a wheel's images are. It builds:
 
-- The whole module for one GPU, if no packaged image runs on the GPU, or if the sources of an editable install have
-  changed. It builds all kernels, because the kernels of a module share device globals.
+- An image of the module for one GPU, if no packaged image runs on the GPU: of several images, each that a launch needs.
+- The whole module for one GPU, if the sources of an editable install have changed. It builds all kernels, because the
+  kernels of an image share device globals.
 - One kernel for one signature and one GPU, if no packaged overload accepts the arguments. This kernel has its own
   globals, like each of Numba's own compilations, and its own setup callbacks.
 
@@ -15,7 +16,8 @@ from __future__ import annotations
 import os
 
 from ... import registry
-from ...errors import AotcudaError, CompileError, ConfigError, LinkError
+from ...common.jit_build import CUBIN
+from ...errors import AotcudaError, CompileError, ConfigError, LinkError, StaleBuildError
 from .. import driver as drivers
 from .. import new_lock
 from ..images.choice import survey
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...common.jit_build import Request, Result
+    from ...manifest import Fatbin, Image, Manifest
     from ..driver import Device
     from ..images.source import ImageSource
 
@@ -126,31 +129,81 @@ class Fallback:
 
     def _compile(self, inputs: Request, key: tuple[Case, tuple[int, int]], gpu: Device, cause: AotcudaError) -> Library:
         request = inputs.case(*key[0], gpu.capability, gpu.driver_version)
+        divided = self._module.divided() if key[0] == WHOLE and not isinstance(cause, StaleBuildError) else None
+        if divided is not None:
+            images = self._load_divided(divided, request, key, gpu, cause)
+        else:
+            result = self._obtain(request, key, gpu, cause)
+            images = self._load(result.manifest, gpu, cause, result.folder, result.cubins.__getitem__)
+        with self._lock:
+            self.loaded[key] = images
+        return images
+
+    def _load_divided(
+        self,
+        packaged: Manifest,
+        request: Request,
+        key: tuple[Case, tuple[int, int]],
+        gpu: Device,
+        cause: AotcudaError,
+    ) -> Library:
+        """Return images that are compiled one by one, when they are needed; the packaged manifest describes them."""
+        entry: Image = {"arch": request.target, "kind": "sass", "bytes": 0, "sha256": ""}
+        images = [entry.copy() for _ in packaged["fatbins"]]
+        fatbins: list[Fatbin] = [
+            {**fatbin, "images": [image]} for fatbin, image in zip(packaged["fatbins"], images, strict=True)
+        ]
+
+        def read(index: int) -> bytes:
+            with self._compiling:
+                result = self._obtain(request._replace(image=index), key, gpu, cause)
+            problem = _difference(result.manifest, packaged, index)
+            if problem is not None:
+                raise add_reason(
+                    cause, f"{packaged['module']}: the image for {gpu} {problem}; build the package for it"
+                )
+            images[index]["path"] = os.path.join(result.folder, CUBIN)
+            return result.image
+
+        return self._load({**packaged, "fatbins": fatbins}, gpu, cause, "", read)
+
+    def _obtain(self, request: Request, key: tuple[Case, tuple[int, int]], gpu: Device, cause: AotcudaError) -> Result:
         failed_entry, reason = self._failed.get(key, ("", ""))
         if failed_entry and failed_entry == cache_key.key(request):
             raise add_reason(cause, reason)
         try:
-            result = obtain(request, gpu, cause)
+            return obtain(request, gpu, cause)
         except (CompileError, LinkError) as error:  # the user may remedy all others while the process runs
             self._failed[key] = cache_key.key(request), str(error)  # the error would keep the frames of the launch
             raise add_reason(cause, str(error)) from error
         except AotcudaError as error:
             raise add_reason(cause, str(error)) from error
-        images = self._load(result, gpu, cause)
-        with self._lock:
-            self.loaded[key] = images
-        return images
 
-    def _load(self, result: Result, gpu: Device, cause: AotcudaError) -> Library:
-        """Load a result for all GPUs of its compute capability."""
+    def _load(
+        self, manifest: Manifest, gpu: Device, cause: AotcudaError, folder: str, read: Callable[[int], bytes]
+    ) -> Library:
+        """Return images that were compiled for all GPUs of a compute capability."""
         driver = drivers.get()
-        choices = survey(result.manifest, driver)
+        choices = survey(manifest, driver)
         packaged = self._module.packaged_choice(gpu)
         reason = _first_line(cause) if packaged is None or packaged.arch is not None else packaged.why
-        target = result.manifest["fatbins"][0]["images"][0]["arch"]
+        target = manifest["fatbins"][0]["images"][0]["arch"]
         choice = (packaged or choices[gpu.index]).compiled(target, f"compiled on this machine: {reason}")
         choices |= {item.index: choice for item in driver.devices if item.capability == gpu.capability}
-        return Library(result.manifest, result.folder, result.cubins, choices)
+        return Library(manifest, folder, choices, read=read, is_compiled=True)
+
+
+def _difference(compiled: Manifest, packaged: Manifest, fatbin: int) -> str | None:
+    """Return how the kernels of a compiled image differ from those of a packaged fatbin; None if they are equal."""
+
+    def kernels(manifest: Manifest, index: int) -> dict[str, object]:
+        overloads = [item for kernel in manifest["kernels"] for item in kernel["overloads"]]
+        return {item["symbol"]: item["parameters"] for item in overloads if item.get("fatbin", 0) == index}
+
+    ours, theirs = kernels(compiled, 0), kernels(packaged, fatbin)
+    if ours == theirs:
+        return None
+    return "has other kernels than the packaged ones" if ours.keys() != theirs.keys() else "has other parameters"
 
 
 def _first_line(error: BaseException) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ...errors import AotcudaError
     from ...manifest import Manifest
-    from ..driver import ValidityFlag
+    from ..driver import Device, ValidityFlag
     from ..images.choice import Choice
     from ..images.device_kernel import DeviceKernel
     from ..images.library import Library
@@ -102,7 +102,8 @@ class JitOverloads:
         if entry is None:
             gpu = self._library.driver.devices[device]
             case = self._cases.get(overload)
-            images = self._pause(lambda: self._fallback.load(case or WHOLE, gpu, self._missing(case, choice)))
+            fatbin = 0 if case is not None else overload.record.get("fatbin", 0)
+            images = self._pause(lambda: self._load(case or WHOLE, gpu, self._missing(case, choice), fatbin))
             _check_layout(overload, images.manifest, str(gpu))
             entry = images, images.device_kernel(overload, device)
             if images.callbacks is None:
@@ -130,6 +131,11 @@ class JitOverloads:
         for key, (images, _) in list(self._with_callbacks.items()):
             if images is library:
                 self._with_callbacks.pop(key, None)
+
+    def _load(self, case: Case, gpu: Device, cause: AotcudaError, fatbin: int) -> Library:
+        images = self._fallback.load(case, gpu, cause)
+        images.compile(fatbin)
+        return images
 
     def _compile(self, case: Case, cause: ArgumentError) -> Library:
         driver = self._library.driver
