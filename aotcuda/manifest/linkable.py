@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     from . import File, Manifest
 
-    Kind = Literal["ir", "ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
+    Kind = Literal["ltoir", "ptx", "cubin", "fatbin", "object", "library", "cu"]
 
 _TABLE: tuple[tuple[Kind, str, str], ...] = (
     ("cu", ".cu", "CUSource"),

@@ -17,6 +17,7 @@ from aotcuda import registry
 from aotcuda.builder.cache import hashing
 from aotcuda.builder.cache.hashing import NamelessError
 from aotcuda.builder.cache.store import Store
+from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link.included_headers import Headers
 from aotcuda.common.stamp import file_digest
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from aotcuda.builder.cache.settings import Settings
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.protocol import LinkInput
+    from aotcuda.builder.frontends.protocol import Ir
 
 K = TypeVar("K")
 Name = str
@@ -72,17 +73,23 @@ class CompileCache:
         except NamelessError:
             return ""
 
-    def name_with(self, inputs: Sequence[LinkInput], options: Options, folders: Sequence[str], *values: object) -> Name:
+    def name_with(
+        self, inputs: Sequence[LinkInput | Ir], options: Options, folders: Sequence[str], *values: object
+    ) -> Name:
         """Return the name of a result for `inputs`, their headers in `folders`, `options` and `values`.
 
         The name is empty if the text does not determine the headers, or if the code contains the compilation's time.
         """
         if not self.is_on:
             return ""
-        included = Headers(inputs, self._root, folders)
+        files = [item for item in inputs if isinstance(item, LinkInput)]
+        included = Headers(files, self._root, folders)
         if included.uncacheable(options):
             return ""
-        items = [replace(item, folder=self._relative(item.folder)) for item in inputs]
+        items = [
+            replace(item, folder=self._relative(item.folder)) if isinstance(item, LinkInput) else item
+            for item in inputs
+        ]
         headers = [(self._relative(str(path)), file_digest(str(path))) for path in included.files]
         place = str(self._root) if included.may_contain_folder(options) else ""
         return self.name(*values, options, items, headers, place)

@@ -21,6 +21,7 @@ from aotcuda.builder.frontends.protocol import (
     External,
     Fault,
     GpuQuery,
+    Ir,
     LinkInput,
     Unit,
 )
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 CLASSES: Mapping[str, type] = {
     item.__name__: item
     for item in (
-        *(Assembled, Callbacks, CompiledFunction, CompiledKernel, External, Fault, LinkInput, Symbols),
+        *(Assembled, Callbacks, CompiledFunction, CompiledKernel, External, Fault, Ir, LinkInput, Symbols),
         *(BuiltModule, CompletedPlan, GpuQuery, Image, KernelCode, LinkedItem, Options, Result, Unit),
     )
 }
@@ -142,7 +143,7 @@ def _decode(data: Any, stored: _Bytes) -> Any:
 
 
 _NAMES = {
-    "Kind": Literal["ir", *linkable.SUFFIXES],
+    "Kind": Literal[*linkable.SUFFIXES],
     "Argument": schema.Argument,
     "Callbacks": Callbacks,
     "CompiledFunction": CompiledFunction,

@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from aotcuda.arch import Target
+    from aotcuda.builder.frontends.protocol import Ir
 
     Group = tuple[str, ...]
     """Kernels of a module that become machine code together, by symbol."""
-    GroupCode = dict[tuple[Group, Target], list[LinkInput]]
+    GroupCode = dict[tuple[Group, Target], list[LinkInput | Ir]]
     """The code of each group, for each target."""
     Code = tuple[bytes, dict[str, int]]
     """The linker's output, and the spilled bytes of its kernels."""
     Objects = dict[tuple[Group, Target], Code]
     """The machine code of each group for each target; empty bytes if it cannot be linked with other code."""
-    Generate = Callable[[Sequence[LinkInput], Target], list[LinkInput]]
+    Generate = Callable[[Sequence[LinkInput | Ir], Target], list[LinkInput]]
     """A function that makes linkable code from inputs that the front end compiled for a target."""
 
 
@@ -105,7 +106,7 @@ def spilled_bytes(target: Target, objects: Objects) -> dict[str, int]:
 
 def link(
     module: str,
-    inputs: Sequence[LinkInput],
+    inputs: Sequence[LinkInput | Ir],
     target: Target,
     generate: Generate,
     settings: tuple[Any, ...],

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from aotcuda.builder import failures
 from aotcuda.builder.compile import flows, kernel_groups, pool, telemetry
 from aotcuda.builder.compile.parts import ModuleCode
-from aotcuda.builder.frontends.protocol import Assembled
+from aotcuda.builder.frontends.protocol import Assembled, Ir
 from aotcuda.builder.plan.plan import code_target
 from aotcuda.errors import CompileError
 
@@ -162,7 +162,11 @@ class Linking:
         return names if self.cache.is_on else dict.fromkeys(merges, "")
 
     def _link_name(
-        self, plan: ModulePlan, kind: Literal["image", "object"], inputs: Sequence[LinkInput] | Name, target: Target
+        self,
+        plan: ModulePlan,
+        kind: Literal["image", "object"],
+        inputs: Sequence[LinkInput | Ir] | Name,
+        target: Target,
     ) -> Name:
         """Return the name of a link's result; `inputs` are the link inputs, or a name that represents them."""
         tools = [digest for _, digest in self.inputs.tools([target])]
@@ -171,7 +175,7 @@ class Linking:
             return self.cache.name(inputs, *others)
         return self.name_with(plan, inputs, *others)
 
-    def name_with(self, plan: ModulePlan, inputs: Sequence[LinkInput], *others: object) -> Name:
+    def name_with(self, plan: ModulePlan, inputs: Sequence[LinkInput | Ir], *others: object) -> Name:
         """Return the name of a result of link inputs and others; empty if their text does not determine the result."""
         return self.cache.name_with(inputs, plan.config.options, self.inputs.header_folders(plan), *others)
 
@@ -207,7 +211,7 @@ class Linking:
 
     def _object_names(self, plan: ModulePlan, group_code: GroupCode) -> dict[tuple[Group, Target], Name]:
         """Return the names of the groups' machine code; targets often share the code that it is made from."""
-        of_code: dict[tuple[LinkInput, ...], Name] = {}
+        of_code: dict[tuple[LinkInput | Ir, ...], Name] = {}
         names = {}
         for (group, target), inputs in group_code.items():
             code = tuple(inputs)
@@ -290,19 +294,21 @@ class Linking:
         """Return a function that compiles the front end's IR to code; children call it before they link."""
         units = {unit.symbol: unit for unit in plan.kernels}
 
-        def generate(inputs: Sequence[LinkInput], target: Target) -> list[LinkInput]:
+        def generate(inputs: Sequence[LinkInput | Ir], target: Target) -> list[LinkInput]:
             linkable: list[LinkInput] = []
             with failures.gather() as attempt:
                 for item in inputs:
                     with attempt():
-                        unit = units.get(item.name) if item.kind == "ir" else None
-                        linkable += (item,) if unit is None else self._generated(plan, unit, item, target)
+                        if isinstance(item, Ir):
+                            linkable += self._generated(plan, units[item.symbol], item.data, target)
+                        else:
+                            linkable.append(item)
             return linkable
 
         return generate
 
-    def _generated(self, plan: ModulePlan, unit: Unit, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
-        code = self.front.generated(unit, self.inputs.functions[unit], item, plan.code_targets[target])
+    def _generated(self, plan: ModulePlan, unit: Unit, ir: bytes, target: Target) -> tuple[LinkInput, ...]:
+        code = self.front.generated(unit, self.inputs.functions[unit], ir, plan.code_targets[target])
         if target.kind == "ptx" and any(part.kind == "ptx" for part in code):
             message = (
                 f"{unit.key}: debug=True gives machine code alone, and {target} of arch is PTX; remove debug=True from "

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.compile.job import Job
     from aotcuda.builder.config.model import LinkItem
-    from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, FrontEnd, Unit
+    from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, FrontEnd, Ir, Unit
     from aotcuda.builder.link.inputs import Linked
     from aotcuda.builder.link.symbols import Symbols
     from aotcuda.builder.plan.plan import ModulePlan
@@ -94,7 +94,7 @@ class ModuleInputs:
         for listed in plan.config.link:
             if listed.path is not None and inputs.place(root / listed.path, root) == path:
                 return listed.key
-            if listed.module is not None and f"{item.name} ".startswith(f"{listed.module} "):
+            if listed.module is not None and listed.module == item.module:
                 return listed.key
         built = {unit: compiled[unit, plan.compiled_for(unit)[0]] for unit in plan.units}
         users = (
@@ -124,11 +124,11 @@ class ModuleInputs:
 
     def image_inputs(
         self, plan: ModulePlan, target: Target, compiled: Compiled, merged: Mapping[tuple[str, Target], Any]
-    ) -> list[LinkInput]:
+    ) -> list[LinkInput | Ir]:
         """Return the link inputs of the image for a target; `merged` has the merged functions."""
         code = plan.code_targets[target]
         kernels = [compiled[unit, code] for unit in plan.kernels_for(target)]
-        inputs = [item for kernel in kernels for item in kernel.code]
+        inputs: list[LinkInput | Ir] = [item for kernel in kernels for item in kernel.code]
         if not self.links_functions(plan, target, compiled) or any(kernel.has_functions for kernel in kernels):
             return [*inputs, *self.foreign_inputs(plan, kernels)]
         name = f"code of {plan.config.name}'s functions"

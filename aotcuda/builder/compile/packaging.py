@@ -88,11 +88,11 @@ class JitPackager:
         """Return the LTOIR of a module's functions and the link inputs that they need."""
         ((target, merged),) = parts.merged.items()
         title = f"code of {parts.name}'s functions"
-        linked = [LinkInput(kind="ltoir", name=title, data=merged, header=parts.c_header())]
+        linked = [LinkInput(kind="ltoir", name=title, data=merged, module=parts.name, header=parts.c_header())]
         for item in parts.function_inputs:
             if item.kind == "cu":
                 code = compile_source(parts.plan, item, [target])[target]
-                linked.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code))
+                linked.append(LinkInput(kind="ltoir", name=f"code of {item.name}", data=code, module=parts.name))
             else:
                 linked.append(item)
         return Linked(inputs=tuple(linked), callbacks=built.callbacks)

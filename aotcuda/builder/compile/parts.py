@@ -108,7 +108,7 @@ def combine(plan: ModulePlan, compiled: Compiled, linked_code: ModuleCode, input
         merged=linked_code.functions,
         callbacks=tuple(callbacks),
         foreign=tuple((item.name, symbols.functions) for item, symbols in surveyed.items() if not item.internal),
-        linked=tuple(_linked_item(item, plan) for item in surveyed if not item.internal),
+        linked=tuple(_linked_item(item) for item in surveyed if not item.internal),
         function_inputs=tuple(inputs.function_inputs(plan, functions)),
         files=inputs.carried_files(plan),
     )
@@ -162,14 +162,11 @@ def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> Compiled
     )
 
 
-def _linked_item(item: LinkInput, plan: ModulePlan) -> LinkedItem:
-    # The names of a packaged module's other files begin with the module's name.
-    module = item.name.partition(" ")[0]
-    is_module = bool(item.header) or module in {listed.module for listed in plan.config.link}
+def _linked_item(item: LinkInput) -> LinkedItem:
     licence = _LICENCE.search(item.data[:_HEAD]) if item.kind in {"cu", "ptx"} else None
     return LinkedItem(
         name=item.name,
         sha256=manifest.digest(item.data),
-        module=module if is_module else "",
+        module=item.module,
         licence=licence[1].decode().strip() if licence else "",
     )

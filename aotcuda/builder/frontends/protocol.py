@@ -103,14 +103,14 @@ class LinkInput:
     """An input of the linker: a compiled unit, or code that a unit needs.
 
     Attributes:
-        kind: `cu` for CUDA C++ source, which the build compiles; `ir` for intermediate code, which
-            `FrontEnd.generated` compiles; the linker reads all other kinds.
+        kind: `cu` for CUDA C++ source, which the build compiles; the linker reads all other kinds.
         name: The name in errors; for files the file's name.
         data: The content.
         pieces: For `cu`: definitions that follow `data`, each with the symbol that it defines. Several units may need
             one definition. Among inputs with equal name and data, each symbol is linked once.
         internal: True for the front end's own code, which gets no line information.
         folder: For `cu` files: the folder of the file, in which headers are searched first.
+        module: The packaged module that it is a file of; empty for other inputs.
         header: For functions of another module: its C header, which has their prototypes.
         unfused: For LTOIR: symbols of kernels without fused multiply-adds, whatever the module's options are.
     """
@@ -121,6 +121,7 @@ class LinkInput:
     pieces: tuple[tuple[str, bytes], ...] = ()
     internal: bool = False
     folder: str = ""
+    module: str = ""
     header: bytes = b""
     unfused: tuple[str, ...] = ()
 
@@ -131,6 +132,19 @@ class LinkInput:
         Files with equal text in two folders may include different headers, so the folder belongs to the key.
         """
         return (self.kind, self.data, self.folder if self.kind == "cu" else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ir:
+    """A kernel in the front end's intermediate language, which `FrontEnd.generated` compiles.
+
+    Attributes:
+        symbol: The kernel.
+        data: The content.
+    """
+
+    symbol: str
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +205,7 @@ class CompiledKernel:
     """A kernel for one signature and one compute capability.
 
     Attributes:
-        code: LTOIR; PTX of a debug build; or `ir`, which `FrontEnd.generated` compiles to one of these.
+        code: LTOIR; PTX of a debug build; or `Ir`, which `FrontEnd.generated` compiles to one of these.
         needed: The link inputs that the code needs.
         signature: The signature as the front end resolved it.
         parameters: The Python arguments, with their places in the parameter block.
@@ -231,7 +245,7 @@ class CompiledKernel:
         faults: Its code that the compiler is known to compile wrongly.
     """
 
-    code: tuple[LinkInput, ...]
+    code: tuple[LinkInput | Ir, ...]
     needed: tuple[LinkInput, ...]
     signature: str
     parameters: tuple[Parameter, ...]
@@ -554,11 +568,11 @@ class FrontEnd(Protocol):
         remaining targets, until none remains. Results must equal those of `compile_kernel` or `compile_function`.
         """
 
-    def generated(self, unit: Any, loaded: Any, item: LinkInput, target: Target) -> tuple[LinkInput, ...]:
-        """Return code for the linker from an `ir` input that `compile_kernel` returned for the target.
+    def generated(self, unit: Any, loaded: Any, ir: bytes, target: Target) -> tuple[LinkInput, ...]:
+        """Return code for the linker from the data of an `Ir` that `compile_kernel` returned for the target.
 
-        Optional, for front ends whose `compile_kernel` returns `ir`. The compile cache names machine code by the data
-        of this input and the target. The code must depend on nothing else, and equal code must have equal data in
+        Optional, for front ends whose `compile_kernel` returns `Ir`. The compile cache names machine code by this data
+        and the target. The code must depend on nothing else, and equal code must have equal data in
         every process and folder.
         """
 

@@ -198,8 +198,11 @@ def packaged(
     name: str, functions: bytes, header: bytes, files: Iterable[tuple[str, bytes]], callbacks: tuple[Callbacks, ...]
 ) -> Linked:
     """Return a module's device functions as link items; `files` has the files that they need in a link."""
-    links = [LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data) for path, data in files]
-    functions_input = LinkInput(kind="fatbin", name=name, data=functions, header=header)
+    links = [
+        LinkInput(kind=KINDS[PurePath(path).suffix], name=f"{name} {path}", data=data, module=name)
+        for path, data in files
+    ]
+    functions_input = LinkInput(kind="fatbin", name=name, data=functions, module=name, header=header)
     return Linked(inputs=(functions_input, *links), callbacks=callbacks)
 
 

@@ -30,7 +30,7 @@ from aotcuda.builder.frontends.numba import (
 )
 from aotcuda.builder.frontends.numba.read_values import read_values
 from aotcuda.builder.frontends.numba.user_lines import add_context, add_places
-from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Generated, LinkInput
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Generated, Ir, LinkInput
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -88,6 +88,7 @@ class NumbaFrontEnd(ABC):
     def __init__(self) -> None:
         self.root = ""
         self.cache: CompileCache | None = None
+        self._signatures: dict[NumbaUnit, units.Signature] = {}
 
     @abstractmethod
     def start(self) -> dict[str, str]:
@@ -184,7 +185,12 @@ class NumbaFrontEnd(ABC):
         return units.complete(unit, loaded, self.convention.notation, self.root)
 
     def resolve(self, unit: NumbaUnit, loaded: LoadedFunction) -> str:
-        return units.resolve(unit, loaded, self.convention.notation, self.root)
+        return self._signature(unit, loaded).text
+
+    def _signature(self, unit: NumbaUnit, loaded: LoadedFunction) -> units.Signature:
+        if unit not in self._signatures:
+            self._signatures[unit] = units.resolve(unit, loaded, self.convention.notation, self.root)
+        return self._signatures[unit]
 
     def compile_kernel(self, unit: NumbaUnit, loaded: LoadedFunction, target: Target) -> CompiledKernel:
         """Implement FrontEnd.compile_kernel: to LLVM IR.
@@ -210,9 +216,9 @@ class NumbaFrontEnd(ABC):
     def _kernels(
         self, unit: NumbaUnit, loaded: LoadedFunction, targets: Sequence[Target]
     ) -> dict[Target, CompiledKernel]:
-        python, notation = loaded.python, self.convention.notation
+        python = loaded.python
         jit = jit_options.read(unit, self.jit_options(loaded.value))
-        args, _ = units.signature(unit, loaded, notation)
+        args, _, signature = self._signature(unit, loaded)
         layout = self.convention.layout(unit.head, list(inspect.signature(python).parameters), args)
         name = self._entry_name(unit, loaded, jit, args, targets)
         entry = self.cache.find_here(name, _LOWERED) if self.cache is not None else None
@@ -223,7 +229,7 @@ class NumbaFrontEnd(ABC):
         template = CompiledKernel(
             code=(),
             needed=(),
-            signature=notation.spell_signature(notation.types.none, args),
+            signature=signature,
             parameters=tuple(layout.parameters),
             parameter_bytes=layout.size,
             layout=tuple(layout.fields),
@@ -241,7 +247,7 @@ class NumbaFrontEnd(ABC):
         for names, data, self_contained, constants in lowered.code:
             kernel = replace(
                 template,
-                code=(LinkInput(kind="ir", name=unit.symbol, data=data),),
+                code=(Ir(symbol=unit.symbol, data=data),),
                 self_contained=self_contained,
                 constants=constants,
                 **lowered.links.get(names[0], {}),
@@ -310,11 +316,11 @@ class NumbaFrontEnd(ABC):
     def _functions(
         self, unit: NumbaUnit, loaded: LoadedFunction, targets: Sequence[Target]
     ) -> dict[Target, CompiledFunction]:
-        python, notation = _copy(loaded.python), self.convention.notation
+        python = _copy(loaded.python)
         jit = jit_options.read(unit, self.jit_options(loaded.value))
         # Debug information in LTOIR cannot be linked; line information can.
         jit = replace(jit, options=replace(jit.options, debug=False))
-        args, result = units.signature(unit, loaded, notation)
+        args, result, _ = self._signature(unit, loaded)
         with (
             add_context(unit, python, self.root),
             target_dependence.watching(targets[0].capability, str(targets[0])) as watch,
@@ -353,11 +359,9 @@ class NumbaFrontEnd(ABC):
         externals = add_places(needed.externals, python, self.root)
         return {"needed": needed.inputs, "callbacks": needed.callbacks, "externals": externals}
 
-    def generated(
-        self, unit: NumbaUnit, loaded: LoadedFunction, item: LinkInput, target: Target
-    ) -> tuple[LinkInput, ...]:
+    def generated(self, unit: NumbaUnit, loaded: LoadedFunction, ir: bytes, target: Target) -> tuple[LinkInput, ...]:
         """Implement FrontEnd.generated: by libNVVM."""
-        fastmath, opt_level, debug, *texts = json.loads(item.data)
+        fastmath, opt_level, debug, *texts = json.loads(ir)
         options = replace(unit.options, fastmath=fastmath, opt_level=opt_level, debug=debug)
         with add_context(unit, loaded.python, self.root):
             return self.generate(unit.symbol, texts, options, target, "ptx" if debug else "ltoir")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda.builder.compile.imports import Placeholder
 from aotcuda.builder.frontends.numba import other_compilers
@@ -26,8 +26,22 @@ def namespace(unit: NumbaUnit, python: FunctionType) -> Mapping[str, object]:
     return {**python.__globals__, **vars(sys.modules[unit.source])}
 
 
-def signature(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation) -> tuple[tuple[Any, ...], Any]:
-    """Return argument types and return type (None if absent) of the unit's signature."""
+class Signature(NamedTuple):
+    """A resolved signature.
+
+    Attributes:
+        args: The argument types.
+        result: The return type; None if the signature has none.
+        text: The signature in Numba's notation.
+    """
+
+    args: tuple[Any, ...]
+    result: Any
+    text: str
+
+
+def _parse(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation) -> tuple[tuple[Any, ...], Any]:
+    """Return argument types and return type of the unit's signature."""
     if unit.declared >= 0:
         return loaded.declared[unit.declared]
     try:
@@ -69,15 +83,17 @@ def complete(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation, root: 
     ]
 
 
-def resolve(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation, root: str) -> str:
+def resolve(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation, root: str) -> Signature:
     """Check that a function can be compiled for the unit's signature, and return the resolved signature.
+
+    Only this function parses the signatures of tables, in the worker; children inherit the types.
 
     Raises:
         SourceError: The function cannot be compiled.
         CompileError: The signature is invalid, or has the wrong number of arguments.
     """
     python = loaded.python
-    args, result = signature(unit, loaded, notation)
+    args, result = _parse(unit, loaded, notation)
     _check_kind(unit, python, root)
     _check_globals(unit, python, other_compilers.front_end_of_module(notation.types.__name__), root)
     expected = len(inspect.signature(python).parameters)
@@ -95,7 +111,8 @@ def resolve(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation, root: s
     if unit.kind == "kernel" and result not in (None, none):
         message = f"{unit.signature_key}: a kernel returns nothing; write void(...) where {unit.signature!r} stands"
         raise CompileError(message)
-    return notation.spell_signature(result or none, args)
+    text = unit.signature if unit.declared >= 0 else notation.spell_signature(result or none, args)
+    return Signature(args, result, text)
 
 
 def _check_kind(unit: NumbaUnit, python: FunctionType, root: str) -> None:
