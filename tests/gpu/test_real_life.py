@@ -124,7 +124,6 @@ def test_bits_equal_those_of_numbas_jit(features, real, source, name):
     np.testing.assert_array_equal(ours.get(), theirs.get())
 
 
-@BOTH
 def test_array_is_reshaped_in_every_way(real):
     out = cupy.zeros(2, "float32")
     real.reshaped[1, 1](cupy.arange(6, dtype="float32"), out)
@@ -135,14 +134,12 @@ def test_array_is_reshaped_in_every_way(real):
     assert x.get().tolist() == [0, 1, 2, -1, *range(4, 12)]
 
 
-@BOTH
 def test_members_of_enumeration_are_stored(real):
     x = cupy.zeros(2, "int32")
     real.colours[1, 1](x)
     assert x.get().tolist() == [7, 9]
 
 
-@BOTH
 def test_half_precision_functions_accept_expressions(real):
     x = np.linspace(0, 8, 100, dtype="float16")
     out = cupy.zeros(100, "float16")

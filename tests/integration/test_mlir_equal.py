@@ -13,8 +13,6 @@ pytestmark = pytest.mark.skipif(not is_mlir_installed(), reason="numba-cuda-mlir
 
 IMPORT = "from numba import cuda\n"
 SOURCE = """
-import enum
-
 import numba
 import numpy as np
 
@@ -24,13 +22,6 @@ particle = np.dtype([("x", "f4"), ("id", "i8")], align=True)
 failing = cuda.declare_device("failing", "float32(float32)", link=cuda.CUSource(
     'extern "C" __device__ int failing(float *result, float x) { *result = 2 * x; return x > 0; }'
 ))
-silent = cuda.declare_device("silent", "void(int32)", abi="c", link=cuda.CUSource(
-    'extern "C" __device__ void silent(int x) {}'
-))
-
-
-class Colour(enum.IntEnum):
-    RED = 7
 
 
 @numba.njit
@@ -53,18 +44,6 @@ def tiles(x, out):
     out[i] = cuda.libdevice.sinf(tile[63 - cuda.threadIdx.x])
 
 
-def colours(x):
-    x[0] = Colour.RED
-
-
-def halves(x):
-    x[0] = cuda.fp16.hsqrt(x[0] * x[0])
-
-
-def reshaped(x):
-    x.reshape(2, 3)[1, 0] = x.reshape((3, -1))[2, 1]
-
-
 def transposes(a, b):
     b[0, 1] = a[1, -1]
     b[1, 0].x = a[0, 1].id
@@ -73,12 +52,6 @@ def transposes(a, b):
 def ends_thread(x):
     x[0] = positive(x[1])
     x[1] = failing(x[2])
-
-
-def tests_none(x):
-    y = silent(x[0])
-    if y is None:
-        x[0] = 1
 
 
 def factorial(n):
@@ -92,12 +65,8 @@ def add(x, y):
 """
 MODULE = """
 kernels.tiles = "void(float32[::1], float32[::1])"
-kernels.colours = ["void(int32[::1])", "void(int8[:])"]
-kernels.halves = "void(float16[::1])"
-kernels.reshaped = "void(float32[::1])"
 kernels.transposes = "void(particle[:, :], particle[:, ::1])"
 kernels.ends_thread = "void(float32[::1])"
-kernels.tests_none = "void(int32[::1])"
 functions.factorial = "int64(int64)"
 functions.add_f32 = { python = "add", signature = "float32(float32, float32)" }
 """

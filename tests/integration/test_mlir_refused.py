@@ -57,6 +57,46 @@ def mutual(x):
         'kernels.mutual = "void(int64[::1])"',
         "kernels.mutual: void(int64[::1]): functions that it calls call each other in a circle, which numba-cuda-mlir ",
     ),
+    "members_of_an_enumeration": (
+        """
+import enum
+class Colour(enum.IntEnum):
+    RED = 7
+def colours(x):
+    x[0] = Colour.RED
+""",
+        'kernels.colours = "void(int32[::1])"',
+        "kernels.colours: void(int32[::1]): NotImplementedError: lowering setitem x[0] = ",
+    ),
+    "product_of_float16": (
+        "from numba import cuda\ndef halves(x):\n    x[0] = cuda.fp16.hsqrt(x[0] * x[0])\n",
+        'kernels.halves = "void(float16[::1])"',
+        "kernels.halves: void(float16[::1]): ",
+    ),
+    "reshape_to_more_dimensions": (
+        "def reshaped(x):\n    x.reshape(2, 3)[1, 0] = x[0]\n",
+        'kernels.reshaped = "void(float32[::1])"',
+        "kernels.reshaped: void(float32[::1]): ",
+    ),
+    "reshape_to_as_many_dimensions": (
+        "def reshaped(x):\n    x.reshape((3, 2))[1, 0] = 2\n",
+        'kernels.reshaped = "void(float32[:, ::1])"',
+        "kernels.reshaped: void(float32[:, ::1]): numba-cuda-mlir makes invalid MLIR of reshaped (pkg/",
+    ),
+    "result_of_a_function_without_one": (
+        """
+from numba import cuda
+silent = cuda.declare_device("silent", "void(int32)", abi="c", link=cuda.CUSource(
+    'extern "C" __device__ void silent(int x) {}'
+))
+def tests(x):
+    y = silent(x[0])
+    if y is None:
+        x[0] = 1
+""",
+        'kernels.tests = "void(int32[::1])"',
+        "kernels.tests: void(int32[::1]): ",
+    ),
     "array_on_the_device": (
         "import numpy as np\ndef makes(x):\n    x[0] = np.zeros(4)[1]\n",
         'kernels.makes = "void(float64[::1])"',

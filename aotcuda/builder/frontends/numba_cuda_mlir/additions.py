@@ -1,33 +1,26 @@
-"""Add features of numba-cuda to numba-cuda-mlir's lowering.
+"""Correct numba-cuda-mlir's lowering where it makes wrong code without an error.
 
-- Members of an `IntEnum` are stored in arrays as numbers.
-- Functions of `cuda.fp16` accept any number, since a product of two float16 is a float32 to the compiler.
-- `array.reshape` accepts sizes as arguments, and returns an array of as many dimensions.
-- Arrays of records may have any strides and dimensions, and negative indices.
-- The result of a foreign function without a result is None.
-- A foreign function in the Numba ABI ends the thread if its status is not 0.
-- Debug builds raise division by zero.
 - Functions that call each other are refused, since the compiler takes each call for one of the function itself.
+- A foreign function in the Numba ABI ends the thread if its status is not 0; the compiler ignores the status.
+- Debug builds raise division by zero; the compiler's code goes on.
+- Elements of arrays of records are found by strides and, from the end, by negative indices; fields of whole arrays are
+  refused if the compiler would round their strides.
+
+What the compiler refuses is its own error.
 """
 
 from __future__ import annotations
 
 import operator
-from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir import lowering_utilities, mlir_lowering
-from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import arith, llvm, memref
 from numba_cuda_mlir._mlir.extras import types as T  # noqa: N812 (as the compiler calls it)
-from numba_cuda_mlir.cuda import fp16
-from numba_cuda_mlir.lowering import numpy as numpy_lowering
 from numba_cuda_mlir.mlir.dialect_exts import scf
 from numba_cuda_mlir.mlir_lowering import MLIRLower
 from numba_cuda_mlir.numba_cuda import types
 from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
-from numba_cuda_mlir.numba_cuda.typing.templates import signature
-from numba_cuda_mlir.typing import numpy as numpy_typing
 
 from aotcuda.errors import CompileError
 
@@ -41,12 +34,9 @@ PRIVATE_PARTS = {
     "numba_cuda_mlir.mlir_lowering:MLIRLower._get_registered_builder": "(self, fn, signature)",
     "numba_cuda_mlir.mlir_lowering:MLIRLower._extract_callable_from_var": "(self, var)",
     "numba_cuda_mlir.mlir_lowering:MLIRLower._lower_call_external_numba_abi": "(self, target, fn_value, args)",
-    "numba_cuda_mlir.mlir_lowering:MLIRLower.lower_call_external_function": "(self, target, fn_value, args, kws)",
     "numba_cuda_mlir.mlir_lowering:MLIRLower.build_recursive_call": "(self, target, fn_type, args, kws=None)",
     "numba_cuda_mlir.mlir_lowering:MLIRLower._lower_record_array_field_view": "(self, target, value, attr)",
     "numba_cuda_mlir.mlir_lowering:func": "module",
-    "numba_cuda_mlir.lowering.numpy:np_reshape_cg": "(builder, target, args, kwargs)",
-    "numba_cuda_mlir.typing.numpy:NumpyArrayReshapeMethodTemplate.generic": "(self, args, kws)",
 }
 
 
@@ -60,15 +50,13 @@ _DIVIDING = (
 
 
 def install(fails: Fails) -> None:
-    """Make the additions.
+    """Install the corrections.
 
     `fails(kind, arguments, where, lower)` records an exception and returns its error code, which is 0 outside of debug
     builds and None in functions with the C ABI, which cannot report exceptions.
     """
     _add_builders(fails)
-    _reshape()
     _view_fields()
-    _return_nothing()
     _check_status(fails)
     _refuse_recursion()
 
@@ -89,43 +77,9 @@ def _add_builders(fails: Fails) -> None:
             and isinstance(signature.args[1], types.Integer | types.Float)
         ):
             return _with_divisor_check(registered, fails)
-        if registered is not None:
-            return registered
-        if called is operator.setitem and isinstance(signature.args[-1], types.IntEnumMember):
-            number = signature.replace(args=(*signature.args[:-1], signature.args[-1].dtype))
-            return _with_conversions(original(self, fn, number), {-1: signature.args[-1].dtype})
-        if getattr(called, "__module__", "") == fp16.__name__:
-            halves = signature.replace(args=(types.float16,) * len(signature.args))
-            return _with_conversions(
-                original(self, fn, halves), dict.fromkeys(range(len(signature.args)), types.float16)
-            )
-        return None
+        return registered
 
     MLIRLower._get_registered_builder = find
-
-
-def _with_conversions(builder: Builder | None, types_by_place: dict[int, Any]) -> Builder | None:
-    """Return a builder that converts arguments first; `types_by_place` has the types by the places of the arguments."""
-    if builder is None:
-        return None
-
-    def convert(lower: Any, target: Any, args: Sequence[Any], kws: Any) -> None:
-        arguments = list(args)
-        for place, ty in types_by_place.items():
-            arguments[place] = _convert(lower, arguments[place], ty)
-        builder(lower, target, arguments, kws)
-
-    return convert
-
-
-def _convert(lower: Any, var: Any, ty: Any) -> Any:
-    result = numba_ir.Var(scope=var.scope, name=f"$as_{ty}_of_{var.name}", loc=var.loc)
-    lower.fndesc.typemap[result.name] = ty
-    source = lower.get_numba_type(var.name)
-    signed = source.signed if isinstance(source, types.Integer) else not isinstance(source, types.Boolean)
-    value = lowering_utilities.convert(lower.load_var(var), lower.get_value_type(ty), signed=signed)
-    lower.store_var(result, value)
-    return result
 
 
 def _with_divisor_check(builder: Builder, fails: Fails) -> Builder:
@@ -250,53 +204,6 @@ def _view_fields() -> None:
     MLIRLower._lower_record_array_field_view = lower_field_view
 
 
-def _reshape() -> None:
-    # The compiler types the result of `reshape` as an array of the same dimensions, accepts one argument alone, and
-    # lowers to an operation that does not accept its own arrays.
-    def generic(self: Any, args: Sequence[Any], kws: Any) -> Any:
-        sizes = list(args[0]) if len(args) == 1 and isinstance(args[0], types.BaseTuple) else list(args)
-        array = self.this
-        if kws or not sizes or array.layout != "C" or not all(isinstance(one, types.Integer) for one in sizes):
-            return None
-        return signature(array.copy(ndim=len(sizes)), *args, recvr=array)
-
-    def lower_reshape(builder: Any, target: Any, args: Sequence[Any], _: Any) -> None:
-        array, *values = (builder.load_var(arg) for arg in args)
-        flat = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
-        requested = [_to_int64(size) for size in flat]
-        rank = builder.get_numba_type(args[0].name).ndim
-        _, offset, *rest = memref.extract_strided_metadata(array)
-        total = reduce(arith.muli, map(_to_int64, rest[:rank]), arith.constant(T.i64(), 1))
-        sizes = _with_computed_size(requested, total)
-        strides = [arith.constant(T.i64(), 1)]
-        for size in reversed(sizes[1:]):
-            strides.insert(0, arith.muli(strides[0], size))
-        dynamic, dynamic_stride = ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset()
-        view = memref.reinterpret_cast(
-            builder.get_mlir_type(builder.get_numba_type(target.name)),
-            array,
-            offsets=[offset],
-            sizes=[lowering_utilities.convert(size, T.index()) for size in sizes],
-            strides=[lowering_utilities.convert(stride, T.index()) for stride in strides],
-            static_offsets=[dynamic_stride],
-            static_sizes=[dynamic] * len(sizes),
-            static_strides=[dynamic_stride] * len(sizes),
-        )
-        builder.store_var(target, view)
-
-    numpy_typing.NumpyArrayReshapeMethodTemplate.generic = generic
-    numpy_lowering.np_reshape_cg = lower_reshape
-
-
-def _with_computed_size(requested: Sequence[Any], total: Any) -> list[Any]:
-    """Return sizes with the computed size in place of -1."""
-    one, minus_one = arith.constant(T.i64(), 1), arith.constant(T.i64(), -1)
-    is_computed = [arith.cmpi(arith.CmpIPredicate.eq, size, minus_one) for size in requested]
-    others = [arith.select(mark, one, size) for mark, size in zip(is_computed, requested, strict=True)]
-    rest = arith.divsi(total, reduce(arith.muli, others))
-    return [arith.select(mark, rest, size) for mark, size in zip(is_computed, requested, strict=True)]
-
-
 class _CallRecorder:
     """A wrapper of MLIR's dialect of functions that stores the result of the last call."""
 
@@ -310,17 +217,6 @@ class _CallRecorder:
     def call(self, *args: Any, **more: Any) -> Any:
         self.result = self._dialect.call(*args, **more)
         return self.result
-
-
-def _return_nothing() -> None:
-    original = MLIRLower.lower_call_external_function
-
-    def lower_call(self: Any, target: Any, fn_value: Any, args: Any, kws: Any) -> None:
-        original(self, target, fn_value, args, kws)
-        if fn_value.sig.return_type in (types.none, types.void):
-            self.store_var(target, ir.NoneType.get())
-
-    MLIRLower.lower_call_external_function = lower_call
 
 
 def _check_status(fails: Fails) -> None:
