@@ -81,11 +81,15 @@ pack = true
 """
 
 
-def test_modules_that_cannot_be_built_are_left_out_of_a_pack(tmp_path: Path) -> None:
-    site, project = tmp_path / "site", tmp_path / "project"
-    sources = {f"foreign/{name}.py": KERNEL.format(body=body) for name, body in BODIES.items()}
-    sources["foreign/broken.py"] = "raise ImportError('needs libcuda.so.1')\n"
-    sources["foreign/odd.py"] = KERNEL.format(body="tl.store(x, TABLE.N)") + "TABLE = object()\n"
+SOURCES = {f"foreign/{name}.py": KERNEL.format(body=body) for name, body in BODIES.items()} | {
+    "foreign/broken.py": "raise ImportError('needs libcuda.so.1')\n",
+    "foreign/odd.py": KERNEL.format(body="tl.store(x, TABLE.N)") + "TABLE = object()\n",
+}
+
+
+def built_pack(folder: Path, sources: dict[str, str]) -> tuple[projects.Done, dict[str, int]]:
+    """Build a pack of modules, and return the numbers of their kernels in the wheel."""
+    site, project = folder / "site", folder / "project"
     install(site, "1.0", "")
     projects.put(site, sources)
     names = [path.partition("/")[2].removesuffix(".py") for path in sources]
@@ -96,15 +100,25 @@ def test_modules_that_cannot_be_built_are_left_out_of_a_pack(tmp_path: Path) -> 
     text = PROJECT + "".join(map(PACKED.format, names))
     projects.put(project, {**files, "my_pack/__init__.py": "", "pyproject.toml": text})
     done = projects.back_end(project, PYTHONPATH=str(site))
-    lines = [line for line in done.err.splitlines() if "left out" in line]
-    assert len(lines) == len(names) - 1
-    for words in ("needs libcuda.so.1", "static_assert|AssertionError|N == 0", "UNKNOWN"):
-        assert any(re.search(words, line) for line in lines), (words, lines)
     assert not any(line.startswith("Traceback") for line in done.err.splitlines())
     (wheel,) = (project / "dist").glob("*.whl")
     content = projects.content(wheel)
-    counts = {name: len(projects.manifest_of(content, f"my_pack.{name}")["kernels"]) for name in names}
-    assert counts == {name: int(name == "good") for name in names}
+    return done, {name: len(projects.manifest_of(content, f"my_pack.{name}")["kernels"]) for name in names}
+
+
+def test_modules_that_cannot_be_built_are_left_out_of_a_pack(tmp_path: Path) -> None:
+    done, counts = built_pack(tmp_path, SOURCES)
+    lines = [line for line in done.err.splitlines() if "left out" in line]
+    assert len(lines) == len(counts) - 1
+    for words in ("needs libcuda.so.1", "static_assert|AssertionError|N == 0", "UNKNOWN"):
+        assert any(re.search(words, line) for line in lines), (words, lines)
+    assert counts == {name: int(name == "good") for name in counts}
+
+
+def test_a_pack_without_importable_modules_says_so(tmp_path: Path) -> None:
+    done, counts = built_pack(tmp_path, {"foreign/broken.py": SOURCES["foreign/broken.py"]})
+    assert counts == {"broken": 0}
+    assert "needs libcuda.so.1" in done.err
 
 
 @pytest.mark.matrix

@@ -233,7 +233,8 @@ class Pipeline:
         self._store_compiled(plan, batches, new_results)
         if self.units is not None:
             self.units.store(new_results)
-        imports = [consistency.Import(targets[0], frozenset(plan.units), _without_left_out(compiled))]
+        own = _without_left_out(compiled)
+        imports = [consistency.Import(targets[0], frozenset(plan.units), own)] if targets else []
         for other in self.other_imports:
             target = next(target for _, target in other.compiled)
             units_of_module = frozenset(unit for unit in other.units if unit.module == plan.config.name)
