@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     )
     from .runtime.device_function import DeviceFunction, DeviceFunctionGroup
     from .runtime.kernel import Kernel
+    from .runtime.launch.execute import Launcher
     from .runtime.launch.for_all import ForAll
     from .runtime.launch.grid_kernel import GridKernel, GridLauncher
-    from .runtime.launch.launcher import Launcher
     from .runtime.module import Module, load
     from .version import __version__ as __version__
 
@@ -107,7 +107,7 @@ def __getattr__(name: str) -> object:
     elif name == "Kernel":
         from .runtime import kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name == "Launcher":
-        from .runtime.launch import launcher as home  # type: ignore[no-redef]  # noqa: PLC0415
+        from .runtime.launch import execute as home  # type: ignore[no-redef]  # noqa: PLC0415
     elif name in ("GridKernel", "GridLauncher"):
         from .runtime.launch import grid_kernel as home  # type: ignore[no-redef]  # noqa: PLC0415
     else:

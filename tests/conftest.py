@@ -104,8 +104,8 @@ def once(session_folder: Path) -> Callable[[str, Callable[[Path], object]], Path
 def _specialize_at_once() -> Iterator[None]:
     """Specialize kernels after their first launch, so tests need fewer launches."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aotcuda.runtime.launch.general_path.SPECIALIZE_AT", 1)
-        patch.setattr("aotcuda.runtime.launch.arguments.overloads.DIRECT_AT", 1)
+        patch.setattr("aotcuda.runtime.launch.execute.SPECIALIZE_AT", 1)
+        patch.setattr("aotcuda.runtime.launch.arguments.overloads.PACK_AT", 1)
         yield
 
 

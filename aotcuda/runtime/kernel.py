@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from .images.images import Images
     from .images.kernel_table import KernelCache
     from .kernel_attributes import OnThisGpu
+    from .launch.execute import Launcher
     from .launch.for_all import ForAll
     from .launch.launch_attributes import LaunchAttributes
     from .launch.launch_config import Configuration
-    from .launch.launcher import Launcher
 
 _MOST_SHOWN = 8
 
@@ -245,7 +245,7 @@ class Kernel:
         if specializations is None:
             if extension.in_use() is None and not configuration.by_grid and not cache.makes_launchers:
                 with importing:
-                    from .launch.launcher import make_configured  # noqa: PLC0415 (as above)
+                    from .launch.execute import make_configured  # noqa: PLC0415 (as above)
 
                 cache.configured = make_configured(type(launcher), self._images, self.__name__, str(self))
                 cache.for_all = self._for_all
@@ -278,7 +278,7 @@ class Kernel:
 
     def _launcher_class(self) -> type[Launcher]:
         with importing:
-            from .launch.launcher import Launcher  # noqa: PLC0415 (an import makes no launcher)
+            from .launch.execute import Launcher  # noqa: PLC0415 (an import makes no launcher)
 
         return Launcher
 

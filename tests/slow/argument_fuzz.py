@@ -24,11 +24,11 @@ from hypothesis import strategies as st
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime.images.images import Images
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.launch import execute
 from aotcuda.runtime.launch import fast as fast_extension
-from aotcuda.runtime.launch import general_path
 from aotcuda.runtime.launch.arguments import array_view
 from aotcuda.runtime.launch.arguments import overloads as overload_tables
-from aotcuda.runtime.launch.general_path import GeneralPath
+from aotcuda.runtime.launch.execute import Launcher
 from support import libraries, manifests
 from support.libraries import Array, Raises, State
 
@@ -146,9 +146,9 @@ _submitted = [0]
 @contextlib.contextmanager
 def patched() -> Iterator[None]:
     """Cache nothing on path `general` and from the first launch on path `extension`; count general launches."""
-    settle, submit, extension = GeneralPath.settle, GeneralPath.submit, [*fast_extension._module]
-    specialize_at, general_path.SPECIALIZE_AT = general_path.SPECIALIZE_AT, 1
-    direct_at, overload_tables.DIRECT_AT = overload_tables.DIRECT_AT, 1
+    settle, submit, extension = Launcher.settle, Launcher.submit, [*fast_extension._module]
+    specialize_at, execute.SPECIALIZE_AT = execute.SPECIALIZE_AT, 1
+    pack_at, overload_tables.PACK_AT = overload_tables.PACK_AT, 1
 
     def settle_some(self: Any, *args: Any) -> Any:
         return settle(self, *args) if _caching[0] else None
@@ -157,16 +157,16 @@ def patched() -> Iterator[None]:
         _submitted[0] += 1
         submit(self, *args)
 
-    GeneralPath.settle, GeneralPath.submit = settle_some, count  # type: ignore[method-assign]
+    Launcher.settle, Launcher.submit = settle_some, count  # type: ignore[method-assign]
     try:
         with warnings.catch_warnings(), libraries.installed():
             warnings.simplefilter("error")
             warnings.filterwarnings("ignore", "It looks like `register_random`")  # see pyproject.toml
             yield
     finally:
-        GeneralPath.settle, GeneralPath.submit = settle, submit  # type: ignore[method-assign]
-        general_path.SPECIALIZE_AT = specialize_at
-        overload_tables.DIRECT_AT = direct_at
+        Launcher.settle, Launcher.submit = settle, submit  # type: ignore[method-assign]
+        execute.SPECIALIZE_AT = specialize_at
+        overload_tables.PACK_AT = pack_at
         fast_extension._module[:] = extension
 
 

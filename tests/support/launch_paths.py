@@ -16,8 +16,7 @@ import pytest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime.launch import fast as extension
 from aotcuda.runtime.launch.arguments import arrays
-from aotcuda.runtime.launch.general_path import GeneralPath
-from aotcuda.runtime.launch.launcher import Launcher
+from aotcuda.runtime.launch.execute import Launcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,18 +60,18 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture
-def general(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[GeneralPath]:
+def general(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[Launcher]:
     """Return a list that gets the launches on the general path; skip the test without the fast path."""
     if "path" in request.fixturenames and request.getfixturevalue("path") == "general":
         pytest.skip("without the fast path all launches take the general path")
-    launches: list[GeneralPath] = []
-    submit = GeneralPath.submit
+    launches: list[Launcher] = []
+    submit = Launcher.submit
 
-    def record_and_submit(self: GeneralPath, *args: Any) -> None:
+    def record_and_submit(self: Launcher, *args: Any) -> None:
         launches.append(self)
         submit(self, *args)
 
-    monkeypatch.setattr(GeneralPath, "submit", record_and_submit)
+    monkeypatch.setattr(Launcher, "submit", record_and_submit)
     return launches
 
 
@@ -86,12 +85,12 @@ def both_paths(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     if path == "general":
         yield
         return
-    launch, submit = Launcher.launch, GeneralPath.submit
-    submitted: list[GeneralPath] = []
+    launch, submit = Launcher.launch, Launcher.submit
+    submitted: list[Launcher] = []
     declined: list[tuple[object, ...]] = []
     nested: list[Launcher] = []
 
-    def record_and_submit(self: GeneralPath, *args: Any) -> None:
+    def record_and_submit(self: Launcher, *args: Any) -> None:
         submitted.append(self)
         submit(self, *args)
 
@@ -113,7 +112,7 @@ def both_paths(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
         declined.extend([args] if submitted else [])
 
     monkeypatch.setattr(Launcher, "launch", launch_on_fast_path)
-    monkeypatch.setattr(GeneralPath, "submit", record_and_submit)
+    monkeypatch.setattr(Launcher, "submit", record_and_submit)
     yield
     if request.node.get_closest_marker("general") is None:
         assert declined == [], "the fast path declined accepted launches"

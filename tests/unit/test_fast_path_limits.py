@@ -259,15 +259,15 @@ def test_more_argument_types_than_the_limit(cuda):
 
 def _count_submits(monkeypatch) -> list[object]:
     """Return a list that gets the launches of the general path."""
-    from aotcuda.runtime.launch.general_path import GeneralPath
+    from aotcuda.runtime.launch.execute import Launcher
 
     assert fast._module  # the fixture `path` has chosen
     submitted: list[object] = []
-    submit = GeneralPath.submit
+    submit = Launcher.submit
 
-    def count(self: GeneralPath, *args: Any) -> None:
+    def count(self: Launcher, *args: Any) -> None:
         submitted.append(self)
         submit(self, *args)
 
-    monkeypatch.setattr(GeneralPath, "submit", count)
+    monkeypatch.setattr(Launcher, "submit", count)
     return submitted

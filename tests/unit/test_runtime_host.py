@@ -10,7 +10,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError, ConfigError, CudaError, HostArrayWarning
 from aotcuda.runtime.launch.arguments import host_arrays
-from aotcuda.runtime.launch.general_path import GeneralPath
+from aotcuda.runtime.launch.execute import Launcher
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -28,13 +28,13 @@ def on_launch(cuda, monkeypatch):
     """Return a function that replaces a kernel: after each launch, a function gets the parameter block."""
 
     def replace(run):
-        original = GeneralPath.submit
+        original = Launcher.submit
 
         def submit(self, *args):
             original(self, *args)
             run(cuda.parameters())
 
-        monkeypatch.setattr(GeneralPath, "submit", submit)
+        monkeypatch.setattr(Launcher, "submit", submit)
 
     return replace
 

@@ -13,7 +13,7 @@ import pytest
 
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime.launch import fast as extension
-from aotcuda.runtime.launch.general_path import GeneralPath
+from aotcuda.runtime.launch.execute import Launcher
 from support.manifests import kernel
 
 with warnings.catch_warnings():
@@ -43,7 +43,7 @@ def k(request, monkeypatch, cuda):
     module = request.getfixturevalue("extension_module") if request.param == "extension" else None
     monkeypatch.setattr(extension, "_module", [module])
     if module is None:
-        monkeypatch.setattr(GeneralPath, "settle", lambda *_args: None)
+        monkeypatch.setattr(Launcher, "settle", lambda *_args: None)
     k = cuda.package(kernel("k", *SIGNATURES)).k
     plain = [torch.ones(4), torch.ones(8)[::2], torch.ones(3, 2), torch.ones(4, dtype=torch.complex64)]
     for _ in range(3):

@@ -13,8 +13,8 @@ import warnings
 from ...errors import HostArrayWarning, RuntimeUnavailableError
 from ...runtime.kernel import Kernel as PackagedBase
 from ...runtime.launch.arguments import host_arrays
+from ...runtime.launch.execute import Launcher
 from ...runtime.launch.for_all import ForAll
-from ...runtime.launch.launcher import Launcher
 from .argument_annotations import is_annotation
 
 TYPE_CHECKING = False

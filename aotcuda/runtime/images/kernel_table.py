@@ -125,7 +125,7 @@ class KernelTable:
             cache = self.caches.setdefault(name, KernelCache())
             if cache.table is None:
                 table = _table_class(record)(record, where, self.live, self.library.current_device)
-                table.packs_directly = self.library.device >= 0 and not table.is_exact
+                table.one_gpu = self.library.device >= 0
                 cache.table = table
             return cache.table
 
@@ -157,9 +157,9 @@ class KernelTable:
         table = cache.table if cache is not None else None
         if table is None:
             table = self.table(name)
-        return table.select(args, stream) or self._select_otherwise(name, table, args, stream)
+        return table.select(args, stream) or self.select_otherwise(name, table, args, stream)
 
-    def _select_otherwise(
+    def select_otherwise(
         self, name: str, table: OverloadTable, args: tuple[object, ...], stream: int | None
     ) -> Selection | None:
         """Compile an overload for arguments that no packaged one accepts; None if arrays have to be copied first."""

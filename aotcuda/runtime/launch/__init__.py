@@ -1,9 +1,10 @@
 """Launch a kernel: configuration, arguments, overload, streams, the driver."""
 
-# launcher            a kernel with its configuration; config_key: finds a cached launcher
+# execute             a kernel with its configuration, and its launch, from the arguments to the driver
+# config_key          reads streams and integers of a configuration
 # for_all             `kernel.forall(n)(...)`
 # grid_kernel         kernels that are launched by their grid alone; grid_binding: their arguments
-# general_path        one launch, from the arguments to the driver; specialize: adds it to the fast path
+# specialize          adds a launch to the fast path
 # launch_config       grid, block, stream and shared memory; launch_attributes: clusters, priorities, ...
 # launch_problems     errors before and after a launch
 # xla_call            launches inside programs that XLA compiles

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .. import errors, importing
 from . import config_key
+from .execute import ProcessLocal
 from .launch_config import block_of_elements, number_of_elements
-from .launcher import ProcessLocal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ..images.images import Images
     from ..images.kernel_table import KernelTable
     from .arguments.overloads import Selection
-    from .launcher import Launcher
+    from .execute import Launcher
 
     Kernel = Any  # an `aotcuda.runtime.kernel.Kernel`, which imports this module
 
@@ -67,7 +67,7 @@ class ForAll(ProcessLocal):
         selection = kernel_table.select(name, args, self._stream)
         if selection is None:
             with importing:
-                from .general_path import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
+                from .execute import launch_with_copies  # noqa: PLC0415 (few programs copy host arrays)
 
             launch_with_copies(images, kernel_table, (name, str(self._kernel)), self._stream, args, self._launch)
             return
@@ -82,7 +82,7 @@ class ForAll(ProcessLocal):
             launcher.settle(kernel_table, selection, args)
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
-        """Raise the error of a launch that failed on the fast path; see `GeneralPath.fail`."""
+        """Raise the error of a launch that failed on the fast path; see `Launcher.fail`."""
         block = self._block or self._images.use(self._block_for, args)
         self._launcher(block, self._specializations or self._kernel.specializations()).fail(code, args)
 

@@ -14,7 +14,7 @@ from ...manifest.constants import decode
 from .. import importing, integer
 from ..kernel import Kernel
 from . import config_key, grid_binding
-from .launcher import ProcessLocal
+from .execute import ProcessLocal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class GridLauncher(ProcessLocal):
     else:
 
         def __call__(self, *args: object, **named: object) -> None:
-            """Launch the kernel; it runs asynchronously. Errors as for `aotcuda.runtime.launch.launcher.Launcher`.
+            """Launch the kernel; it runs asynchronously. Errors as for `aotcuda.runtime.launch.execute.Launcher`.
 
             As in Triton, a grid of zero launches nothing; the arguments are checked.
             """

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from ....manifest import Kernel, Parameter
     from ...driver import ValidityFlag
     from .argument_layout import Slot
-    from .direct_packing import Select
     from .keys import Coder
+    from .packing import Pack
     from .scalars import Read
 
     Selection = tuple[PackedOverload, Slot, list[object], list[object], int, "Specialization | None"]
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 _MOST_CACHED = 1024
 _MOST_SPECIALIZATIONS = 1 << 14
 """The most specializations for arguments of the same types: a kernel may have thousands of variants in use."""
-DIRECT_AT = 3
-"""The number of launches in a row after which a specialization is selected by `direct_packing`."""
+PACK_AT = 3
+"""The number of launches after which a specialization gets its functions of `packing`."""
 
 
 class Specialization:
@@ -65,14 +65,22 @@ class Specialization:
         launches: The number of launches on the general path. There is no lock, so launches of two threads may count as
             one.
         in_fast_path: The configurations and contexts for which the fast path has this specialization.
+        key: The codes of the coders.
+        packs: For each argument the function of `packing` for the first overload, once it was launched some times; None
+            if an argument's value, or the overlap of arrays, decides about the overload.
         served: For an exact kernel: its counters of launches, and the index of the counter for this specialization.
     """
 
-    __slots__ = ("coders", "in_fast_path", "launches", "overloads", "served")
+    __slots__ = ("coders", "in_fast_path", "key", "launches", "overloads", "packed", "packs", "served")
 
-    def __init__(self, overloads: list[PackedOverload], coders: Sequence[Coder] = ()) -> None:
+    def __init__(
+        self, overloads: list[PackedOverload], coders: Sequence[Coder] = (), key: tuple[object, ...] = ()
+    ) -> None:
         self.overloads = overloads
         self.coders = coders
+        self.key = key
+        self.packed = 0
+        self.packs: list[Pack | None] | None = None
         self.launches = 0
         self.in_fast_path: set[tuple[object, int]] = set()
         self.served: tuple[Any, int] | None = getattr(overloads, "served", None)
@@ -92,25 +100,23 @@ class Candidates:
             is `"torch"` for tensors that are not on a GPU and for all tensor descriptors, too; `stream` decides then.
         coders: The coders of the arguments that decide which overloads may fit.
         plain: The specialization of all overloads, for launches without coders.
+        torch_index: The index of the first tensor, if `leader` is `"torch"`; -1 if that tensor is in a tuple.
         cupy_index: The index of the first argument that is on CuPy's current stream; -1 if there is none.
-        direct_select: The function of `direct_packing` for the overload of the last `DIRECT_AT` launches, or None.
-        direct_specialization: The last specialization for which `direct_select` was set.
+        last: The last specialization in use that has functions of `packing`; None for none.
     """
 
     __slots__ = (
         "_find",
         "_key",
-        "_last",
-        "_launches_in_a_row",
         "_specializations",
         "coders",
         "cupy_index",
-        "direct_select",
-        "direct_specialization",
+        "last",
         "leader",
         "overloads",
         "plain",
         "readers",
+        "torch_index",
     )
 
     def __init__(
@@ -129,42 +135,33 @@ class Candidates:
         self.readers = [None if read is scalars.read_plain else read for read in readers]
         self.plain = Specialization(overloads)
         self._specializations: dict[object, Specialization] = {}
-        self.direct_select: Select | None = None
-        self.direct_specialization: Specialization | None = None
-        self._last: Specialization | None = None
-        self._launches_in_a_row = 0
+        self.last: Specialization | None = None
         self.coders = keys.coders(overloads, args) if coders is None else coders
         self._key = keys.key_of(self.coders)
         self._find = find or self._filter
         families = [[_leading_family(leaf) for leaf in _leaves((arg,))] for arg in args]
         self.leader = next((found for each in families for found in each if found in ("cupy", "torch")), None)
+        leading = next((at for at, each in enumerate(families) if self.leader in each), -1)
+        self.torch_index = leading if leading >= 0 and arrays.family(args[leading]) == "torch" else -1
         self.cupy_index = next((at for at, each in enumerate(families) if "cupy" in each), -1)
         if self.cupy_index >= 0 and not arrays.orders_cupy_stream():
             self.cupy_index = -1
 
-    def readers_after(self, current: int) -> list[Read | None]:
-        """Return the readers for a launch that has to wait for CuPy's current stream, whose handle is `current`."""
-        first = self.readers[self.cupy_index]
-        assert first is not None  # noqa: S101 (arrays have a reader)
-
-        def read(array: object, pending: list[object], stream: int) -> object:
-            arrays.wait(current, pending, stream, mutual=True)
-            return first(array, pending, stream)
-
-        return [*self.readers[: self.cupy_index], read, *self.readers[self.cupy_index + 1 :]]
-
-    def count_launch(self, specialization: Specialization, overload: PackedOverload, args: tuple[object, ...]) -> None:
-        """Count launches in a row that select one overload; make `direct_select` after `DIRECT_AT` launches."""
-        if specialization is not self._last:
-            self._last, self._launches_in_a_row = specialization, 0
-        self._launches_in_a_row += 1
-        if self._launches_in_a_row == DIRECT_AT:
-            from . import direct_packing  # noqa: PLC0415 (many kernels are launched once)
+    def use(
+        self, specialization: Specialization, overload: PackedOverload, args: tuple[object, ...], *, one_gpu: bool
+    ) -> None:
+        """Let later launches begin with a specialization that has accepted arguments, if it has functions for them."""
+        specialization.packed += 1
+        if specialization.packed == PACK_AT:
+            from . import packing  # noqa: PLC0415 (many kernels are launched once)
 
             by_values = any(coder.tests or coder.is_value or coder.has_type for coder in self.coders)
-            is_fixed = overload is specialization.overloads[0] and not by_values
-            self.direct_select = direct_packing.make(specialization, args) if is_fixed else None
-            self.direct_specialization = specialization
+            if overload is specialization.overloads[0] and not by_values and not overload.apart:
+                pairs = zip(self.coders, specialization.key, strict=bool(specialization.key))
+                codes: dict[int, tuple[Coder, object]] = {coder.at: (coder, code) for coder, code in pairs}
+                specialization.packs = packing.make(overload, args, self.readers, codes, one_gpu=one_gpu)
+        if specialization.packs is not None:
+            self.last = specialization
 
     def specialization(self, reads: Sequence[Any]) -> Specialization:
         """Return the specialization for the values that were read."""
@@ -175,7 +172,7 @@ class Candidates:
         """Find the overloads for a key, and cache them."""
         if len(self._specializations) >= _MOST_SPECIALIZATIONS:
             self._specializations.clear()
-        return self._specializations.setdefault(key, Specialization(self._find(key), self.coders))
+        return self._specializations.setdefault(key, Specialization(self._find(key), self.coders, key))
 
     def _filter(self, key: tuple[object, ...]) -> list[PackedOverload]:
         pairs = [*zip(self.coders, key, strict=True)]
@@ -192,7 +189,7 @@ class OverloadTable:
     Attributes:
         overloads: The overloads, in the configuration's order.
         live: The validity flag: empty once the images are unloaded, or the process forked.
-        packs_directly: True if launches may use `direct_packing`, which needs a machine with one GPU.
+        one_gpu: True if the machine has one GPU, so that all tensors are on one stream.
     """
 
     __slots__ = (
@@ -204,8 +201,8 @@ class OverloadTable:
         "_separates_large",
         "_where",
         "live",
+        "one_gpu",
         "overloads",
-        "packs_directly",
     )
 
     def __init__(
@@ -221,7 +218,7 @@ class OverloadTable:
         """
         self._where = where
         self._device = device
-        self.packs_directly = False
+        self.one_gpu = False
         self.live = live
         self.overloads = [PackedOverload(overload, where, self.live) for overload in kernel["overloads"]]
         self._has_tuples = any(map(_has_tuple, self.overloads))
@@ -242,16 +239,44 @@ class OverloadTable:
         Raises:
             ArgumentError: An argument cannot be read.
         """
-        selection: Selection | None
         try:
             candidates = self._candidates.get((*map(type, args),))  # the key of most arguments
         except Exception:  # noqa: BLE001 (`candidates` raises it as an error of the argument)
             candidates = None
-        if candidates is not None and candidates.direct_select is not None:
-            selection = candidates.direct_select(args, handle)
-            if selection is not None:
-                return selection
-        candidates = candidates or self.candidates(args)
+        if candidates is None:
+            candidates = self.candidates(args)
+        specialization = None if candidates is None else candidates.last
+        if candidates is None or specialization is None or specialization.packs is None:
+            return self._select(candidates, args, handle)
+        overload = specialization.overloads[0]
+        values: list[object] = []
+        pending: list[object] = []
+        try:
+            stream, packs = 0 if handle is None else handle, specialization.packs
+            if candidates.leader is not None:
+                stream, current = self._streams(candidates, args, handle)
+                if current != stream and candidates.cupy_index >= 0:
+                    packs = _waiting(packs, candidates.cupy_index, current)
+            for pack, arg in zip(packs, args):  # noqa: B905 (equal lengths; strict costs time)
+                if pack is None:
+                    values.append(arg)
+                elif not pack(arg, values, pending, stream):
+                    return self._select(candidates, args, handle)
+            slots = overload.slots
+            slot = slots.pop() if slots else overload.take()
+        except (MemoryError, RecursionError):
+            raise
+        except Exception:  # noqa: BLE001 (reading the arguments again raises an error with a reason)
+            return self._select(candidates, args, handle)
+        try:
+            overload.pack_into(slot.buffer, 0, *values)
+        except (struct.error, OverflowError):  # a number is out of its parameter's range
+            slots.append(slot)
+            return self._select(candidates, args, handle)
+        return overload, slot, values, pending, stream, specialization
+
+    def _select(self, candidates: Candidates | None, args: tuple[object, ...], handle: int | None) -> Selection | None:
+        """Find the specialization of arguments by reading them; see `select`."""
         selection = self._fit(candidates, args, handle) if candidates is not None else None
         if selection is None and self._separates_large:
             large = scalars.separate_large(args)
@@ -332,10 +357,15 @@ class OverloadTable:
         pending: list[object] = []
         reads: list[object] = []
         stream, readers = handle or 0, candidates.readers
-        if candidates.cupy_index >= 0 or (handle is None and candidates.leader is not None):
-            stream, current = self._streams(candidates, args, handle)
-            if candidates.cupy_index >= 0 and current != stream:
-                readers = candidates.readers_after(current)
+        if candidates.leader is not None:
+            try:
+                stream, current = self._streams(candidates, args, handle)
+            except (errors.AotcudaError, MemoryError, RecursionError):
+                raise
+            except Exception as error:
+                raise self.read_error(args, error) from error
+            if current != stream and candidates.cupy_index >= 0:
+                readers = _waiting(readers, candidates.cupy_index, current)
         try:
             for read, arg in zip(readers, args):  # noqa: B905 (equal lengths; strict costs time)
                 reads.append(arg if read is None else read(arg, pending, stream))
@@ -366,8 +396,8 @@ class OverloadTable:
                 except (struct.error, OverflowError):  # a number is out of its parameter's range
                     overload.slots.append(slot)
                     continue
-                if self.packs_directly and specialization is not candidates.direct_specialization:
-                    candidates.count_launch(specialization, overload, args)
+                if not self.is_exact:
+                    candidates.use(specialization, overload, args, one_gpu=self.one_gpu)
                 return overload, slot, values, pending, stream, specialization
         return None
 
@@ -400,19 +430,17 @@ class OverloadTable:
 
                     raise explain.alignment_error(self._where, None, args, (at,), view, alignment)
 
-    def _streams(self, candidates: Candidates, args: tuple[object, ...], handle: int | None) -> tuple[int, int]:
+    def _streams(self, candidates: Candidates, args: tuple[Any, ...], handle: int | None) -> tuple[int, int]:
         """Return the launch's stream, and CuPy's current stream, read once for all arrays (0 without CuPy's arrays)."""
-        try:
-            current = (
-                int(arrays.cupy_stream()().ptr) if candidates.cupy_index >= 0 or candidates.leader == "cupy" else 0
-            )
-        except (MemoryError, RecursionError):
-            raise
-        except Exception as error:
-            raise self.read_error(args, error) from error
-        if handle is not None:
-            return handle, current
-        return current if candidates.leader == "cupy" else self.stream(args, None), current
+        current = 0
+        if candidates.cupy_index >= 0 or candidates.leader == "cupy":
+            current = int(arrays.cupy_stream()().ptr)
+        if handle is not None or candidates.leader == "cupy":
+            return current if handle is None else handle, current
+        current_stream, at = arrays.torch_stream(), candidates.torch_index
+        if self.one_gpu and at >= 0 and current_stream is not None and args[at].is_cuda:
+            return int(current_stream(0)), current
+        return self.stream(args, None), current
 
     def add_compiled(self, args: tuple[object, ...], overload: PackedOverload) -> None:
         """Add an overload that was JIT-compiled for these arguments, for later launches."""
@@ -475,6 +503,17 @@ class OverloadTable:
             self._candidates.clear()
         self._candidates[key] = candidates
         return candidates
+
+
+def _waiting(steps: Sequence[Any], at: int, current: int) -> list[Any]:
+    """Return readers or functions of `packing` with a step that first waits for CuPy's current stream, `current`."""
+    first = steps[at]
+
+    def step(array: object, *rest: Any) -> object:
+        arrays.wait(current, rest[-2], rest[-1], mutual=True)
+        return first(array, *rest)
+
+    return [*steps[:at], step, *steps[at + 1 :]]
 
 
 def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:

@@ -130,7 +130,7 @@ class Array(Kind):
         writable, itemsize = not parameter.get("readonly", False), array_view.item_bytes(dtype)
         counts_elements = counts_in_elements(parameter)
         append = _contiguous(parameter)
-        pick = _picker(parameter)
+        pick = picker(parameter)
         divisor, promises = parameter.get("divisor", 1), _promises(parameter)
         first = -len(parameter.get("sizes", ()))
 
@@ -325,7 +325,7 @@ def _names(ndim: int) -> list[str]:
     return ["itemsize", "data", "items", *families]
 
 
-def _picker(parameter: Parameter) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
+def picker(parameter: Parameter) -> Callable[[tuple[int, ...]], tuple[int, ...]]:
     """Return the function that picks an array's words and sizes from the numbers that `_names` lists."""
     names = _names(parameter["ndim"])
     indices = [names.index(word) for word in (*parameter["words"], *size_words(parameter)) if word != "zero"]
@@ -336,7 +336,7 @@ def _picker(parameter: Parameter) -> Callable[[tuple[int, ...]], tuple[int, ...]
 
 def _contiguous(parameter: Parameter) -> Append:
     """Return the function that appends the numbers of a C-contiguous array; see `Kind.fit_contiguous`."""
-    ndim, itemsize, pick = parameter["ndim"], array_view.item_bytes(parameter["dtype"]), _picker(parameter)
+    ndim, itemsize, pick = parameter["ndim"], array_view.item_bytes(parameter["dtype"]), picker(parameter)
     most = array_view.MOST_BYTES // max(itemsize, 1)
 
     def append_line(address: int, shape: tuple[int, ...], values: list[object]) -> bool:

@@ -1,6 +1,6 @@
 /* The fast path of a launch in C: the extension aotcuda.runtime.launch.fast._launch. Read this introduction before the code.
  *
- * BEHAVIOUR. The general path in Python (aotcuda/runtime/launch/general_path.py) defines a launch, and the folder `arguments` defines
+ * BEHAVIOUR. The general path in Python (aotcuda/runtime/launch/execute.py) defines a launch, and the folder `arguments` defines
  * how each argument is read and packed. The fast path does the same for the arguments that it can read, or it declines: then it
  * has launched nothing, and the general path launches or raises the error. The fast path itself raises no errors. It never
  * tries the next overload unless the general path does. REASONS lists why it declines.

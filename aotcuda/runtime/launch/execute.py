@@ -1,6 +1,6 @@
-"""The general path, which defines the behaviour of a launch.
+"""Launch a kernel with a configuration: `kernel[grid, block]` returns a `Launcher`, and its call is one launch.
 
-The fast path in C has the same behaviour, or leaves the launch to the general path.
+This module defines the behaviour of a launch. The fast path in C has the same behaviour, or leaves the launch to it.
 
 select (arguments -> overload, packed block) -> submit (kernel, GPU, configuration -> driver) -> settle (add the
 specialization to the fast path).
@@ -13,27 +13,58 @@ from operator import le
 
 from .. import driver as drivers
 from .. import errors
+from . import config_key
 from .arguments.argument_layout import Ready
-from .launch_config import checked, pack
+from .launch_config import Configuration, checked, pack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, NoReturn, Self
 
     from ..driver import Device, Driver
     from ..images.device_kernel import DeviceKernel
     from ..images.images import Images
     from ..images.kernel_table import KernelTable
     from .arguments.overloads import Selection
-    from .launch_config import Configuration
+    from .launch_config import Dimensions
 
 SPECIALIZE_AT = 2
 """The number of launches after which the fast path gets a specialization; many kernels are launched only once."""
 
 
-class GeneralPath:
-    """A kernel with a launch configuration, which `launch` launches.
+class ProcessLocal:
+    """A base of objects that belong to one process: a copy is the object itself, and pickling is refused."""
+
+    __slots__ = ()
+
+    def _describe(self) -> tuple[str, str]:
+        """Return the name of the object, and the expression that makes it in another process."""
+        raise NotImplementedError
+
+    def with_stream(self, stream: object) -> Self:
+        """Return a launcher like this one that also keeps alive the stream object, whose handle this one has."""
+        return LauncherWithStream(self, stream)  # type: ignore[return-value]  # it has all attributes of this launcher
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """Refuse to be pickled: the stream and the specializations belong to this process.
+
+        Raises:
+            TypeError: Always.
+        """
+        name, expression = self._describe()
+        message = f"{name} belongs to its process; send the kernel, and write {expression} where it is launched"
+        raise TypeError(message)
+
+
+class Launcher(ProcessLocal):
+    """A kernel with a launch configuration; call it with the kernel's arguments.
 
     Attributes:
         name: The kernel's name.
@@ -53,14 +84,41 @@ class GeneralPath:
         self._images = images
         self._specializations = specializations
 
+    if TYPE_CHECKING:
+
+        def __call__(self, *args: Any, **_none: Any) -> None:
+            """Launch the kernel; the class in a stub has the kernel's parameters."""
+
+    else:
+
+        def __call__(self, *args: object, **named: object) -> None:
+            """Launch the kernel; it runs asynchronously, as every CUDA kernel does.
+
+            Raises:
+                ArgumentError: No packaged signature accepts the arguments, or some are given by name.
+                LaunchError: The configuration is not possible on the GPU.
+                RuntimeUnavailableError: There is no driver, no GPU, or no image for this GPU.
+                StaleBuildError: The package is installed as editable and its sources were edited after the build.
+                ForkError: The process forked after CUDA was started.
+                CallbackError: A setup callback raised; the module is unloaded again, and the next launch starts anew.
+                CudaError: The driver reports an error.
+            """
+            if named:
+                self._refuse_names(named)
+            self.launch(args)
+
     def launch(self, args: tuple[object, ...]) -> None:
-        """Launch by the general path; errors as for a call of `Launcher`."""
+        """Launch with positional arguments; errors as for a call."""
         self._images.use(self._launch, args)
 
     def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
         images, stream = self._images, self.configuration.stream
+        cache = kernel_table.caches.get(self.name)
+        table = None if cache is None else cache.table
         try:
-            selection = kernel_table.select(self.name, args, stream)
+            if table is None:
+                table = kernel_table.table(self.name)
+            selection = table.select(args, stream) or kernel_table.select_otherwise(self.name, table, args, stream)
             if selection is None:
                 launch_with_copies(images, kernel_table, (self.name, self.where), stream, args, self._launch)
                 return
@@ -69,10 +127,12 @@ class GeneralPath:
             if self._specializations is not None:
                 self._settle_miss(kernel_table, args)
             raise
-        if selection[5] is not None and selection[5].served is not None:
-            self._count(*selection[5].served)
-        if self._specializations is not None:
-            self.settle(kernel_table, selection, args)
+        specialization = selection[5]
+        if specialization is not None:
+            if specialization.served is not None:
+                self._count(*specialization.served)
+            if self._specializations is not None:
+                self.settle(kernel_table, selection, args)
 
     def _count(self, counts: Any, index: int) -> None:
         """Count a launch of an exact kernel, and log the first one that was chosen by hints."""
@@ -253,6 +313,104 @@ class GeneralPath:
     def _needs_context(self, kernel: DeviceKernel) -> bool:
         """Return True if the configuration has attributes: their first check needs a current context."""
         return self.configuration.for_kernel(kernel).attributes is not None
+
+    def missed(self, *args: object) -> None:
+        """Raise the error of a launch for which the fast path has no overload.
+
+        Raises:
+            ArgumentError: As for a call.
+        """
+        self.launch(args)
+
+    def _describe(self) -> tuple[str, str]:
+        """Implement ProcessLocal._describe."""
+        return f"{self.where} with a configuration", "kernel[grid, block]"
+
+    @property
+    def grid(self) -> Dimensions:
+        """Blocks of the grid in x, y and z."""
+        return self.configuration.grid
+
+    @property
+    def block(self) -> Dimensions:
+        """Threads of a block in x, y and z."""
+        return self.configuration.block
+
+    @property
+    def stream(self) -> int | None:
+        """Return the handle of the stream, 0 for the default stream; None for the current stream of each launch."""
+        return self.configuration.stream
+
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory for each block."""
+        return self.configuration.shared
+
+    def _refuse_names(self, named: dict[str, object]) -> NoReturn:
+        from .arguments import explain  # noqa: PLC0415 (only errors come here)
+
+        record = self._images.kernels.get(self.name)
+        raise explain.keyword_error(self.where, f"{self.name}[grid, block]", record, named)
+
+    def __repr__(self) -> str:
+        stream = f", stream {self.stream:#x}" if self.stream is not None else ""
+        shared = f", {errors.short_repr(self.shared)} bytes of shared memory" if self.shared else ""
+        grid, block = errors.short_repr(self.grid), errors.short_repr(self.block)
+        return f"<{self.where} with grid {grid}, block {block}{stream}{shared}>"
+
+
+def make_configured(launcher_class: type[Launcher], images: Images, name: str, where: str) -> Callable[[object], Any]:
+    """Return the function that makes the launchers of a kernel without the extension, as `configured` does in C."""
+
+    def configured(parts: Any) -> Any:
+        owner = None
+        if type(parts) is tuple and 2 < len(parts) < 5 and parts[2] is not None and type(parts[2]) is not int:
+            owner = parts[2]
+            read = config_key.readers.get(type(owner))
+            if read is None:
+                return None
+            try:
+                parts = (*parts[:2], read(owner), *parts[3:])
+            except Exception:  # noqa: BLE001 (the caller then reads the stream again, and raises the error)
+                return None
+        configuration = Configuration.of(parts)
+        if configuration is None:
+            return None
+        launcher = launcher_class(images, name, where, configuration, None)
+        return launcher if owner is None else LauncherWithStream(launcher, owner)
+
+    return configured
+
+
+class LauncherWithStream(ProcessLocal):
+    """A launcher with the stream object of its stream, which it keeps alive: the object owns the stream.
+
+    Attributes:
+        owner: The stream object.
+    """
+
+    # A call finds the slot `__call__` in the class, and calls its value, the launcher. A method would be slower,
+    # because reading an attribute takes long in a class with `__getattr__`.
+    __slots__ = ("__call__", "owner")
+
+    owner: object
+
+    def __init__(self, launcher: ProcessLocal, owner: object) -> None:
+        self.__call__ = launcher
+        self.owner = owner
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        launcher: object = self.__call__
+        return launcher.__reduce__()
+
+    def __getattr__(self, name: str) -> object:
+        if name in LauncherWithStream.__slots__:  # a slot without a value
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(message, name=name, obj=self)
+        return getattr(self.__call__, name)
+
+    def __repr__(self) -> str:
+        return repr(self.__call__)
 
 
 def launch_with_copies(
