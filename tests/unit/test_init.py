@@ -324,3 +324,33 @@ def test_decorator_that_hides_kernels_is_named(tmp_path: Path, capsys: pytest.Ca
     assert cli.main(["init", str(tmp_path)]) == 0
     line = "not looked through: @hidden (src/pkg/tools.py:4) on 2 functions; `aotcuda record` finds the kernels that it"
     assert line in capsys.readouterr().out
+
+
+FILES = {
+    "private": ({}, "pkg.gpu"),
+    "imported": ({"other.py": "from pkg import _gpu"}, "pkg._gpu"),
+    "imported in a function": ({"other.py": "def f():\n    from ._gpu import typed"}, "pkg._gpu"),
+    "with a public module": ({"gpu.py": ""}, "pkg._gpu"),
+    "launched": ({"_gpu.py": KERNELS + "def run(x): typed[1, 32](x)"}, "pkg._gpu"),
+    "changed": ({"_gpu.py": KERNELS.replace("from numba", "from aotcuda.numba")}, "pkg._gpu"),
+    "of underscores": ({"_gpu.py": "", "__.py": KERNELS}, "pkg.__"),
+}
+
+
+@pytest.mark.needs("tomlkit")
+@pytest.mark.parametrize("name", FILES)
+def test_private_module_that_nothing_imports_is_generated(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, module = FILES[name]
+    path = make(tmp_path, PROJECT)
+    package = tmp_path / "src" / "pkg"
+    (package / "gpu.py").rename(package / "_gpu.py")
+    for file, text in files.items():
+        (package / file).write_text(text)
+    assert cli.main(["init", str(tmp_path)]) == 0
+    assert list(load(path)["tool"]["aotcuda"]["modules"]) == [module]
+    output = capsys.readouterr().out
+    way, other = ("generated: pkg.gpu from pkg._gpu", "is in place") if name == "private" else ("in place", "generated")
+    assert way in output
+    assert other in output

@@ -18,6 +18,8 @@ from aotcuda.tools.record import pyproject, source_files, tables
 from aotcuda.tools.record.project import Project, sources_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aotcuda.tools.init.sources import Content, JitFunction
     from aotcuda.tools.record.pyproject import Editor
     from aotcuda.tools.record.source_files import Trees
@@ -128,15 +130,19 @@ def _write_tables(project: Project, modules: list[Source], trees: Trees, *, has_
     pyproject.add_targets(editor)
     for source in modules:
         for front_end in sorted({item.frontend for item in source.kernels} - sources.RECORDED_FRONT_ENDS):
-            lines += _add_module(editor, project, source, front_end)
+            lines += _add_module(editor, project, source, front_end, _generated_name(source, trees))
     text = editor.text()
     if text != before:
         pyproject.write(project.pyproject, text)
     foreign.show(f"{project.pyproject}: {_changes(before, text)}")
     for line in lines:
         foreign.show(line)
-    project = replace(project, data=editor.get(()))
-    for line in [*_imports_to_change(project, trees), *_tables_without_kernels(project)]:
+    known, project = project.modules, replace(project, data=editor.get(()))
+    for line in [
+        *_describe_ways(known, project.modules),
+        *_imports_to_change(project, trees),
+        *_tables_without_kernels(project),
+    ]:
         foreign.show(line)
     if any(source.kernels for source in modules):
         _print_unsigned(project, modules)
@@ -210,8 +216,61 @@ def _has_aotcuda(requirements: list[str]) -> bool:
     return "aotcuda" in map(source_files.distribution, requirements)
 
 
-def _add_module(editor: Editor, project: Project, source: Source, front_end: str) -> list[str]:
-    """Add the table of a source if it is missing, and the kernels with signatures in their decorators."""
+def _generated_name(source: Source, trees: Trees) -> str | None:
+    """Return the name of a generated module for a source, or None if the source is packaged in place.
+
+    A private module such as `mypkg._kernels`, which launches none of its kernels and which no module of the project
+    imports, becomes the generated module `mypkg.kernels`: no import has to change.
+    """
+    package, dot, name = source.module.rpartition(".")
+    public = f"{package}{dot}{name.lstrip('_')}"
+    is_changed = any(
+        isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "aotcuda"
+        for node in ast.walk(trees[source.module][1])
+    )
+    kernels = {item.path for item in source.kernels}
+    is_launched = any(
+        isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in kernels
+        for node in ast.walk(trees[source.module][1])
+    )
+    is_public = not name.startswith("_") or not name.strip("_") or public in trees
+    if is_public or is_changed or is_launched or source_files.is_imported(source.module, trees):
+        return None
+    return public
+
+
+def _describe_ways(before: Mapping[str, object], after: Mapping[str, dict[str, Any]]) -> list[str]:
+    """Return a line for each way in which new modules are packaged; it names the other way."""
+    new = {name: sources_of(item) for name, item in after.items() if name not in before}
+    in_place = [name for name, of in new.items() if name in of]
+    generated = [f"{name} from {of[0]}" for name, of in new.items() if name not in of]
+    lines = []
+    if in_place:
+        lines.append(
+            f"in place: {', '.join(in_place)}; each keeps its name, and one of its imports changes. The other way is a "
+            "generated module: kernels in a private module, such as mypkg._kernels, whose users import mypkg.kernels"
+        )
+    if generated:
+        lines.append(
+            f"generated: {', '.join(generated)}; no import changes, and users launch from the new module. The other "
+            "way is in place: name the table after its source, and change one import there"
+        )
+    return lines
+
+
+def _add_module(editor: Editor, project: Project, source: Source, front_end: str, generated: str | None) -> list[str]:
+    """Add the table of a source if it is missing, and the kernels with signatures in their decorators.
+
+    Args:
+        editor: The editor of pyproject.toml.
+        project: The project.
+        source: The source.
+        front_end: The front end of the kernels to add.
+        generated: The name of a generated module for a new table; None for a table in place.
+
+    Returns:
+        Lines with the kernels that were written, and the remaining steps.
+    """
     module = next(
         (
             name
@@ -220,7 +279,7 @@ def _add_module(editor: Editor, project: Project, source: Source, front_end: str
         ),
         None,
     )
-    keys = (*_TOOL, "modules", module or source.module)
+    keys = (*_TOOL, "modules", module or generated or source.module)
     new_module = editor.get(keys) is None
     if module is None and not new_module:
         return [f"to do: {source.file}: kernels of {front_end} need a module of another name"]

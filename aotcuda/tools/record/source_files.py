@@ -102,22 +102,36 @@ def _imported_packages(trees: Trees, modules: Iterable[str]) -> set[str]:
     return packages
 
 
+def is_imported(module: str, trees: Trees) -> bool:
+    """Return True if another module of the project imports a module, at its top or in a function."""
+    return any(
+        module in _imported_by(node, name, trees)
+        for name, (_, tree) in trees.items()
+        if name != module
+        for node in ast.walk(tree)
+    )
+
+
 def _imports(module: str, trees: Trees) -> Iterator[str]:
     """Yield the modules that an import of a module of the project imports."""
-    file, tree = trees[module]
-    package = module if file.endswith("/__init__.py") else module.rpartition(".")[0]
-    waiting: list[ast.AST] = [tree]
+    waiting: list[ast.AST] = [trees[module][1]]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.Import):
-            yield from (item.name for item in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            yield base
-            yield from (f"{base}.{item.name}" for item in node.names if f"{base}.{item.name}" in trees)
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        yield from _imported_by(node, module, trees)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             waiting += ast.iter_child_nodes(node)
+
+
+def _imported_by(node: ast.AST, module: str, trees: Trees) -> Iterator[str]:
+    """Yield the modules that a statement of a module imports; nothing for other statements."""
+    if isinstance(node, ast.Import):
+        yield from (item.name for item in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        parts = (module if trees[module][0].endswith("/__init__.py") else module.rpartition(".")[0]).split(".")
+        above = parts[: len(parts) - node.level + 1] if node.level else []
+        base = ".".join([*above, *([node.module] if node.module else [])])
+        yield base
+        yield from (f"{base}.{item.name}" for item in node.names if f"{base}.{item.name}" in trees)
 
 
 def _normalize(name: str) -> str:
