@@ -8,13 +8,12 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from contextlib import suppress
 
 from . import errors, importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     from ..errors import CudaError
@@ -385,15 +384,21 @@ class Driver:
 
         The driver's errors are ignored: no kernel runs after them.
         """
+        try:
+            contexts = [self._primary_context(each.index).value or 0 for each in self.devices if self._is_active(each)]
+            if contexts:
+                self._wait_in(dict.fromkeys([self.current_context() or contexts[0], *contexts]))
+        except errors.CudaError:
+            return
+
+    def _wait_in(self, contexts: Iterable[int]) -> None:
         exchange, mode = self.call["cuThreadExchangeStreamCaptureMode"], ctypes.byref(_int(_RELAXED))
-        with suppress(errors.CudaError):
-            primary = [self._primary_context(each.index).value or 0 for each in self.devices if self._is_active(each)]
-            try:
-                exchange(mode)
-                for context in dict.fromkeys([self.current_context() or primary[0], *primary] if primary else []):
-                    self.call_in(context, self.call["cuCtxSynchronize"])
-            finally:
-                exchange(mode)
+        try:
+            exchange(mode)
+            for context in contexts:
+                self.call_in(context, self.call["cuCtxSynchronize"])
+        finally:
+            exchange(mode)
 
     def _is_active(self, device: Device) -> bool:
         flags, active = _int(), _int()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from _thread import get_ident
-from contextlib import suppress
 
 from .. import errors, imported, importing, new_lock
 
@@ -145,9 +144,12 @@ class Images:
         """Unload images that were retired during a launch which has ended, unless another thread waits for that."""
         from .. import driver as drivers  # noqa: PLC0415 (an import of images imports it)
 
-        if not drivers.forked:
-            with suppress(errors.AotcudaError):  # the launch has succeeded, or has an error of its own
-                self._finish_unloads(waits=False)
+        if drivers.forked:
+            return
+        try:
+            self._finish_unloads(waits=False)
+        except errors.AotcudaError:
+            return  # the launch has succeeded, or has an error of its own
 
     def enter(
         self,
@@ -266,7 +268,7 @@ class Images:
                 time.sleep(0.001)
             if retired.is_idle():
                 problem = retired.unload() or problem
-                with suppress(ValueError):  # a teardown callback that unloads has removed it
+                if retired in self._retired:  # otherwise a teardown callback that unloads has removed it
                     self._retired.remove(retired)
         if problem is not None:
             raise problem
@@ -311,12 +313,18 @@ class Images:
     def _take_early(self, *, is_stale: bool) -> KernelTable | None:
         """Make the images that an import loaded the current ones; unload them instead if the sources were edited."""
         if is_stale:
-            with suppress(errors.CallbackError, errors.CudaError):  # as at exit
-                self.unload()
+            self._unload_quietly()
         with self._lock:
             kernel_table, self._early = self._early, None
             self.current = kernel_table or self.current
             return self.current
+
+    def _unload_quietly(self) -> None:
+        """Unload as at exit: errors of teardown callbacks are ignored."""
+        try:
+            self.unload()
+        except (errors.CallbackError, errors.CudaError):
+            return
 
     def _make_current(self, library: Library, manifest: Manifest, *, early: bool = False) -> KernelTable:
         """Make these the current images; early ones become current at the first launch."""
