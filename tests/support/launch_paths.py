@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.errors import ArgumentError
+from aotcuda.runtime.launch import execute
 from aotcuda.runtime.launch import fast as extension
 from aotcuda.runtime.launch.arguments import arrays
 from aotcuda.runtime.launch.execute import Launcher
@@ -121,7 +122,7 @@ def both_paths(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 
 def _add_specialization(launcher: Launcher, args: tuple[object, ...]) -> None:
-    """Add a specialization for arguments to the fast path, as after a launch, if an overload accepts them."""
+    """Add a specialization for arguments to the fast path, as after two launches, if an overload accepts them."""
     loaded = launcher._images.ready()
     try:
         selection = loaded.select_or_refuse(launcher.name, args, launcher.stream)
@@ -129,4 +130,5 @@ def _add_specialization(launcher: Launcher, args: tuple[object, ...]) -> None:
         return  # the launch raises it, too
     selection[0].slots.append(selection[1])
     loaded.library.enter(())
-    launcher.settle(loaded, selection, args)
+    for _ in range(execute.SPECIALIZE_AT):
+        launcher.settle(loaded, selection, args)

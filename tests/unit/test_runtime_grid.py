@@ -69,7 +69,7 @@ def test_arrays_of_any_shape_and_strides_are_launched(cuda, package, general, li
         k[4](x, 1.0, 16, BLOCK=128)
         assert cuda.parameters()[:8] == struct.pack("<Q", x.address)
         k[4](line, 1.0, 16, BLOCK=128)
-    assert len(general) <= 2
+    assert len(general) <= 4
 
 
 @pytest.mark.parametrize(("act", "expected"), [("relu", "relu"), (True, "flag"), (None, "large")])
@@ -271,11 +271,11 @@ def test_driver_errors_name_grid_and_block_at_every_launch(cuda, package):
 
 def test_named_arguments_come_in_any_order(cuda, package, general):
     k, x = package(), at(cuda, 0)
-    for _ in range(2):
+    for _ in range(3):
         k[1](x, 2.0, 16, BLOCK=128)
     named = {str(b"BLOCK", "ascii"): 128, str(b"n", "ascii"): 16, "factor": 2.0}  # not interned
     for arguments in (named, dict(reversed(named.items()))):
         k[1](x, **arguments)
         assert launch_of(cuda)[0] == "small_even"
         assert cuda.parameters() == struct.pack("<Qfi16x", x.address, 2.0, 16)
-    assert len(general) == 1
+    assert len(general) == 2
