@@ -56,6 +56,17 @@ class _Callable:
 
         raise explain.host_call_error(str(self))
 
+    def __getitem__(self, configuration: object) -> Any:
+        """Raise an error: a device function cannot be launched.
+
+        Raises:
+            CallError: Always.
+        """
+        del configuration
+        from .launch.arguments import explain  # noqa: PLC0415 (only errors come here)
+
+        raise explain.host_launch_error(str(self))
+
     def __str__(self) -> str:
         return f"{self.__module__}.{self.__name__}"
 

@@ -13,7 +13,7 @@ from aotcuda import manifest as manifests
 from aotcuda import registry
 from aotcuda.builder.plan import toolkits
 from aotcuda.cache import compilers, folder
-from aotcuda.common import gpu_facts, variables
+from aotcuda.common import gpu_facts, stamp, variables
 from aotcuda.common.foreign import excerpt
 from aotcuda.errors import AotcudaError
 from aotcuda.runtime import driver as drivers
@@ -155,6 +155,10 @@ def _module_lines(module: dict[str, Any], driver: dict[str, Any]) -> list[str]:
     head = f"{excerpt(module['name'])} ({excerpt(module['distribution'])}{editable})"
     if module["problem"]:
         return [f"{head}: {excerpt(module['problem'])}"]
+    if module["changed"]:
+        return [
+            f"{head}: out of date: it was built before {excerpt(module['changed'])}; build it again: pip install -e ."
+        ]
     if not module["images"]:
         return [f"{head}: has only device functions, which other modules link"]
     takes = module["takes"]
@@ -172,12 +176,15 @@ def _module(module: InstalledModule, driver: dict[str, Any]) -> dict[str, Any]:
         "distribution": module.distribution,
         "editable": module.editable,
         "problem": module.problem or None,
+        "changed": None,
         "images": [],
         "takes": [],
     }
     if module.packaged is None:
         return description
-    manifest = module.packaged.manifest
+    manifest, path = module.packaged.manifest, module.packaged.path
+    if module.editable and path is not None:
+        description["changed"] = stamp.from_manifest(manifest, str(path.parents[module.name.count(".")])).changed()
     description["images"] = list(
         dict.fromkeys(image["arch"] for image in manifests.kernel_images(manifest) if "absent" not in image)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -12,7 +13,7 @@ import pytest
 from aotcuda import cli
 from aotcuda.common import variables
 from aotcuda.tools import doctor, installed_modules
-from support import modules
+from support import manifests, modules
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +76,27 @@ def test_modules_of_editable_installs_are_found_by_their_tables(site: Path, tmp_
     assert (built.name, built.editable, built.problem) == ("mypkg.kernels", True, "")
     assert (missing.name, missing.packaged) == ("mypkg.more", None)
     assert missing.problem.startswith("the package mypkg has no module more")
+
+
+@pytest.mark.parametrize("name", ["mypkg.kernels", "mypkg.sub.kernels"])
+def test_editable_module_that_is_out_of_date_is_reported(name, site, tmp_path, capsys):
+    project = tmp_path / "project"
+    source = project / "mypkg" / "_kernels.py"
+    source.parent.mkdir(parents=True)
+    source.write_text("before")
+    sources = [{"path": "mypkg/_kernels.py", "sha256": hashlib.sha256(b"before").hexdigest()}]
+    manifests.write(project, [manifests.kernel("axpy", "void(float32)")], name=name, editable=True, sources=sources)
+    (project / "pyproject.toml").write_text(f'[tool.aotcuda.modules."{name}"]\n')
+    install(site, "mypkg", [], direct_url=json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}}))
+    sys.path.insert(0, str(project))  # the fixture restores the path
+    assert "out of date" not in run_doctor(capsys)["module"]
+    source.write_text("after")
+    assert run_doctor(capsys)["module"] == (
+        f"{name} (mypkg 1.0, editable): out of date: it was built before {source} was edited; "
+        "build it again: pip install -e ."
+    )
+    assert cli.main(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["modules"][0]["changed"] == f"{source} was edited"
 
 
 def test_image_of_each_gpu_is_named(cuda, site: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,6 +17,13 @@ EXPLAINED = {
             "write its computation out"
         ),
     ),
+    "a kernel as a function": (
+        "TypingError: No conversion from none to float32 for '$96return_value.8', defined at None",
+        (
+            "k: its signature returns float32, and it returns nothing (a.py:3); return a value, or move a kernel from "
+            "functions to kernels, with a signature void(...)"
+        ),
+    ),
     "hexadecimal sizes": (
         "ptxas error   : Entry function 'f' uses too much shared data (0x13880 bytes, 0xc000 max)",
         (

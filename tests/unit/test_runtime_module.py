@@ -85,6 +85,12 @@ class TestExports:
             with pytest.raises(TypeError, match="add_i32 is a device function: kernels call it on the GPU"):
                 call()
 
+    def test_a_device_function_cannot_be_launched(self, module):
+        with pytest.raises(
+            TypeError, match="add_i32 is a device function; to launch a kernel, list it in kernels, not"
+        ):
+            module.add_i32[1, 32]
+
     def test_modules_kernels_and_functions_can_be_pickled(self, module):
         assert pickle.loads(pickle.dumps(module.axpy)) is module.axpy
         assert pickle.loads(pickle.dumps(module.add_i32)) is module.add_i32

@@ -68,6 +68,34 @@ def test_modules_without_an_image_are_skipped(cuda):
     assert not testing.is_packaged("mypkg.kernels")
 
 
+NOT_BUILT = {"in place": SOURCE, "no module": None, "another compiler": "import triton\n"}
+
+
+@pytest.mark.parametrize("state", NOT_BUILT)
+def test_modules_that_were_not_built_are_skipped(state, cuda, monkeypatch):
+    (cuda.packages / "mypkg").mkdir(parents=True)
+    (cuda.packages / "mypkg" / "__init__.py").touch()
+    if NOT_BUILT[state] is not None:
+        (cuda.packages / "mypkg" / "solver.py").write_text(NOT_BUILT[state])
+    for compiler in ("numba", "triton"):
+        monkeypatch.setitem(sys.modules, compiler, None)
+    assert skip_reason(testing.needs_packaged("mypkg.solver"))
+    assert not testing.is_packaged("mypkg.solver")
+
+
+def test_damaged_modules_are_skipped_with_the_reason(cuda):
+    folder = manifests.write(cuda.packages, [manifests.kernel("k", "void(float32)")], load="first-use")
+    (folder / "manifest.json").write_text("{}")
+    assert "manifest.json" in str(skip_reason(testing.needs_packaged("mypkg.kernels")))
+
+
+def test_a_module_that_fails_for_another_reason_is_an_error(cuda):
+    (cuda.packages / "mypkg").mkdir(parents=True)
+    (cuda.packages / "mypkg" / "__init__.py").write_text("import nowhere")
+    with pytest.raises(ImportError, match="nowhere"):
+        testing.needs_packaged("mypkg.solver")
+
+
 def test_packaged_launches_pass_the_check(cuda):
     s = packaged_solver(cuda)
     s.fill[1, 1](cuda.array())

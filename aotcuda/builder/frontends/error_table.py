@@ -74,6 +74,11 @@ _ROWS = [
         "write a constant, or use cuda.shared.array(0, dtype), whose size the launch sets",
     ),
     (
+        r"No conversion from none to (.+) for '\$.*return_(?:value|const)",
+        "its signature returns {0}, and it returns nothing",
+        "return a value, or move a kernel from functions to kernels, with a signature void(...)",
+    ),
+    (
         r"No conversion from (.+) to none for '\$.*return_(?:value|const)",
         "a kernel returns nothing, and this one returns {0}",
         "store the result in an array",

@@ -222,6 +222,11 @@ def host_call_error(where: str) -> CallError:
     return CallError(f"{where} is a device function: kernels call it on the GPU, the host cannot")
 
 
+def host_launch_error(where: str) -> CallError:
+    """Return the error for a device function that is launched as a kernel."""
+    return CallError(f"{where} is a device function; to launch a kernel, list it in kernels, not in functions")
+
+
 def _lists(overloads: Sequence[DescribedOverload], args: tuple[object, ...]) -> str:
     lines = [f"\n  passed:   ({', '.join(map(type_names.name_of, args))})"]
     return "\n  ".join([*lines, *(f"packaged: {overload.record['signature']}" for overload in overloads)])
