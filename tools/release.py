@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 from environments import ROOT, check_machine, environment, make, run, say
@@ -49,6 +50,7 @@ def main() -> None:
     out: Path = arguments.out.resolve()
     if out.exists() and any(out.iterdir()):
         sys.exit(f"{out} is not empty; name an empty or new folder")
+    check_address(*((ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "README.md")))
     files = gather(arguments.built)
     fragments = sorted((ROOT / "changes").glob("*.*.md"))
     check_version(arguments.tag, files, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), fragments)
@@ -66,6 +68,14 @@ def main() -> None:
     for name, path in files.items():
         shutil.copy2(path, out / name)
     say(f"{len(files)} files are in {out}")
+
+
+def check_address(project: str, readme: str) -> None:
+    """Exit unless the project has the repository's address, and links of the README work on a package index."""
+    if not tomllib.loads(project)["project"].get("urls", {}).get("Source"):
+        sys.exit("pyproject.toml: project.urls has no Source; write the repository's address there")
+    if relative := re.search(r"\]\((?!\w+://)([^)]*)\)", readme):
+        sys.exit(f"README.md: the link {relative[1]} is relative; package indexes need the address before it")
 
 
 def gather(built: Path) -> dict[str, Path]:

@@ -101,7 +101,5 @@ def exported(x):
     assert err.count("a power of int32 is computed in the bits of that type (pkg/_k.py:7)") == 2
 
 
-def test_the_page_shows_the_table() -> None:
-    page = (projects.CHECKOUT / "docs" / "frontends.md").read_text()
-    assert all(f"| `{name}` |" in page for name in FAULTS)
+def test_cases_of_the_faults_exist() -> None:
     assert all(case in CASES for fault in FAULTS.values() for case in fault.cases)

@@ -69,3 +69,21 @@ def test_notes_of_a_release_are_its_section_of_the_changelog(release):
     assert release.notes(changelog, "v1.1") == "- old"
     with pytest.raises(SystemExit, match=r"CHANGELOG.md has no heading '## 1.3'"):
         release.notes(changelog, "v1.3")
+
+
+ADDRESS = '[project]\nname = "aotcuda"\n[project.urls]\nSource = "https://example.org/aotcuda"\n'
+
+
+@pytest.mark.parametrize(
+    ("project", "readme", "problem"),
+    [
+        ("[project]\n", "", "project.urls has no Source"),
+        (ADDRESS.replace("https://example.org/aotcuda", ""), "", "project.urls has no Source"),
+        (ADDRESS, "[one](https://example.org) [two](docs/why.md)", "the link docs/why.md is relative"),
+        (ADDRESS, "![chart](docs/pictures/a.svg)", "the link docs/pictures/a.svg is relative"),
+    ],
+)
+def test_release_needs_the_address_of_the_repository(release, project, readme, problem):
+    release.check_address(ADDRESS, "[one](https://example.org)")
+    with pytest.raises(SystemExit, match=problem):
+        release.check_address(project, readme)
