@@ -71,7 +71,7 @@ def changes(tree: ast.Module) -> list[tuple[int, str]]:
     for node in ast.walk(tree):
         annotations = [getattr(node, "annotation", None), getattr(node, "returns", None)]
         texts = [node] if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) else []
-        for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for_types = isinstance(node, ast.If | ast.Assign) and "TYPE_CHECKING" in ast.dump(node).partition("body=")[0]
         words = [node] if for_types or isinstance(node, ast.JoinedStr) else []
         for part in [*annotations, *texts, *words, *getattr(node, "decorator_list", [])]:
             skipped.update(id(inner) for inner in ast.walk(part)) if part is not None else None
@@ -166,15 +166,16 @@ class Executed:
         self._data.read()
 
     def tests(self, module: str) -> dict[int, set[str]]:
-        """Return the tests that execute each line of a module, without the lines that its import executes."""
-        found = self._data.contexts_by_lineno(str(ROOT / module))
-        return {line: {*names} - {""} for line, names in found.items() if {*names} - {""}}
+        """Return the tests that execute each line of a module, and an empty text for its import."""
+        return {line: {*names} for line, names in self._data.contexts_by_lineno(str(ROOT / module)).items()}
 
 
 def nearest(executed: dict[int, set[str]], lines: range) -> list[str]:
     """Return tests that execute these lines; of a line that imports execute, tests of the whole module."""
     of_lines = set[str]().union(*(executed.get(line, set()) for line in lines))
-    found = sorted(of_lines or set[str]().union(*executed.values()))
+    if of_lines == {""}:
+        of_lines = set[str]().union(*executed.values())
+    found = sorted(of_lines - {""})
     files = {name for name, _ in Counter(test.partition("::")[0] for test in found).most_common(FILES)}
     functions: Counter[str] = Counter()
     chosen = []
@@ -268,8 +269,14 @@ def run(module: str, executed: dict[int, set[str]], seed: int) -> dict[str, Any]
         line = text.splitlines()[lines[0] - 1].strip()
         print(f"{module}:{lines[0]}: {kind}: {found[0] if found else 'survives'}", flush=True)
         survivors += [] if found else [{"line": lines[0], "change": kind, "code": line, "tests": len(passing)}]
+    reached = sum(map(bool, tests))
     row = {"module": module, "commit": commit(), "date": datetime.now(UTC).date().isoformat(), "seed": seed}
-    return row | {"mutants": len(mutants), "found": len(mutants) - len(survivors), "survivors": survivors}
+    return row | {
+        "mutants": len(mutants),
+        "reached": reached,
+        "found": len(mutants) - len(survivors),
+        "survivors": survivors,
+    }
 
 
 def commit() -> str:

@@ -81,3 +81,28 @@ def test_unknown_properties_are_absent_like_those_of_pytorch():
     properties = Properties(Gpu(describe((9, 0))))
     assert not hasattr(properties, "unknown")
     assert getattr(properties, "unknown", 7) == 7
+
+
+@pytest.mark.needs("triton")
+def test_tritons_driver_is_a_stand_in_during_an_import_alone(tmp_path):
+    from triton import runtime
+    from triton.backends.compiler import GPUTarget
+
+    from aotcuda.arch import Target
+    from aotcuda.builder.frontends.triton import gpu
+
+    target, triton_target = Target("sass", 8, 6, ""), GPUTarget("cuda", 86, 32)
+    before = getattr(runtime.driver, "_active", None)
+    with gpu.importing(target, triton_target, str(tmp_path)) as queries:
+        driver = runtime.driver.active
+        assert driver.get_current_target() == triton_target
+        assert driver.utils.get_device_properties(0)["max_shared_mem"] == 99 << 10
+        for holder in (driver, driver.utils):
+            assert not hasattr(holder, "_unknown")
+            with pytest.raises(RuntimeError, match=r"^launch: "):
+                holder.launch  # noqa: B018 (it raises)
+        assert any("Triton's launch" in str(query) for query in queries)
+    assert getattr(runtime.driver, "_active", None) is before
+    with gpu.compiling(target, triton_target):
+        assert runtime.driver.active.get_current_target() == triton_target
+    assert getattr(runtime.driver, "_active", None) is before
