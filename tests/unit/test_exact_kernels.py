@@ -111,7 +111,7 @@ def table_of(kinds, hints, annotation):
 
 def found_in(table, value):
     args = (value, *OPTIONS)
-    candidates = table.candidates(args)
+    candidates = table.argument_types(args)
     reads = [arg if read is None else read(arg, [], 0) for read, arg in zip(candidates.readers, args, strict=False)]
     overloads = candidates.specialization(reads).overloads
     return overloads[0].record["symbol"] if overloads else None

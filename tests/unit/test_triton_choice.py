@@ -40,7 +40,7 @@ def table_of(*variants: tuple[Any, ...], adopts: bool = False, names: str = "xyn
 def chosen(table: ExactOverloads, *args: Any) -> int | None:
     """Return the number of the variant for a launch, or None."""
     full = (*args, *OPTIONS)
-    candidates = table.candidates(full)
+    candidates = table.argument_types(full)
     if candidates is None or not candidates.readers:
         return None
     reads = [arg if read is None else read(arg, [], 0) for read, arg in zip(candidates.readers, full, strict=True)]

@@ -38,7 +38,7 @@ from ... import errors, module_of
 from . import arrays, descriptors, keys, scalars
 from .argument_layout import PackedOverload
 from .keys import Coder
-from .overloads import Candidates, OverloadTable
+from .overloads import ArgumentTypes, OverloadTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,11 +167,11 @@ class ExactOverloads(OverloadTable):
         None if the types of the arguments exclude all overloads, or if an overload accepts them.
         """
         try:
-            candidates = self.candidates(args)
-            if candidates is None or not candidates.readers:
+            types = self.argument_types(args)
+            if types is None or not types.readers:
                 return None
-            pairs = zip(candidates.readers, args, strict=True)
-            specialization = candidates.specialization([read(arg, [], 0) if read else arg for read, arg in pairs])
+            pairs = zip(types.readers, args, strict=True)
+            specialization = types.specialization([read(arg, [], 0) if read else arg for read, arg in pairs])
         except (MemoryError, RecursionError):
             raise
         except Exception:  # noqa: BLE001 (the launch raises an error for an argument that cannot be read)
@@ -185,12 +185,12 @@ class ExactOverloads(OverloadTable):
             overload = self._prepared.setdefault(number, overload)
         return overload
 
-    def _rank(self, key: object, args: tuple[object, ...]) -> Candidates:
-        """Make the candidates of arguments of these types."""
+    def _rank(self, key: object, args: tuple[object, ...]) -> ArgumentTypes:
+        """Make the `ArgumentTypes` of arguments of these types."""
         rules: list[Rule | None] = [None]
         try:
             if self._adopts and self._add_open_types(args):
-                return self.candidates(args)  # type: ignore[return-value]  # `_rank` returns candidates
+                return self.argument_types(args)  # type: ignore[return-value]  # `_rank` returns types
             if len(args) == len(self._arguments):
                 rules = [self._rule(at, arg) for at, arg in enumerate(args)]
         except (errors.AotcudaError, MemoryError, RecursionError):
@@ -199,13 +199,13 @@ class ExactOverloads(OverloadTable):
             raise self.read_error(args, error) from error
         complete = [rule for rule in rules if rule is not None]
         is_complete = len(complete) == len(rules)
-        candidates = self._make_candidates(complete, args) if is_complete else Candidates([], [], (), [], None)
-        if len(self._candidates) >= _MOST_TYPES:
-            self._candidates.clear()
-        self._candidates[key] = candidates
-        return candidates
+        types = self._make_types(complete, args) if is_complete else ArgumentTypes([], [], (), [], None)
+        if len(self._argument_types) >= _MOST_TYPES:
+            self._argument_types.clear()
+        self._argument_types[key] = types
+        return types
 
-    def _make_candidates(self, rules: list[Rule], args: tuple[object, ...]) -> Candidates:
+    def _make_types(self, rules: list[Rule], args: tuple[object, ...]) -> ArgumentTypes:
         fixed = [rule.code for rule in rules]
         coders = [rule.coder for rule in rules if rule.coder is not None]
 
@@ -220,7 +220,7 @@ class ExactOverloads(OverloadTable):
             chosen.served = self.counts, int(by_hints)
             return chosen
 
-        return Candidates([], [rule.read for rule in rules], args, coders, find)
+        return ArgumentTypes([], [rule.read for rule in rules], args, coders, find)
 
     def _by_hints(self, key: list[Code]) -> list[int]:
         """Return the best overload for a key that no overload has; none if `AOTCUDA_GENERAL` is 0."""

@@ -12,7 +12,7 @@
 #    equally near, it takes the first one in the configuration.
 # 5. If no packaged overload fits, the launch takes an overload that the JIT fallback compiled for exactly these types.
 #
-# The order of the candidates depends on the arguments' Python types alone, so it is cached by them (`Candidates`).
+# The order of the candidates depends on the arguments' Python types alone, so it is cached by them (`ArgumentTypes`).
 # If candidates differ in dtypes, dimensions, divisors or constants, one look-up by a key of these finds the few that
 # may fit (`Specialization`, `arguments.keys`). A launch of a kernel with many overloads therefore takes
 # no longer than a launch of a kernel with two.
@@ -90,7 +90,7 @@ class Specialization:
         return overload in self.overloads and all(other.forms == overload.forms for other in self.overloads)
 
 
-class Candidates:
+class ArgumentTypes:
     """The overloads that may fit arguments of some Python types, and the readers of these arguments.
 
     Attributes:
@@ -193,7 +193,7 @@ class OverloadTable:
     """
 
     __slots__ = (
-        "_candidates",
+        "_argument_types",
         "_compiled",
         "_device",
         "_has_tuples",
@@ -225,7 +225,7 @@ class OverloadTable:
         self._separates_large = any(_has_large(overload.parameters) for overload in self.overloads)
         self._open_types: frozenset[type] = frozenset()
         self._compiled: dict[object, list[PackedOverload]] = {}
-        self._candidates: dict[object, Candidates] = {}
+        self._argument_types: dict[object, ArgumentTypes] = {}
 
     def select(self, args: tuple[object, ...], handle: int | None) -> Selection | None:
         """Select the overload for these arguments and pack them; return None if no overload accepts them.
@@ -240,48 +240,48 @@ class OverloadTable:
             ArgumentError: An argument cannot be read.
         """
         try:
-            candidates = self._candidates.get((*map(type, args),))  # the key of most arguments
-        except Exception:  # noqa: BLE001 (`candidates` raises it as an error of the argument)
-            candidates = None
-        if candidates is None:
-            candidates = self.candidates(args)
-        specialization = None if candidates is None else candidates.last
-        if candidates is None or specialization is None or specialization.packs is None:
-            return self._select(candidates, args, handle)
+            types = self._argument_types.get((*map(type, args),))  # the key of most arguments
+        except Exception:  # noqa: BLE001 (`argument_types` raises it as an error of the argument)
+            types = None
+        if types is None:
+            types = self.argument_types(args)
+        specialization = None if types is None else types.last
+        if types is None or specialization is None or specialization.packs is None:
+            return self._select(types, args, handle)
         overload = specialization.overloads[0]
         values: list[object] = []
         pending: list[object] = []
         try:
             stream, packs = 0 if handle is None else handle, specialization.packs
-            if candidates.leader is not None:
-                stream, current = self._streams(candidates, args, handle)
-                if current != stream and candidates.cupy_index >= 0:
-                    packs = _waiting(packs, candidates.cupy_index, current)
+            if types.leader is not None:
+                stream, current = self._streams(types, args, handle)
+                if current != stream and types.cupy_index >= 0:
+                    packs = _waiting(packs, types.cupy_index, current)
             for pack, arg in zip(packs, args):  # noqa: B905 (equal lengths; strict costs time)
                 if pack is None:
                     values.append(arg)
                 elif not pack(arg, values, pending, stream):
-                    return self._select(candidates, args, handle)
+                    return self._select(types, args, handle)
             slots = overload.slots
             slot = slots.pop() if slots else overload.take()
         except (MemoryError, RecursionError):
             raise
         except Exception:  # noqa: BLE001 (reading the arguments again raises an error with a reason)
-            return self._select(candidates, args, handle)
+            return self._select(types, args, handle)
         try:
             overload.pack_into(slot.buffer, 0, *values)
         except (struct.error, OverflowError):  # a number is out of its parameter's range
             slots.append(slot)
-            return self._select(candidates, args, handle)
+            return self._select(types, args, handle)
         return overload, slot, values, pending, stream, specialization
 
-    def _select(self, candidates: Candidates | None, args: tuple[object, ...], handle: int | None) -> Selection | None:
+    def _select(self, types: ArgumentTypes | None, args: tuple[object, ...], handle: int | None) -> Selection | None:
         """Find the specialization of arguments by reading them; see `select`."""
-        selection = self._fit(candidates, args, handle) if candidates is not None else None
+        selection = self._fit(types, args, handle) if types is not None else None
         if selection is None and self._separates_large:
             large = scalars.separate_large(args)
-            candidates = self.candidates(large) if large is not args else None
-            selection = self._fit(candidates, large, handle) if candidates is not None else None
+            types = self.argument_types(large) if large is not args else None
+            selection = self._fit(types, large, handle) if types is not None else None
             if selection is not None:
                 selection = (*selection[:5], None)  # the fast path does not support `Large`
         return selection
@@ -322,7 +322,7 @@ class OverloadTable:
 
         return read_error(self._where, self.overloads, args, at, error)
 
-    def candidates(self, args: tuple[object, ...]) -> Candidates | None:
+    def argument_types(self, args: tuple[object, ...]) -> ArgumentTypes | None:
         """Return the overloads that may fit arguments of these types; None if there are none.
 
         Raises:
@@ -330,7 +330,7 @@ class OverloadTable:
         """
         try:
             key = self._key(args) if self._has_tuples or self._open_types else (*map(type, args),)
-            found = self._candidates.get(key)
+            found = self._argument_types.get(key)
         except (errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:  # a class whose metaclass has no hash, or whose hash raises
@@ -351,21 +351,21 @@ class OverloadTable:
         return types
 
     def _fit(  # noqa: PLR0912 (one more call would take a twentieth of a launch)
-        self, candidates: Candidates, args: tuple[object, ...], handle: int | None
+        self, types: ArgumentTypes, args: tuple[object, ...], handle: int | None
     ) -> Selection | None:
         """Read the arguments once, and pack them for the first overload that accepts them."""
         pending: list[object] = []
         reads: list[object] = []
-        stream, readers = handle or 0, candidates.readers
-        if candidates.leader is not None:
+        stream, readers = handle or 0, types.readers
+        if types.leader is not None:
             try:
-                stream, current = self._streams(candidates, args, handle)
+                stream, current = self._streams(types, args, handle)
             except (errors.AotcudaError, MemoryError, RecursionError):
                 raise
             except Exception as error:
                 raise self.read_error(args, error) from error
-            if current != stream and candidates.cupy_index >= 0:
-                readers = _waiting(readers, candidates.cupy_index, current)
+            if current != stream and types.cupy_index >= 0:
+                readers = _waiting(readers, types.cupy_index, current)
         try:
             for read, arg in zip(readers, args):  # noqa: B905 (equal lengths; strict costs time)
                 reads.append(arg if read is None else read(arg, pending, stream))
@@ -377,7 +377,7 @@ class OverloadTable:
             raise self.read_error(args, error, len(reads)) from error
         if self.is_exact:  # an argument that is not aligned for its own type is no miss, for which Triton compiles
             self._check_own_alignments(args, reads)
-        specialization = candidates.specialization(reads) if candidates.coders else candidates.plain
+        specialization = types.specialization(reads) if types.coders else types.plain
         for overload in specialization.overloads:
             values: list[object] = []
             for fit, item in zip(overload.fits, reads):  # noqa: B905 (as above)
@@ -397,7 +397,7 @@ class OverloadTable:
                     overload.slots.append(slot)
                     continue
                 if not self.is_exact:
-                    candidates.use(specialization, overload, args, one_gpu=self.one_gpu)
+                    types.use(specialization, overload, args, one_gpu=self.one_gpu)
                 return overload, slot, values, pending, stream, specialization
         return None
 
@@ -430,14 +430,14 @@ class OverloadTable:
 
                     raise explain.alignment_error(self._where, None, args, (at,), view, alignment)
 
-    def _streams(self, candidates: Candidates, args: tuple[Any, ...], handle: int | None) -> tuple[int, int]:
+    def _streams(self, types: ArgumentTypes, args: tuple[Any, ...], handle: int | None) -> tuple[int, int]:
         """Return the launch's stream, and CuPy's current stream, read once for all arrays (0 without CuPy's arrays)."""
         current = 0
-        if candidates.cupy_index >= 0 or candidates.leader == "cupy":
+        if types.cupy_index >= 0 or types.leader == "cupy":
             current = int(arrays.cupy_stream()().ptr)
-        if handle is not None or candidates.leader == "cupy":
+        if handle is not None or types.leader == "cupy":
             return current if handle is None else handle, current
-        current_stream, at = arrays.torch_stream(), candidates.torch_index
+        current_stream, at = arrays.torch_stream(), types.torch_index
         if self.one_gpu and at >= 0 and current_stream is not None and args[at].is_cuda:
             return int(current_stream(0)), current
         return self.stream(args, None), current
@@ -449,14 +449,14 @@ class OverloadTable:
             return
         if not self._has_tuples and _has_tuple(overload):
             self._has_tuples = True
-            self._candidates.clear()
+            self._argument_types.clear()
         key = self._key(args)
         if len(self._compiled) >= _MOST_CACHED and key not in self._compiled:
             return
         compiled = self._compiled.setdefault(key, [])
         if overload not in compiled:
             compiled.append(overload)
-            self._candidates.pop(key, None)
+            self._argument_types.pop(key, None)
 
     def _add_open_types(self, args: tuple[object, ...]) -> bool:
         """Add the types of arguments whose family the object decides; return True if there were new ones."""
@@ -464,10 +464,10 @@ class OverloadTable:
         if open_types <= self._open_types:
             return False
         self._open_types = open_types if len(self._open_types) >= _MOST_CACHED else self._open_types | open_types
-        self._candidates.clear()  # their keys lack the families
+        self._argument_types.clear()  # their keys lack the families
         return True
 
-    def _rank(self, key: object, args: tuple[object, ...]) -> Candidates | None:
+    def _rank(self, key: object, args: tuple[object, ...]) -> ArgumentTypes | None:
         """Find the overloads that may fit arguments of these types, best first; return None if there are none."""
         overloads = [
             overload
@@ -480,7 +480,7 @@ class OverloadTable:
         ranked = []
         try:
             if self._add_open_types(args):
-                return self.candidates(args)
+                return self.argument_types(args)
             for arg in args:
                 readers.append(arguments.reader(arg))  # noqa: PERF401 (as in _fit)
             if None in readers:
@@ -494,15 +494,15 @@ class OverloadTable:
             if not ranked:
                 return None
             ranked.sort(key=lambda item: item[:3])
-            candidates = Candidates([item[3] for item in ranked], [read for read in readers if read is not None], args)
+            types = ArgumentTypes([item[3] for item in ranked], [read for read in readers if read is not None], args)
         except (errors.AotcudaError, MemoryError, RecursionError):
             raise
         except Exception as error:
             raise self.read_error(args, error, len(readers) if len(readers) < len(args) else None) from error
-        if len(self._candidates) >= _MOST_CACHED:
-            self._candidates.clear()
-        self._candidates[key] = candidates
-        return candidates
+        if len(self._argument_types) >= _MOST_CACHED:
+            self._argument_types.clear()
+        self._argument_types[key] = types
+        return types
 
 
 def _waiting(steps: Sequence[Any], at: int, current: int) -> list[Any]:
