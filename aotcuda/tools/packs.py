@@ -14,6 +14,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from aotcuda.common import object_path
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -155,8 +157,7 @@ def _reason(packed: Packed) -> str | None:
     except Exception as error:  # noqa: BLE001 (code of another package)
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == top
         return f"{top} is not installed" if is_missing else f"{packed.source} cannot be imported ({error})"
-    for attribute in packed.path.split("."):
-        value = getattr(value, attribute, None)
+    value = object_path.walk(value, object_path.split(packed.path))
     while value is not None and not isinstance(value, bases.JITFunction):
         value = getattr(value, "fn", None)
     served = getattr(value, "_pack", None)

@@ -12,7 +12,7 @@ import pytest
 
 from aotcuda import manifest as manifests
 from aotcuda import packs
-from aotcuda.common import after_import, heuristics, kernel_digest
+from aotcuda.common import after_import, heuristics, kernel_digest, object_path
 from aotcuda.errors import FallbackWarning, StaleBuildError
 from aotcuda.integrations.in_place.triton import adoption, pack_index
 from aotcuda.integrations.in_place.triton import packs as of_packs
@@ -55,6 +55,11 @@ def norm(x, bias, n, HAS_BIAS: tl.constexpr, ODD: tl.constexpr):
 @triton.jit
 def tuned(x, n, BLOCK: tl.constexpr):
     pass
+
+def sized(x, n):
+    pass
+
+BY_SIZE = {2: triton.autotune([triton.Config({}, num_warps=8)], key=[])(triton.jit(sized))}
 """
 HELPERS = """
 import triton
@@ -85,7 +90,10 @@ KERNELS: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
         {"x": "*fp32:16", "bias": None, "n": "i32", "HAS_BIAS": True, "ODD": True},
     ),
     "tuned": ([X, N, {"name": "BLOCK"}], {"x": "*fp32:16", "n": "i32", "BLOCK": 128, "num_warps": 8}),
+    "sized": ([X, N], {"x": "*fp32:16", "n": "i32", "num_warps": 8}),
 }
+PATHS = {name: name for name in KERNELS} | {"sized": "BY_SIZE[2]"}
+EVERY = [f"{name}__0" for name in KERNELS]
 TUNING = {
     "tuned": {
         "keys": ["n"],
@@ -97,6 +105,7 @@ LAUNCHES: dict[str, Callable[[Any, Any], object]] = {
     "scale": lambda ops, x: ops.scale[(3,)](x, 0.5, 7, BLOCK=128),
     "norm": lambda ops, x: ops.norm[(3,)](x, None, 7),
     "tuned": lambda ops, x: ops.tuned[(3,)](x, 7),
+    "sized": lambda ops, x: ops.BY_SIZE[2][(3,)](x, 7),
 }
 
 
@@ -157,7 +166,7 @@ def digests() -> dict[str, str]:
     ops = importlib.import_module("foreign.ops")
     digest_of = {}
     for name in KERNELS:
-        layers = [getattr(ops, name)]
+        layers = [object_path.walk(ops, object_path.split(PATHS[name]))]
         while not isinstance(layers[-1], triton.JITFunction):
             layers.append(layers[-1].fn)
         around = heuristics.computed_arguments(layers, triton.runtime.autotuner.Heuristics)
@@ -170,7 +179,7 @@ def write(cuda: StandIn) -> Path:
     write_source(cuda.packages)
     about = {"source": "foreign.ops", "distribution": "foreign", "version": "1.0"}
     tuning = {"format": "aotcuda tuning", "version": 1, "source": "foreign.ops", "kernels": TUNING}
-    index = {name: [name, digest] for name, digest in digests().items()}
+    index = {name: [PATHS[name], digest] for name, digest in digests().items()}
     kernels = [record(name, copy.deepcopy(arguments), variant) for name, (arguments, variant) in KERNELS.items()]
     kernels = [{**item, "digest": index[item["name"]][1]} for item in kernels]
     options: dict[str, Any] = {"name": "mypack.ops", "tuning": json.dumps(tuning), "pack": about, "sources": []}
@@ -205,7 +214,7 @@ def test_a_pack_serves_kernels_that_are_imported_before_or_after(
     importlib.import_module("mypack")
     for _ in range(4):  # the fast path learns
         launched = launch(cuda)
-    assert launched == ["scale__0", "norm__0", "tuned__0"] * 4
+    assert launched == EVERY * 4
     assert by_triton == []
     assert [ops.scale, ops.norm, ops.norm.fn, ops.tuned, ops.tuned.fn] == kernels
     assert type(ops.scale).__mro__[1] is triton.JITFunction
@@ -270,7 +279,7 @@ def test_no_launch_takes_code_of_an_edited_kernel(
 @pytest.mark.parametrize(("file", "old", "new"), UNCHANGED)
 def test_edits_elsewhere_change_nothing(file: str, old: str, new: str, cuda: StandIn, by_triton: list[str]) -> None:
     edit(cuda, file, old, new)
-    assert launch(cuda) == ["scale__0", "norm__0", "tuned__0"]
+    assert launch(cuda) == EVERY
     assert by_triton == []
 
 
@@ -326,7 +335,7 @@ def test_each_code_of_a_pack_serves_its_own_version(cuda: StandIn, by_triton: li
     other = {**content["modules"][0], "version": "0.9", "kernels": {"scale": ["scale", "0" * 64]}}
     index.write_text(json.dumps({**content, "modules": [other, *content["modules"], other]}))
     importlib.import_module("mypack")
-    assert launch(cuda) == ["scale__0", "norm__0", "tuned__0"]
+    assert launch(cuda) == EVERY
     assert by_triton == []
 
 

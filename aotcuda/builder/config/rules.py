@@ -12,6 +12,7 @@ import re
 
 from aotcuda.builder.config import keys
 from aotcuda.builder.config.shapes import ListOf, Shape, TableOf, Text
+from aotcuda.common import object_path
 from aotcuda.manifest import linkable
 
 LINK_SUFFIXES = tuple(linkable.KINDS)
@@ -113,12 +114,16 @@ def callback(text: str) -> str:
 
 
 def python_path(text: str) -> str:
-    """Check the name of a Python function, a path of attributes, or `package.module:path`."""
+    """Check the name of a Python function, a path of attributes and items, or `package.module:path`."""
     module, colon, path = text.rpartition(":")
     if colon:
         dotted_name(module)
-    for part in path.split("."):
-        python_name(part)
+    try:
+        names = [part for part in object_path.split(path) if not part.startswith("[")]
+    except ValueError:
+        names = path.split(".")
+    for name in names:
+        python_name(name)
     return text
 
 
@@ -182,7 +187,7 @@ C_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", 
 KERNEL_NAME = Text("an identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$", attribute)
 MACRO_NAME = Text("a C identifier (ASCII letters, digits, underscores) as the key", f"^{_WORD}$")
 PYTHON_PATH = Text(
-    'the name of a Python function, or "package.module:name", with dots before the attribute of an object',
+    'the name of a Python function, or "package.module:name", with dots before attributes and brackets around items',
     r"^([^\s.:]+(\.[^\s.:]+)*:)?[^\s.:]+(\.[^\s.:]+)*$",
     python_path,
 )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda.builder.compile.imports import Placeholder
 from aotcuda.builder.frontends.protocol import Unit
-from aotcuda.common import suggest
+from aotcuda.common import object_path, suggest
 from aotcuda.errors import SourceError, text_of
 
 if TYPE_CHECKING:
@@ -153,16 +153,16 @@ def home(function: FunctionType) -> str:
 
 
 def attributes(module: ModuleType, path: str) -> list[object]:
-    """Return a list with the object at the dotted `path` in a module; an empty list if there is no object.
+    """Return a list with the object at a `path` in a module; an empty list if there is no object.
 
     Raises:
-        SourceError: An attribute raises an exception other than AttributeError.
+        SourceError: An attribute or item raises another exception than those for a missing one.
     """
     value: object = module
-    for name in path.split("."):
+    for name in object_path.split(path):
         try:
-            value = getattr(value, name)
-        except AttributeError:
+            value = object_path.step(value, name)
+        except object_path.ERRORS:
             return []
         except Exception as error:
             message = f"{name_of(module)}: the object {path} cannot be read, since {name} raises {_error_text(error)}"
@@ -172,14 +172,16 @@ def attributes(module: ModuleType, path: str) -> list[object]:
 
 def missing_error(unit: PythonUnit, modules: Sequence[ModuleType]) -> SourceError:
     """Return the error for a unit whose source modules all lack its function."""
-    names = unit.python.split(".")
+    names = object_path.split(unit.python)
     depth = max(_depth(module, names) for module in modules)
     reached = [module for module in modules if _depth(module, names) == depth]
     holders = (
-        [value for module in reached for value in attributes(module, ".".join(names[:depth]))] if depth else reached
+        [value for module in reached for value in attributes(module, object_path.join(names[:depth]))]
+        if depth
+        else reached
     )
     callables = sorted({name for holder in holders for name in _callables(holder)})
-    where = " and ".join(".".join([name_of(module), *names[:depth]]) for module in reached)
+    where = " and ".join(object_path.join([name_of(module), *names[:depth]]) for module in reached)
     hint = suggest.did_you_mean(names[depth], callables, f"it has {', '.join(callables) or 'no functions'}")
     for module in modules:  # the user may have written a dot instead of a colon
         rest = unit.python.removeprefix(f"{name_of(module)}.")
@@ -220,7 +222,7 @@ def _inner_hint(module: ModuleType, name: str) -> str | None:
 
 def _depth(module: ModuleType, names: Sequence[str]) -> int:
     """Return the number of names in a path that lead to an object."""
-    return sum(bool(attributes(module, ".".join(names[: depth + 1]))) for depth in range(len(names)))
+    return sum(bool(attributes(module, object_path.join(names[: depth + 1]))) for depth in range(len(names)))
 
 
 def _callables(holder: object) -> list[str]:

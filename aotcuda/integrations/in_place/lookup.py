@@ -6,7 +6,7 @@ import os
 import sys
 
 from ... import manifest as manifests
-from ...common import constants, stamp
+from ...common import constants, object_path, stamp
 from ...errors import DependencyError, NoImageError, StaleBuildError
 from . import numba_proxy, sources
 from .kernel import PackagedKernel
@@ -78,12 +78,9 @@ def _packaged_name(
 def _current_object(origin: str, source: Source) -> object:
     """Return the current object of a name in a source: `mypkg.solver:Solver.step`."""
     name, _, path = origin.partition(":")
-    first, *rest = path.split(".")
     namespace: dict[str, Any] = source.namespace if name == source.name else vars(sys.modules.get(name, object))
-    value: object = namespace.get(first)
-    for part in rest:
-        value = getattr(value, part, None)
-    return value
+    first, *rest = object_path.split(path)
+    return object_path.walk(namespace.get(first), rest)
 
 
 def _check(source: Source, module: InPlaceModule) -> None:

@@ -292,9 +292,10 @@ def kernel_path(path: str) -> str:
 
 def key_for(path: str, used: set[str]) -> str:
     """Return a key for a kernel: its Python name if that is free and valid."""
+    whole = re.sub(r"\W+", "_", path).strip("_")
     name = path.rpartition(".")[2]
-    name = name.lstrip("_") if name.startswith("__") else name
-    for key in (name, re.sub(r"\W", "_", path).lstrip("_")):
+    name = (name.lstrip("_") if name.startswith("__") else name) if name.isidentifier() else whole
+    for key in (name, whole):
         if key.isidentifier() and not keyword.iskeyword(key) and key not in used and key != "aotcuda":
             return key
     number = next(number for number in range(2, 10**6) if f"{name}_{number}" not in used)

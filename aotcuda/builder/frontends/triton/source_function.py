@@ -10,7 +10,7 @@ from aotcuda.builder.config import keys
 from aotcuda.builder.frontends import python_source
 from aotcuda.builder.frontends.triton import type_notation
 from aotcuda.builder.frontends.variants import stable
-from aotcuda.common import kernel_digest
+from aotcuda.common import kernel_digest, object_path
 from aotcuda.errors import CompileError, SourceError
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class Loaded:
 
 def decorators_on_path(unit: TritonUnit, root: str) -> list[Any]:
     """Return the objects on the path of a kernel: `name` and `name.fn` of `name.fn.fn`."""
-    names = unit.python.split(".")
-    paths = [".".join(names[:at]) for at in range(1, len(names))]
+    names = object_path.split(unit.python)
+    paths = [object_path.join(names[:at]) for at in range(1, len(names)) if names[at] == "fn"]
     return [python_source.find(replace(unit, python=path), unit.sources, root)[1] for path in paths]
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import functools
 import sys
 
-from ....common import after_import
+from ....common import after_import, object_path
 from .. import sources
 from . import pack_index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
-    from typing import Any
 
 
 _packed: dict[str, dict[str, list[pack_index.Packed]]] = {}
@@ -47,9 +46,6 @@ def adopt(source: str, module: ModuleType) -> None:
         return
     functions.adopt_autotuners()
     for path, packed in _packed[source].items():
-        value: Any = module
-        for attribute in path.split("."):
-            value = getattr(value, attribute, None)
-        layers = functions.adopt_existing(value)
+        layers = functions.adopt_existing(object_path.walk(module, object_path.split(path)))
         if layers:
             layers[-1].serve(pack_index.Served(layers, packed))

@@ -60,6 +60,13 @@ def constant(value: Any) -> Any:
     return value
 
 
+def constexprs(function: Any) -> set[str]:
+    """Return the names of a function's parameters that are constexprs."""
+    if is_installed:
+        return {parameter.name for parameter in function.params if parameter.is_constexpr}
+    return {name for name, kind in function.fn.__annotations__.items() if "constexpr" in str(kind)}
+
+
 def options(capability: tuple[int, int], given: dict[str, Any]) -> dict[str, Any]:
     """Return the target and all options of a compilation for a GPU, by name."""
     if not is_installed:

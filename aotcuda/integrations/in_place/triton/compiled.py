@@ -239,7 +239,7 @@ def _all_described(
     function: Any, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a warm-up as a launch has them; a dtype stays one where the parameter is a constexpr."""
-    constexprs = {parameter.name for parameter in function.params if parameter.is_constexpr}
+    constexprs = bases.constexprs(function)
     positions = [*function.arg_names, *[""] * (len(args) - len(function.arg_names))]
 
     def described(name: str, value: Any) -> Any:

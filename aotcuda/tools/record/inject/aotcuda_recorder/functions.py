@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import json
+import re
 import sys
 
 from aotcuda_recorder import log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from types import FunctionType
+    from typing import Any
 
     from aotcuda_recorder.log import Facts
 
@@ -48,7 +51,9 @@ def module_name(function: FunctionType) -> str:
 
 
 def find_path(function: FunctionType, kernel: object = None) -> Facts:
-    """Return as `path` the attributes that lead from the module to a function, or as `behind` the type that hides it.
+    """Return as `path` what leads from the module to a function, or as `behind` the type that hides it.
+
+    A path has attributes and items of dictionaries, lists and tuples: `Solver.step`, `_by_groups[2]`.
 
     If a function has several kernels, `kernel` is the object that a decorator made of it.
     """
@@ -118,6 +123,7 @@ def _path(function: FunctionType, kernel: object) -> str | None:
     values = {name: value for name, value in vars(module).items() if name.isidentifier()}
     if kernel is not None and not _refers(direct, kernel):
         names = [name for name, value in values.items() if _refers(value, kernel)]
+        names += [f"{name}{item}" for name, value in values.items() for item in _items_with(value, kernel)]
         if names:
             return names[0]
     if direct is not function and _refers(direct, function):
@@ -125,6 +131,7 @@ def _path(function: FunctionType, kernel: object) -> str | None:
     # The function itself comes last: of `k = jit(f)` the kernel is `k`.
     names = [name for name, value in values.items() if value is not function and _refers(value, function)]
     names += [f"{name}.{inner}" for name, value in values.items() for inner in _attributes_with(value, function)]
+    names += [f"{name}{item}" for name, value in values.items() for item in _items_with(value, function)]
     names += [function.__qualname__] if direct is function else []
     names += [name for name, value in values.items() if value is function]
     return names[0] if names else None
@@ -137,6 +144,30 @@ def _attributes_with(value: object, function: FunctionType) -> Iterator[str]:
     for name in list(getattr(value, "__dict__", ())):
         if isinstance(name, str) and not name.startswith("__") and _refers(_attribute(value, name), function):
             yield name
+
+
+def _items_with(value: object, item: object) -> Iterator[str]:
+    """Yield the items of a dictionary, list or tuple that refer to `item`: `[2]`, `["fp8"]`."""
+    pairs: Iterable[tuple[object, object]] = ()
+    if type(value) is dict:
+        pairs = list(value.items())
+    elif type(value) is list or type(value) is tuple:
+        pairs = enumerate(value)
+    for key, each in pairs:
+        is_plain = type(key) is int or (type(key) is str and re.fullmatch(r"[\w-]*", key))
+        if is_plain and _refers(each, item):
+            yield f"[{json.dumps(key, ensure_ascii=False)}]"
+
+
+def at_path(module: object, path: str) -> object:
+    """Return the object at a path of `find_path` in a module; None if there is none."""
+    value: Any = module
+    for name, key in re.findall(r"([^\W\d]\w*)|\[(.*?)\]", path):
+        try:
+            value = value[json.loads(key)] if key else getattr(value, name)
+        except (AttributeError, LookupError, TypeError):
+            return None
+    return value
 
 
 def _attribute(value: object, name: str) -> object:

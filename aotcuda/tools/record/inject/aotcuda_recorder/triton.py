@@ -265,9 +265,8 @@ def _place(kernel: Any) -> _Place:
     if id(kernel) not in _places:
         python = kernel.fn
         facts = functions.find_path(python, kernel)
-        value: Any = sys.modules.get(python.__module__)
-        for name in str(facts.get("path") or "").split("."):
-            value = getattr(value, name, None)
+        path = str(facts.get("path") or "")
+        value: Any = functions.at_path(sys.modules.get(python.__module__), path) if path else None
         computed: list[str] = []
         depth, deepest = 0, 0
         while value is not None and value is not python and depth < _DEEPEST:
