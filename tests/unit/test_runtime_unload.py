@@ -81,6 +81,14 @@ def test_forked_child_leaves_its_parents_images_alone(cuda, module, hooks):
     assert hooks.calls == ["up", "down"]
 
 
+def test_unload_while_another_thread_imports_the_driver(cuda, monkeypatch):
+    module = cuda.package(kernel("k", "void(int32)"), load="first-use")
+    monkeypatch.setattr("aotcuda.runtime.images.images.imported", lambda _name: types.ModuleType("driver"))
+    module.__aotcuda__.unload()
+    module.k[1, 1](1)
+    assert len(cuda.launches()) == 1
+
+
 @pytest.fixture
 def when_unload_waits(monkeypatch):
     """Return a function that sets what happens, once, when an unload waits for a launch of another thread."""

@@ -236,12 +236,10 @@ class Images:
             CallbackError: A teardown callback raised; the images were unloaded all the same.
             CudaError: The driver refuses.
         """
-        drivers = imported("driver")
-        if drivers is None:  # nothing was loaded
-            return
+        has_forked = getattr(imported("driver"), "forked", False)  # another thread may import that module now
         with self._lock:
             self._retire()
-            if drivers.forked:  # the images belong to the parent
+            if has_forked:  # the images belong to the parent
                 self._retired.clear()
         if not any(table.is_used_here() for table in self._tables_in_use()):
             self._finish_unloads(waits=True)
