@@ -204,6 +204,15 @@ def triton_packages() -> Iterator[str]:
         yield f"| {PACKAGES[name]} | {found['kernels']} | {jit:.1f} s | {packaged:.2f} s |"
 
 
+def packs() -> Iterator[str]:
+    """Yield the table of the first results of unchanged packages with a pack."""
+    yield "| package | first result by the JIT | with the pack |"
+    yield "|---|---|---|"
+    for name, found in _result("packs")["programs"].items():
+        jit, packed = found["jit"]["first"], found["packed"]["first"]
+        yield f"| {PACKAGES[name].partition(' (')[0]} | {jit:.1f} s | {packed:.2f} s |"
+
+
 def _firsts(way: str) -> list[float]:
     """Return the seconds of the packages' first results, shortest first."""
     return sorted(found[way]["first"] for found in _result("triton_packages").values())
@@ -223,7 +232,87 @@ def _ready() -> list[float]:
     return sorted(found[way]["ready"] for found in _result("triton_packages").values() for way in ("jit", "packaged"))
 
 
+def _at(file: str, *keys: str, form: str = ".1f", scale: float = 1) -> Callable[[], str]:
+    """Return a function that returns a number of a result file."""
+
+    def figure() -> str:
+        found: Any = _result(file)
+        for key in keys:
+            found = found[key]
+        return f"{found * scale:{form}}"
+
+    return figure
+
+
+def _over_c(tool: str) -> str:
+    """Return the range of the microseconds that launches of Triton kernels take over C's launch."""
+    rows = _result("triton_launch")["over_c_microseconds"].values()
+    return _range(sorted(row[tool] for row in rows if tool in row), ".1f")
+
+
+def _adoption() -> str:
+    """Return the milliseconds in which a program finds and adopts the kernels of a pack."""
+    found = _result("packs")["adoption"]
+    return f"{found['pack'] + found['adoption']:.1f}"
+
+
+def _operator() -> str:
+    """Return the microseconds of an operator in compiled code."""
+    found = _result("torch_op")
+    empty = found["figures"]["empty operator, compiled"]["median"]
+    return f"{found['added']['compiled']['over the empty operator'] + empty:.1f}"
+
+
+def _forall(way: str) -> Callable[[], str]:
+    """Return a function that returns the microseconds that an operator takes longer by `forall`."""
+
+    def figure() -> str:
+        figures = _result("torch_op")["figures"]
+        return f"{figures[way]['median'] - figures['operator, eager']['median']:.0f}"
+
+    return figure
+
+
+def _largest_shards() -> dict[str, Any]:
+    return max(_result("shards")["shards"], key=lambda each: int(each["kernels"]))
+
+
+def _last_dask() -> dict[str, Any]:
+    return dict(_result("shards")["dask"][-1])
+
+
+MANY = "10000 kernels"
+XARRAY = "xarray_spatial"
+
 FIGURES: dict[str, Callable[[], str]] = {
+    "cpp_launch": _at("cuda_cpp", "launch_microseconds", "aotcuda"),
+    "cpp_raw_kernel": _at("cuda_cpp", "launch_microseconds", "RawKernel"),
+    "cold_beyond": _at("cold_start", "figures", "aotcuda, first-use", "beyond"),
+    "cold_beyond_c": _at("cold_start", "figures", "C, the same image", "beyond"),
+    "cutile_launch": _at("cutile_launch", "host_microseconds", "aotcuda"),
+    "cutile_matmul": _at("cutile_launch", "gpu_microseconds", "matmul", "ratio"),
+    "cutile_softmax": _at("cutile_launch", "gpu_microseconds", "softmax", "ratio", form=".0f"),
+    "operator": _operator,
+    "operator_launch": _at("torch_op", "figures", "launcher, no operator", "median"),
+    "operator_forall_block": _forall("operator with forall and a block, eager"),
+    "operator_forall": _forall("operator with forall, eager"),
+    "jax_step": _at("jax_call", "figures", "1000", "packaged", "median"),
+    "jax_recorded": _at("jax_call", "figures", "1000", "packaged, recorded", "median"),
+    "jax_plain": _at("jax_call", "figures", "1000", "plain JAX", "median"),
+    "shards": lambda: f"{len(_largest_shards()['shards'])} shards of {_largest_shards()['kernels']} kernels",
+    "shards_ratio": lambda: f"{_largest_shards()['ratio']:.2f}",
+    "dask_kernels": lambda: f"{_last_dask()['kernels']}",
+    "dask_times": lambda: f"{_last_dask()['runs'][-1]['times']:.2f}",
+    "model_64": _at("shards_model", MANY, "64", "times"),
+    "model_512": _at("shards_model", MANY, "512", "times"),
+    "merge_kernel": _at("shards_model", "measured", "merge_kernel_s", form=".0f", scale=1000),
+    "xarray_first": _at(XARRAY, "first_call_ms", "packaged", form=".2f", scale=0.001),
+    "xarray_first_jit": _at(XARRAY, "first_call_ms", "jit", form=".2f", scale=0.001),
+    "xarray_launch": _at(XARRAY, "launch_us", "packaged"),
+    "xarray_launch_jit": _at(XARRAY, "launch_us", "jit"),
+    "adoption": _adoption,
+    "triton_launch": lambda: _over_c("aotcuda"),
+    "triton_launch_own": lambda: _over_c("Triton"),
     "fla_packaged": lambda: f"{_result('triton_packages')['fla-core']['packaged']['first']:.2f} s",
     "fla_jit": lambda: f"{_result('triton_packages')['fla-core']['jit']['first']:.0f} s",
     "packages_packaged": lambda: f"{_range(_firsts('packaged'), '.2f')} s",
@@ -235,6 +324,7 @@ FIGURES: dict[str, Callable[[], str]] = {
 }
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "packs": packs,
     "launches": launches,
     "general_path": general_path,
     "grids": grids,
