@@ -31,6 +31,7 @@ def describe() -> dict[str, Any]:
     """Return the machine and the versions."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
+        "commit": _commit(),
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
         "load_average": [round(value, 2) for value in os.getloadavg()],
@@ -153,7 +154,7 @@ def report(
 
 
 def summary(values: list[float]) -> dict[str, Any]:
-    """Return median, minimum and quartiles of measurements, and their number."""
+    """Return measurements in their order, with their median, minimum and quartiles, and their number."""
     first, _, third = quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
     return {
         "median": round(median(values), 3),
@@ -161,6 +162,7 @@ def summary(values: list[float]) -> dict[str, Any]:
         "q1": round(first, 3),
         "q3": round(third, 3),
         "runs": len(values),
+        "values": [round(value, 4) for value in values],
     }
 
 
@@ -178,6 +180,13 @@ def _cpu() -> str:
     lines = info.read_text(encoding="utf-8").splitlines() if info.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or "unknown"
+
+
+def _commit() -> str:
+    """Return the commit of this checkout, with `+` if files differ from it; empty without git."""
+    git = ("git", "-C", str(RESULTS.parent.parent), "describe", "--always", "--abbrev=8", "--exclude=*", "--dirty=+")
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _version(package: str) -> str | None:
