@@ -147,6 +147,34 @@ def test_warm_up_returns_the_packaged_variant(way, ops, cuda):
     assert cuda.launches() == []
 
 
+RUNS = {
+    "scale__0": (lambda ops, x: ops.scale.run(x, 0.5, n=16, BLOCK=128, grid=(2,), warmup=False), (0.5, 16, 128, None)),
+    "sized__0": (lambda ops, x: ops.sized.run(x, 16, grid=(2,), warmup=False), (16, True, False)),
+    "tuned__1": (lambda ops, x: ops.tuned.run(x, 16, grid=(2,), warmup=False), (16, 128)),
+    "both__1": (lambda ops, x: ops.both.run(x, n=16, grid=lambda _: (2,), warmup=False), (16, True, 128)),
+}
+
+
+@pytest.mark.parametrize("symbol", RUNS)
+def test_run_returns_the_variant_that_it_has_launched(symbol, ops, cuda):
+    launch, others = RUNS[symbol]
+    x = cuda.array()
+    for _ in range(3):  # the fast path learns
+        variant = launch(ops, x)
+    assert isinstance(variant, triton.compiler.CompiledKernel)
+    variant[(3, 1, 1)](x, *others, stream=0)  # as packages that keep the variant launch again
+    assert [call["kernel"] for call in cuda.launches()] == [symbol] * 4
+    assert [call["grid"][0] for call in cuda.launches()] == [2, 2, 2, 3]
+
+
+def test_launches_by_brackets_return_none(ops, cuda):
+    x = cuda.array()
+    assert ops.scale[(1,)](x, 0.5, 16, 128) is None
+    for kernel in (ops.sized, ops.tuned, ops.both):
+        assert kernel[(1,)](x, 16) is None
+    assert len(cuda.launches()) == 4
+
+
 @pytest.mark.parametrize("way", ["tensor", "run", "heuristics"])
 def test_warm_ups_are_no_launches(way, ops, cuda):
     symbol, warm_up = WARM_UPS[way]

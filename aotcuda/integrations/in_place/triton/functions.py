@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 
 from ....errors import LaunchError
 from .. import sources
-from . import bases, private_parts
+from . import bases, private_parts, without_triton
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ config whose variant is packaged. `is_warming`: True while it warms up, so that 
 _DEEPEST = 32
 """The most decorators around one function. The limit ends the search for an object that is its own `fn`."""
 
+_LAYERS = ("triton.runtime.autotuner", __name__)
+"""The modules with the methods `run` of autotuners and heuristics."""
+
 _combined: dict[type, type] = {}  # the results of `_subclass` for classes of packages
 
 
@@ -48,7 +52,11 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no typ
     """The entries of packs for an adopted kernel (`pack_index.Served`)."""
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        """Launch the kernel, or return its variant for a `warmup`, as Triton's method does."""
+        """Launch the kernel, or warm it up for a `warmup`, as Triton's method does.
+
+        Return the variant, if a program has called this method or that of an autotuner or of heuristics. Launches by
+        brackets return None for packaged code, and so do those that an autotuner times.
+        """
         if warmup:
             from . import compiled  # noqa: PLC0415 (few programs warm up)
 
@@ -57,7 +65,12 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no typ
         launcher = self._launcher(grid)
         if launcher is None:
             return super().run(*args, grid=grid, warmup=warmup, **kwargs)
-        return launcher(*args, **kwargs)
+        result = launcher(*args, **kwargs)
+        if result is not None or _is_by_triton(sys._getframe(1)):  # noqa: SLF001 (a documented function)
+            return result
+        from . import compiled  # noqa: PLC0415 (few programs call this method)
+
+        return compiled.find(self, args, kwargs, allows_misses=False)
 
     def preload(self, specialization_data: str) -> Any:
         """Return the variant that Triton's JIT has described in JSON, as Triton's method does."""
@@ -185,6 +198,18 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
 
 class _NotRecordedError(Exception):
     """A warm-up found no recorded config."""
+
+
+def _is_by_triton(frame: Any) -> bool:
+    """Return True if Triton has called `JITFunction.run`, and not a program through autotuners and heuristics.
+
+    Args:
+        frame: The frame that has called the method.
+    """
+    while frame is not None and frame.f_globals.get("__name__") in _LAYERS:
+        frame = frame.f_back
+    name = str(frame.f_globals.get("__name__")) if frame is not None else ""
+    return name.startswith("triton.") or name == without_triton.__name__
 
 
 def is_probing() -> bool:
