@@ -280,3 +280,15 @@ def test_labels_and_lines_do_not_change_digests_of_code():
     code = b".weak .func  (.param .b32 r) w(\n)\n{\n\t.loc 1 2 3\n$L__BB0_1:\n\tadd.f32 %f1, %f2, 1;\n}\n"
     other = b".global .align 4 .u32 more = 3;\n" + code.replace(b"1 2 3", b"2 9 1").replace(b"BB0", b"BB7")
     assert weak_code.digests(code) == weak_code.digests(other) != weak_code.digests(code.replace(b", 1;", b", 2;"))
+
+
+def test_numbers_of_local_variables_do_not_change_digests_of_code():
+    """CUB's templates have such variables: the number counts the objects of the file."""
+    code = (
+        b".weak .global .align 4 .f32 _Z1wIfEvT_$36 = 1;\n"
+        b".weak .func _Z1wIfEvT_(\n)\n{\n\tmov.u64 %rd1, _Z5otherIfEvT_$36;\n\tcall u, (%rd1);\n}\n"
+        b".weak .global .align 4 .f32 _Z5otherIfEvT_$36 = 1;\n"
+    )
+    other = code.replace(b"$36", b"$34")
+    assert weak_code.digests(code) == weak_code.digests(other)
+    assert weak_code.digests(code) != weak_code.digests(other.replace(b"otherIfEvT_$34 = 1", b"otherIfEvT_$34 = 2"))

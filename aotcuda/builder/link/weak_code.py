@@ -21,6 +21,8 @@ _FUNCTION = re.compile(
 _VARIABLE = re.compile(rf"^{_LINKING}\.(?:global|const)\b[^;={{]*?([\w$]+)(?:\[\d*\])*\s*(?:=[^;]*)?;", re.MULTILINE)
 _NUMBERED = ("$", "prototype_", "__unnamed_", "__local_depot")
 """Beginnings of names that have a number of the file."""
+_WITH_NUMBER = re.compile(r"\$\d+$")
+"""The end of a name with a number of the file: of local variables of inline functions and templates, such as CUB's."""
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 
 
@@ -36,9 +38,10 @@ def digests(ptx: bytes) -> dict[str, str]:
     for pattern in (_FUNCTION, _VARIABLE):
         for match in pattern.finditer(text):
             linking, name = match.groups()
-            if linking == "weak":
+            has_number = _WITH_NUMBER.search(name) is not None
+            if linking == "weak" and not has_number:
                 weak[name] = match[0]
-            elif not linking:
+            elif has_number or not linking:
                 local[name] = match[0]
     inner = {name: manifest.digest(_normal(code, name, {}).encode()) for name, code in local.items()}
     return {name: manifest.digest(_normal(code, name, inner).encode()) for name, code in weak.items()}
