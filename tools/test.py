@@ -58,8 +58,9 @@ def main() -> None:
     install_folder(python, "oldest", oldest())
     os.chdir(ROOT)
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    # Tests start Python many thousand times, and some of these processes write no bytecode.
-    run(python, "-m", "compileall", "-q", "aotcuda", "hatch_plugin", "setuptools_plugin")
+    # Tests start Python many thousand times, and some of these processes write no bytecode. Without bytecode,
+    # an import of Numba takes three times as long.
+    run(python, "-m", "compileall", "-q", "-j", "0", python.parents[1], "aotcuda", "hatch_plugin", "setuptools_plugin")
     if not sys.argv[1:]:
         say("PyTorch, JAX and TVM-FFI, and pytest with them (2 GB on disk; more where PyTorch brings CUDA)")
         with_libraries = make("libraries", "--editable", f"{ROOT}[libraries]")
