@@ -56,16 +56,18 @@ class _Callable:
 
         raise explain.host_call_error(str(self))
 
-    def __getitem__(self, configuration: object) -> Any:
-        """Raise an error: a device function cannot be launched.
+    if not TYPE_CHECKING:  # type checkers report launches of device functions, since they find no method
 
-        Raises:
-            CallError: Always.
-        """
-        del configuration
-        from .launch.arguments import explain  # noqa: PLC0415 (only errors come here)
+        def __getitem__(self, configuration: object) -> None:
+            """Raise an error: a device function cannot be launched.
 
-        raise explain.host_launch_error(str(self))
+            Raises:
+                CallError: Always.
+            """
+            del configuration
+            from .launch.arguments import explain  # noqa: PLC0415 (only errors come here)
+
+            raise explain.host_launch_error(str(self))
 
     def __str__(self) -> str:
         return f"{self.__module__}.{self.__name__}"
