@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -174,6 +176,28 @@ def test_altered_archive_is_the_entry_or_none() -> None:
     for wrong in altered(data):
         assert archive.unpack(wrong, NAME) in (None, (record, contents)), "times of the archive do not matter"
     assert archive.unpack(json.dumps(record).encode(), NAME) is None
+
+
+def test_archives_are_stored_up_to_a_size_and_have_the_digest_of_the_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, contents = {"format": 1, "kind": "unit", "about": "k"}, {"value": b'{"b":[0,4]}\ncode'}
+    data = archive.pack(NAME, record, contents)
+    with zipfile.ZipFile(io.BytesIO(data)) as opened:
+        files = {name: opened.read(name) for name in opened.namelist()}
+    other = {**files, "value": files["value"].replace(b"code", b"core")}
+    for changed, method in (
+        (other, zipfile.ZIP_STORED),
+        (files, zipfile.ZIP_DEFLATED),
+        ({**files, "more": b""}, zipfile.ZIP_STORED),
+        ({"value": files["value"]}, zipfile.ZIP_STORED),
+    ):
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w", method) as made:
+            for name, content in changed.items():
+                made.writestr(name, content)
+        assert archive.unpack(stream.getvalue(), NAME) is None
+    for limit, expected in ((len(data), (record, contents)), (len(data) - 1, None)):
+        monkeypatch.setattr(archive, "LARGEST", limit)
+        assert archive.unpack(data, NAME) == expected
 
 
 @pytest.mark.parametrize(
