@@ -263,6 +263,13 @@ def _operator() -> str:
     return f"{found['added']['compiled']['over the empty operator'] + empty:.1f}"
 
 
+def _mutations() -> str:
+    """Return how many small faults of how many modules the unit tests find, of those that a unit test executes."""
+    rows: Any = _result("mutations")
+    found, reached = (sum(row[key] for row in rows) for key in ("found", "reached"))
+    return f"{found} of {reached} in {len(rows)} modules"
+
+
 def _forall(way: str) -> Callable[[], str]:
     """Return a function that returns the microseconds that an operator takes longer by `forall`."""
 
@@ -311,6 +318,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "xarray_launch": _at(XARRAY, "launch_us", "packaged"),
     "xarray_launch_jit": _at(XARRAY, "launch_us", "jit"),
     "adoption": _adoption,
+    "mutations": _mutations,
     "triton_launch": lambda: _over_c("aotcuda"),
     "triton_launch_own": lambda: _over_c("Triton"),
     "fla_packaged": lambda: f"{_result('triton_packages')['fla-core']['packaged']['first']:.2f} s",
