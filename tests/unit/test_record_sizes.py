@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from aotcuda.tools.record import sizes, variant_files
+from aotcuda.tools.record import report, sizes, variant_files
 from aotcuda.tools.record.sizes import Integers
 
 
@@ -68,6 +70,15 @@ def test_constants_that_users_may_vary_are_named(
     records: list[dict[str, Any]], equal: tuple[str, ...], wanted: list[str]
 ) -> None:
     assert sizes.fixed(records, [launches("n", (8,), equal=equal)]) == wanted
+
+
+def test_constants_are_named_with_the_kernel_and_without_decorators(capsys: pytest.CaptureFixture[str]) -> None:
+    record = SimpleNamespace(options={"constants": {"BLOCK": 64, "D": 8}})
+    kernel: Any = SimpleNamespace(has_variants=True, source="m", path="by_size[2].fn.fn", records=[record])
+    item = dataclasses.replace(launches("n", (8,), equal=("BLOCK",)), path="by_size[2].fn.fn")
+    report.print_fixed_constants([kernel], [item])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("aotcuda: m.by_size[2]: BLOCK is packaged for 64; ")
 
 
 def test_merged_variants_files_join_sizes() -> None:

@@ -176,12 +176,13 @@ def print_fixed_constants(kernels: Iterable[RecordedKernel], integers: Sequence[
     for kernel in kernels:
         if not kernel.has_variants:
             continue
-        items = sizes.for_kernel(kernel.source, tables.kernel_path(kernel.path), integers)
+        path = tables.kernel_path(kernel.path)
+        items = sizes.for_kernel(kernel.source, path, integers)
         for name in sizes.fixed((record.options for record in kernel.records), items):
             values = {record.options["constants"].get(name) for record in kernel.records}
             shown = ", ".join(map(str, sorted(value for value in values if type(value) is int)[:_MOST_VALUES]))
             say(
-                f"{kernel.source}.{kernel.path}: {name} is packaged for {shown}; other values are compiled on the "
+                f"{kernel.source}.{path}: {name} is packaged for {shown}; other values are compiled on the "
                 "user's machine, so record the values that users have"
             )
 
