@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.projects import MODULE, refused, write
+from integration.projects import MODULE, back_end, refused, write
 from integration.running import running
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 KERNEL = 'kernels.f = "void(float32[::1])"'
 GOOD = "\ndef f(x):\n    x[0] = 1\n"
+HELPER = "\nV = 2\n\ndef helper(x):\n    return x + V\n"
 
 EACH = "for n in range(3, 300):\n    try:\n        {}\n    except OSError:\n        pass\n"
 HOSTILE = {
@@ -29,6 +32,31 @@ def test_source_that_writes_to_build_descriptors_ends_the_build(name: str, tmp_p
     last = done.err.splitlines()[-1]
     assert re.match(r"aotcuda: (.*: code of the project wrote to|the build ended while importing pkg\._k )", last)
     assert not (tmp_path / "project" / "bomb").exists()
+
+
+NAMES = {
+    "renamed": '__name__ = "pkg.public"',
+    "nameless": "del __name__",
+    "specless": "__spec__ = None",
+    "without_spec": "del __spec__",
+    "odd_spec": "__spec__ = 5",
+    "without_both": "del __name__\n__spec__ = None",
+    "without_package": "__package__ = None\n__name__ = ''",
+    "without_file": "del __file__",
+}
+
+
+def test_sources_may_change_the_names_of_their_modules(tmp_path: Path) -> None:
+    tables = [f"[tool.aotcuda.modules.'pkg.{name}']\nsource = 'pkg._{name}'\n{KERNEL}" for name in NAMES]
+    project = write(tmp_path / "project", GOOD, module=KERNEL, rest="\n".join(tables))
+    for name, code in NAMES.items():
+        (project / "pkg" / f"_{name}.py").write_text(code + GOOD.replace("1\n", "helper(1)\n") + HELPER)
+    back_end(project)
+    (wheel,) = (project / "dist").glob("*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        manifests = {name: json.loads(content.read(f"pkg/{name}.aotcuda/manifest.json")) for name in NAMES}
+    for name in NAMES:
+        assert manifests[name]["kernels"][0]["origin"] == f"pkg._{name}:f"
 
 
 ENDS = {

@@ -88,7 +88,8 @@ def run(
     try:
         status, launches = _run(command, modes, project)
     except OSError as error:
-        report.say(f"{command[0]} cannot be run: {error.strerror}")
+        remedy = "" if error.filename else "; set TMPDIR to a folder that can be written"  # an error of `tempfile`
+        report.say(f"{command[0]} cannot be run: {error.strerror}{remedy}")
         return _NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE
     total = records.Recorded().plus(launches.records, launches.choices, launches.integers)
     runs = ""
