@@ -270,7 +270,9 @@ class Kernel(TypedDict):
     doc: NotRequired[str]  # the docstring of its source
     arguments: NotRequired[list[Argument]]  # if launches may name them: the parameters of every overload, in order
     defined: NotRequired[str]  # in place: the line of its Python function, "mypkg.solver:axpy:12"
-    values: NotRequired[dict[str, list[list[object]]]]  # in place: what its code read; see `aotcuda.common.constants`
+    values: NotRequired[
+        dict[str, list[list[object]]]
+    ]  # in place: what its code read; see `aotcuda.common.value_descriptions`
     exact: NotRequired[bool]  # by_grid: launches choose an overload by Triton's rules
     adopts: NotRequired[bool]  # exact: numbers adopt the types of the parameters, as in a generated module
     fixed: NotRequired[list[str]]  # exact: integer constants that are packaged for some values, and users may vary

@@ -238,7 +238,7 @@ class CompiledKernel:
             the kernel. The build may then compile it apart from the other kernels of its module.
         constants: The names and sizes of its constant arrays; an image has each name once.
         values: The values that its source reads and that the compiler made constants: pairs of a path and a description
-            as in `aotcuda.common.constants`. Modules in place compare them with the values of a run.
+            as in `aotcuda.common.value_descriptions`. Modules in place compare them with the values of a run.
         apart: Pairs of argument numbers. Launches refuse arrays of such a pair that overlap.
         seen: The reads of project functions that the compiler ran; the build writes it.
         generated: The entry of the compile cache for it.

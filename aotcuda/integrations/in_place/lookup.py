@@ -6,7 +6,7 @@ import os
 import sys
 
 from ... import manifest as manifests
-from ...common import constants, object_path, stamp
+from ...common import object_path, stamp, value_descriptions
 from ...errors import DependencyError, NoImageError, StaleBuildError
 from . import numba_proxy, sources
 from .kernel import PackagedKernel
@@ -119,7 +119,7 @@ def value_difference(packaged: PackagedKernel, function: FunctionType) -> str | 
         for record in module.manifest["kernels"]:
             if record["name"] != packaged.__name__ or "values" not in record:
                 continue
-            difference = constants.difference(function, record["values"])
+            difference = value_descriptions.difference(function, record["values"])
             if difference is not None and source is not None and source.editable:
                 built = stamp.from_manifest(module.manifest, module.package_root)
                 return None if built.changed() is not None else difference

@@ -1,4 +1,4 @@
-"""Find the values that a function reads when Numba compiles it: see `aotcuda.common.constants`."""
+"""Find the values that a function reads when Numba compiles it: see `aotcuda.common.value_descriptions`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.compile import imports
-from aotcuda.common import constants
+from aotcuda.common import value_descriptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from aotcuda.common.constants import Description
+    from aotcuda.common.value_descriptions import Description
 
 _FIRST = frozenset(["LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_GLOBALS"])
 _NEXT = frozenset(["LOAD_ATTR", "LOAD_METHOD"])
@@ -44,7 +44,7 @@ class _Reader:
         while waiting:
             prefix, current = waiting.pop()
             for path, value in self._values(current):
-                described = constants.describe(value)
+                described = value_descriptions.describe(value)
                 if described is None:
                     continue
                 found[f"{prefix}{path}"] = described
@@ -61,20 +61,20 @@ class _Reader:
         """Yield the values that a function itself reads, by path."""
         code = function.__code__
         for name in code.co_varnames[: code.co_argcount]:
-            yield from _existing(name, constants.look_up(function, name))
+            yield from _existing(name, value_descriptions.look_up(function, name))
         for first, *attributes in dict.fromkeys(_chains(code, frozenset(code.co_freevars))):
-            path, value, is_foreign = first, constants.look_up(function, first), False
+            path, value, is_foreign = first, value_descriptions.look_up(function, first), False
             for attribute in attributes:
                 if not _has_members(value):
                     break
                 is_foreign = is_foreign or self._is_foreign(value)
-                path, value = f"{path}.{attribute}", getattr(value, attribute, constants.MISSING)
+                path, value = f"{path}.{attribute}", getattr(value, attribute, value_descriptions.MISSING)
             if not is_foreign or isinstance(value, _NUMBERS) or hasattr(value, "tobytes"):
                 yield from _existing(path, value)
             if isinstance(value, ModuleType | type) and _has_members(value) and not self._is_foreign(value):
                 # The function gives the object another name, or calls getattr.
                 for name in sorted({*_names(code)} & vars(value).keys()):
-                    yield from _existing(f"{path}.{name}", getattr(value, name, constants.MISSING))
+                    yield from _existing(f"{path}.{name}", getattr(value, name, value_descriptions.MISSING))
 
     def _is_foreign(self, value: Any) -> bool:
         """Return True for a module or class that is not the project's."""
@@ -87,7 +87,7 @@ class _Reader:
 
 
 def _existing(path: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if value is not constants.MISSING and not _is_compilers(value):
+    if value is not value_descriptions.MISSING and not _is_compilers(value):
         yield path, value
 
 
@@ -95,7 +95,7 @@ def _functions(value: Any) -> Iterator[tuple[str, FunctionType]]:
     """Yield a function, or the functions in a tuple, each with its path from the value."""
     items = enumerate(value) if isinstance(value, tuple | list) else [("", value)]
     for index, item in items:
-        if (function := constants.python_function(item)) is not None:
+        if (function := value_descriptions.python_function(item)) is not None:
             yield f".{index}" if isinstance(index, int) else "", function
 
 
@@ -137,7 +137,7 @@ def _has_members(value: Any) -> bool:
 
 def _is_compilers(value: Any) -> bool:
     """Return True for a module, class or function of the compiler."""
-    function = constants.python_function(value)
+    function = value_descriptions.python_function(value)
     if function is None and not isinstance(value, ModuleType | type):
         return False
-    return constants.top_package(function or value) in constants.COMPILERS
+    return value_descriptions.top_package(function or value) in value_descriptions.COMPILERS

@@ -6,6 +6,9 @@ writes a description of each into the manifest, and a module in place compares t
 A path names a value. It begins with a name that the kernel's function sees, and goes on with attributes: `BLOCK`,
 `config.BLOCK`, or with the index of an item: `FUNCTIONS.0`. A colon leads into a function: `helper:SCALE` is the value
 that `helper` reads as `SCALE`. A description is a list: the kind of the value, and its content.
+
+Two other modules write values: `aotcuda.common.kernel_digest` describes what Triton reads, with the text of functions;
+`aotcuda.manifest.constants` writes constants of launches, and reads them back.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from aotcuda.builder.frontends.numba.read_values import read_values
-from aotcuda.common import constants
+from aotcuda.common import value_descriptions
 
 np = pytest.importorskip("numpy")
 
@@ -144,8 +144,8 @@ def test_another_value_of_the_run_is_found(tmp_path, monkeypatch, text_and_path)
     text, path = text_and_path
     recorded = _recorded(_load(tmp_path, monkeypatch, text, value=1), tmp_path)
     assert path in recorded
-    assert constants.difference(_load(tmp_path, monkeypatch, text, value=1), recorded) is None
-    difference = constants.difference(_load(tmp_path, monkeypatch, text, value=2), recorded)
+    assert value_descriptions.difference(_load(tmp_path, monkeypatch, text, value=1), recorded) is None
+    difference = value_descriptions.difference(_load(tmp_path, monkeypatch, text, value=2), recorded)
     assert difference is not None
     assert difference.endswith(" in the build")
 
@@ -159,7 +159,7 @@ def test_values_that_a_kernel_does_not_read_do_not_count(tmp_path, monkeypatch, 
     recorded = _recorded(_load(tmp_path, monkeypatch, text, value=1), tmp_path)
     function = _load(tmp_path, monkeypatch, text, value=2, only="k")  # V is another number there
     function.__globals__["config"].OTHER = 2
-    assert constants.difference(function, recorded) is None
+    assert value_descriptions.difference(function, recorded) is None
 
 
 def test_a_value_that_is_gone_differs(tmp_path, monkeypatch):
@@ -167,39 +167,47 @@ def test_a_value_that_is_gone_differs(tmp_path, monkeypatch):
     recorded = _recorded(_load(tmp_path, monkeypatch, text, value=1), tmp_path)
     function = _load(tmp_path, monkeypatch, text, value=1)
     del function.__globals__["config"].V
-    assert constants.difference(function, recorded) == "config.V does not exist, and was 1 in the build"
+    assert value_descriptions.difference(function, recorded) == "config.V does not exist, and was 1 in the build"
 
 
 def test_one_of_several_values_of_the_build_is_accepted(tmp_path, monkeypatch):
     function = _load(tmp_path, monkeypatch, "@jit\ndef kernel(x):\n    x[0] = V", value=2)
-    assert constants.difference(function, {"V": [["int", "1"], ["int", "2"]]}) is None
-    assert constants.difference(function, {"V": [["int", "1"], ["int", "3"]]}) == "V is 2, and was 1 in the build"
+    assert value_descriptions.difference(function, {"V": [["int", "1"], ["int", "2"]]}) is None
+    assert (
+        value_descriptions.difference(function, {"V": [["int", "1"], ["int", "3"]]}) == "V is 2, and was 1 in the build"
+    )
 
 
 def test_nan_equals_itself():
-    assert constants.describe(float("nan")) == constants.describe(float("nan"))
+    assert value_descriptions.describe(float("nan")) == value_descriptions.describe(float("nan"))
 
 
 def test_functions_of_other_distributions_count_by_name(tmp_path, monkeypatch):
     text = "from textwrap import dedent as helper\n@jit\ndef kernel(x):\n    x[0] = helper(1)"
     recorded = _recorded(_load(tmp_path, monkeypatch, text, value=1), tmp_path)
     assert recorded == {"helper": [["function", "textwrap.dedent"]]}
-    assert constants.difference(_load(tmp_path, monkeypatch, text, value=2), recorded) is None
+    assert value_descriptions.difference(_load(tmp_path, monkeypatch, text, value=2), recorded) is None
     other = _load(tmp_path, monkeypatch, text.replace("dedent as", "indent as"), value=1)
-    assert constants.difference(other, recorded) == "helper is textwrap.indent, and was textwrap.dedent in the build"
+    assert (
+        value_descriptions.difference(other, recorded)
+        == "helper is textwrap.indent, and was textwrap.dedent in the build"
+    )
 
 
 def test_stand_ins_for_types_equal_the_types():
     numba = pytest.importorskip("numba")
     cuda_module = importlib.import_module("aotcuda.integrations.in_place.cuda_module")
     names = [name for name in sorted(cuda_module._SCALARS) if hasattr(numba, name)]
-    described = {name: constants.describe(getattr(numba, name)) for name in names}
+    described = {name: value_descriptions.describe(getattr(numba, name)) for name in names}
     for name, description in described.items():
         proxy = cuda_module._proxy("numba", "numba", name)
         if description is not None:
-            assert constants.describe(proxy) == description, name
+            assert value_descriptions.describe(proxy) == description, name
     assert described["float32"] == ["type", "float32"]
-    assert constants.difference(lambda: T, {"T": [["type", "float32"]]}) == "T is float64, and was float32 in the build"
+    assert (
+        value_descriptions.difference(lambda: T, {"T": [["type", "float32"]]})
+        == "T is float64, and was float32 in the build"
+    )
 
 
 T = np.float64
