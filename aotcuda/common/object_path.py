@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-_PART = re.compile(r'(?:(?<=.)\.|^)[^\W\d]\w*|\[(?:0|-?[1-9]\d{0,17}|"[\w-]*")\]')
+_NAME, _ITEM = r"[^\W\d]\w*", r'\[(?:0|-?[1-9]\d{0,17}|"[\w-]*")\]'
+_PART = re.compile(rf"(?:(?<=.)\.|^){_NAME}|{_ITEM}")
+
+PATTERN = rf"{_NAME}(?:\.{_NAME}|{_ITEM})*"
+"""A regular expression for a whole path."""
 
 ERRORS = (AttributeError, LookupError, TypeError)
 """The errors of `step` for an object that has no such attribute or item."""

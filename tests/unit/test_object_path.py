@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -48,12 +49,14 @@ NO_PATHS = [
 def test_paths_are_split_and_joined(path: str) -> None:
     assert object_path.split(path) == PATHS[path]
     assert object_path.join(PATHS[path]) == path
+    assert re.fullmatch(object_path.PATTERN, path)
 
 
 @pytest.mark.parametrize("text", NO_PATHS)
 def test_other_texts_are_no_paths(text: str) -> None:
     with pytest.raises(ValueError, match="is no path"):
         object_path.split(text)
+    assert not re.fullmatch(object_path.PATTERN, text)
 
 
 @pytest.mark.parametrize("path", ["a.b", "table[3]", "table[0][1].c", 'table["x"]', "number[0]"])

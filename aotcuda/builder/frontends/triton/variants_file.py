@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypedDict, cast
 
 from aotcuda.builder.frontends.triton import type_notation
 from aotcuda.builder.frontends.variants import stable
-from aotcuda.common import declared, foreign, triton_files
+from aotcuda.common import declared, foreign, object_path, triton_files
 from aotcuda.common.declared import Integer, ListOf, Named, OneOf, Text
 from aotcuda.manifest import constants
 
@@ -55,7 +55,7 @@ class _Variant(TypedDict):
 class _Kernel(TypedDict):
     """A kernel in the file."""
 
-    python: NotRequired[Annotated[str, Text(r"[^\W\d]\w*(\.[^\W\d]\w*)*", "a path of a function")]]
+    python: NotRequired[Annotated[str, Text(object_path.PATTERN, "a path of a function")]]
     parameters: Annotated[list[str], ListOf(lambda item: type(item) is str and item.isidentifier(), "a list of names")]
     variants: list[_Variant]
     sizes: NotRequired[list[list[str]]]
