@@ -52,10 +52,12 @@ def compile_units(
     in_rows = hasattr(front, "is_fresh")
     while any(missing().values()):
         items = _items(missing(), shares_targets=hasattr(front, "compile_alike"))
-        rows = _rows(items, job.jobs) if in_rows else [[item] for item in items]
-        in_rows = False  # the items that a row did not reach are compiled one by one
+        tasks = _tasks(front, _rows(items, job.jobs) if in_rows else [[item] for item in items], functions)
+        if in_rows:  # what fails, or is not reached, is compiled one by one, so that all errors are found
+            tasks = [replace(task, fallback=dict, count_steps=_units_of) for task in tasks]
+        in_rows = False
         results: Compiled = {}
-        for result in (yield flows.Round(flows.COMPILE, _tasks(front, rows, functions))):
+        for result in (yield flows.Round(flows.COMPILE, tasks)):
             results |= result
         compiled |= results
     return {(unit, target): compiled[unit, target] for unit, targets in units.items() for target in targets}
@@ -148,7 +150,7 @@ def _row_task(front: FrontEnd, row: Sequence[_Item], functions: Mapping[Unit, ob
         return compiled
 
     key = row[0].units[0].key
-    return pool.Task(title, compile_row, key=key, fallback=dict, count_steps=_units_of, times_steps=True)
+    return pool.Task(title, compile_row, key=key, times_steps=True)
 
 
 def _units_of(compiled: Compiled) -> int:
