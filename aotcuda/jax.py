@@ -20,7 +20,7 @@ import numpy as np
 
 from aotcuda.common.scalar_types import NAMED
 from aotcuda.errors import ArgumentError
-from aotcuda.runtime import framework_checks
+from aotcuda.integrations import framework_checks
 from aotcuda.runtime.launch import xla_call
 
 TYPE_CHECKING = False

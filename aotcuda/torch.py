@@ -21,7 +21,7 @@ from functools import lru_cache
 import torch
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime import framework_checks
+from aotcuda.integrations import framework_checks
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launch.arguments import arrays, type_names
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tvm_ffi
 
-from aotcuda.runtime import framework_checks
+from aotcuda.integrations import framework_checks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

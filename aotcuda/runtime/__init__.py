@@ -3,16 +3,14 @@
 An import with `load = "first-use"` imports `module` alone; other modules are imported when they are first needed.
 """
 
-# module              `load` and `Module`, which a generated module uses; module_attributes: reports for users
+# module              `load` and `Module`, which a generated module uses
 # module_registry     `aotcuda.load(name)`: modules by name, also in a source tree that was never built
-# kernel              `kernel[grid, block](...)`; help_text: documentation of kernels
+# kernel              `kernel[grid, block](...)`
 # symbol              device variables
-# kernel_attributes   registers, occupancy and machine code of a kernel
 # driver              libcuda through ctypes; driver_errors: its errors as exceptions
 # streams             streams of every library, and their order
 # device_function     exported device functions, for kernels of Numba's compilers
-# framework_checks    checks for PyTorch, JAX and TVM-FFI
-# foreign_names       the private names of other libraries that launches use
+# reports/            answers to users: registers and machine code of a kernel, images of a module, documentation
 # launch/             one launch: configuration, arguments, overload, the C extension
 # images/             images: loads and unloads the images of a module, and waits for launches; source: where they come
 #                     from (a wheel, an editable install, a source tree that was never built); choice: the image for a

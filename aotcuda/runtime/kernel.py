@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from .. import typing as types
     from .images.images import Images
     from .images.kernel_table import KernelCache
-    from .kernel_attributes import OnThisGpu
     from .launch.execute import Launcher
     from .launch.for_all import ForAll
     from .launch.launch_attributes import LaunchAttributes
     from .launch.launch_config import Configuration
+    from .reports.kernel_attributes import OnThisGpu
 
 _MOST_SHOWN = 8
 
@@ -330,7 +330,7 @@ class Kernel:
             LaunchError: The GPU uses no machine code of the package, or `cuobjdump` fails.
         """
         with importing:
-            from . import kernel_attributes  # noqa: PLC0415 (few programs ask)
+            from .reports import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
         return kernel_attributes.sass(self._images, self.__name__, str(self), signature)
 
@@ -343,7 +343,7 @@ class Kernel:
             DependencyError: `cuda.core` is not installed.
         """
         with importing:
-            from . import kernel_attributes  # noqa: PLC0415 (few programs ask)
+            from .reports import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
         return kernel_attributes.cuda_core_kernel(self._images, self.__name__, str(self), signature)
 
@@ -352,7 +352,7 @@ class Kernel:
 
     def _ask(self, question: Callable[[OnThisGpu], Any]) -> Any:
         with importing:
-            from . import kernel_attributes  # noqa: PLC0415 (few programs ask)
+            from .reports import kernel_attributes  # noqa: PLC0415 (few programs ask)
 
         return kernel_attributes.ask(self._images, self.__name__, str(self), question)
 
@@ -372,7 +372,7 @@ class Kernel:
     def documentation(self) -> str:
         """Return `__doc__`, which `help` shows; if the manifest cannot be read, the class's docstring."""
         with importing:
-            from . import help_text  # noqa: PLC0415 (few programs ask)
+            from .reports import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
         return help_text.doc(record) if record is not None else str(Kernel.__doc__)
@@ -380,7 +380,7 @@ class Kernel:
     def parameters(self) -> Signature | None:
         """Return `__signature__`, which `inspect.signature` shows; None if the manifest cannot be read."""
         with importing:
-            from . import help_text  # noqa: PLC0415 (few programs ask)
+            from .reports import help_text  # noqa: PLC0415 (few programs ask)
 
         record = self._record()
         return help_text.signature(record) if record is not None else None

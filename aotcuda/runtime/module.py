@@ -98,7 +98,7 @@ class Module:
             CudaError: The driver cannot be started.
         """
         with importing:
-            from . import module_attributes  # noqa: PLC0415 (few programs ask)
+            from .reports import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.choices(self._images)
 
@@ -106,7 +106,7 @@ class Module:
     def tiers(self) -> dict[str, list[Tier]]:
         """Return for each kernel the image of each overload on each GPU, with the reason; errors as for `chosen`."""
         with importing:
-            from . import module_attributes  # noqa: PLC0415 (few programs ask)
+            from .reports import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.tiers(self._images)
 
@@ -126,7 +126,7 @@ class Module:
             ConfigError: `AOTCUDA_SYNCHRONIZE` has an unknown value.
         """
         with importing:
-            from . import module_attributes  # noqa: PLC0415 (few programs ask)
+            from .reports import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.fast_path(self._images)
 
@@ -141,7 +141,7 @@ class Module:
             ValueError: `capability` is neither a target nor a pair of integers.
         """
         with importing:
-            from . import module_attributes  # noqa: PLC0415 (few programs ask)
+            from .reports import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.choice_for(self._images, capability, driver)
 
@@ -243,7 +243,7 @@ class Module:
         if self._made is None or not self._made.source.is_read:
             return f"<aotcuda.Module {self.name}, not read yet>"
         with importing:
-            from . import module_attributes  # noqa: PLC0415 (few programs ask)
+            from .reports import module_attributes  # noqa: PLC0415 (few programs ask)
 
         return module_attributes.describe(self._made)
 
@@ -281,7 +281,7 @@ class Module:
         """Raise LaunchError in Numba's simulator, which cannot run GPU code."""
         if is_simulated():
             with importing:
-                from . import module_attributes  # noqa: PLC0415 (few programs run in it)
+                from .reports import module_attributes  # noqa: PLC0415 (few programs run in it)
 
             raise module_attributes.simulator_error(self.name, self._images.source.origins())
 

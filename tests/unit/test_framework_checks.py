@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
-from aotcuda.runtime.framework_checks import check_configuration, check_kernel
+from aotcuda.integrations.framework_checks import check_configuration, check_kernel
 from support.grids import kernel as grid_kernel
 from support.grids import variant
 from support.manifests import kernel

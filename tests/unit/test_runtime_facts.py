@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from aotcuda.errors import DependencyError, LaunchError
-from aotcuda.runtime import kernel_attributes
+from aotcuda.runtime.reports import kernel_attributes
 from support.manifests import kernel
 
 ONE, OTHER = "void(int32)", "void(float32)"

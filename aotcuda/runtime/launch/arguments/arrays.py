@@ -24,8 +24,8 @@ import sys
 from operator import attrgetter
 
 from ....common.scalar_types import NAMED, TYPE_STRINGS
-from ... import errors, foreign_names, module_of
-from . import array_view
+from ... import errors, module_of
+from . import array_view, foreign_names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
  *
  * Each reader does the same as the reader of that family in aotcuda/runtime/launch/arguments/arrays.py, or returns 0, perhaps with a
  * Python error set: the caller then declines the launch. Readers use public interfaces, and one private attribute, which
- * aotcuda/runtime/foreign_names.py lists and set_cupy() receives.
+ * aotcuda/runtime/launch/arguments/foreign_names.py lists and set_cupy() receives.
  */
 #include "launch.h"
 

@@ -11,9 +11,9 @@ import struct
 import sys
 
 from ... import driver as drivers
-from ... import foreign_names, module_of
+from ... import module_of
 from .. import config_key, fast
-from ..arguments import arrays, parameter_kinds, scalars
+from ..arguments import arrays, foreign_names, parameter_kinds, scalars
 from ..launch_attributes import LaunchAttributes, most_cooperative_blocks
 
 TYPE_CHECKING = False

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from .. import arch
-from ..errors import LaunchError
-from . import driver as drivers
-from . import streams
-from .images.choice import Tier, choose, survey
-from .launch import fast as extension
+from ... import arch
+from ...errors import LaunchError
+from .. import driver as drivers
+from .. import streams
+from ..images.choice import Tier, choose, survey
+from ..launch import fast as extension
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sized
 
-    from .images.choice import Choice
-    from .images.images import Images
+    from ..images.choice import Choice
+    from ..images.images import Images
 
 
 def choices(images: Images) -> dict[int, Choice]:

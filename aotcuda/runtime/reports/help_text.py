@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ..manifest import Argument, Kernel
-    from ..manifest import Parameter as Described
+    from ...manifest import Argument, Kernel
+    from ...manifest import Parameter as Described
 
 
 def doc(record: Kernel) -> str:

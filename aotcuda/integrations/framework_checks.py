@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..errors import ArgumentError, LaunchError
-from .kernel import Kernel
-from .launch.grid_kernel import GridKernel
+from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.launch.grid_kernel import GridKernel
 
 
 def check_kernel(kernel: object, function: str) -> None:

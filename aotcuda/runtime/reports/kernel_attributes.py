@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 
-from ..errors import DependencyError, LaunchError, quoted
-from .launch.launch_config import dimensions
+from ...errors import DependencyError, LaunchError, quoted
+from ..launch.launch_config import dimensions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ..manifest import Overload
-    from .images.device_kernel import DeviceKernel
-    from .images.images import Images
-    from .images.kernel_table import KernelTable
-    from .launch.arguments.argument_layout import PackedOverload
+    from ...manifest import Overload
+    from ..images.device_kernel import DeviceKernel
+    from ..images.images import Images
+    from ..images.kernel_table import KernelTable
+    from ..launch.arguments.argument_layout import PackedOverload
 
 ATTRIBUTES = {"max_threads": 0, "shared": 1, "constant": 2, "local": 3, "registers": 4}
 """`CU_FUNC_ATTRIBUTE_*`: the most threads of a block, bytes, registers of a thread."""
@@ -53,7 +53,7 @@ class OnThisGpu:
         x, y, z = dimensions(block, "block", self._where)
         kernel = self.device_kernel(signature)
         if max(x * y * z, shared) >> 31:  # the driver's function takes 32-bit numbers
-            from .launch.launch_attributes import too_large  # noqa: PLC0415 (only errors come here)
+            from ..launch.launch_attributes import too_large  # noqa: PLC0415 (only errors come here)
 
             message = f"{self._where} cannot be launched: {too_large(kernel, (1, 1, 1), (x, y, z), shared)}"
             raise LaunchError(message)
@@ -116,7 +116,7 @@ def cuda_core_kernel(images: Images, name: str, where: str, signature: str | Non
     try:
         from cuda.core import Kernel as CoreKernel  # noqa: PLC0415 (only some programs have cuda.core)
     except ImportError:
-        from .. import registry  # noqa: PLC0415 (only errors come here)
+        from ... import registry  # noqa: PLC0415 (only errors come here)
 
         message = f"cuda.core cannot be imported, so {where} has no cuda.core kernel: {registry.CUDA_CORE}"
         raise DependencyError(message) from None

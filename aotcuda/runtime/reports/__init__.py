@@ -1,0 +1,1 @@
+"""Answers to users' questions about a module or a kernel; no launch needs them."""
