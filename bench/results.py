@@ -78,37 +78,25 @@ def general_path() -> Iterator[str]:
 
 
 def grids() -> Iterator[str]:
-    """Yield the table of launches whose grid, stream or number of elements changes, with an older state and peers."""
-    ways = {
-        "C": "aotcuda, C",
-        "before": "baseline, C",
-        "without the extension": "aotcuda, Python",
-        "before ": "baseline, Python",
-        "in the same run": "peers",
-    }
+    """Yield the table of launches whose grid, stream or number of elements changes."""
     peers = {"cupy": "RawKernel", "torch": "Triton"}
     figures = _result("launch_grids")["figures"]
-    yield f"| µs of a call, median (quartiles) | {' | '.join(map(str.strip, ways))} |"
-    yield f"|---|{'---|' * len(ways)}"
+    yield "| µs of a call, median | C | without the extension | in the same run |"
+    yield "|---|---|---|---|"
     for name, row in figures.items():
         library, _, case = name.partition(": ")
         if library in peers:
-            cells = [
-                f"{peers[library] + ' ' if way == 'peers' else ''}"
-                f"{row[way]['median']:.1f} ({row[way]['q1']:.1f} to {row[way]['q3']:.1f})"
-                if way in row
-                else ""
-                for way in ways.values()
-            ]
-            yield f"| {LIBRARIES[library]}, {case} | {' | '.join(cells)} |"
+            peer = f"{peers[library]} {row['peers']['median']:.1f}" if "peers" in row else ""
+            own = " | ".join(f"{row[way]['median']:.1f}" for way in ("aotcuda, C", "aotcuda, Python"))
+            yield f"| {LIBRARIES[library]}, {case} | {own} | {peer} |"
 
 
 def builds() -> Iterator[str]:
-    """Yield the table of build times, with an older commit and nvcc."""
+    """Yield the table of build times, with nvcc."""
     measured, thousand = _result("build_time"), _result("build_thousand")["figures"]
     figures = {name: figure for name, figure in thousand.items() if "thousand" in name} | measured["figures"]
-    yield f"| seconds, median | {measured['commits']['before']} | {measured['commits']['now']} |"
-    yield "|---|---|---|"
+    yield f"| seconds, median | {measured['commits']['now']} |"
+    yield "|---|---|"
     for label, case in (
         ("fifty kernels, cold, no cache", "fifty, cold"),
         ("fifty kernels, cold, filling a build cache", "fifty, filling a cache"),
@@ -116,18 +104,14 @@ def builds() -> Iterator[str]:
         ("nothing changed", "fifty, again"),
         ("a thousand kernels in twenty modules, cold", "thousand, cold"),
         ("one kernel of a thousand edited", "thousand, one kernel edited"),
-    ):
-        if case in figures:
-            yield f"| {label} | {figures['before: ' + case]['median']:.2f} | {figures[case]['median']:.2f} |"
-    for label, case in (
         ("nvcc, fifty kernels in C++, two threads", "fifty, nvcc"),
         ("nvcc, twenty files of fifty", "thousand, nvcc"),
         ("hatchling alone", "fifty, the back end alone"),
     ):
         if case in figures:
-            yield f"| {label} | | {figures[case]['median']:.2f} |"
+            yield f"| {label} | {figures[case]['median']:.2f} |"
     memory = measured["memory_bytes"]["fifty, cold"] >> 20
-    yield f"| memory at most, fifty kernels, cold | | {memory} MiB |"
+    yield f"| memory at most, fifty kernels, cold | {memory} MiB |"
 
 
 def correctness() -> Iterator[str]:

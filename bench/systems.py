@@ -1,4 +1,4 @@
-"""Write the tables of docs/systems.md: runs on systems, from the files in docs/results, and the output of `check`.
+"""Write the table of docs/systems.md: runs on systems, from the files in docs/results.
 
     python bench/systems.py
 
@@ -16,15 +16,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aotcuda.common import gpu_facts
-from aotcuda.tools.check.check import check
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, RESULTS = ROOT / "docs" / "systems.md", ROOT / "docs" / "results"
-CHECKED = ROOT / "tests" / "data" / "wheels" / "quickstart-1.0-py3-none-any.whl"
 
 
 def main() -> None:
@@ -36,52 +32,24 @@ def main() -> None:
 
 
 def page(text: str) -> str:
-    """Return the text of the page with new tables."""
-    for name, table in (("run", run()), ("computed", computed())):
-        begin, end = f"<!-- {name}: bench/systems.py -->\n", f"<!-- end of {name} -->"
-        head, _, rest = text.partition(begin)
-        text = f"{head}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
-    return text
+    """Return the text of the page with a new table."""
+    begin, end = "<!-- run: bench/systems.py -->\n", "<!-- end of run -->"
+    head, _, rest = text.partition(begin)
+    return f"{head}{begin}\n{run()}\n{end}{rest.partition(end)[2]}"
 
 
 def run() -> str:
-    """Return the table of runs."""
+    """Return the table of runs, with a row for all runs on one system, Python and GPU."""
     rows = [*_tests(), *_windows(), *_matrix(), *_benches()]
     rows.sort(key=lambda row: (not row["gpu"], row["gpu"], _numbers(row["python"]), row["system"], row["what"]))
-    header = ("system", "Python", "GPU, driver", "what was run", "result", "date, commit")
-    cells = (
-        (
-            row["system"],
-            row["python"],
-            row["gpu"] or "none: the stand-in driver",
-            f"[{row['what']}](results/{row['file']})",
-            row["result"],
-            row["when"],
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row["system"], row["python"], row["gpu"]].append(
+            f"[{row['what']}](results/{row['file']}): {row['result']} ({row['when']})"
         )
-        for row in rows
-    )
-    return _table(header, cells)
-
-
-def computed() -> str:
-    """Return the table of `aotcuda check` for a wheel that later versions have to read."""
-    (module,) = check(str(CHECKED)).modules
-    drivers = list(dict.fromkeys(cell.driver for cell in module.cells))
-    images = defaultdict(dict)
-    for cell in module.cells:
-        images[cell.gpu][cell.driver] = (cell.image or "-") if cell.exists else ""
-    groups: list[list[Any]] = []
-    for driver in drivers:
-        if groups and all(row[groups[-1][-1]] == row[driver] for row in images.values()):
-            groups[-1].append(driver)
-        else:
-            groups.append([driver])
-    header = ("capability", "GPUs", *map(_span, groups))
-    rows = (
-        (gpu_facts.dotted(gpu.capability), gpu.name, *(row[group[0]] for group in groups))
-        for gpu, row in images.items()
-    )
-    return _table(header, rows)
+    lines = [("system", "Python", "GPU, driver", "what was run"), ("---",) * 4]
+    lines += [(*key, "; ".join(runs)) for key, runs in groups.items()]
+    return "".join("|" + "".join(f" {cell} |" if cell else " |" for cell in line) + "\n" for line in lines)
 
 
 def _tests() -> Iterator[dict[str, str]]:
@@ -92,7 +60,7 @@ def _tests() -> Iterator[dict[str, str]]:
                 **{key: one[key] for key in ("system", "python", "what")},
                 "gpu": ", ".join(filter(None, (one.get("gpu"), one.get("driver")))),
                 "file": path.name,
-                "result": _counts(one["passed"], one["skipped"], one["failed"]),
+                "result": _counts(one["passed"], one["failed"]),
                 "when": f"{one['date']}, {one['commit']}",
             }
 
@@ -120,7 +88,7 @@ def _windows() -> Iterator[dict[str, str]]:
             "what": f"unit tests of the run time, launches in {row['path']}",
             "gpu": "",
             "file": path.name,
-            "result": _counts(row["passed"], sum(skip["tests"] for skip in row["skipped"]), len(row["failed"])),
+            "result": _counts(row["passed"], len(row["failed"])),
             "when": row.get("date", ""),
         }
 
@@ -140,7 +108,7 @@ def _matrix() -> Iterator[dict[str, str]]:
             "what": f"builds with {compiler} {releases}",
             "gpu": "",
             "file": "matrix.json",
-            "result": _counts(sum(row["passed"] for row in found), sum(row["skipped"] for row in found), failed),
+            "result": _counts(sum(row["passed"] for row in found), failed),
             "when": report["date"],
         }
 
@@ -167,22 +135,12 @@ def _benches() -> Iterator[dict[str, str]]:
         }
 
 
-def _counts(passed: int, skipped: int, failed: int) -> str:
-    return f"{passed:,} passed, {skipped:,} skipped, {failed or 'none'} failed"
-
-
-def _span(drivers: list[Any]) -> str:
-    names = [driver.name.partition(".")[0] for driver in drivers]
-    return f"driver {names[0]}" if len(names) == 1 else f"drivers {names[0]} to {names[-1]}"
+def _counts(passed: int, failed: int) -> str:
+    return f"{passed:,} passed" + f", {failed:,} failed" * bool(failed)
 
 
 def _numbers(python: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", python)]
-
-
-def _table(header: tuple[str, ...], rows: Any) -> str:
-    lines = [header, ("---",) * len(header), *rows]
-    return "".join("|" + "".join(f" {cell} |" if cell else " |" for cell in line) + "\n" for line in lines)
 
 
 if __name__ == "__main__":
