@@ -574,7 +574,7 @@ def _export_triton_cache(arguments: argparse.Namespace) -> None:
 
 
 def _init(arguments: argparse.Namespace) -> None:
-    from aotcuda.tools.init.command import run  # noqa: PLC0415
+    from aotcuda.tools.init import run  # noqa: PLC0415
 
     run(arguments.project)
 

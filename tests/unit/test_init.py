@@ -70,10 +70,7 @@ def test_project_gains_all_tables_of_a_build(tmp_path, capsys, compiler, extra, 
             "pkg.gpu": {
                 "source": "pkg.gpu",
                 **key,
-                "kernels": {
-                    "typed": ["void(float32[::1])"],
-                    "step": {"python": "pkg.gpu:Solver.step", "signatures": ["void(int32)", "void(int64)"]},
-                },
+                "kernels": {"typed": {}, "step": {"python": "pkg.gpu:Solver.step"}},
             }
         },
     }

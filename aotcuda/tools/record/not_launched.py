@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
-from aotcuda.tools.init import sources
-from aotcuda.tools.record import source_files
+from aotcuda.tools.record import source_files, source_kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,16 +18,12 @@ _MOST_NAMES = 8
 
 def find(records: Iterable[Record], project: Project) -> list[str]:
     """Return the dotted names of kernels that have no launch among the records, in the order of their lines."""
-    contents = {}
-    for name, (_, tree) in source_files.parse(project)[0].items():
-        with contextlib.suppress(RecursionError):
-            contents[name] = sources.read(tree)
     launched = {(record.module, record.function) for record in records if record.launches}
     return [
         f"{module}.{function.path}"
-        for module, functions in sources.mark_device_functions(contents).items()
-        for function in functions
-        if not function.device and not function.enclosing and (module, function.path) not in launched
+        for module, content in source_kernels.find(source_files.parse(project)[0], []).items()
+        for function in content.kernels
+        if (module, function.path) not in launched
     ]
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Comments = Mapping[str, Sequence[str]]
 
+_EMPTY = "aotcuda record --write -- COMMAND adds the signatures that COMMAND launches"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -173,7 +174,7 @@ def add_entries(
 def add_kernels(
     editor: Editor, additions: Sequence[Addition], default_front_end: str, *, with_comments: bool = False
 ) -> None:
-    """Merge kernels into `[tool.aotcuda]`; new tables may have comments."""
+    """Merge kernels into `[tool.aotcuda]`; new tables may have comments. Kernels without types get an empty table."""
     modules: dict[str, list[Addition]] = {}
     for addition in additions:
         modules.setdefault(addition.module, []).append(addition)
@@ -184,7 +185,10 @@ def add_kernels(
             more = {} if front_end == default_front_end else {"frontend": front_end}
             editor.add_table(keys, {"source": items[0].kernel.source, **more})
         comments = {item.key: item.comments for item in items} if with_comments else {}
-        add_entries(editor, (*keys, "kernels"), {item.key: item.value for item in items if item.is_new}, comments)
+        new = {item.key: item.value for item in items if item.is_new and item.is_known}
+        if not new and editor.get((*keys, "kernels")) is None:
+            editor.add_table((*keys, "kernels"), {}, {"": [_EMPTY]})
+        add_entries(editor, (*keys, "kernels"), new, comments)
         for item in items:
             if not item.is_new and not item.is_by_hand:
                 _extend_kernel(editor, (*keys, "kernels", item.key), item.signatures)

@@ -144,14 +144,13 @@ def additions(items: Iterable[Addition]) -> list[str]:
     """Return a line for each merged signature, each kernel that the user has to extend, and each note."""
     lines = []
     for item in items:
-        key = f'tool.aotcuda.modules."{item.module}".kernels.{pyproject.quote_key(item.key)}'
         if item.is_by_hand:
             lines.append(
-                f"{item.kernel.path} was launched with more than {key} has; add the variants that you need of "
+                f"{item.kernel.path} was launched with more than {item.place} has; add the variants that you need of "
                 f"{pyproject.assignment(item.key, item.value)}, or remove the key: --write then writes a variants file"
             )
         else:
-            lines += [f"added to {key}: {signature}" for signature in item.signatures]
+            lines += [f"added to {item.place}: {signature}" for signature in item.signatures]
         lines += [f"{item.kernel.path}: {note}" for note in item.notes]
     return lines
 

@@ -6,6 +6,7 @@ import keyword
 import re
 from collections import Counter
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.common.project_file import strings, table
@@ -13,7 +14,7 @@ from aotcuda.tools.record import notation, packs, variants
 from aotcuda.tools.record.project import is_test, sources_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from aotcuda.tools.record.project import Project
     from aotcuda.tools.record.records import Record
@@ -73,6 +74,16 @@ class Addition:
         return self.kernel.has_variants
 
     @property
+    def place(self) -> str:
+        """Return the place of its key in pyproject.toml."""
+        return f'tool.aotcuda.modules."{self.module}".kernels.{self.key}'
+
+    @property
+    def is_known(self) -> bool:
+        """Return True if a run launched the kernel, or its source has signatures."""
+        return any(record.launches or record.declared for record in self.records)
+
+    @property
     def signatures(self) -> list[str]:
         """Return the missing signatures, each once."""
         return list(dict.fromkeys(record.signature for record in self.records if record.signature))
@@ -98,6 +109,8 @@ class Addition:
         python = None if path == self.key else f"{self.kernel.source}:{path}" if "." in path else path
         if self.kernel.has_variants:
             return variants.tables(self.records, python)
+        if not self.signatures:  # a build finds them in the source
+            return {} if python is None else {"python": python}
         return self.signatures if python is None else {"python": python, "signatures": self.signatures}
 
 
@@ -136,7 +149,7 @@ def _is_in_project(record: Record) -> bool:
 
 
 def has_entry(kernel: RecordedKernel, project: Project) -> bool:
-    """Return True if pyproject.toml has a kernel's variants, and not a variants file."""
+    """Return True if a table of pyproject.toml names a kernel."""
     return any(
         kernel.source in sources_of(module) and _entries(module, kernel.source, kernel.path)
         for module in project.modules.values()
@@ -180,17 +193,26 @@ def _reason(record: Record, project: Project, *, is_importable: bool) -> str | N
     return None
 
 
-def additions(kernels: Iterable[RecordedKernel], project: Project) -> list[Addition]:
-    """Return the entries that the tables lack."""
-    tables = _Tables(project)
+def additions(
+    kernels: Iterable[RecordedKernel], project: Project, generated: Mapping[str, str] = MappingProxyType({})
+) -> list[Addition]:
+    """Return the entries that the tables lack.
+
+    Args:
+        kernels: The kernels.
+        project: The project.
+        generated: By source, the names of new modules that are generated; others are packaged in place.
+    """
+    tables = _Tables(project, generated)
     return [item for kernel in kernels if (item := tables.addition(kernel)) is not None]
 
 
 class _Tables:
     """The modules of `[tool.aotcuda]`, and the keys of new modules and kernels."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, generated: Mapping[str, str]) -> None:
         self._project = project
+        self._generated = generated
         self._modules = project.modules
         self._new_modules: dict[str, str] = {}  # with their front ends
         self._keys = {
@@ -214,11 +236,11 @@ class _Tables:
         return Addition(kernel=kernel, module=module, key=key, is_new=not entries, records=tuple(missing))
 
     def _module(self, kernel: RecordedKernel) -> str:
-        """Return the module that packages kernels of a source; a new one packages them in place."""
+        """Return the module that packages kernels of a source, or the name of a new one."""
         for name, module in self._modules.items():
             if kernel.source in sources_of(module) and self._project.front_end(module) == kernel.frontend:
                 return name
-        name = kernel.source
+        name = self._generated.get(kernel.source, kernel.source)
         while name in self._modules or self._new_modules.setdefault(name, kernel.frontend) != kernel.frontend:
             name += "_mlir" if kernel.frontend.endswith("mlir") else "_cuda"
         return name
@@ -258,12 +280,11 @@ class _Tables:
 
 def _entries(module: Any, source: str, path: str) -> dict[str, Any]:
     """Return the entries of a module's table that name a function."""
-    paths = {path, kernel_path(path)}
-    names = paths | {f"{source}:{each}" for each in paths}
+    names = (kernel_path(path), f"{source}:{kernel_path(path)}")
     return {
         name: value
         for name, value in table(module, "kernels").items()
-        if (_first(value).get("python", name) if isinstance(_first(value), dict) else name) in names
+        if kernel_path(str(_first(value).get("python", name) if isinstance(_first(value), dict) else name)) in names
     }
 
 

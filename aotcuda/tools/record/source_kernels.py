@@ -1,4 +1,4 @@
-"""Find kernels in the syntax trees of a project's modules. The modules are not imported."""
+"""Find the kernels of a project in the syntax trees of its modules. The modules are not imported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from aotcuda.tools.record import notation
+from aotcuda.tools.record import source_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,8 +38,7 @@ class JitFunction:
         frontend: The compiler.
         device: True for a device function: by its decorator, because it returns a value, or because another function
             of the file calls it.
-        signatures: The signatures in the decorator.
-        has_computed_signatures: True if the decorator has signatures that only an import can compute.
+        has_signatures: True if the decorator has signatures, which a build finds out by an import.
         enclosing: The function that defines this one; empty at the module's top level or in a class.
     """
 
@@ -47,8 +46,7 @@ class JitFunction:
     line: int
     frontend: str
     device: bool
-    signatures: tuple[str, ...]
-    has_computed_signatures: bool
+    has_signatures: bool
     enclosing: str
 
 
@@ -68,6 +66,22 @@ class Content:
     calls: frozenset[tuple[str, str]]
     makers: Mapping[str, int]
     decorators: Counter[str]
+
+    @property
+    def kernels(self) -> list[JitFunction]:
+        """Return the kernels that a name of the module refers to."""
+        return [item for item in self.functions if not item.device and not item.enclosing]
+
+
+def find(trees: Trees, unreadable: list[str]) -> dict[str, Content]:
+    """Return the kernels of a project by module; add a line to `unreadable` for each module that cannot be read."""
+    contents = {}
+    for name, (file, tree) in trees.items():
+        try:
+            contents[name] = read(tree)
+        except RecursionError as error:
+            unreadable.append(f"{file}{source_files.describe_error(error)}")
+    return mark_device_functions(contents)
 
 
 def read(tree: ast.Module) -> Content:
@@ -89,15 +103,15 @@ def read(tree: ast.Module) -> Content:
     )
 
 
-def mark_device_functions(modules: Mapping[str, Content]) -> dict[str, tuple[JitFunction, ...]]:
-    """Return the functions of each module, with `device` set for those that kernels of other modules call."""
+def mark_device_functions(modules: Mapping[str, Content]) -> dict[str, Content]:
+    """Return the modules with `device` set for the functions that kernels of other modules call."""
     calls = {pair for content in modules.values() for pair in content.calls}
 
-    def is_called(module: str, item: JitFunction) -> bool:
-        return any((part, item.path) in calls for part in module.split("."))
+    def mark(module: str, item: JitFunction) -> JitFunction:
+        return replace(item, device=True) if any((part, item.path) in calls for part in module.split(".")) else item
 
     return {
-        module: tuple(replace(item, device=True) if is_called(module, item) else item for item in content.functions)
+        module: replace(content, functions=tuple(mark(module, item) for item in content.functions))
         for module, content in modules.items()
     }
 
@@ -241,63 +255,15 @@ class _Reader:
         partial = self._partials.get(function.id) if isinstance(function, ast.Name) else None
         keywords = {**{item.arg: item.value for item in (partial.keywords if partial else ())}, **keywords}
         argument = call.args[0] if call and call.args and not takes_function else keywords.get("func_or_sig")
-        signatures = self._signatures(argument) if argument is not None else []
         device = keywords.get("device")
         return JitFunction(
             path=".".join(path),
             line=line,
             frontend=frontend,
             device=isinstance(device, ast.Constant) and bool(device.value),
-            signatures=tuple(signatures or ()),
-            has_computed_signatures=signatures is None,
+            has_signatures=argument is not None,
             enclosing=enclosing,
         )
-
-    def _signatures(self, node: ast.expr, depth: int = 8) -> list[str] | None:
-        """Return the signatures of an expression; None if the text does not determine them."""
-        if isinstance(node, ast.Name) and node.id in self._values and depth:
-            return self._signatures(self._values[node.id], depth - 1)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            text = " ".join(node.value.split())
-            return [f"void{text}" if text.startswith("(") else text]
-        if isinstance(node, ast.List):
-            inner = [self._signatures(item, depth) for item in node.elts]
-            return [text for texts in inner if texts for text in texts] if all(inner) else None
-        if isinstance(node, ast.Tuple):
-            types = [self._type(item, depth) for item in node.elts]
-            return [f"void({', '.join(text for text in types if text)})"] if all(types) else None
-        if isinstance(node, ast.Call) and not node.keywords:
-            types = [self._type(item, depth) for item in (node.func, *node.args)]
-            if not notation.is_scalar((types[0] or "").partition("[")[0]):
-                return None
-            return [f"{types[0]}({', '.join(text for text in types[1:] if text)})"] if all(types) else None
-        return None
-
-    def _type(self, node: ast.expr, depth: int) -> str | None:
-        """Return a type as a signature writes it, without names of modules and variables."""
-        if isinstance(node, ast.Name) and node.id in self._values and depth:
-            return self._type(self._values[node.id], depth - 1)
-        if isinstance(node, ast.Name | ast.Attribute):
-            return last_name(node)
-        if isinstance(node, ast.Subscript):
-            element = self._type(node.value, depth)
-            return f"{element}[{ast.unparse(node.slice).strip('()')}]" if element else None
-        if isinstance(node, ast.Call):
-            return self._called_type(node, depth)
-        return None
-
-    def _called_type(self, node: ast.Call, depth: int) -> str | None:
-        parts = [self._argument(item, depth) for item in node.args]
-        parts += [f"{item.arg}={ast.unparse(item.value)}" for item in node.keywords]
-        return f"{last_name(node.func)}({', '.join(part for part in parts if part)})" if all(parts) else None
-
-    def _argument(self, node: ast.expr, depth: int) -> str | None:
-        if isinstance(node, ast.Constant):
-            return repr(node.value)
-        if isinstance(node, ast.Tuple | ast.List):
-            inner = [self._type(item, depth) for item in node.elts]
-            return f"({', '.join(text for text in inner if text)},)" if all(inner) else None
-        return self._type(node, depth)
 
 
 def _called_names(function: _Function) -> Iterator[str]:

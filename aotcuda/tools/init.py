@@ -6,26 +6,25 @@ import ast
 import configparser
 import contextlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aotcuda import registry
 from aotcuda.common import foreign, project_file, uninstalled_hook
 from aotcuda.errors import ConfigError
-from aotcuda.tools.init import cuda_cpp_files, sources
-from aotcuda.tools.record import pyproject, source_files, tables
+from aotcuda.tools.record import pyproject, source_files, source_kernels, tables
 from aotcuda.tools.record.project import Project, sources_of
+from aotcuda.tools.record.records import Record
+from aotcuda.tools.record.tables import RecordedKernel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from aotcuda.tools.init.sources import Content, JitFunction
     from aotcuda.tools.record.pyproject import Editor
     from aotcuda.tools.record.source_files import Trees
+    from aotcuda.tools.record.source_kernels import Content
 
-_COMMENT = "aotcuda record --write -- COMMAND adds the signatures that COMMAND launches"
-_TOOL = ("tool", "aotcuda")
 _HATCHLING = ("hatchling", "hatchling.build")
 _SETUPTOOLS = ("setuptools>=64", "setuptools.build_meta")
 _SETUPTOOLS_FILES = ("setup.py", "setup.cfg")
@@ -38,22 +37,8 @@ _IN_PLACE = {"numba-cuda": "numba", "numba-cuda-mlir": "numba_cuda_mlir"}
 _HOOK = ("tool", "hatch", "build", "targets", "wheel", "hooks", "aotcuda")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A module of the project that defines kernels."""
-
-    module: str
-    file: str
-    functions: tuple[JitFunction, ...]
-
-    @property
-    def kernels(self) -> list[JitFunction]:
-        """Return the kernels that a name of the module refers to."""
-        return [item for item in self.functions if not item.device and not item.enclosing]
-
-    def kernels_of(self, frontend: str) -> list[JitFunction]:
-        """Return the kernels of one front end."""
-        return [item for item in self.kernels if item.frontend == frontend]
+_COMPILING = frozenset(["RawKernel", "RawModule", "ElementwiseKernel", "Program"])
+"""Names of CuPy and cuda.core that compile CUDA C++."""
 
 
 def run(folder: Path) -> None:
@@ -72,24 +57,20 @@ def run(folder: Path) -> None:
         message = f"{project.pyproject} does not exist; name a folder with a pyproject.toml, setup.cfg or setup.py"
         raise ConfigError(message)
     trees, unreadable = source_files.parse(project)
-    contents = _read(trees, unreadable)
+    contents = source_kernels.find(trees, unreadable)
     for line in unreadable:
         foreign.show(f"not read: {line}")
-    modules = [
-        Source(module=name, file=trees[name][0], functions=functions)
-        for name, functions in sources.mark_device_functions(contents).items()
-        if functions
-    ]
-    texts = cuda_cpp_files.compiled_texts(trees)
-    files = cuda_cpp_files.unpackaged(project)
-    if texts or files or project.modules or any(source.kernels for source in modules):
-        _write_tables(project, modules, trees, has_cuda_cpp=bool(texts or files))
+    texts = _compiled_texts(trees)
+    packaged = {source for module in project.modules.values() for source in sources_of(module)}
+    files = [file for file in project.cuda_files() if file not in packaged]
+    if texts or files or project.modules or any(content.kernels for content in contents.values()):
+        _write_tables(project, contents, trees, has_cuda_cpp=bool(texts or files))
     else:
         foreign.show(
             f"no kernel was found in {project.root}: the modules of its packages have no function with "
             "@cuda.jit or @triton.jit"
         )
-    for line in [*texts, *sources.describe_makers(contents, trees), *_other_functions(modules)]:
+    for line in [*texts, *source_kernels.describe_makers(contents, trees), *_other_functions(contents, trees)]:
         foreign.show(line)
     if files:
         foreign.show(f"{len(files)} file{'s' * (len(files) > 1)} with kernels in CUDA C++, for a table:")
@@ -99,53 +80,69 @@ def run(folder: Path) -> None:
         foreign.show(hook)
 
 
-def _read(trees: Trees, unreadable: list[str]) -> dict[str, Content]:
-    """Return the contents of modules; add a line to `unreadable` for each module that cannot be read."""
-    contents = {}
-    for name, (file, tree) in trees.items():
-        try:
-            contents[name] = sources.read(tree)
-        except RecursionError as error:
-            unreadable.append(f"{file}{source_files.describe_error(error)}")
-    return contents
+def _kernels(contents: Mapping[str, Content], trees: Trees) -> list[RecordedKernel]:
+    """Return the kernels of the sources. A kernel is declared if a build finds its signatures in the source."""
+    return [
+        RecordedKernel(
+            source=module,
+            frontend=item.frontend,
+            path=item.path,
+            records=(
+                Record(
+                    frontend=item.frontend,
+                    kind="kernel",
+                    module=module,
+                    function=item.path,
+                    file=trees[module][0],
+                    line=item.line,
+                    declared=item.has_signatures,
+                ),
+            ),
+        )
+        for module, content in contents.items()
+        for item in content.kernels
+    ]
 
 
-def _write_tables(project: Project, modules: list[Source], trees: Trees, *, has_cuda_cpp: bool) -> None:
+def _write_tables(project: Project, contents: Mapping[str, Content], trees: Trees, *, has_cuda_cpp: bool) -> None:
     """Add the missing entries to pyproject.toml, and print them and the kernels without a signature.
 
     Args:
         project: The project.
-        modules: Its modules with kernels or device functions.
+        contents: The kernels of its modules.
         trees: The parsed modules.
         has_cuda_cpp: It has kernels in CUDA C++ without a table.
     """
     before = project.text or ""
     editor = pyproject.Editor(before)
-    with_kernels = (source.module for source in modules if source.kernels)
-    required = source_files.requirements(project, trees, with_kernels)
-    front_ends = {item.frontend for source in modules for item in source.kernels}
+    kernels = _kernels(contents, trees)
+    sources = dict.fromkeys(kernel.source for kernel in kernels)
+    front_ends = {kernel.frontend for kernel in kernels}
     front_ends |= {project.front_end(module) for module in project.modules.values()} & registry.BUILT_IN.keys()
     front_ends |= {"cuda-cpp"} if has_cuda_cpp else set()
+    required = source_files.requirements(project, trees, sources)
     lines = [*_add_build_system(editor, project, front_ends, required), *_add_dependency(editor, project)]
     pyproject.add_targets(editor)
-    for source in modules:
-        for front_end in sorted({item.frontend for item in source.kernels} - sources.RECORDED_FRONT_ENDS):
-            lines += _add_module(editor, project, source, front_end, _generated_name(source, trees))
+    new = [kernel for kernel in kernels if not tables.has_entry(kernel, project)]
+    generated = {source: name for source in sources if (name := _generated_name(source, contents, trees))}
+    # The tables of Triton need recorded values, so `aotcuda record` writes them.
+    additions = tables.additions([kernel for kernel in new if kernel.frontend != "triton"], project, generated)
+    pyproject.add_kernels(editor, additions, project.front_end({}))
     text = editor.text()
     if text != before:
         pyproject.write(project.pyproject, text)
     foreign.show(f"{project.pyproject}: {_changes(before, text)}")
-    for line in lines:
-        foreign.show(line)
     known, project = project.modules, replace(project, data=editor.get(()))
     for line in [
+        *lines,
+        *(f"wrote {item.place}" for item in additions if item.is_known),
         *_describe_ways(known, project.modules),
         *_imports_to_change(project, trees),
         *_tables_without_kernels(project),
     ]:
         foreign.show(line)
-    if any(source.kernels for source in modules):
-        _print_unsigned(project, modules)
+    if kernels:
+        _print_unsigned([kernel for kernel in new if not kernel.records[0].declared])
 
 
 def _add_build_system(editor: Editor, project: Project, front_ends: set[str], required: list[str]) -> list[str]:
@@ -216,25 +213,25 @@ def _has_aotcuda(requirements: list[str]) -> bool:
     return "aotcuda" in map(source_files.distribution, requirements)
 
 
-def _generated_name(source: Source, trees: Trees) -> str | None:
+def _generated_name(source: str, contents: Mapping[str, Content], trees: Trees) -> str | None:
     """Return the name of a generated module for a source, or None if the source is packaged in place.
 
     A private module such as `mypkg._kernels`, which launches none of its kernels and which no module of the project
     imports, becomes the generated module `mypkg.kernels`: no import has to change.
     """
-    package, dot, name = source.module.rpartition(".")
+    package, dot, name = source.rpartition(".")
     public = f"{package}{dot}{name.lstrip('_')}"
+    nodes = [*ast.walk(trees[source][1])]
     is_changed = any(
-        isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "aotcuda"
-        for node in ast.walk(trees[source.module][1])
+        isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "aotcuda" for node in nodes
     )
-    kernels = {item.path for item in source.kernels}
+    kernels = {item.path for item in contents[source].kernels}
     is_launched = any(
         isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in kernels
-        for node in ast.walk(trees[source.module][1])
+        for node in nodes
     )
     is_public = not name.startswith("_") or not name.strip("_") or public in trees
-    if is_public or is_changed or is_launched or source_files.is_imported(source.module, trees):
+    if is_public or is_changed or is_launched or source_files.is_imported(source, trees):
         return None
     return public
 
@@ -256,60 +253,6 @@ def _describe_ways(before: Mapping[str, object], after: Mapping[str, dict[str, A
             "way is in place: name the table after its source, and change one import there"
         )
     return lines
-
-
-def _add_module(editor: Editor, project: Project, source: Source, front_end: str, generated: str | None) -> list[str]:
-    """Add the table of a source if it is missing, and the kernels with signatures in their decorators.
-
-    Args:
-        editor: The editor of pyproject.toml.
-        project: The project.
-        source: The source.
-        front_end: The front end of the kernels to add.
-        generated: The name of a generated module for a new table; None for a table in place.
-
-    Returns:
-        Lines with the kernels that were written, and the remaining steps.
-    """
-    module = next(
-        (
-            name
-            for name, item in project.modules.items()
-            if source.module in sources_of(item) and project.front_end(item) == front_end
-        ),
-        None,
-    )
-    keys = (*_TOOL, "modules", module or generated or source.module)
-    new_module = editor.get(keys) is None
-    if module is None and not new_module:
-        return [f"to do: {source.file}: kernels of {front_end} need a module of another name"]
-    if new_module:
-        is_default = project.front_end({}) == front_end
-        editor.add_table(keys, {"source": source.module, **({} if is_default else {"frontend": front_end})})
-    listed = _listed_kernels(editor.get((*keys, "kernels")), source.module)
-    values: dict[str, Any] = {}
-    for item in source.kernels_of(front_end):
-        if item.signatures and item.path not in listed:
-            name = tables.key_for(item.path, {*listed.values(), *values})
-            texts = list(dict.fromkeys(item.signatures))
-            python = f"{source.module}:{item.path}" if "." in item.path else item.path
-            values[name] = texts if name == item.path else {"python": python, "signatures": texts}
-    if editor.get((*keys, "kernels")) is None:
-        if values or new_module:
-            others = replace(project, data=editor.get(())).modules.values()
-            first = not any("kernels" in other for other in others)
-            editor.add_table((*keys, "kernels"), values, {"": [_COMMENT]} if first else {})
-    elif values:
-        editor.add_keys((*keys, "kernels"), values)
-    return [f'wrote tool.aotcuda.modules."{keys[-1]}".kernels.{pyproject.quote_key(name)}' for name in values]
-
-
-def _listed_kernels(kernels: object, source: str) -> dict[str, str]:
-    """Return the Python names and keys of the kernels in a table."""
-    return {
-        str(value.get("python", name) if isinstance(value, dict) else name).removeprefix(f"{source}:"): name
-        for name, value in (kernels.items() if isinstance(kernels, dict) else ())
-    }
 
 
 def _imports_to_change(project: Project, trees: Trees) -> list[str]:
@@ -346,43 +289,63 @@ def _tables_without_kernels(project: Project) -> list[str]:
     return [f"to do before a build: record the kernels of {', '.join(empty)}; a module without kernels is not built"]
 
 
-def _print_unsigned(project: Project, modules: list[Source]) -> None:
+def _print_unsigned(kernels: Sequence[RecordedKernel]) -> None:
     """Print the kernels without a signature."""
-    listed = {
-        (source, path)
-        for module in project.modules.values()
-        for source in sources_of(module)
-        for path in map(tables.kernel_path, _listed_kernels(module.get("kernels"), source))
-    }
-    missing = [
-        (source, item) for source in modules for item in source.kernels if (source.module, item.path) not in listed
-    ]
-    if not missing:
+    if not kernels:
         foreign.show("every kernel has a signature")
         return
-    foreign.show(f"{len(missing)} kernel{'s have' if len(missing) != 1 else ' has'} no signature yet:")
-    for source, item in missing:
-        reason = " (its decorator's signatures are computed)" if item.has_computed_signatures else ""
-        foreign.show(f"  {source.file}:{item.line}: {item.path}{reason}")
+    foreign.show(f"{len(kernels)} kernel{'s have' if len(kernels) != 1 else ' has'} no signature yet:")
+    for kernel in kernels:
+        foreign.show(f"  {kernel.records[0].place}: {kernel.path}")
     foreign.show("record them from anything that launches them, such as the tests, with a GPU or without:")
     foreign.show("  aotcuda record --write -- python -m pytest")
 
 
-def _other_functions(modules: list[Source]) -> list[str]:
+def _other_functions(contents: Mapping[str, Content], trees: Trees) -> list[str]:
     """Return lines on kernels inside functions, and on device functions."""
     lines = [
-        f"left out: {source.file}:{item.line}: {item.path} is made inside {item.enclosing}(); a build finds it under a "
-        "name of the module"
-        for source in modules
-        for item in source.functions
+        f"left out: {trees[module][0]}:{item.line}: {item.path} is made inside {item.enclosing}(); a build finds it "
+        "under a name of the module"
+        for module, content in contents.items()
+        for item in content.functions
         if item.enclosing and not item.device
     ]
-    devices = sum(item.device for source in modules for item in source.functions)
+    devices = sum(item.device for content in contents.values() for item in content.functions)
     if devices == 1:
         lines.append("1 device function: it comes along with the kernels that call it")
     elif devices:
         lines.append(f"{devices} device functions: they come along with the kernels that call them")
     return lines
+
+
+def _compiled_texts(trees: Trees) -> list[str]:
+    """Return lines on the places that pass CUDA C++ to CuPy or cuda.core, with the command that packages its text."""
+    places = [
+        f"  {file}:{node.lineno}: {name}"
+        for file, tree in trees.values()
+        if _imports_cupy_or_cuda_core(tree)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        if (name := ast.unparse(node.func)).rpartition(".")[2] in _COMPILING
+    ]
+    if not places:
+        return []
+    return [
+        f"{len(places)} place{'s' * (len(places) > 1)} where CUDA C++ is compiled while the program runs:",
+        *places,
+        "record them from anything that launches the kernels; it writes the texts into .cu files:",
+        "  aotcuda record --dry --write -- python -m pytest",
+    ]
+
+
+def _imports_cupy_or_cuda_core(tree: ast.Module) -> bool:
+    names = [
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [item.name for item in node.names])
+    ]
+    return any(name.partition(".")[0] == "cupy" or name.startswith("cuda.core") for name in names)
 
 
 def _changes(before: str, after: str) -> str:

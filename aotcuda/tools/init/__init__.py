@@ -1,1 +1,0 @@
-"""`aotcuda init`: write the first tables of a project from its sources."""
