@@ -92,7 +92,7 @@ class State:
 
     def __init__(self, tree: Path, folder: Path) -> None:
         machine.write_bytecode(tree)
-        path = [str(tree), str(tree / "hatch_plugin"), os.environ.get("PYTHONPATH", "")]
+        path = [str(tree), str(tree / "hatch_plugin" / "src"), os.environ.get("PYTHONPATH", "")]
         self._environ = {"CUDA_CACHE_DISABLE": "1", "PYTHONPATH": os.pathsep.join(filter(None, path))}
         self._folder = folder
         self._check(tree)

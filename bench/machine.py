@@ -116,7 +116,7 @@ def write_bytecode(*trees: Path) -> None:
     rest of a small build.
     """
     installed = Path(sysconfig.get_path("purelib"))
-    packages = [tree / name for tree in trees for name in ("aotcuda", "hatch_plugin/hatch_aotcuda")]
+    packages = [tree / name for tree in trees for name in ("aotcuda", "hatch_plugin/src/hatch_aotcuda")]
     for folder in (*(installed / name for name in _COMPILERS), *packages):
         if folder.is_dir():
             compileall.compile_dir(str(folder), quiet=2)

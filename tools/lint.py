@@ -31,7 +31,17 @@ FORGE = {
     "github-workflows": "workflows/*.yml",
 }
 
-SOURCES = ("aotcuda", "bench", "examples", "hatch_build.py", "hatch_plugin", "setuptools_plugin", "tests", "tools")
+SOURCES = (
+    "aotcuda",
+    "bench",
+    "examples",
+    "hatch_build.py",
+    "hatch_metadata.py",
+    "hatch_plugin",
+    "setuptools_plugin",
+    "tests",
+    "tools",
+)
 """Folders and files of Python."""
 
 FRAGMENTS = {"How", "Likewise", "Of", "See", "That", "What", "Whether", "Which", "Who"}

@@ -6,9 +6,9 @@
     python3 tools/release.py --notes v1.2.3         # print the changes of this version, from CHANGELOG
 
 BUILT holds a folder for each machine. The sdist and the pure wheel must be equal on all machines. The files must
-have the tag's version, CHANGELOG must have a heading for this version and contain all changes, and twine must find no
-fault. Each wheel is installed and imported in clean environments of this Python, and of each Python that `--python`
-names, if the Python accepts the wheel.
+have the tag's version and the repository's address, CHANGELOG must have a heading for this version and contain all
+changes, and twine must find no fault. Each wheel is installed and imported in clean environments of this Python, and
+of each Python that `--python` names, if the Python accepts the wheel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
+import zipfile
 from pathlib import Path
 
 from environments import ROOT, check_machine, environment, make, run, say
@@ -50,8 +50,10 @@ def main() -> None:
     out: Path = arguments.out.resolve()
     if out.exists() and any(out.iterdir()):
         sys.exit(f"{out} is not empty; name an empty or new folder")
-    check_address(*((ROOT / name).read_text(encoding="utf-8") for name in ("pyproject.toml", "README.md")))
     files = gather(arguments.built)
+    for path in files.values():
+        if path.suffix == ".whl":
+            check_address(path)
     fragments = sorted((ROOT / "changes").glob("*.*.md"))
     check_version(arguments.tag, files, (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), fragments)
 
@@ -70,12 +72,16 @@ def main() -> None:
     say(f"{len(files)} files are in {out}")
 
 
-def check_address(project: str, readme: str) -> None:
-    """Exit unless the project has the repository's address, and links of the README work on a package index."""
-    if not tomllib.loads(project)["project"].get("urls", {}).get("Source"):
-        sys.exit("pyproject.toml: project.urls has no Source; write the repository's address there")
-    if relative := re.search(r"\]\((?!\w+://)([^)]*)\)", readme):
-        sys.exit(f"README.md: the link {relative[1]} is relative; package indexes need the address before it")
+def check_address(wheel: Path) -> None:
+    """Exit unless a wheel names the repository's address, and links of its description work on a package index."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode()
+    if not re.search(r"^Project-URL: Source, ", metadata, re.MULTILINE):
+        sys.exit(f"{wheel.name} has no address of the repository; write it into `repository` in pyproject.toml")
+    text = re.sub(r"(?ms)^```.*?^```|`[^`\n]*\]\([^`\n]*`", "", metadata)  # code is no link
+    if relative := re.search(r"\]\((?!\w+:|#)([^)]*)\)", text):
+        sys.exit(f"{wheel.name}: the link {relative[1]} in README.md is relative; let hatch_metadata.py find it")
 
 
 def gather(built: Path) -> dict[str, Path]:

@@ -80,7 +80,7 @@ def test_installed_package_needs_the_run_time_alone(flat: Path, environment: Pat
 def test_editable_install_works_without_isolation(flat: Path, environment: Path) -> None:
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     folder = succeed(environment.parent, environment, "-c", code).out
-    paths = [sysconfig.get_path("purelib"), projects.CHECKOUT, projects.CHECKOUT / "hatch_plugin"]
+    paths = [sysconfig.get_path("purelib"), projects.CHECKOUT, projects.CHECKOUT / "hatch_plugin" / "src"]
     Path(folder.strip(), "tools.pth").write_text("\n".join(map(str, paths)))
     install = ("install", "--no-build-isolation", "--no-deps", "--editable", ".")
     succeed(flat, sys.executable, "-m", "pip", "--python", environment, *install)

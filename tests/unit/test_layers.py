@@ -15,7 +15,11 @@ import pytest
 from aotcuda.builder.emit import bundle
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"aotcuda": ROOT, "hatch_aotcuda": ROOT / "hatch_plugin", "setuptools_aotcuda": ROOT / "setuptools_plugin"}
+PACKAGES = {
+    "aotcuda": ROOT,
+    "hatch_aotcuda": ROOT / "hatch_plugin/src",
+    "setuptools_aotcuda": ROOT / "setuptools_plugin/src",
+}
 
 
 def modules() -> dict[str, Path]:

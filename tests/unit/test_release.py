@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
+import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 TOOLS = Path(__file__).parents[2] / "tools"
 
@@ -71,19 +75,66 @@ def test_notes_of_a_release_are_its_section_of_the_changelog(release):
         release.notes(changelog, "v1.3")
 
 
-ADDRESS = '[project]\nname = "aotcuda"\n[project.urls]\nSource = "https://example.org/aotcuda"\n'
+README = "# One\n\n![chart](docs/a.svg) [why](docs/why.md#when-not) [below](#one) [other](https://example.org/x)\n\n```\nk[grid](x)\n```\n\n`k[grid](x)`\n"
+
+
+@pytest.fixture
+def wheel(tmp_path):
+    """Return a function that builds the wheel of a project with a repository's address, by the metadata of aotcuda."""
+
+    def build(repository, readme=README):
+        root = TOOLS.parent
+        (tmp_path / "aotcuda").mkdir()
+        (tmp_path / "aotcuda" / "__init__.py").write_text("")
+        (tmp_path / "aotcuda" / "version.py").write_text('__version__ = "1.2"\n')
+        (tmp_path / "README.md").write_text(readme)
+        (tmp_path / "hatch_metadata.py").write_text((root / "hatch_metadata.py").read_text())
+        project = tomllib.loads((root / "pyproject.toml").read_text())
+        hook = project["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+        (tmp_path / "pyproject.toml").write_text(
+            f'[project]\nname = "aotcuda"\ndynamic = {project["project"]["dynamic"]}\n'
+            '[tool.hatch.version]\npath = "aotcuda/version.py"\n'
+            f'[tool.hatch.metadata.hooks.custom]\npath = "{hook["path"]}"\nrepository = "{repository}"\n'
+        )
+        return next(WheelBuilder(str(tmp_path)).build(directory=str(tmp_path / "dist")))
+
+    return build
+
+
+def test_wheel_has_the_links_of_the_repository(release, wheel):
+    built = Path(wheel("https://example.org/owner/aotcuda/"))
+    release.check_address(built)
+    with zipfile.ZipFile(built) as archive:
+        metadata = archive.read("aotcuda-1.2.dist-info/METADATA").decode()
+    base = "https://example.org/owner/aotcuda"
+    assert re.findall(r"^Project-URL: (.*)$", metadata, re.MULTILINE) == [
+        f"Source, {base}",
+        f"Documentation, {base}/tree/HEAD/docs",
+        f"Changes, {base}/blob/HEAD/CHANGELOG.md",
+        f"Issues, {base}/issues",
+    ]
+    assert re.findall(r"\]\(([^)]*)\)", metadata) == [
+        f"{base}/raw/v1.2/docs/a.svg",
+        f"{base}/blob/v1.2/docs/why.md#when-not",
+        "#one",
+        "https://example.org/x",
+        "x",  # twice in code
+        "x",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("project", "readme", "problem"),
+    ("repository", "readme", "problem"),
     [
-        ("[project]\n", "", "project.urls has no Source"),
-        (ADDRESS.replace("https://example.org/aotcuda", ""), "", "project.urls has no Source"),
-        (ADDRESS, "[one](https://example.org) [two](docs/why.md)", "the link docs/why.md is relative"),
-        (ADDRESS, "![chart](docs/pictures/a.svg)", "the link docs/pictures/a.svg is relative"),
+        ("", README, "has no address of the repository; write it into `repository` in pyproject.toml"),
+        ("https://example.org/a", "[a `b[c]`](docs/a.md)", "the link docs/a.md in README.md is relative"),
     ],
 )
-def test_release_needs_the_address_of_the_repository(release, project, readme, problem):
-    release.check_address(ADDRESS, "[one](https://example.org)")
+def test_release_needs_the_address_of_the_repository(release, wheel, repository, readme, problem):
+    built = Path(wheel(repository, readme))
     with pytest.raises(SystemExit, match=problem):
-        release.check_address(project, readme)
+        release.check_address(built)
+
+
+def test_links_of_the_readme_become_absolute(release, wheel):
+    release.check_address(Path(wheel("https://example.org/a", (TOOLS.parent / "README.md").read_text())))
