@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import stat
 
-from ..errors import TargetError
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
@@ -45,7 +43,7 @@ def read(
     *,
     remedy: str = "name another file",
     follow: bool = True,
-    error: type[AotcudaError] = TargetError,
+    error: type[AotcudaError] | None = None,
 ) -> bytes:
     """Return the content of a regular file.
 
@@ -54,7 +52,7 @@ def read(
         limit: The most bytes that it may have.
         remedy: What the user can do if the file cannot be read; the error ends with it.
         follow: Follow a symbolic link.
-        error: The class of the error.
+        error: The class of the error, by default TargetError.
 
     Raises:
         AotcudaError: The file is missing, not regular, too large, or cannot be read.
@@ -63,7 +61,11 @@ def read(
         return content(path, limit, follow=follow)
     except UnreadableError as problem:
         message = f"{escape(os.fspath(path))}: {problem}; {remedy}"
-        raise error(message) from None
+        if error is not None:
+            raise error(message) from None
+    from ..errors import TargetError  # noqa: PLC0415 (most launches need no errors)
+
+    raise TargetError(message)
 
 
 def content(path: str | os.PathLike[str], limit: int = LARGEST_TEXT, *, follow: bool = True) -> bytes:

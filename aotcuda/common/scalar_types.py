@@ -53,3 +53,15 @@ C_TYPES: Mapping[str, str] = {name: kind for name, *_, kind, _ in TABLE if kind}
 
 NUMBA: Mapping[str, str] = {other: name for name, *_, others in TABLE for other in (name, *others.split()) if others}
 """Names by all of Numba's names, for the types that each of its releases has."""
+
+
+def alignment(typestr: str) -> int:
+    """Return the alignment in bytes of a type's elements; 1 for structured types, whose manifest entry has it."""
+    if typestr in NAMED:
+        return NAMED[typestr]
+    code, digits = typestr[1:2], typestr[2:].partition("[")[0]
+    if code == "U":
+        return 4
+    if code in ("S", "V") or not digits.isdecimal():
+        return 1
+    return max(int(digits[:9]) // (2 if code == "c" else 1), 1)

@@ -40,7 +40,6 @@ from ..common.data_folder import PACK as PACK
 from ..common.data_folder import PARTS as PARTS
 from ..common.data_folder import WHEEL as WHEEL
 from ..common.data_folder import frozen_remedy
-from ..errors import ManifestError
 from ..version import __version__, is_older
 from . import shared
 
@@ -48,6 +47,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeGuard
 
+    from ..errors import ManifestError
     from .schema import Argument as Argument
     from .schema import Callbacks as Callbacks
     from .schema import Fatbin as Fatbin
@@ -131,7 +131,7 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
     """
     if len(data) > LARGEST or (sha256 is None and _has_too_many_values(data)):
         message = f"{where} is no manifest: {len(data):,} bytes are more than it may have, or hold too many values"
-        raise ManifestError(message)
+        raise _error(message)
     try:
         manifest = json.loads(data)
         version = manifest["format"]
@@ -139,17 +139,23 @@ def parse(data: bytes, where: str, *, sha256: str | None = None) -> Manifest:
             shared.expand(manifest)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         message = f"{where} is not a readable manifest; it was truncated or altered. Install the package again."
-        raise ManifestError(message) from None
+        raise _error(message) from None
     _check_version(manifest, version, where)
     if sha256 is not None and digest(data) != sha256:
         message = (
             f"{where} does not match the digest in the module that was generated with it; install the package again"
         )
-        raise ManifestError(message)
+        raise _error(message)
     if sha256 is None:
         _check_shape(manifest, where)
     result: Manifest = manifest
     return result
+
+
+def _error(message: str) -> ManifestError:
+    from ..errors import ManifestError  # noqa: PLC0415 (most launches need no errors)
+
+    return ManifestError(message)
 
 
 def _has_too_many_values(data: bytes) -> bool:
@@ -165,7 +171,7 @@ def _check_version(manifest: dict[str, Any], version: object, where: str) -> Non
             f"{where} needs aotcuda {floor[:40]} or later, and this is {__version__}; upgrade it: "
             f"pip install --upgrade 'aotcuda>={floor[:40]}'"
         )
-        raise ManifestError(message)
+        raise _error(message)
     if type(version) is not int or version == FORMAT:
         return  # the schema refuses other types
     number = str(version) if 0 <= version < 1000 else "1000 or later"
@@ -179,7 +185,7 @@ def _check_version(manifest: dict[str, Any], version: object, where: str) -> Non
             f"{where} has manifest format {number}, and this aotcuda reads format {FORMAT}; build the package again "
             f"with aotcuda {FLOOR} or later"
         )
-    raise ManifestError(message)
+    raise _error(message)
 
 
 def _is_version(text: object) -> TypeGuard[str]:
@@ -196,7 +202,7 @@ def _check_shape(manifest: object, where: str) -> None:
         problem = "it is nested too deeply"
     if problem is not None:
         message = f"{where} was altered: {problem}. Install the package again."
-        raise ManifestError(message)
+        raise _error(message)
 
 
 def read(path: str, *, sha256: str | None = None) -> Manifest:
@@ -241,10 +247,10 @@ def _unreadable(path: str, reason: str) -> ManifestError:
             f"{path} cannot be read, since {archive} is a file: packages with GPU code cannot run from a zip archive; "
             "install the package, or unpack the archive"
         )
-        return ManifestError(message)
+        return _error(message)
     above = os.path.join(os.path.dirname(path), "..", "..")  # noqa: PTH118, PTH120 (as in read_file)
     package = os.path.relpath(path, getattr(sys, "_MEIPASS", above)).partition(os.sep)[0]
-    return ManifestError(f"{path} {reason}; {frozen_remedy(package) or 'install the package again'}")
+    return _error(f"{path} {reason}; {frozen_remedy(package) or 'install the package again'}")
 
 
 def _file_above(path: str) -> str | None:
@@ -266,10 +272,10 @@ def check_file(data: bytes, file: File, where: str) -> None:
     if len(data) != file["bytes"]:
         size = len(data) if len(data) < file["bytes"] else "more"  # `content` does not read the rest of a longer file
         message = f"{where} has {size} bytes where the manifest says {file['bytes']}; install the package again"
-        raise ManifestError(message)
+        raise _error(message)
     if digest(data) != file["sha256"]:
         message = f"{where} was altered: its SHA-256 is not the manifest's; install the package again"
-        raise ManifestError(message)
+        raise _error(message)
 
 
 def digest(data: bytes) -> str:

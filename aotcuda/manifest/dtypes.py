@@ -1,4 +1,4 @@
-"""Write structured types as text in one line, `|V16{a:<i4@0,b:<f8@8}`, and return the alignment of types.
+"""Write structured types as text in one line, `|V16{a:<i4@0,b:<f8@8}`.
 
 The text of a structured type is NumPy's type string, and the fields with their types and offsets. They come from the
 `descr` of the array interface (NumPy reference, "The array interface protocol"), where gaps have no names.
@@ -12,18 +12,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
-
-
-def alignment(typestr: str) -> int:
-    """Return the alignment in bytes of a type's elements; 1 for structured types, whose manifest entry has it."""
-    if typestr in NAMED:
-        return NAMED[typestr]
-    code, digits = typestr[1:2], typestr[2:].partition("[")[0]
-    if code == "U":
-        return 4
-    if code in ("S", "V") or not digits.isdecimal():
-        return 1
-    return max(int(digits[:9]) // (2 if code == "c" else 1), 1)
 
 
 def structured(typestr: str, descr: Sequence[Any] | None) -> str:

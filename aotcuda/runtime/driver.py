@@ -111,6 +111,7 @@ _ATTRIBUTES = {
     "grid_z": 7,
     "shared": 8,
     "multiprocessors": 16,
+    "integrated": 18,
     "major": 75,
     "minor": 76,
     "cooperative": 95,
@@ -213,6 +214,15 @@ class Device:
                 return "unnamed"
             self._name = name.value.decode(errors="replace")
         return self._name
+
+    def is_tegra(self) -> bool:
+        """Return True for a Tegra GPU, which shares the memory of its CPU."""
+        if not self.limit("integrated"):
+            return False
+        with importing:
+            from ..gpus import TEGRA  # noqa: PLC0415 (few machines have such a GPU)
+
+        return self.capability in TEGRA
 
     @property
     def driver_version(self) -> tuple[int, int]:

@@ -358,6 +358,13 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
             *value = fixed[i][1];
             return SUCCESS;
         }
+    if (attribute == 18) { /* integrated: Tegra, and GB10 */
+        static const int integrated[][2] = {{5, 3}, {6, 2}, {7, 2}, {8, 7}, {8, 8}, {10, 1}, {11, 0}, {12, 1}};
+        *value = 0;
+        for (size_t i = 0; i < sizeof integrated / sizeof *integrated; i++)
+            *value |= capability[0] == integrated[i][0] && capability[1] == integrated[i][1];
+        return SUCCESS;
+    }
     if (attribute != 75 && attribute != 76 && attribute != 120)
         return INVALID_VALUE;
     *value = attribute == 75 ? capability[0] : attribute == 76 ? capability[1] : capability[0] >= 9; /* 120: clusters */

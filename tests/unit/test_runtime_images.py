@@ -121,13 +121,27 @@ def test_fatbin_without_the_chosen_target_is_a_missing_variant(cuda, package, lo
     assert loads(cuda) == 1
 
 
-@pytest.mark.parametrize("load", ["first-use", "import"])
-def test_altered_second_fatbin_is_refused_before_anything_is_loaded(cuda, load):
+DAMAGE = {
+    "altered": (lambda file: file.write_bytes(file.read_bytes()[:-1] + b"!"), "was altered: its SHA-256 is not"),
+    "longer": (lambda file: file.write_bytes(file.read_bytes() + b"!"), "has more bytes where the manifest says"),
+    "missing": (lambda file: file.unlink(), "install the package again"),
+}
+
+
+@pytest.mark.parametrize(
+    ("load", "devices", "loaded"), [("first-use", "9.0", 1), ("import", "9.0", 1), ("first-use", "", 0)]
+)
+@pytest.mark.parametrize(("damage", "message"), DAMAGE.values(), ids=DAMAGE)
+def test_damaged_second_fatbin_is_refused(cuda, load, devices, loaded, damage, message):
+    """Its digest is compared when it is loaded, its size before; without a GPU the damage is reported all the same."""
+    cuda.set(devices=devices)
     kernels = [kernel("k", "void(int32)"), kernel("l", "void(int32)", fatbin=1)]
-    (write(cuda.packages, kernels, load=load) / "kernels-1.fatbin").write_bytes(b"altered")
-    with pytest.raises(ManifestError, match=r"kernels-1\.fatbin"):
-        importlib.import_module("mypkg.kernels").k[1, 1](1)
-    assert loads(cuda) == 0
+    damage(write(cuda.packages, kernels, load=load) / "kernels-1.fatbin")
+    with pytest.raises(ManifestError, match=rf"kernels-1\.fatbin .*{message}"):
+        module = importlib.import_module("mypkg.kernels")
+        module.k[1, 1](1)
+        module.l[1, 1](1)
+    assert loads(cuda) == (loaded if "SHA" in message else 0)
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, None], ids=["interrupt", "error"])

@@ -17,6 +17,9 @@ HEAVY = [
     "importlib.metadata",
     "inspect",
     "threading",
+    "contextlib",
+    "aotcuda.errors",
+    "aotcuda.gpus",
 ]
 ARRAY = """
 class Array:

@@ -9,15 +9,11 @@ from aotcuda.binary import fatbin
 from aotcuda.builder.link import nvfatbin
 from aotcuda.builder.link.images import Image
 from aotcuda.errors import ManifestError
-from aotcuda.runtime.images import library, subset
+from aotcuda.runtime.images import subset
 from support import images, manifests
 
 TARGETS = ("sm_80", "sm_86", "sm_87", "sm_90", "compute_75")
 ENTRY = len(manifests.image("sm_80", b"code of image 0")[1])
-
-
-def test_both_tables_of_tegra_agree():
-    assert set(library.TEGRA) == arch.TEGRA
 
 
 @pytest.mark.parametrize(

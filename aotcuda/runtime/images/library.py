@@ -9,7 +9,6 @@ import ctypes
 import os
 
 from ... import manifest as manifests
-from ...gpus import TEGRA
 from .. import driver as drivers
 from .. import errors, importing
 from .device_kernel import DeviceKernel, OpenLibrary
@@ -196,7 +195,7 @@ class Library:
 
         The driver might choose machine code for desktop GPUs there, and NVIDIA does not promise that it runs.
         """
-        if self.is_compiled or all(device.capability not in TEGRA for device in self.driver.devices):
+        if self.is_compiled or not any(device.is_tegra() for device in self.driver.devices):
             return data
         chosen = {choice.arch for choice in self.choices.values()}
         images = self.manifest["fatbins"][fatbin]["images"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ... import manifest as manifests
-from .. import importing, new_lock
+from .. import errors, importing, new_lock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,12 +55,17 @@ class Packaged:
         return self._manifest
 
     def load(self, _fallback: MakesFallback) -> Library:
-        """Load the images and return them."""
-        self.check()  # before the import, so that damage is reported rather than a missing driver
+        """Load the images and return them; a fatbin that is loaded later is compared with its digest then."""
         with importing:
             from .library import Library  # noqa: PLC0415 (only launches need the driver)
 
-        library = Library(self.manifest(), os.path.dirname(self._path), read=self._fatbin)
+        if not self._has_all_files():
+            self.check()
+        try:
+            library = Library(self.manifest(), os.path.dirname(self._path), read=self._fatbin)
+        except (errors.RuntimeUnavailableError, errors.CudaError):
+            self.check()  # damage is reported rather than a missing driver
+            raise
         if self._parts is not None:
             self._warn(self._parts, library.choices.values())
         return library
@@ -69,6 +74,17 @@ class Packaged:
         """Raise ManifestError if a fatbin is missing or altered."""
         for index in range(len(self.manifest()["fatbins"])):
             self._fatbin(index)
+
+    def _has_all_files(self) -> bool:
+        """Return True if all fatbins exist in the sizes of the manifest; False for a split wheel, which has others."""
+        folder = os.path.dirname(self._path)
+        try:
+            return self._parts is None and all(
+                os.stat(os.path.join(folder, item["file"]["path"])).st_size == item["file"]["bytes"]
+                for item in self.manifest()["fatbins"]
+            )
+        except OSError:
+            return False
 
     def _fatbin(self, index: int) -> bytes:
         manifest = self.manifest()

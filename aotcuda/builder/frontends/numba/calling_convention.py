@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from aotcuda.builder.frontends.numba.type_notation import SIZES
+from aotcuda.common import scalar_types
 from aotcuda.errors import CompileError
-from aotcuda.manifest import dtypes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -133,7 +133,7 @@ class CallingConvention:
             return max((self._alignment(field.type) for field in ty.fields.values()), default=1)
         if isinstance(ty, types.Array):
             return self._alignment(ty.dtype)
-        return dtypes.alignment(self.notation.dtype_text(ty))
+        return scalar_types.alignment(self.notation.dtype_text(ty))
 
     def _describe_type(self, layout: Layout, name: str, ty: Any, where: str) -> dict[str, object]:
         """Describe an argument that is a type. Compiled code contains the type; the parameter block has zeros."""

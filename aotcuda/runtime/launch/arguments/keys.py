@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-from ....manifest.constants import decode
 from . import parameter_kinds
 
 TYPE_CHECKING = False
@@ -97,7 +96,7 @@ def _array_coder(at: int, divisors: list[int]) -> Coder:
 
 def _number_coders(at: int, parameters: Sequence[Parameter]) -> list[Coder]:
     """Return the coder of an argument that is no array; an empty list if all these parameters accept equal values."""
-    listed = [decode(each["value"]) for each in parameters if each["kind"] == "constant"]
+    listed = [_constant(each) for each in parameters if each["kind"] == "constant"]
     values = list({repr(value): value for value in listed}.values())
     if values and all(each["kind"] == "constant" for each in parameters):
         return [_constant_coder(at, values)] if len(values) > 1 else []
@@ -112,7 +111,7 @@ def _number_coders(at: int, parameters: Sequence[Parameter]) -> list[Coder]:
 
     def accepts(parameter: Parameter, code: tuple[bool, ...]) -> bool:
         if parameter["kind"] == "constant":
-            return any(code[tests.index(test)] for test in tests if test == ("equal", decode(parameter["value"])))
+            return any(code[tests.index(test)] for test in tests if test == ("equal", _constant(parameter)))
         divisor = _divisor(parameter)
         return divisor == 1 or code[tests.index(("multiple", divisor))]
 
@@ -127,7 +126,7 @@ def _constant_coder(at: int, values: list[Any]) -> Coder:
         return text if text in by_text else OTHER
 
     def accepts(parameter: Parameter, code: object) -> bool:
-        return code is not OTHER and _text(decode(parameter["value"])) == code
+        return code is not OTHER and _text(_constant(parameter)) == code
 
     return Coder(at, code, accepts=accepts, is_value=True)
 
@@ -141,6 +140,12 @@ def key_of(coders: Sequence[Coder]) -> Callable[[Sequence[Any]], tuple[object, .
     """Return the function that makes a key from the values that were read for all arguments."""
     pairs = [(coder.at, coder.code) for coder in coders]
     return lambda reads: tuple([code(reads[at]) for at, code in pairs])
+
+
+def _constant(parameter: Parameter) -> Any:
+    from ....manifest.constants import decode  # noqa: PLC0415 (few kernels have constants)
+
+    return decode(parameter["value"])
 
 
 def _divisor(parameter: Parameter) -> int:

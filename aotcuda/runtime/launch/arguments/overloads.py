@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import struct
 
-from ....manifest import dtypes
+from ....common import scalar_types
 from ... import errors
 from .. import arguments
 from . import arrays, keys, parameter_kinds, scalars
@@ -424,7 +424,7 @@ class OverloadTable:
         """
         for at, (arg, view) in enumerate(zip(args, reads, strict=False)):
             if view is not None and view is not arg and arrays.family(arg) is not None:  # a constexpr is not read
-                alignment = dtypes.alignment(view[0])
+                alignment = scalar_types.alignment(view[0])
                 if not is_aligned(view, alignment, with_strides=False):
                     from . import explain  # noqa: PLC0415 (only errors come here)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from operator import itemgetter
 
-from ....manifest import dtypes
+from ....common import scalar_types
 from . import array_view, arrays, scalars
 
 TYPE_CHECKING = False
@@ -247,7 +247,7 @@ def alignment(parameter: Parameter) -> int:
     """Return the alignment in bytes of the elements of a parameter's arrays; 1 for other parameters."""
     kind = parameter["kind"]
     if kind in ("array", "buffer", "elements"):
-        return parameter.get("align") or dtypes.alignment(parameter["dtype"])
+        return parameter.get("align") or scalar_types.alignment(parameter["dtype"])
     return parameter.get("align", 1) if kind == "record" else 1
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 
-from ....common import variables
 from ... import imported, importing, new_lock
 
 TYPE_CHECKING = False
@@ -50,9 +49,13 @@ def why_not() -> str | None:
 
 def _find() -> tuple[Any, str]:
     """Return the extension module and an empty text, or None and the reason."""
-    variables.check(_VARIABLE)
-    if os.environ.get(_VARIABLE) == "0":
-        return None, f"{_VARIABLE} is 0"
+    if os.environ.get(_VARIABLE):
+        with importing:
+            from ....common import variables  # noqa: PLC0415 (few programs set it)
+
+        variables.check(_VARIABLE)
+        if os.environ[_VARIABLE] == "0":
+            return None, f"{_VARIABLE} is 0"
     try:
         with importing:
             __import__(name := f"{__name__}._launch")
