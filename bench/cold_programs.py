@@ -1,7 +1,7 @@
 """The programs that `bench/cold_start.py` times from their start to their first result.
 
 Each multiplies and adds on the GPU, and prints marks, the result, and notes. A mark is the name of a part and the clock
-at its end. The parts are `start` (from the process's start to its first line), `import`, `context` (start of the driver
+at its end. The parts are `start` (from the process's start to its first line), imports, `context` (start of the driver
 and of the GPU's context), `data` (three small arrays on the GPU), `load` (compiling and loading before the launch),
 `launch` (until the first launch is queued) and `result` (until the numbers are on the host).
 """
@@ -13,7 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PARTS = ("start", "ctypes", "import", "context", "data", "load", "launch", "result", "beyond")
+PARTS = (
+    "start", "ctypes", "import", "context", "data", "import of kernels", "import of Triton", "load", "launch", "result",
+    "beyond", "total",
+)  # fmt: skip
 
 RESULT = [12.0, 24.0, 36.0]
 X, Y = [1, 2, 3], [10, 20, 30]
@@ -86,7 +89,7 @@ mark("data")
 
 _IMPORT = """
 import benchkernels.kernels as k
-mark("import")
+mark("import of kernels")
 """
 
 _LAUNCH = """
@@ -94,12 +97,18 @@ k.__aotcuda__.ready()
 mark("load")
 k.axpy[1, 32](2.0, x, y, out)
 mark("launch")
-result = out.read()
+result = {read}
 mark("result")
 notes["image"] = k.__aotcuda__.chosen[0].arch
 """
 
-_OWN = _HEAD + _DRIVER + _START + _BUFFERS + _IMPORT + _LAUNCH + _TAIL
+
+def _packaged(arrays: str, read: str) -> str:
+    """Return a program that launches the packaged kernel over arrays."""
+    return arrays + _IMPORT + _LAUNCH.format(read=read) + _TAIL
+
+
+_OWN = _packaged(_HEAD + _DRIVER + _START + _BUFFERS, "out.read()")
 
 _SOURCE = r"""
 extern "C" __global__ void axpy(float a, const float *x, const float *y, float *out, long long n)
@@ -110,9 +119,9 @@ extern "C" __global__ void axpy(float a, const float *x, const float *y, float *
 }
 """
 
-_CUPY = (
+_CUPY_ARRAYS = (
     _HEAD
-    + f"""
+    + """
 import cupy
 mark("import")
 cupy.cuda.runtime.free(0)  # as cudaFree(0), which does nothing but make the context
@@ -120,6 +129,12 @@ mark("context")
 x, y = cupy.array([1, 2, 3], "float32"), cupy.array([10, 20, 30], "float32")
 out = cupy.empty(3, "float32")
 mark("data")
+"""
+)
+
+_CUPY = (
+    _CUPY_ARRAYS
+    + f"""
 kernel = cupy.RawKernel({_SOURCE!r}, "axpy")
 kernel.compile()
 mark("load")
@@ -131,17 +146,24 @@ mark("result")
     + _TAIL
 )
 
-_TRITON = (
+_TORCH_ARRAYS = (
     _HEAD
     + """
 import torch
-import cold_triton
 mark("import")
 torch.cuda.synchronize()  # which makes the context
 mark("context")
 x, y = torch.tensor([1.0, 2.0, 3.0], device="cuda"), torch.tensor([10.0, 20.0, 30.0], device="cuda")
 out = torch.empty(3, device="cuda")
 mark("data")
+"""
+)
+
+_TRITON = (
+    _TORCH_ARRAYS
+    + """
+import cold_triton
+mark("import of Triton")
 cold_triton.axpy.warmup(2.0, x, y, out, 3, BLOCK=128, grid=(1,))
 mark("load")
 cold_triton.axpy[(1,)](2.0, x, y, out, 3, BLOCK=128)
@@ -280,12 +302,16 @@ def axpy(a: float, x: wp.array(dtype=float), y: wp.array(dtype=float), out: wp.a
 }
 """Modules with the kernels of peers that read them from files."""
 
+_LATE = {"AOTCUDA_LOAD": "first-use"}
+
 OURS: dict[str, Program] = {
     "driver alone": Program(_HEAD + _DRIVER + _START + _BUFFERS + f"result = {RESULT}\n" + _TAIL),
     "C, the same image": Program(""),
-    "aotcuda, first-use": Program(_OWN, {"AOTCUDA_LOAD": "first-use"}),
+    "aotcuda, first-use": Program(_OWN, _LATE),
     "aotcuda, import": Program(_OWN, {"AOTCUDA_LOAD": "import"}),
-    "aotcuda, first-use, in Python": Program(_OWN, {"AOTCUDA_LOAD": "first-use", "AOTCUDA_EXTENSION": "0"}),
+    "aotcuda, CuPy's arrays": Program(_packaged(_CUPY_ARRAYS, "out.get().tolist()"), _LATE, "cupy"),
+    "aotcuda, PyTorch's tensors": Program(_packaged(_TORCH_ARRAYS, "out.tolist()"), _LATE, "torch"),
+    "aotcuda, first-use, in Python": Program(_OWN, {**_LATE, "AOTCUDA_EXTENSION": "0"}),
 }
 
 PEERS: dict[str, Program] = {

@@ -1,9 +1,9 @@
 """Compare aotcuda with C and other tools: the time from the start of a process to its first result on the GPU.
 
-Each run is a fresh process. `bench/cold_programs.py` has the programs and defines the parts of the time. All programs
-need tenths of a second to start the process and the driver and to make the data, so the part `beyond` is the time
-without these. The context is made before the packaged module is imported, because an import with `load = "import"`
-starts the driver.
+Each run is a fresh process. `bench/cold_programs.py` has the programs and defines the parts of the time. `total` is
+the time from the start of the process, imports included. All programs need tenths of a second to start the process and
+the driver and to make the data; the part `beyond` is the time without these. The context is made before the packaged
+module is imported, because an import with `load = "import"` starts the driver.
 
     python bench/cold_start.py                     # needs a GPU and the wheel of bench/kernels, installed
 """
@@ -24,7 +24,6 @@ from typing import Any
 
 import cold_programs
 import machine
-import peers
 from cold_programs import Program
 
 _COMMON = ("start", "context", "data")
@@ -38,22 +37,22 @@ Parts = dict[str, float]
 def main() -> int:
     parser = machine.parser(__doc__, "cold_start")
     parser.add_argument("--runs", type=int, default=9, help="runs of C and of aotcuda (%(default)s)")
-    parser.add_argument("--peer-runs", type=int, default=3, help="runs of the other tools; 0 skips them (%(default)s)")
+    parser.add_argument("--peer-runs", type=int, default=5, help="runs of the other tools; 0 skips them (%(default)s)")
     arguments = parser.parse_args()
     here = machine.describe()
     if machine.driver() is None:
         sys.exit("this needs a GPU and its driver")
     missing: dict[str, str] = {}
-    programs = dict(cold_programs.OURS)
-    if arguments.peer_runs:
-        for name, program in cold_programs.PEERS.items():
-            if _installed(program.module):
-                programs[name] = program
-            else:
-                missing[name] = f"{program.module} is not installed"
+    programs = {}
+    for name, program in {**cold_programs.OURS, **(cold_programs.PEERS if arguments.peer_runs else {})}.items():
+        if not program.module or _installed(program.module):
+            programs[name] = program
+        else:
+            missing[name] = f"{program.module} is not installed"
     runs = {name: arguments.peer_runs if name in cold_programs.PEERS else arguments.runs for name in programs}
     with tempfile.TemporaryDirectory() as folder:
-        figures, notes = _measure(programs, runs, Path(folder), missing)
+        samples, notes = _measure(programs, runs, Path(folder), missing)
+    figures = {name: _figures(items) for name, items in samples.items()}
 
     parts = [part for part in cold_programs.PARTS if any(part in item for item in figures.values())]
     machine.table(
@@ -69,14 +68,22 @@ def main() -> int:
                 figures[name]["beyond"] <= _LIMIT_MS
             )
     return machine.report(
-        arguments.out, here, limits, missing, unit="ms", peers=peers.versions(), figures=figures, notes=notes
+        arguments.out,
+        here,
+        limits,
+        missing,
+        unit="ms",
+        peers=machine.peers(),
+        figures=figures,
+        notes=notes,
+        samples=samples,
     )
 
 
 def _measure(
     programs: dict[str, Program], runs: dict[str, int], folder: Path, missing: dict[str, str]
-) -> tuple[dict[str, Parts], dict[str, Any]]:
-    """Return the medians of each program's parts, and its notes. Add programs that fail to `missing`."""
+) -> tuple[dict[str, list[Parts]], dict[str, Any]]:
+    """Return the parts of each program's runs, and its notes. Add programs that fail to `missing`."""
     cold_programs.write_probes(folder / "probes")
     c_program = _compile(folder)
     found: dict[str, list[Parts]] = {name: [] for name in programs}
@@ -92,19 +99,23 @@ def _measure(
                 continue
             if result != cold_programs.RESULT:
                 sys.exit(f"{name} gave {result}")
-            parts["beyond"] = sum(value for part, value in parts.items() if part not in _COMMON)
+            common = sum(parts[part] for part in _COMMON)
+            parts["total"] = sum(parts.values())
+            parts["beyond"] = parts["total"] - common
             if remarks:
                 notes[name] = remarks
             if turn:  # the first run fills the caches of files and of other tools
-                found[name].append(parts)
-    return {name: _figures(items) for name, items in found.items() if items}, notes
+                found[name].append({part: round(value, 3) for part, value in parts.items()})
+    return {name: items for name, items in found.items() if items}, notes
 
 
 def _figures(items: list[Parts]) -> Parts:
-    """Return the median of each part, and the quartiles of `beyond`."""
-    spread = machine.summary([item["beyond"] for item in items])
-    medians = {part: round(median([item[part] for item in items]), 2) for part in items[0]}
-    return {**medians, "beyond_q1": round(spread["q1"], 2), "beyond_q3": round(spread["q3"], 2)}
+    """Return the median of each part, and the quartiles of `beyond` and `total`."""
+    found = {part: round(median([item[part] for item in items]), 2) for part in items[0]}
+    for part in ("beyond", "total"):
+        spread = machine.summary([item[part] for item in items])
+        found |= {f"{part}_{end}": round(spread[end], 2) for end in ("q1", "q3")}
+    return found
 
 
 class _ProgramError(Exception):
@@ -136,7 +147,7 @@ def _run(
     marks, result, notes = json.loads(done.stdout.splitlines()[-1])
     parts: Parts = {}
     for name, at in marks:
-        parts[name] = (at - begin) * 1e3
+        parts[name] = parts.get(name, 0) + (at - begin) * 1e3
         begin = at
     return parts, result, notes
 

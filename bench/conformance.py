@@ -2,10 +2,9 @@
 
     python bench/conformance.py build FOLDER                     # wheels of all cases; needs no GPU
     python bench/conformance.py run FOLDER --out DIRECTORY       # on a GPU, with CuPy; needs no compiler
-    python bench/conformance.py table                            # the table of docs/frontends.md, from docs/results
 
 `build` makes a folder for each release, with a wheel and a file that names the kernels which the compiler refuses.
-`run` writes one JSON file for each release. `table` counts what these files list. A kernel that ends the context ends a
+`run` writes one JSON file for each release. A kernel that ends the context ends a
 process of its chain alone, and the next process goes on with the next case.
 """
 
@@ -30,7 +29,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import numpy as np  # noqa: E402
 
-from slow.conformance import outcome, page, project  # noqa: E402
+from slow.conformance import outcome, project  # noqa: E402
 from slow.conformance.cases import CASES  # noqa: E402
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ SILENCE = 60
 """The seconds that a case may take."""
 CHUNK = 250
 """Cases of one chain of processes."""
-PAGE = ROOT / "docs" / "frontends.md"
 
 
 def main() -> int:
@@ -59,17 +57,11 @@ def main() -> int:
     runs.add_argument("folder", type=Path)
     runs.add_argument("--out", type=Path, default=machine.RESULTS, help="the folder of the JSON files (%(default)s)")
     runs.add_argument("--processes", type=int, default=8, help="chains that run at a time (%(default)s)")
-    commands.add_parser("table", help="write the table of the committed results into docs/frontends.md")
     chain = commands.add_parser("chain", help="a process of `run`, for cases of one wheel, named on standard input")
     chain.add_argument("site", type=Path)
     arguments = parser.parse_args()
     if arguments.command == "build":
         return build(arguments.folder, arguments.release or releases(), arguments.every)
-    if arguments.command == "table":
-        PAGE.write_text(
-            page.with_table(PAGE.read_text(encoding="utf-8"), machine.RESULTS, len(CASES)), encoding="utf-8"
-        )
-        return 0
     if arguments.command == "chain":
         return run_chain(arguments.site)
     return run(arguments.folder, arguments.out, processes=arguments.processes)

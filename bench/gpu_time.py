@@ -13,7 +13,6 @@ import importlib
 import shutil
 import sys
 import warnings
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import machine
@@ -90,7 +89,7 @@ def main() -> int:
     compiler = "nvcc" if shutil.which("nvcc") else "nvrtc"
     cuda: Any = cupy.RawModule(code=_CUDA, backend=compiler, options=("-O3",) if compiler == "nvcc" else ())
 
-    figures: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     for name, (grid, block, ours, pointers, out) in cases(cupy, arguments.scale).items():
         ways: dict[str, Callable[[], object]] = {"packaged": call(getattr(kernels, name)[grid, block], ours)}
         if jit is not None:
@@ -102,13 +101,16 @@ def main() -> int:
     rows = []
     met = {}
     for name, item in figures.items():
-        ratios = {way: item["packaged"] / item[way] for way in _LIMITS if way in item}
-        rows.append((name, *(item.get(way, 0.0) for way in ("packaged", *_LIMITS)), *ratios.values()))
+        times = {way: found["median"] for way, found in item.items()}
+        ratios = {way: times["packaged"] / times[way] for way in _LIMITS if way in times}
+        rows.append((name, *(times.get(way, 0.0) for way in ("packaged", *_LIMITS)), *ratios.values()))
         for way, ratio in ratios.items():
             met[f"{name}: at most {_LIMITS[way]:.2f} times {way}"] = ratio <= _LIMITS[way] + _NOISE
     machine.table(("us", "packaged", *_LIMITS, *(f"over {way}" for way in _LIMITS)), rows)
     unit = "microseconds on the GPU"
-    return machine.report(arguments.out, here, met, unit=unit, compiler=compiler, noise=_NOISE, figures=figures)
+    return machine.report(
+        arguments.out, here, met, unit=unit, compiler=compiler, peers=machine.peers(), noise=_NOISE, figures=figures
+    )
 
 
 def cases(cupy: Any, scale: int) -> dict[str, tuple[Any, Any, tuple[Any, ...], tuple[Any, ...], Any]]:
@@ -169,7 +171,7 @@ def agree(cupy: Any, name: str, ways: dict[str, Callable[[], object]], out: Any)
             sys.exit(f"{name}: the result of {way} is not that of {first}")
 
 
-def measure(cupy: Any, ways: dict[str, Callable[[], object]], turns: int) -> dict[str, float]:
+def measure(cupy: Any, ways: dict[str, Callable[[], object]], turns: int) -> dict[str, Any]:
     """Return the microseconds of a launch by each way."""
     times: dict[str, list[float]] = {way: [] for way in ways}
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
@@ -183,7 +185,7 @@ def measure(cupy: Any, ways: dict[str, Callable[[], object]], turns: int) -> dic
             end.synchronize()
             if turn:
                 times[way].append(cupy.cuda.get_elapsed_time(begin, end) / _LAUNCHES * 1e3)
-    return {way: round(median(values), 2) for way, values in times.items()}
+    return {way: machine.summary(values) for way, values in times.items()}
 
 
 if __name__ == "__main__":

@@ -1,22 +1,15 @@
-"""Compare launches of aotcuda with C, CuPy, Triton, Warp, Numba and apache-tvm-ffi: microseconds of host time.
+"""Compare launches of aotcuda with those of other tools: microseconds of host time of one call.
 
-One scalar and three arrays. Each block is a batch of launches from C and one by each way, in turn, on one stream, with
-the GPU idle before each. The figure is the median over the blocks of the time above C in the same block, with the
-quartiles of these differences. Inside `with stream`, that stream is the library's current one.
-
-If a stream is given and another one is current, the launch has to wait for the current one, as the protocols of arrays
-ask, and CuPy's current stream has to wait for the launch. One row is C that does this by the same calls of the driver;
-`over_c_ordered` is the time above that row.
+One scalar and three arrays of 1,000 elements. Each way has a process of its own: aotcuda with and without its C
+extension, the same for another installed aotcuda (`--baseline`), and the peers. The processes take turns: in each
+block, every process measures each of its launches once, in a batch that begins with an idle GPU.
 
     python -m build -nw bench/kernels -o /tmp/bench && pip install /tmp/bench/*.whl  # on any machine with aotcuda[cu13]
     python bench/launch.py                                                        # on a machine with a GPU
-    AOTCUDA_EXTENSION=0 python bench/launch.py --out docs/results/launch_python.json    # the general path
 
-With `--grids`, grids, streams and numbers of elements change instead (see `grids.py`), also without a GPU:
-
-    python bench/launch.py --grids [--baseline FOLDER]    # FOLDER: another aotcuda, by `pip install --target FOLDER`
-
-With `--tvm-ffi`, the library of bench/tvm_ffi/axpy.cc (which says how to make it) is compared too.
+`--tvm-ffi` takes the library of bench/tvm_ffi/axpy.cc (which says how to make it), `--baseline` a folder of
+`pip install --target`. Without a GPU, or with `--stand-in`, launches go to the stand-in driver of the tests, with
+stand-ins for the arrays; then the processor time of the thread is measured, and there are no peers.
 """
 
 from __future__ import annotations
@@ -26,284 +19,500 @@ import contextlib
 import ctypes
 import gc
 import importlib
+import json
+import os
+import subprocess
 import sys
 import tempfile
+import time
+import types
 import warnings
 from pathlib import Path
-from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
-import grids
 import machine
-import peers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_BATCH = 256
-_LEGACY = 1  # CU_STREAM_LEGACY, the default stream
-_TARGETS = {"C": {"default": 0.4, "side": 1.0}, "Python": {"default": 5.0, "side": 7.0}}
-_SITUATIONS = ("default", "current", "given", "given, other current")
+    Batches = Iterator[tuple[str, Callable[[], float]]]
+
+ROOT = Path(__file__).resolve().parents[1]
+GRIDS = 300
+ROUNDS = 4
+"""A batch has `GRIDS * ROUNDS` launches, fewer than fill the queue of a stream twice."""
+
+ELEMENTS = 1000
+ARGUMENTS = "2.0, a0, a1, a2"
+LAUNCHES = {
+    "stored launcher": f"f({ARGUMENTS})",
+    "one grid": f"k[8, 128]({ARGUMENTS})",
+    "300 grids": f"k[item, 128]({ARGUMENTS})",
+    "300 grids, tuples": f"k[(item, 2), (32, 4)]({ARGUMENTS})",
+    "one stream object": f"k[8, 128, stream]({ARGUMENTS})",
+    "300 stream objects": f"k[8, 128, item]({ARGUMENTS})",
+    "forall, one n": f"k.forall(1000)({ARGUMENTS})",
+    "forall, 300 n": f"k.forall(item)({ARGUMENTS})",
+    "cooperative, 300 grids": f"k.configure(item, 128, cooperative=True)({ARGUMENTS})",
+}
+_AIMS = (
+    ("300 grids", "one grid", 0.5),
+    ("300 stream objects", "one stream object", 0.5),
+    ("forall, one n", "one grid", 1.0),
+)
+
+_CUDA = """
+extern "C" __global__ void probe(float a, float *x0, float *x1, float *x2, long long n)
+{
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n)
+        x0[i] = a * x0[i] + x1[i] + x2[i];
+}
+"""
+_SOURCES = {
+    "numba": """
+from numba import cuda
+
+@cuda.jit
+def probe(a, x0, x1, x2):
+    i = cuda.grid(1)
+    if i < x0.size:
+        x0[i] = a * x0[i] + x1[i] + x2[i]
+""",
+    "triton": """
+import triton
+import triton.language as tl
+
+@triton.jit
+def probe(a, x0, x1, x2, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.load(x0 + i, mask=i < n) + tl.load(x1 + i, mask=i < n) + tl.load(x2 + i, mask=i < n)
+    tl.store(x0 + i, a * total, mask=i < n)
+""",
+    "warp": """
+import warp as wp
+
+@wp.kernel
+def probe(a: float, x0: wp.array(dtype=float), x1: wp.array(dtype=float), x2: wp.array(dtype=float)):
+    i = wp.tid()
+    x0[i] = a * x0[i] + x1[i] + x2[i]
+""",
+}
+"""Kernels of peers that read their source from a file."""
 
 
-def main() -> int:
-    parser = machine.parser(__doc__, "launch_c")
-    parser.add_argument("--blocks", type=int, default=40)
-    parser.add_argument("--only", nargs="*", default=[], metavar="TEXT", help="ways with one of these in the name")
-    parser.add_argument("--tvm-ffi", type=Path, help="the library of bench/tvm_ffi/axpy.cc")
-    parser.add_argument("--grids", action="store_true", help="change grids, streams and numbers of elements")
-    parser.add_argument("--baseline", type=Path, metavar="FOLDER", help="with --grids: another installed aotcuda")
-    parser.add_argument("--stand-in", action="store_true", help="with --grids: launch on the stand-in driver")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.worker:
-        return grids.work(arguments)
-    if arguments.grids:
-        return grids.run(arguments)
+# ---------------------------------------------------------------------------------------------- one process of launches
+
+
+def work(arguments: Any) -> int:
+    """Answer each line of standard input with one JSON line of samples; the first line names what is missing."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        setup = _stand_in(stack) if arguments.stand_in else _gpu()
+        missing: dict[str, str] = {}
+        batches = {}
+        ways = PEERS.get(arguments.worker, _own)
+        try:
+            batches = dict(ways(setup, folder, missing, arguments))
+        except Exception as error:  # noqa: BLE001 (a fault of one peer must not end the others)
+            missing["all"] = _line(error)
+        for name in [*batches]:
+            try:
+                for _ in range(3):
+                    batches[name]()
+            except Exception as error:  # noqa: BLE001 (as above)
+                missing[name] = _line(error)
+                del batches[name]
+        print(json.dumps(missing), flush=True)
+        gc.collect()
+        gc.disable()
+        for _ in sys.stdin:
+            samples = {}
+            for name, batch in batches.items():
+                setup.synchronize()
+                samples[name] = batch() / (GRIDS * ROUNDS) * 1e6
+            setup.synchronize()
+            print(json.dumps(samples), flush=True)
+    return 0
+
+
+def _line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def _own(setup: Any, _: Path, missing: dict[str, str], __: Any) -> Batches:
+    """Yield the launches of aotcuda by libraries of arrays."""
+    for library, make in setup.arrays.items():
+        try:
+            values = _named(make())
+        except ImportError as error:
+            missing[library] = str(error)
+            continue
+        k = setup.kernel
+        streams = setup.streams(library)
+        for name, text in LAUNCHES.items():
+            items = streams if "stream" in name else [*range(1, GRIDS + 1)]
+            if items is not None:
+                given = {**values, "k": k, "stream": items[0], "f": k[8, 128]}
+                yield f"{library}: {name}", _loop(text, items, given)
+
+
+def _named(arrays: list[Any]) -> dict[str, Any]:
+    return {f"a{at}": array for at, array in enumerate(arrays)}
+
+
+def _raw_kernel(setup: Any, _: Path, __: dict[str, str], ___: Any) -> Batches:
+    import cupy
+
+    k = cupy.RawKernel(_CUDA, "probe")
+    values = {**_named(setup.arrays["cupy"]()), "k": k, "f32": cupy.float32, "i64": cupy.int64}
+    for name, grid in (("one grid", "8"), ("300 grids", "item")):
+        yield f"cupy: {name}", _loop(f"k(({grid},), (128,), (f32(2.0), a0, a1, a2, i64(1000)))", _numbers(), values)
+
+
+def _triton(setup: Any, folder: Path, _: dict[str, str], __: Any) -> Batches:
+    values = {**_named(setup.arrays["torch"]()), "k": _module(folder, "triton").probe}
+    for name, grid in (("one grid", "8"), ("300 grids", "item")):
+        yield f"torch: {name}", _loop(f"k[({grid},)]({ARGUMENTS}, 1000, 128)", _numbers(), values)
+
+
+def _tvm_ffi(setup: Any, _: Path, __: dict[str, str], arguments: Any) -> Batches:
+    import tvm_ffi as ffi
+
+    module = ffi.load_module(str(arguments.tvm_ffi))
+    arrays = setup.arrays["torch"]()
+    setup.kernel[8, 128](2.0, *arrays)  # loads it
+    kernel = setup.kernel._images.current.table("axpy").overloads[0].kernels[0].kernel
+    launch = ctypes.CDLL("libcuda.so.1").cuLaunchKernel
+    module.setup(ctypes.cast(launch, ctypes.c_void_p).value, kernel.value, 8, 128)
+    yield "torch: one grid", _loop(f"f({ARGUMENTS})", [0], {**_named(arrays), "f": module.axpy})
+
+
+def _numba(setup: Any, folder: Path, _: dict[str, str], __: Any) -> Batches:
+    k = _module(folder, "numba").probe
+    for library in ("numba", "cupy"):
+        values = {**_named(setup.arrays[library]()), "k": k}
+        for name in ("one grid", "300 grids", "forall, 300 n"):
+            yield f"{library}: {name}", _loop(LAUNCHES[name], _numbers(), values)
+
+
+def _warp(_: Any, folder: Path, __: dict[str, str], ___: Any) -> Batches:
+    import warp as wp
+
+    wp.config.log_level = wp.LOG_WARNING
+    wp.config.kernel_cache_dir = str(folder / "warp")
+    arrays = [wp.zeros(ELEMENTS, dtype=float, device="cuda:0") for _ in range(3)]
+    values = {**_named(arrays), "launch": wp.launch, "k": _module(folder, "warp").probe}
+    for name, n in (("one grid", "1000"), ("forall, 300 n", "item")):
+        yield f"warp: {name}", _loop(f"launch(k, dim={n}, inputs=[{ARGUMENTS}], block_dim=128)", _numbers(), values)
+
+
+PEERS: dict[str, Callable[..., Batches]] = {
+    "RawKernel": _raw_kernel,
+    "Triton": _triton,
+    "apache-tvm-ffi": _tvm_ffi,
+    "numba-cuda": _numba,
+    "Warp": _warp,
+}
+
+
+def _numbers() -> list[int]:
+    return [*range(1, GRIDS + 1)]
+
+
+def _module(folder: Path, peer: str) -> Any:
+    """Import the kernel's source for a peer from a file."""
+    (folder / f"probe_{peer}.py").write_text(_SOURCES[peer], encoding="utf-8")
+    sys.path.insert(0, str(folder))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(f"probe_{peer}")
+
+
+def _loop(text: str, items: Any, values: dict[str, Any]) -> Callable[[], float]:
+    """Return a function that launches for each item, some times over, and returns the seconds."""
+    clock = time.thread_time if "AOTCUDA_BENCH_STAND_IN" in os.environ else time.perf_counter
+    source = (
+        f"def run():\n    begin = now()\n    for _ in rounds:\n        for item in items:\n            {text}\n"
+        "    return now() - begin\n"
+    )
+    items = [items[at % len(items)] for at in range(GRIDS)]
+    space = {**values, "now": clock, "rounds": range(ROUNDS), "items": items}
+    exec(source, space)
+    return space["run"]  # type: ignore[no-any-return]
+
+
+# ----------------------------------------------------------------------------------------------------------- the arrays
+
+
+def _gpu() -> Any:
+    def cupy_arrays() -> list[Any]:
+        import cupy
+
+        return [cupy.zeros(ELEMENTS, "float32") for _ in range(3)]
+
+    def torch_arrays() -> list[Any]:
+        import torch
+
+        return [torch.zeros(ELEMENTS, device="cuda") for _ in range(3)]
+
+    def numba_arrays() -> list[Any]:
+        from numba import config, cuda
+
+        config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+        return [cuda.device_array(ELEMENTS, "float32") for _ in range(3)]
+
+    def interface_arrays() -> list[Any]:
+        return [_Interface(array) for array in cupy_arrays()]
+
+    def streams(library: str) -> list[Any] | None:
+        if library == "cupy":
+            import cupy
+
+            return [cupy.cuda.Stream(non_blocking=True) for _ in range(GRIDS)]
+        if library == "torch":
+            import torch
+
+            return [torch.cuda.ExternalStream(_new_stream()) for _ in range(GRIDS)]
+        return None
+
+    return types.SimpleNamespace(
+        arrays={"default": interface_arrays, "cupy": cupy_arrays, "torch": torch_arrays, "numba": numba_arrays},
+        kernel=importlib.import_module("benchkernels.kernels").axpy,
+        streams=streams,
+        synchronize=machine.synchronize(),
+    )
+
+
+def _new_stream() -> int:
+    """Return the handle of a new stream; PyTorch's own streams are 32 handles of a pool."""
+    handle = ctypes.c_void_p()
+    library = machine.driver()
+    assert library is not None and library.cuStreamCreate(ctypes.byref(handle), 1) == 0
+    return handle.value or 0
+
+
+class _Interface:
+    """An array that offers only `__cuda_array_interface__`; its launches go to the default stream."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.__cuda_array_interface__ = {**array.__cuda_array_interface__, "stream": None}
+
+
+class _Pointer:
+    __slots__ = ("device_id", "ptr")
+
+    def __init__(self, ptr: int) -> None:
+        self.ptr, self.device_id = ptr, 0
+
+
+def _stand_in(stack: contextlib.ExitStack) -> Any:
+    """Return a kernel over the stand-in driver, and light stand-ins for the classes of CuPy and PyTorch."""
+    import numpy as np
+
+    sys.path[:0] = [str(ROOT / "tests")]
+    from aotcuda.runtime import driver
+
+    folder = Path(os.environ["AOTCUDA_BENCH_STAND_IN"])
+    driver.LIBRARY = str(folder / "libcuda.so.1")
+    library = ctypes.CDLL(driver.LIBRARY)
+    library.fake_allocate.restype = ctypes.c_uint64
+    library.fake_reset()
+    sys.path[:0] = [str(folder)]
+    from support import libraries
+
+    stack.enter_context(libraries.installed())
+
+    class ndarray:  # noqa: N801 (CuPy's name)
+        __slots__ = ("_c_contiguous", "data", "dtype", "ndim", "shape", "strides")
+        __module__ = "cupy"
+
+        def __init__(self) -> None:
+            self.dtype, self.ndim, self.shape, self.strides = np.dtype("f4"), 1, (ELEMENTS,), (4,)
+            self.data, self._c_contiguous = _Pointer(library.fake_allocate(ctypes.c_uint64(4096), 0)), True
+
+        def __len__(self) -> int:
+            return ELEMENTS
+
+    float32 = libraries.DTYPES["<f4"]
+
+    class Tensor:
+        __slots__ = ("_address", "dtype", "is_cuda", "shape")
+        __module__ = "torch"
+
+        def __init__(self) -> None:
+            self._address, self.dtype = library.fake_allocate(ctypes.c_uint64(4096), 0), float32
+            self.is_cuda, self.shape = True, (ELEMENTS,)
+
+        def data_ptr(self) -> int:
+            return self._address  # type: ignore[no-any-return]
+
+        def is_contiguous(self) -> bool:
+            return True
+
+        def stride(self) -> tuple[int, ...]:
+            return (1,)
+
+        def element_size(self) -> int:
+            return 4
+
+        def storage_offset(self) -> int:
+            return 0
+
+        def is_conj(self) -> bool:
+            return False
+
+        def get_device(self) -> int:
+            return 0
+
+    class Stream:  # as `cupy.cuda.Stream`
+        __slots__ = ("ptr",)
+        __module__ = "cupy.cuda.stream"
+
+        def __init__(self, ptr: int) -> None:
+            self.ptr = ptr
+
+    class Interface:
+        def __init__(self) -> None:
+            address = library.fake_allocate(ctypes.c_uint64(4096), 0)
+            self.__cuda_array_interface__ = {
+                "version": 3, "typestr": "<f4", "shape": (ELEMENTS,), "strides": None, "data": (address, False),
+                "stream": None,
+            }  # fmt: skip
+
+    sys.modules["cupy"].ndarray = ndarray  # type: ignore[attr-defined]
+    sys.modules["cupy"].cuda.MemoryPointer = _Pointer
+    streams = [Stream(0x100000 + 64 * at) for at in range(GRIDS)]
+    classes = {"default": Interface, "cupy": ndarray, "torch": Tensor}
+    return types.SimpleNamespace(
+        arrays={name: lambda kind=kind: [kind() for _ in range(3)] for name, kind in classes.items()},
+        kernel=importlib.import_module("launched.kernels").axpy,
+        streams=lambda library: streams if library == "cupy" else [None],
+        synchronize=lambda: None,
+    )
+
+
+def _make_stand_in(folder: Path) -> None:
+    sys.path[:0] = [str(ROOT / "tests")]
+    from support import manifests
+
+    source = ROOT / "tests" / "support" / "fake_libcuda.c"
+    command = ["cc", "-shared", "-fPIC", "-O2", "-o", str(folder / "libcuda.so.1"), str(source), "-lpthread"]
+    subprocess.run(command, check=True)
+    signature = "void(float32, float32[::1], float32[::1], float32[::1])"
+    manifests.write(folder, [manifests.kernel("axpy", signature)], name="launched.kernels")
+
+
+# ---------------------------------------------------------------------------------------------------- all the processes
+
+
+def run(arguments: Any) -> int:
+    """Start the processes, let them take turns, and report."""
     here = machine.describe()
-    extension = importlib.import_module("aotcuda.runtime.launch.fast")  # the baseline may have another layout
-    path = "C" if extension.in_use() is not None else "Python"
-    kernels = importlib.import_module("benchkernels.kernels")
-    figures: dict[str, dict[str, dict[str, float]]] = {}
-    missing: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        case = peers.Case(kernels, Path(folder))
-        for library in ("cupy", "torch", "numba"):
-            for situation in _SITUATIONS:
-                name = f"{library}, {situation}"
-                try:
-                    with _situation(library, situation) as stream:
-                        figures[name] = _compare(case, library, situation, stream, arguments, missing)
-                except ImportError as error:
-                    missing[library] = str(error)
-                    break
-                _print(name, figures[name])
-    met = {}
-    for name, found in figures.items():
-        library, _, situation = name.partition(", ")
-        limit = _TARGETS[path]["default" if situation == "default" else "side"]
-        for way, item in found.items():
-            if way.startswith("aotcuda"):
-                met[f"{name}: {way}: at most {limit} us over C"] = item["over_c"] <= limit
-                if "over_c_ordered" in item:
-                    met[f"{name}: {way}: at most {limit} us over C that orders both"] = item["over_c_ordered"] <= limit
-                peer = found.get("apache-tvm-ffi")
-                if situation == "default" and peer is not None and path == "C":
-                    met[f"{name}: {way}: no more than apache-tvm-ffi, within the spread"] = item["q1"] <= peer["q3"]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        stand_in = arguments.stand_in or machine.driver() is None
+        if stand_in:
+            _make_stand_in(folder)
+        installs = {"aotcuda": None, **({"baseline": arguments.baseline} if arguments.baseline else {})}
+        ways = {
+            f"{install}, {path}": (place, extension)
+            for install, place in installs.items()
+            for path, extension in (("C", "1"), ("Python", "0"))
+        }
+        ways |= (
+            {} if stand_in else {peer: (None, "1") for peer in PEERS if peer != "apache-tvm-ffi" or arguments.tvm_ffi}
+        )
+        processes = {way: _start(way, *given, folder, arguments, stand_in=stand_in) for way, given in ways.items()}
+        missing = {
+            f"{way}: {name}": text for way, process in processes.items() for name, text in _answer(process, way).items()
+        }
+        samples: dict[str, dict[str, list[float]]] = {}
+        for block in range(arguments.blocks + 1):  # the first one warms up
+            for way, process in processes.items():
+                process.stdin.write("\n")
+                process.stdin.flush()
+                for launch, value in _answer(process, way).items():
+                    if block:
+                        samples.setdefault(launch, {}).setdefault(way, []).append(value)
+        for process in processes.values():
+            process.stdin.close()
+            process.wait()
+    figures = {
+        launch: {way: machine.summary(values) for way, values in found.items()} for launch, found in samples.items()
+    }
+    rows = [
+        (
+            launch,
+            *("{median:.2f} ({q1:.2f}-{q3:.2f})".format(**found[way]) if way in found else "" for way in processes),
+        )
+        for launch, found in figures.items()
+    ]
+    machine.table(("us of a call", *processes), rows)
     return machine.report(
         arguments.out,
         here,
-        met,
+        _met(figures),
         missing,
-        unit="microseconds of host time a launch; over_c is the median of paired differences, q1, q3 their quartiles; "
-        "over_c_ordered, q1_ordered, q3_ordered the same over C whose launches order the two streams, too",
-        batch=_BATCH,
+        unit="microseconds of host time of one call: median, first and third quartile over the blocks",
         blocks=arguments.blocks,
-        fast_path=path,
-        peers=peers.versions(),
+        batch=GRIDS * ROUNDS,
+        stand_in=stand_in,
+        peers=machine.peers(),
         figures=figures,
     )
 
 
-@contextlib.contextmanager
-def _situation(library: str, situation: str) -> Iterator[Any]:
-    """Yield the stream of the launches, None for the default stream; make it current unless another one is current."""
-    if situation == "default":
-        yield None
-        return
-    if library == "torch":
-        import torch
-
-        stream = torch.cuda.Stream()
-        with torch.cuda.stream(stream) if "other" not in situation else contextlib.nullcontext():
-            yield stream
-        return
-    import cupy
-
-    stream = cupy.cuda.Stream(non_blocking=True)
-    with stream if "other" not in situation else contextlib.nullcontext():
-        yield stream
-
-
-def _handle(stream: Any) -> int:
-    return 0 if stream is None else int(getattr(stream, "ptr", None) or stream.cuda_stream)
+def _met(figures: dict[str, Any]) -> dict[str, bool]:
+    met = {}
+    for launch, found in figures.items():
+        library, _, name = launch.partition(": ")
+        for changing, fixed, most in _AIMS:
+            base = figures.get(f"{library}: {fixed}", {})
+            if name == changing and "aotcuda, C" in found and "aotcuda, C" in base:
+                more = found["aotcuda, C"]["median"] - base["aotcuda, C"]["median"]
+                met[f"C, {library}: {changing}: at most {most} us more than {fixed}"] = more <= most
+        if "RawKernel" in found and "aotcuda, Python" in found:
+            ours, theirs = found["aotcuda, Python"]["median"], found["RawKernel"]["median"]
+            met[f"Python, {launch}: no more than RawKernel"] = ours <= theirs
+        for way in ("C", "Python"):
+            if f"baseline, {way}" in found and f"aotcuda, {way}" in found:
+                met[f"{way}, {launch}: no slower than the baseline, within the spread"] = (
+                    found[f"aotcuda, {way}"]["q1"] <= found[f"baseline, {way}"]["q3"]
+                )
+    return met
 
 
-def _compare(
-    case: peers.Case, library: str, situation: str, stream: Any, arguments: Any, missing: dict[str, str]
-) -> dict[str, dict[str, float]]:
-    if library == "numba" and situation == "current":
-        return {}  # Numba has no current stream
-    arrays = getattr(case, library)()
-    other = _ordered_before(library, situation)
-    by_c = dict(peers.c_batches(case, arrays, _handle(stream), other, mutual=library == "cupy"))
-    base, ordered = next(iter(by_c.values())), by_c.get(peers.ORDERED)
-    base(3)
-    ways: dict[str, peers.Batch] = {}
-    for name, make in _ways(case, library, situation, stream, arrays, arguments.tvm_ffi):
-        if arguments.only and not any(text in name for text in arguments.only):
-            continue
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                batch = make()
-                batch(3)
-        except Exception as error:  # noqa: BLE001 (a fault of one peer must not end the others)
-            missing.setdefault(
-                f"{name}, {library}, {situation}", f"{type(error).__name__}: {error}".splitlines()[0][:200]
-            )
-        else:
-            ways[name] = batch
-    synchronize = machine.synchronize()
-    if ordered is not None:
-        ordered(3)
-        ways = {peers.ORDERED: ordered, **ways}
-    differences: dict[str, list[float]] = {name: [] for name in ways}
-    bases = []
-    gc.collect()
-    gc.disable()
-    for block in range(arguments.blocks + 3):
-        synchronize()
-        least = base(_BATCH)
-        for name, batch in ways.items():
-            synchronize()
-            seconds = batch(_BATCH)
-            if block >= 3:
-                differences[name].append((seconds - least) / _BATCH * 1e6)
-        if block >= 3:
-            bases.append(least / _BATCH * 1e6)
-    gc.enable()
-    synchronize()
-    figures = {"C": {"median": round(median(bases), 3)}}
-    for name, values in differences.items():
-        figures[name] = _spread(values, "over_c", "q1", "q3")
-        if ordered is not None and name != peers.ORDERED:
-            over = [value - more for value, more in zip(values, differences[peers.ORDERED], strict=True)]
-            figures[name] |= _spread(over, "over_c_ordered", "q1_ordered", "q3_ordered")
-    return figures
+def _start(
+    way: str, install: Path | None, extension: str, folder: Path, arguments: argparse.Namespace, *, stand_in: bool
+) -> Any:
+    path = [*([str(install)] if install else []), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "AOTCUDA_EXTENSION": extension, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+    if stand_in:
+        environment["AOTCUDA_BENCH_STAND_IN"] = str(folder)
+    command = [sys.executable, __file__, "--worker", way]
+    command += ["--stand-in"] if stand_in else []
+    command += ["--tvm-ffi", str(arguments.tvm_ffi)] if arguments.tvm_ffi else []
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def _spread(values: list[float], middle: str, first: str, third: str) -> dict[str, float]:
-    q1, _, q3 = quantiles(values, n=4)
-    return {middle: round(median(values), 3), first: round(q1, 3), third: round(q3, 3)}
+def _answer(process: Any, way: str) -> dict[str, Any]:
+    line = process.stdout.readline()
+    if not line:
+        sys.exit(f"the process of {way} ended with status {process.wait()}")
+    return json.loads(line)  # type: ignore[no-any-return]
 
 
-def _ordered_before(library: str, situation: str) -> int | None:
-    """Return the stream that a launch has to wait for, or None; Numba's arrays are on no stream here."""
-    return _LEGACY if "other" in situation and library != "numba" else None
-
-
-def _ways(  # noqa: PLR0915 (a few lines for each way)
-    case: peers.Case, library: str, situation: str, stream: Any, arrays: list[Any], tvm_ffi: Path | None
-) -> Iterator[tuple[str, Callable[[], peers.Batch]]]:
-    """Yield every way to launch on a stream with a library's arrays."""
-    has_stream = situation.startswith("given")
-    brackets = "grid, block, stream" if has_stream else "grid, block"
-    values = {"k": case.packaged, "stream": stream, "grid": peers.GRID, "block": peers.BLOCK}
-
-    def kept() -> peers.Batch:
-        run = case.packaged[(peers.GRID, peers.BLOCK, stream) if has_stream else (peers.GRID, peers.BLOCK)]
-        return peers.loop("f({args})", arrays, f=run)
-
-    def written_out() -> peers.Batch:
-        return peers.loop(f"k[{brackets}]({{args}})", arrays, **values)
-
-    def by_handle() -> peers.Batch:
-        return peers.loop(f"k[{brackets}]({{args}})", arrays, **{**values, "stream": _handle(stream)})
-
-    yield f"aotcuda, k[{brackets}] kept", kept
-    yield f"aotcuda, k[{brackets}](...) each time", written_out
-    if has_stream:
-        yield "aotcuda, the same with a handle", by_handle
-
-    def numba() -> peers.Batch:
-        cuda = peers.numba_cuda()
-        module = case.module("numba")
-        module.grid = cuda.grid
-        kernel = cuda.jit(module.probe)
-        where = cuda.external_stream(_handle(stream)) if stream is not None else 0
-        return peers.loop("k[grid, block, stream]({args})", arrays, **{**values, "k": kernel, "stream": where})
-
-    yield "numba-cuda, k[grid, block, stream](...)", numba
-    if "other" in situation:
-        return
-
-    def raw_kernel() -> peers.Batch:
-        import cupy
-
-        kernel = cupy.RawKernel(peers.CUDA_SOURCE, "probe")
-        values = (cupy.float32(2), *arrays, cupy.int64(peers.ELEMENTS))
-        return peers.loop(
-            "f(grid, block, values)", [], f=kernel, grid=(peers.GRID,), block=(peers.BLOCK,), values=values
-        )
-
-    def triton() -> peers.Batch:
-        import triton
-
-        kernel = triton.jit(case.module("triton").probe)
-        return peers.loop(
-            "k[grid]({args}, n, block)", arrays, **{**values, "k": kernel, "grid": (peers.GRID,), "n": peers.ELEMENTS}
-        )
-
-    def through_tvm_ffi() -> peers.Batch:
-        import tvm_ffi as ffi
-
-        module = ffi.load_module(str(tvm_ffi))
-        driver = ctypes.CDLL("libcuda.so.1")
-        plan = case.packaged._images.current.table("axpy").overloads[0]
-        kernel = plan.kernels[0].kernel
-        address = ctypes.cast(driver.cuLaunchKernel, ctypes.c_void_p).value
-        module.setup(address, kernel.value, peers.GRID, peers.BLOCK)
-        return peers.loop("f({args})", arrays, f=module.axpy)
-
-    def cuda_core() -> peers.Batch:
-        from cuda.core import Device, LaunchConfig, Program, ProgramOptions, Stream, launch
-
-        device = Device()
-        device.set_current()
-        major, minor = device.compute_capability
-        options = ProgramOptions(arch=f"sm_{major}{minor}")
-        kernel = Program(peers.CUDA_SOURCE, "c++", options=options).compile("cubin").get_kernel("probe")
-        where = device.default_stream if stream is None else Stream.from_handle(_handle(stream))
-        pointers = [array.data.ptr for array in arrays]
-        config = LaunchConfig(grid=peers.GRID, block=peers.BLOCK)
-        values = {f"p{at}": pointer for at, pointer in enumerate(pointers)}
-        two, n = ctypes.c_float(2.0), ctypes.c_longlong(peers.ELEMENTS)
-        text = f"f(stream, config, kernel, two, {', '.join(values)}, n)"
-        return peers.loop(text, [], f=launch, stream=where, config=config, kernel=kernel, two=two, n=n, **values)
-
-    def warp() -> peers.Batch:
-        import warp as wp
-
-        wp.config.log_level = wp.LOG_WARNING
-        wp.config.kernel_cache_dir = wp.config.kernel_cache_dir or str(case.folder / "warp")
-        kernel, device = case.module("warp").probe, wp.get_device("cuda:0")
-        own = [wp.zeros(peers.ELEMENTS, dtype=float, device=device) for _ in range(3)]
-        where = device.null_stream if stream is None else wp.Stream(device, cuda_stream=_handle(stream))
-        text = "f(k, dim=n, inputs=[2.0, a0, a1, a2], stream=stream, block_dim=block)"
-        named = {f"a{at}": array for at, array in enumerate(own)}
-        return peers.loop(text, [], f=wp.launch, k=kernel, n=peers.ELEMENTS, stream=where, block=peers.BLOCK, **named)
-
-    if library == "cupy":
-        yield "CuPy RawKernel (nothing checked)", raw_kernel
-        yield "cuda.core.launch (pointers)", cuda_core
-        yield "Warp, own arrays", warp
-    if library == "torch":
-        yield "Triton", triton
-        if tvm_ffi is not None:
-            yield "apache-tvm-ffi", through_tvm_ffi
-
-
-def _print(title: str, figures: dict[str, dict[str, float]]) -> None:
-    if not figures:
-        return
-    print(f"\n{title}: C {figures['C']['median']} us a launch")
-    rows = [(name, item["over_c"], item["q1"], item["q3"]) for name, item in figures.items() if name != "C"]
-    machine.table(("over C, us", "median", "q1", "q3"), rows)
-    rows = [(name, *list(item.values())[3:]) for name, item in figures.items() if "over_c_ordered" in item]
-    if rows:
-        machine.table((f"over {peers.ORDERED}, us", "median", "q1", "q3"), rows)
-    sys.stdout.flush()
+def main() -> int:
+    parser = machine.parser(__doc__, "launch")
+    parser.add_argument("--blocks", type=int, default=9)
+    parser.add_argument("--tvm-ffi", type=Path, metavar="LIBRARY", help="the library of bench/tvm_ffi/axpy.cc")
+    parser.add_argument("--baseline", type=Path, metavar="FOLDER", help="another installed aotcuda")
+    parser.add_argument("--stand-in", action="store_true", help="launch on the stand-in driver")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    return work(arguments) if arguments.worker else run(arguments)
 
 
 if __name__ == "__main__":

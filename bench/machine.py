@@ -11,7 +11,6 @@ import platform
 import subprocess
 import sys
 import sysconfig
-import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,6 +23,16 @@ if TYPE_CHECKING:
 RESULTS = Path(__file__).resolve().parent.parent / "docs" / "results"
 os.environ["AOTCUDA_BUILD_CACHE"] = "0"  # builds do not reuse code of earlier builds
 _PACKAGES = ("aotcuda", "numba-cuda", "numba", "numpy", "cuda-bindings", "cuda-toolkit", "hatchling", "build")
+_PEERS = (
+    "apache-tvm-ffi",
+    "cuda-core",
+    "cupy-cuda13x",
+    "numba-cuda",
+    "numba-cuda-mlir",
+    "torch",
+    "triton",
+    "warp-lang",
+)
 _COMPILERS = ("cuda", "hatchling", "llvmlite", "numba", "numba_cuda", "numpy", "packaging", "pathspec", "pluggy")
 
 
@@ -58,50 +67,9 @@ def synchronize() -> Callable[[], object]:
     return library.cuCtxSynchronize
 
 
-def host_time(launch: Callable[[], object], synchronize: Callable[[], object], launches: int) -> float:
-    """Return the microseconds of host time for a launch, in a batch that begins with an idle GPU."""
-    launch()
-    synchronize()
-    start = time.perf_counter()
-    for _ in range(launches):
-        launch()
-    seconds = time.perf_counter() - start
-    synchronize()
-    return seconds / launches * 1e6
-
-
-def gpu_times(torch: Any, ways: dict[str, Callable[[], object]], launches: int) -> dict[str, float]:
-    """Return microseconds on the GPU for a launch by each of two ways, and the median of the ratios of their pairs.
-
-    Args:
-        torch: PyTorch.
-        ways: Two of them; each launches on PyTorch's current stream.
-        launches: In a batch, fewer than the queue of a stream holds, which is about a thousand.
-    """
-    times: dict[str, list[float]] = {way: [] for way in ways}
-    for turn in range(13):  # the first warms up
-        for way in [*ways][:: -1 if turn % 2 else 1]:
-            value = _gpu_time(torch, ways[way], launches)
-            if turn:
-                times[way].append(value)
-    ours, theirs = times.values()
-    return {
-        **{way: median(values) for way, values in times.items()},
-        "ratio": median(mine / other for mine, other in zip(ours, theirs, strict=True)),
-    }
-
-
-def _gpu_time(torch: Any, launch: Callable[[], object], launches: int) -> float:
-    """Return microseconds on the GPU for a launch; the batch starts when all of it is queued."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    torch.cuda._sleep(20_000_000)  # cycles, about ten milliseconds: longer than queueing takes
-    begin.record()
-    for _ in range(launches):
-        launch()
-    end.record()
-    end.synchronize()
-    return float(begin.elapsed_time(end)) * 1000 / launches
+def peers() -> dict[str, str]:
+    """Return the versions of the tools that are installed here and compared."""
+    return {name: found for name in _PEERS if (found := _version(name))}
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -183,10 +151,10 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
-    """Return the commit of this checkout, with `+` if files differ from it; empty without git."""
+    """Return the commit of this checkout, with `+` if files differ from it; without git that of `AOTCUDA_COMMIT`."""
     git = ("git", "-C", str(RESULTS.parent.parent), "describe", "--always", "--abbrev=8", "--exclude=*", "--dirty=+")
     done = subprocess.run(git, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    return done.stdout.strip() or os.environ.get("AOTCUDA_COMMIT", "")
 
 
 def _version(package: str) -> str | None:

@@ -1,32 +1,28 @@
-"""Write measured figures into README and pages: `python bench/results.py`.
+"""Write measured figures into README and pages, and draw the charts: `python bench/results.py`.
 
 A page holds each table between `<!-- table NAME -->` and `<!-- end -->`, and each figure in a sentence between
-`<!-- figure NAME -->` and `<!-- end -->`. A test compares the pages with the files of docs/results.
+`<!-- figure NAME -->` and `<!-- end -->`. Tests compare the pages and charts with the files of docs/results, and find
+figures of the pages elsewhere. Charts need the extra `bench`.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import charts
+import systems
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
-LIBRARIES = {"cupy": "CuPy", "torch": "PyTorch", "numba": "Numba"}
-KEPT = "aotcuda, k[grid, block] kept"
-GIVEN = "aotcuda, k[grid, block, stream](...) each time"
-CASES = {
-    "default stream": ("default", KEPT),
-    "inside `with stream`": ("current", KEPT),
-    "stream given at each launch": ("given", GIVEN),
-    "stream given, another stream is current": ("given, other current", GIVEN),
-}
 
 
 def pages() -> list[Path]:
@@ -36,13 +32,20 @@ def pages() -> list[Path]:
 
 
 def main() -> None:
-    """Write the pages whose figures have changed."""
+    """Write the pages and pictures whose figures have changed."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     for page in pages():
         text = page.read_text(encoding="utf-8")
         if (written := fill(text)) != text:
             page.write_text(written, encoding="utf-8")
             sys.stdout.write(f"{page}\n")
+    if importlib.util.find_spec("matplotlib") is None:
+        sys.exit("the charts were not drawn: install the extra bench")
+    for name, chart in charts.charts().items():
+        path, text = ROOT / "docs" / "pictures" / f"{name}.svg", charts.render(chart)
+        if path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            sys.stdout.write(f"{path}\n")
 
 
 def fill(text: str) -> str:
@@ -53,63 +56,77 @@ def fill(text: str) -> str:
     return inline.sub(lambda found: found[1] + FIGURES[found[2]]() + found[3], text)
 
 
+LAUNCHES = {
+    "one grid": "one grid",
+    "300 grids": "a new grid each time",
+    "forall, 300 n": "`forall`, a new size each time",
+    "300 stream objects": "a new stream each time",
+}
+WAYS = (
+    ("aotcuda", "CuPy", "aotcuda, C"),
+    ("aotcuda, general path", "CuPy", "aotcuda, Python"),
+    ("RawKernel, which checks nothing", "CuPy", "RawKernel"),
+    ("numba-cuda", "CuPy", "numba-cuda"),
+    ("aotcuda", "PyTorch", "aotcuda, C"),
+    ("aotcuda, general path", "PyTorch", "aotcuda, Python"),
+    ("apache-tvm-ffi", "PyTorch", "apache-tvm-ffi"),
+    ("Triton", "PyTorch", "Triton"),
+    ("aotcuda", "Numba", "aotcuda, C"),
+    ("numba-cuda", "Numba", "numba-cuda"),
+    ("Warp", "Warp", "Warp"),
+)
+LIBRARIES = {"CuPy": "cupy", "PyTorch": "torch", "Numba": "numba", "Warp": "warp"}
+
+
 def launches() -> Iterator[str]:
-    """Yield the table of launches on the fast path, over C's own launch."""
-    figures = _result("launch_c")["figures"]
-    yield "| µs over C | CuPy | PyTorch | Numba |"
-    yield "|---|---|---|---|"
-    for label, (case, way) in CASES.items():
-        cells = (_ends(figures.get(f"{library}, {case}", {}).get(way)) for library in LIBRARIES)
-        yield f"| {label} | {' | '.join(cells)} |"
-    raw, ffi = "CuPy RawKernel (nothing checked)", "apache-tvm-ffi"
-    peers = (_ends(figures["cupy, default"][raw]), _ends(figures["torch, default"][ffi]))
-    yield f"| in the same run, default stream | RawKernel {peers[0]} | apache-tvm-ffi {peers[1]} | |"
+    """Yield the table of launches."""
+    figures = _result("launch")["figures"]
+    yield f"| µs of a call, median (quartiles) | arrays | {' | '.join(LAUNCHES.values())} |"
+    yield f"|---|---|{'---|' * len(LAUNCHES)}"
+    for label, library, way in WAYS:
+        rows = [figures.get(f"{LIBRARIES[library]}: {launch}", {}).get(way) for launch in LAUNCHES]
+        if any(rows):
+            yield f"| {label} | {library} | {' | '.join(map(_spread, rows))} |"
 
 
-def general_path() -> Iterator[str]:
-    """Yield the table of launches on the general path, over C's own launch."""
-    figures = _result("launch_python")["figures"]
-    yield "| µs over C, median (quartiles) | CuPy | PyTorch | Numba |"
-    yield "|---|---|---|---|"
-    for label, (case, way) in CASES.items():
-        rows = (figures.get(f"{library}, {case}", {}).get(way) for library in LIBRARIES)
-        cells = (f"{row['over_c']:.1f} ({row['q1']:.1f} to {row['q3']:.1f})" if row else "" for row in rows)
-        yield f"| {label} | {' | '.join(cells)} |"
+def _spread(found: dict[str, float] | None) -> str:
+    return f"{found['median']:.1f} ({found['q1']:.1f} to {found['q3']:.1f})" if found else ""
 
 
-def grids() -> Iterator[str]:
-    """Yield the table of launches whose grid, stream or number of elements changes."""
-    peers = {"cupy": "RawKernel", "torch": "Triton"}
-    figures = _result("launch_grids")["figures"]
-    yield "| µs of a call, median | C | without the extension | in the same run |"
-    yield "|---|---|---|---|"
-    for name, row in figures.items():
-        library, _, case = name.partition(": ")
-        if library in peers:
-            peer = f"{peers[library]} {row['peers']['median']:.1f}" if "peers" in row else ""
-            own = " | ".join(f"{row[way]['median']:.1f}" for way in ("aotcuda, C", "aotcuda, Python"))
-            yield f"| {LIBRARIES[library]}, {case} | {own} | {peer} |"
+def cold_starts() -> Iterator[str]:
+    """Yield the table of first results."""
+    yield "| ms, median | from the start of the process | beyond starting Python and the driver, and making the data |"
+    yield "|---|---|---|"
+    for name, found in _result("cold_start")["figures"].items():
+        if name != "driver alone":
+            ends = {
+                part: f" ({found[f'{part}_q1']:.0f} to {found[f'{part}_q3']:.0f})"
+                for part in PARTS
+                if f"{part}_q1" in found
+            }
+            cells = (f"{found[part]:.0f}{ends.get(part, '')}" for part in PARTS)
+            yield f"| {name} | {' | '.join(cells)} |"
+
+
+PARTS = ("total", "beyond")
 
 
 def builds() -> Iterator[str]:
     """Yield the table of build times, with nvcc."""
-    measured, thousand = _result("build_time"), _result("build_thousand")["figures"]
-    figures = {name: figure for name, figure in thousand.items() if "thousand" in name} | measured["figures"]
-    yield f"| seconds, median | {measured['commits']['now']} |"
+    measured = _result("build")
+    figures = measured["figures"]
+    yield "| | seconds, median (quartiles) |"
     yield "|---|---|"
     for label, case in (
         ("fifty kernels, cold, no cache", "fifty, cold"),
         ("fifty kernels, cold, filling a build cache", "fifty, filling a cache"),
         ("one kernel of fifty edited", "fifty, one kernel edited"),
         ("nothing changed", "fifty, again"),
-        ("a thousand kernels in twenty modules, cold", "thousand, cold"),
-        ("one kernel of a thousand edited", "thousand, one kernel edited"),
         ("nvcc, fifty kernels in C++, two threads", "fifty, nvcc"),
-        ("nvcc, twenty files of fifty", "thousand, nvcc"),
         ("hatchling alone", "fifty, the back end alone"),
     ):
-        if case in figures:
-            yield f"| {label} | {figures[case]['median']:.2f} |"
+        found = figures[case]
+        yield f"| {label} | {found['median']:.2f} ({found['q1']:.2f} to {found['q3']:.2f}) |"
     memory = measured["memory_bytes"]["fifty, cold"] >> 20
     yield f"| memory at most, fifty kernels, cold | {memory} MiB |"
 
@@ -146,8 +163,13 @@ def correctness() -> Iterator[str]:
         f"| damaged cache entries | {hostile['entries']['entries']:,} entries, {faults} faults "
         "| [hostile_entries.json](hostile_entries.json) |"
     )
-    for path in sorted(RESULTS.glob("conformance_*.json")):
-        suite = json.loads(path.read_text(encoding="utf-8"))
+    memory = _result("launch_memory")
+    growth = max(size for kinds in memory["growth"].values() for size in kinds.values())
+    yield (
+        f"| memory of a process after {memory['launches']:,} launches of each kind | at most {growth:,} bytes more "
+        "| [launch_memory.json](launch_memory.json) |"
+    )
+    for path, suite in _suites():
         name = f"{suite['compiler']} {suite['release']}"
         yield (
             f"| conformance suite, {name} on a GPU | {suite['passed']:,} of {suite['cases']:,} cases right "
@@ -166,54 +188,58 @@ def gpu_time() -> Iterator[str]:
     yield "| kernel | packaged, µs | Numba's JIT | CUDA C++ by nvcc |"
     yield "|---|---|---|---|"
     for name, found in _result("gpu_time")["figures"].items():
-        yield f"| {name} | {found['packaged']:.0f} | {found['numba-cuda']:.0f} | {found['CUDA C++']:.0f} |"
+        times = (f"{found[way]['median']:.0f}" for way in ("packaged", "numba-cuda", "CUDA C++"))
+        yield f"| {name} | {' | '.join(times)} |"
 
 
 PACKAGES = {
     "liger-kernel": "liger-kernel 0.8.5",
-    "fla-core": "fla-core 0.6.0 (GatedLinearAttention, GatedDeltaNet)",
+    "fla-core": "fla-core 0.6.0",
     "conch-triton-kernels": "conch-triton-kernels 1.3",
-    "cut-cross-entropy": "cut-cross-entropy 25.1.1 (part of it is Inductor's)",
+    "cut-cross-entropy": "cut-cross-entropy 25.1.1",
     "bitsandbytes": "bitsandbytes 0.50.2",
     "sageattention": "sageattention 1.0.6",
 }
 
 
-def triton_packages() -> Iterator[str]:
-    """Yield the table of the first results of published Triton packages."""
-    yield "| package | kernels | first result by the JIT | packaged |"
-    yield "|---|---|---|---|"
-    for name, found in _result("triton_packages").items():
-        jit, packaged = found["jit"]["first"], found["packaged"]["first"]
-        yield f"| {PACKAGES[name]} | {found['kernels']} | {jit:.1f} s | {packaged:.2f} s |"
-
-
-def packs() -> Iterator[str]:
+def packages() -> Iterator[str]:
     """Yield the table of the first results of unchanged packages with a pack."""
-    yield "| package | first result by the JIT | with the pack |"
-    yield "|---|---|---|"
-    for name, found in _result("packs")["programs"].items():
-        jit, packed = found["jit"]["first"], found["packed"]["first"]
-        yield f"| {PACKAGES[name].partition(' (')[0]} | {jit:.1f} s | {packed:.2f} s |"
+    yield "| package | first result by the JIT | with the pack | runs |"
+    yield "|---|---|---|---|"
+    for name, found in _result("packages")["figures"].items():
+        first = found["first"]
+        cells = f"{first['jit']['median']:.1f} s | {first['pack']['median']:.2f} s | {first['pack']['runs']}"
+        yield f"| {PACKAGES[name]} | {cells} |"
 
 
-def _firsts(way: str) -> list[float]:
-    """Return the seconds of the packages' first results, shortest first."""
-    return sorted(found[way]["first"] for found in _result("triton_packages").values())
+def _package(way: str, part: str = "first", form: str = ".1f") -> Callable[[], str]:
+    """Return a function that returns the seconds of the fla-core program."""
+    return _at("packages", "figures", "fla-core", part, way, "median", form=form)
 
 
-def _range(values: list[float], form: str) -> str:
-    return f"{values[0]:{form}} to {values[-1]:{form}}"
+def conformance() -> Iterator[str]:
+    """Yield the table that counts the results of the conformance suite."""
+    yield "| release | cases run | right | wrong | refused by the build | run on |"
+    yield "|---|---:|---:|---:|---:|---|"
+    for _, suite in _suites():
+        gpu = suite["machine"]["gpu"].partition("(")[2].partition(",")[0]
+        counts = (suite["cases"], suite["passed"], len(suite["failed"]), len(suite["refused"]))
+        yield f"| {suite['compiler']} {suite['release']} | {' | '.join(f'{n:,}' for n in counts)} | {gpu} |"
 
 
-def _ratio(name: str) -> float:
-    found = _result("triton_packages")[name]
-    return float(found["jit"]["first"] / found["packaged"]["first"])
+def _suites() -> list[tuple[Path, Any]]:
+    found = [(path, json.loads(path.read_text(encoding="utf-8"))) for path in RESULTS.glob("conformance_*.json")]
+    return sorted(found, key=lambda item: (item[1]["compiler"], [int(part) for part in item[1]["release"].split(".")]))
 
 
-def _ready() -> list[float]:
-    """Return the seconds that programs of the packages took to start PyTorch, shortest first."""
-    return sorted(found[way]["ready"] for found in _result("triton_packages").values() for way in ("jit", "packaged"))
+def _size(tool: str) -> Callable[[], str]:
+    """Return a function that returns what users of a tool download."""
+
+    def figure() -> str:
+        size = _result("install_sizes")["figures"][tool]["bytes"]
+        return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{max(size / 1e6, 1):.0f} MB"
+
+    return figure
 
 
 def _at(file: str, *keys: str, form: str = ".1f", scale: float = 1) -> Callable[[], str]:
@@ -228,23 +254,13 @@ def _at(file: str, *keys: str, form: str = ".1f", scale: float = 1) -> Callable[
     return figure
 
 
-def _over_c(tool: str) -> str:
-    """Return the range of the microseconds that launches of Triton kernels take over C's launch."""
-    rows = _result("triton_launch")["over_c_microseconds"].values()
-    return _range(sorted(row[tool] for row in rows if tool in row), ".1f")
-
-
-def _adoption() -> str:
-    """Return the milliseconds in which a program finds and adopts the kernels of a pack."""
-    found = _result("packs")["adoption"]
-    return f"{found['pack'] + found['adoption']:.1f}"
-
-
-def _operator() -> str:
-    """Return the microseconds of an operator in compiled code."""
-    found = _result("torch_op")
-    empty = found["figures"]["empty operator, compiled"]["median"]
-    return f"{found['added']['compiled']['over the empty operator'] + empty:.1f}"
+def _gpu_suite() -> str:
+    """Return the runs of the GPU suite on one GPU."""
+    runs = systems.runs(RESULTS / "gpu_suite.txt")[:2]
+    texts = (
+        f"{run['what'].partition(', ')[2]}: {run['passed']} passed, {run['failed'] or 'none'} failed" for run in runs
+    )
+    return f"{'; '.join(texts)}, on one {runs[0]['gpu']}"
 
 
 def _mutations() -> str:
@@ -254,82 +270,46 @@ def _mutations() -> str:
     return f"{found} of {reached} in {len(rows)} modules"
 
 
-def _forall(way: str) -> Callable[[], str]:
-    """Return a function that returns the microseconds that an operator takes longer by `forall`."""
-
-    def figure() -> str:
-        figures = _result("torch_op")["figures"]
-        return f"{figures[way]['median'] - figures['operator, eager']['median']:.0f}"
-
-    return figure
-
-
-def _largest_shards() -> dict[str, Any]:
-    return max(_result("shards")["shards"], key=lambda each: int(each["kernels"]))
-
-
-def _last_dask() -> dict[str, Any]:
-    return dict(_result("shards")["dask"][-1])
-
-
-MANY = "10000 kernels"
 XARRAY = "xarray_spatial"
 
+SIZES = (
+    "aotcuda", "numba-cuda", "triton", "warp", "cupy", "kernels", "cuda.core", "cutile", "cute-dsl", "flashinfer",
+    "aotinductor",
+)  # fmt: skip
+
 FIGURES: dict[str, Callable[[], str]] = {
-    "cpp_launch": _at("cuda_cpp", "launch_microseconds", "aotcuda"),
-    "cpp_raw_kernel": _at("cuda_cpp", "launch_microseconds", "RawKernel"),
-    "cold_beyond": _at("cold_start", "figures", "aotcuda, first-use", "beyond"),
-    "cold_beyond_c": _at("cold_start", "figures", "C, the same image", "beyond"),
-    "cutile_launch": _at("cutile_launch", "host_microseconds", "aotcuda"),
-    "cutile_matmul": _at("cutile_launch", "gpu_microseconds", "matmul", "ratio"),
-    "cutile_softmax": _at("cutile_launch", "gpu_microseconds", "softmax", "ratio", form=".0f"),
-    "operator": _operator,
-    "operator_launch": _at("torch_op", "figures", "launcher, no operator", "median"),
-    "operator_forall_block": _forall("operator with forall and a block, eager"),
-    "operator_forall": _forall("operator with forall, eager"),
-    "jax_step": _at("jax_call", "figures", "1000", "packaged", "median"),
-    "jax_recorded": _at("jax_call", "figures", "1000", "packaged, recorded", "median"),
-    "jax_plain": _at("jax_call", "figures", "1000", "plain JAX", "median"),
-    "shards": lambda: f"{len(_largest_shards()['shards'])} shards of {_largest_shards()['kernels']} kernels",
-    "shards_ratio": lambda: f"{_largest_shards()['ratio']:.2f}",
-    "dask_kernels": lambda: f"{_last_dask()['kernels']}",
-    "dask_times": lambda: f"{_last_dask()['runs'][-1]['times']:.2f}",
-    "model_64": _at("shards_model", MANY, "64", "times"),
-    "model_512": _at("shards_model", MANY, "512", "times"),
-    "merge_kernel": _at("shards_model", "measured", "merge_kernel_s", form=".0f", scale=1000),
+    "launch": _at("launch", "figures", "cupy: one grid", "aotcuda, C", "median"),
+    "launch_general": _at("launch", "figures", "cupy: one grid", "aotcuda, Python", "median"),
+    "launch_raw_kernel": _at("launch", "figures", "cupy: one grid", "RawKernel", "median"),
+    "launch_torch": _at("launch", "figures", "torch: one grid", "aotcuda, C", "median"),
+    "launch_triton": _at("launch", "figures", "torch: one grid", "Triton", "median"),
+    "cold": _at("cold_start", "figures", "aotcuda, first-use", "total", form=".0f"),
+    "cold_beyond": _at("cold_start", "figures", "aotcuda, first-use", "beyond", form=".0f"),
+    "cold_triton": _at("cold_start", "figures", "PyTorch and Triton, from its cache", "total", form=".1f", scale=0.001),
+    "conformance_cases": lambda: f"{max(suite['cases'] + len(suite['refused']) for _, suite in _suites()):,}",
     "xarray_first": _at(XARRAY, "first_call_ms", "packaged", form=".2f", scale=0.001),
     "xarray_first_jit": _at(XARRAY, "first_call_ms", "jit", form=".2f", scale=0.001),
     "xarray_launch": _at(XARRAY, "launch_us", "packaged"),
     "xarray_launch_jit": _at(XARRAY, "launch_us", "jit"),
-    "adoption": _adoption,
     "mutations": _mutations,
-    "triton_launch": lambda: _over_c("aotcuda"),
-    "triton_launch_own": lambda: _over_c("Triton"),
-    "fla_packaged": lambda: f"{_result('triton_packages')['fla-core']['packaged']['first']:.2f} s",
-    "fla_jit": lambda: f"{_result('triton_packages')['fla-core']['jit']['first']:.0f} s",
-    "packages_packaged": lambda: f"{_range(_firsts('packaged'), '.2f')} s",
-    "packages_jit": lambda: f"{_range(_firsts('jit'), '.1f')} s",
-    "packages_ready": lambda: f"{_range(_ready(), '.1f')} s",
-    "packages_ratios": lambda: _range(sorted(map(_ratio, PACKAGES.keys() - {"cut-cross-entropy"})), ".0f"),
+    "gpu_suite": _gpu_suite,
+    "fla_packaged": _package("pack", form=".2f"),
+    "fla_jit": _package("jit", form=".0f"),
+    "fla_ready": _package("pack", "ready"),
+    **{f"size_{tool.replace('-', '_').replace('.', '_')}": _size(tool) for tool in SIZES},
     "triton_compared": _compared,
-    "cross_entropy_ratio": lambda: f"{_ratio('cut-cross-entropy'):.0f}",
 }
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
-    "packs": packs,
+    "packages": packages,
     "launches": launches,
-    "general_path": general_path,
-    "grids": grids,
+    "cold_starts": cold_starts,
     "builds": builds,
     "correctness": correctness,
+    "conformance": conformance,
     "gpu_time": gpu_time,
-    "triton_packages": triton_packages,
+    "systems": systems.run,
 }
-
-
-def _ends(found: dict[str, float] | None) -> str:
-    """Return both ends of the spread of a figure, or nothing if there is no figure."""
-    return f"{found['q1']:.1f} to {found['q3']:.1f}" if found else ""
 
 
 def _result(name: str) -> dict[str, Any]:

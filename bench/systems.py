@@ -1,6 +1,4 @@
-"""Write the table of docs/systems.md: runs on systems, from the files in docs/results.
-
-    python bench/systems.py
+"""Make the table of docs/systems.md for `results.py`: runs on systems, from the files in docs/results.
 
 A file of results names its runs: as JSON with a list `runs`, or as text whose first line is a JSON object with that
 list. A run has `system`, `python`, `what`, `passed`, `skipped`, `failed`, `date` and `commit`, and may have `gpu` and
@@ -9,7 +7,6 @@ list. A run has `system`, `python`, `what`, `passed`, `skipped`, `failed`, `date
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections import defaultdict
@@ -20,26 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE, RESULTS = ROOT / "docs" / "systems.md", ROOT / "docs" / "results"
+RESULTS = ROOT / "docs" / "results"
 
 
-def main() -> None:
-    """Write the page."""
-    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    old = PAGE.read_text(encoding="utf-8")
-    new = page(old)
-    PAGE.write_text(new, encoding="utf-8")
-
-
-def page(text: str) -> str:
-    """Return the text of the page with a new table."""
-    begin, end = "<!-- run: bench/systems.py -->\n", "<!-- end of run -->"
-    head, _, rest = text.partition(begin)
-    return f"{head}{begin}\n{run()}\n{end}{rest.partition(end)[2]}"
-
-
-def run() -> str:
-    """Return the table of runs, with a row for all runs on one system, Python and GPU."""
+def run() -> Iterator[str]:
+    """Yield the table of runs, with a row for all runs on one system, Python and GPU."""
     rows = [*_tests(), *_windows(), *_matrix(), *_benches()]
     rows.sort(key=lambda row: (not row["gpu"], row["gpu"], _numbers(row["python"]), row["system"], row["what"]))
     groups = defaultdict(list)
@@ -49,7 +31,8 @@ def run() -> str:
         )
     lines = [("system", "Python", "GPU, driver", "what was run"), ("---",) * 4]
     lines += [(*key, "; ".join(runs)) for key, runs in groups.items()]
-    return "".join("|" + "".join(f" {cell} |" if cell else " |" for cell in line) + "\n" for line in lines)
+    for line in lines:
+        yield "|" + "".join(f" {cell} |" if cell else " |" for cell in line)
 
 
 def _tests() -> Iterator[dict[str, str]]:
@@ -141,7 +124,3 @@ def _counts(passed: int, failed: int) -> str:
 
 def _numbers(python: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", python)]
-
-
-if __name__ == "__main__":
-    main()

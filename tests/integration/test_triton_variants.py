@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aotcuda.binary import fatbin
-from integration import projects
+from integration import projects, triton_reference
 from integration.projects import content, manifest_of
 from integration.test_triton import sections_of
 
@@ -72,78 +71,13 @@ def test_variant_options_reach_code_and_launch(files: dict[str, bytes]) -> None:
     assert special["resources"]["sm_90a"]["registers"] <= 64
 
 
-def test_machine_code_is_what_triton_itself_makes(
-    files: dict[str, bytes], project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`bench/triton_releases.py` compares more variants, by several releases of Triton."""
-    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")  # the script sets it
-    monkeypatch.syspath_prepend(str(projects.CHECKOUT / "bench"))
-    import triton_releases
-
+def test_machine_code_is_what_triton_itself_makes(files: dict[str, bytes], project: Path, tmp_path: Path) -> None:
     sections = {}
     for entry in fatbin.read(files["tritoninplace/norm.aotcuda/kernels.fatbin"], "norm"):
         if entry.kind == "sass":
             sections |= {(name, entry.arch): code for name, code in sections_of(entry.content).items()}
-    reference = triton_releases.run_reference(project, tmp_path)
+    reference = triton_reference.run(project, tmp_path)
     assert len(reference) == 5
-    for (_, name, number, arch), code in reference.items():
+    for name, number, arch, symbol, cubin in reference:
+        code = sections_of(cubin)[f".text.{symbol}"]
         assert sections[f".text.{name}__{number}_0", arch] == code, (name, number, arch)
-
-
-def with_clusters(folder: Path, incomplete: str) -> Path:
-    """Return a copy of the project with a variant that needs clusters, which 8.0 and 8.6 lack."""
-    copy = projects.copy("tritoninplace", folder / "project")
-    variants = json.loads((copy / "tritoninplace/norm.variants.json").read_text())
-    variants["kernels"]["norm"]["variants"] = [SHARED, {**SHARED, "num_ctas": 2}]
-    variants["kernels"]["add"] = {"parameters": ["x"], "variants": [{"types": ["*i8"], "constexprs": {}}]}
-    (copy / "tritoninplace/norm.variants.json").write_text(json.dumps(variants))
-    table = (copy / "pyproject.toml").read_text().replace("compute_80", "sm_86")
-    table = "\n".join(line for line in table.splitlines() if not line.startswith("kernels.add"))
-    (copy / "pyproject.toml").write_text(
-        table.replace("[tool.aotcuda]", f'[tool.aotcuda]\nincomplete = "{incomplete}"')
-    )
-    return copy
-
-
-OTHER_PARAMETERS = (
-    'tool.aotcuda.modules."tritoninplace.norm".variants: kernels.add: add has other parameters than when it was '
-    "recorded: x, y, out, n, BLOCK; record it again: aotcuda record --write -- COMMAND"
-)
-
-
-def test_unsupported_variant_is_left_out_of_a_target(tmp_path: Path) -> None:
-    copy = with_clusters(tmp_path, "warn")
-    output = projects.back_end(copy).err
-    reason = "num_ctas > 1 requires NVIDIA SM90+"
-    for target in ("sm_80", "sm_86"):
-        assert f"kernels.norm: 1 of its 2 variants is left out for {target}: " in output
-    assert f"{OTHER_PARAMETERS}; its one variant is left out\n" in output
-    (wheel,) = (copy / "dist").glob("*.whl")
-    manifest = manifest_of(content(wheel), "tritoninplace.norm")
-    assert [item["name"] for item in manifest["kernels"]] == ["norm"]
-    assert [(note["kernel"], note["target"]) for note in manifest["left_out"]] == [("norm", "sm_80"), ("norm", "sm_86")]
-    assert all(reason in note["reason"] for note in manifest["left_out"])
-    (plain, special) = manifest["kernels"][0]["overloads"]
-    assert [sorted(item["launches"]) for item in (plain, special)] == [["sm_80", "sm_86", "sm_90a"], ["sm_90a"]]
-    for command in ("check", "inspect"):
-        done = projects.aotcuda(tmp_path, command, "--json", wheel)
-        (module,) = json.loads(done.out)["modules"]
-        assert [(item["kernel"], item["target"], item["variants"]) for item in module["left_out"]] == [
-            ("norm", "sm_80", 1),
-            ("norm", "sm_86", 1),
-        ]
-        assert "left out" in projects.aotcuda(tmp_path, command, wheel).out
-
-
-def test_changed_kernel_outside_in_place_is_refused(tmp_path: Path) -> None:
-    copy = with_clusters(tmp_path, "warn")
-    config = copy / "pyproject.toml"
-    config.write_text(config.read_text().replace('modules."tritoninplace.norm"', 'modules."tritoninplace.k"'))
-    assert projects.refused(copy).message == OTHER_PARAMETERS.replace("tritoninplace.norm", "tritoninplace.k")
-
-
-def test_incomplete_error_ends_the_build(tmp_path: Path) -> None:
-    done = projects.forked_run(with_clusters(tmp_path, "error"), *projects.command())
-    assert done.status
-    assert "kernels.norm: 1 of its 2 variants is left out for sm_80" in done.err
-    assert 'or set incomplete = "warn"' in done.err

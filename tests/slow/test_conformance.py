@@ -14,7 +14,7 @@ from aotcuda import registry
 from aotcuda.builder.frontends.numba_cuda_mlir.fault_table import FAULTS
 from integration import projects
 from integration.test_lowering import lowered
-from slow.conformance import page, project
+from slow.conformance import project
 from slow.conformance.cases import CASES
 from support.front_ends import MLIR, NUMBA
 
@@ -79,12 +79,3 @@ def test_known_fault_names_the_releases_that_show_it(fault: str) -> None:
         results = json.loads((RESULTS / f"conformance_{MLIR}_{release}.json").read_text())
         shown = [case in results["failed"] for case in FAULTS[fault].cases if case in results["covers"].split()]
         assert (all(shown) and shown) if release in FAULTS[fault].releases else not any(shown), release
-
-
-PAGE = projects.CHECKOUT / "docs" / "frontends.md"
-
-
-def test_the_page_counts_the_cases_and_results() -> None:
-    text = PAGE.read_text()
-    assert f"The **conformance suite** has {len(CASES):,} small kernels" in text
-    assert page.with_table(text, RESULTS, len(CASES)) == text, "run python bench/conformance.py table"

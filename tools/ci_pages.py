@@ -1,6 +1,7 @@
+#!/usr/bin/env python3
 """Compare docs/ci.md with a run of its commands, part by part, with the quickstart as the project.
 
-    python bench/ci_pages.py [--out FILE]
+    python tools/ci_pages.py [--out FILE]
 
 Steps that only GitHub or an image builder can do (`uses:`, `FROM`, `CMD`) are skipped. `COPY` copies. A temporary
 folder replaces the root of an image, also in the commands. The part without a network has no index and, if the machine
@@ -20,9 +21,11 @@ import venv
 from pathlib import Path
 from typing import Any
 
-import machine
-
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench"))
+
+import machine  # noqa: E402
+
 PAGE = ROOT / "docs" / "ci.md"
 IMAGE_FOLDERS = ("/project", "/wheels", "/dist")
 
@@ -91,6 +94,7 @@ class Part:
 
 
 def main() -> None:
+    """Run the commands of each part, and write their exit status."""
     arguments = machine.parser(__doc__, "ci_pages").parse_args()
     here = {key: value for key, value in machine.describe().items() if key != "packages"}
     page = commands(PAGE.read_text())
@@ -147,12 +151,9 @@ def _offline(folder: Path, page: dict[str, list[str]], wheels: Path) -> list[dic
 
 
 def _can_unshare() -> bool:
-    if shutil.which("unshare") is None:
-        return False
-    return (
-        subprocess.run(["unshare", "--map-root-user", "--net", "true"], check=False, capture_output=True).returncode
-        == 0
-    )
+    unshare = shutil.which("unshare")
+    command = [unshare or "", "--map-root-user", "--net", "true"]
+    return unshare is not None and not subprocess.run(command, check=False, capture_output=True).returncode
 
 
 if __name__ == "__main__":

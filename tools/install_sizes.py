@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Add up the sizes of the wheels that users download for each tool, with all that it requires.
 
     python bench/install_sizes.py --uv uv --wheel dist/aotcuda-0.1.0-cp311-abi3-linux_x86_64.whl

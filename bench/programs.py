@@ -1,4 +1,4 @@
-"""Programs that use the Triton kernels of published packages; `triton_packages.py` runs them.
+"""Programs that use the Triton kernels of published packages; `packages.py` runs them.
 
 Each returns the tensors that it computes, by name.
 """

@@ -1,22 +1,20 @@
 """Compare the build time of wheels with nvcc's for the same kernels in C++, and with another commit of aotcuda.
 
-    python bench/build_time.py [--runs 5] [--thousand] [--before TREE]
+    python bench/build.py [--runs 5] [--before TREE]
 
 - cold: fifty kernels for five GPU generations, without a build cache; nvcc gets one file, and two threads.
 - filling a cache: the same with an empty build cache, as in the first build of a user.
 - again, edited: the same with a full build cache, after no change and after an edit of one kernel.
-- with --thousand: twenty modules of fifty kernels each, cold and after one kernel was edited; nvcc gets twenty files of
-  fifty.
 - quickstart: the example, cold.
 - back end: hatchling's build of the fifty without aotcuda; all other times include it.
 
 All cases take turns, and every second turn is in the opposite order. TREE is a checkout of another commit. It runs on
 the same Python with the same compilers; its figures begin with "before":
 
-    git worktree add --detach ../before 2a99a90 && python bench/build_time.py --before ../before
+    git worktree add --detach ../before 2a99a90 && python bench/build.py --before ../before
 
-On two idle cores a run takes about a quarter of a minute for each state. With --thousand it takes two minutes more for
-each state, and one for nvcc. Before the first run each case is built once or twice.
+On two idle cores a run takes about a quarter of a minute for each state. Before the first run each case is built
+once or twice.
 
 A driver caches the code that nvJitLink makes (CUDA_CACHE_PATH), and the second of two cold builds would not be cold.
 So the driver's cache is off.
@@ -54,9 +52,8 @@ _MIB = 1 << 20
 
 
 def main() -> int:
-    parser = machine.parser(__doc__, "build_time")
+    parser = machine.parser(__doc__, "build")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--thousand", action="store_true", help="also twenty modules of fifty kernels")
     parser.add_argument("--before", type=Path, metavar="TREE", help="a checkout of another commit, built in turn")
     arguments = parser.parse_args()
     nvcc = find_nvidia_binary_utility("nvcc")
@@ -66,12 +63,12 @@ def main() -> int:
     states = {"": _CHECKOUT} | ({"before: ": arguments.before.resolve()} if arguments.before else {})
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        cases, peaks = _cases_without_aotcuda(folder, nvcc, thousand=arguments.thousand), {}
+        cases, peaks = _cases_without_aotcuda(folder, nvcc), {}
         for label, tree in states.items():
             state = State(tree, folder / tree.name)
-            state_cases = state.cases(thousand=arguments.thousand)
+            state_cases = state.cases()
             cases |= {f"{label}{name}": run for name, run in state_cases.items()}
-            peaks |= {f"{label}{name}": peak for name, peak in state.peaks(thousand=arguments.thousand).items()}
+            peaks |= {f"{label}{name}": peak for name, peak in state.peaks().items()}
         seconds: dict[str, list[float]] = {name: [] for name in cases}
         for number in range(arguments.runs):
             for name in [*cases][:: -1 if number % 2 else 1]:
@@ -97,9 +94,8 @@ class State:
         self._folder = folder
         self._check(tree)
         self._cold = projects.generate(folder / "cold", "fifty", 50)
-        self._many = projects.generate(folder / "many", "thousand", 50, modules=20)
 
-    def cases(self, *, thousand: bool) -> Cases:
+    def cases(self) -> Cases:
         """Return functions that build and return seconds; the builds that fill the caches are made here."""
         ignored = shutil.ignore_patterns("dist", "kernels.aotcuda", "kernels.py*", "__pycache__")
         quickstart = Path(
@@ -109,23 +105,17 @@ class State:
         edited = projects.generate(self._folder / "edited", "fifty", 50)
         self._build(unchanged, "kept")
         self._build(edited, "edited")
-        cases = {
+        return {
             "quickstart, cold": lambda: self._build(quickstart),
             "fifty, cold": lambda: self._build(self._cold),
             "fifty, filling a cache": lambda: self._filling(self._cold),
             "fifty, again": lambda: self._build(unchanged, "kept"),
             "fifty, one kernel edited": lambda: self._build(_edit(edited), "edited"),
         }
-        if thousand:
-            self._build(self._many, "many")
-            cases["thousand, cold"] = lambda: self._build(self._many)
-            cases["thousand, one kernel edited"] = lambda: self._build(_edit(self._many), "many")
-        return cases
 
-    def peaks(self, *, thousand: bool) -> dict[str, int]:
+    def peaks(self) -> dict[str, int]:
         """Return the most bytes that a cold build's processes have held together."""
-        watched = {"fifty, cold": self._cold} | ({"thousand, cold": self._many} if thousand else {})
-        return {name: _peak(project, self._with()) for name, project in watched.items()}
+        return {"fifty, cold": _peak(self._cold, self._with())}
 
     def _check(self, tree: Path) -> None:
         """Exit unless a build takes aotcuda and its hook from the tree."""
@@ -149,20 +139,16 @@ class State:
         return self._build(project, "filled")
 
 
-def _cases_without_aotcuda(folder: Path, nvcc: str, *, thousand: bool) -> Cases:
+def _cases_without_aotcuda(folder: Path, nvcc: str) -> Cases:
     """Return the cases without aotcuda."""
     plain = projects.generate(folder / "plain", "fifty", 50)
     config = plain / "pyproject.toml"
     config.write_text(config.read_text().replace("[tool.hatch.build.targets.wheel.hooks.aotcuda]\n", ""))
     cpp = projects.generate_cpp(folder / "cpp", 50)
-    cases: Cases = {
+    return {
         "fifty, nvcc": lambda: _nvcc(nvcc, cpp),
         "fifty, the back end alone": lambda: _timed([*_BUILD], plain, None),
     }
-    if thousand:
-        files = projects.generate_cpp(folder / "cpp_many", 50, files=20)
-        cases["thousand, nvcc"] = lambda: _nvcc(nvcc, files)
-    return cases
 
 
 def _aims(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
@@ -173,11 +159,10 @@ def _aims(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
         "fifty, one kernel edited: at most 2.5 s": median["fifty, one kernel edited"] <= 2.5,
         "fifty, again: at most 0.3 s beyond the back end": beyond <= 0.3,
     }
-    if "thousand, cold" in median:
-        met["thousand, one kernel edited: at most 40 s"] = median["thousand, one kernel edited"] <= 40
-    for name in ("fifty, cold", "thousand, cold"):
-        if f"before: {name}" in median:
-            met[f"{name}: at most 5 % slower than before"] = median[name] <= 1.05 * median[f"before: {name}"]
+    if "before: fifty, cold" in median:
+        met["fifty, cold: at most 5 % slower than before"] = (
+            median["fifty, cold"] <= 1.05 * median["before: fifty, cold"]
+        )
     return met | {f"{name}: under 1 GiB": peak < 1024 * _MIB for name, peak in peaks.items()}
 
 
