@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-from typing import TYPE_CHECKING
+import re
+import shutil
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,9 +15,6 @@ import pytest
 from aotcuda.binary import cubin, fatbin
 from aotcuda.errors import FallbackWarning
 from integration import projects
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 A = """
 inline __device__ float shift(float x) { return x + 4; }
@@ -180,3 +180,79 @@ def test_fallback_compiles_the_image_of_each_launch_for_another_gpu(cuda, wheel,
         module.ka[1, 1](array)
     assert [*map(len, entries())] == [1, 1]
     assert [launch["kernel"] for launch in cuda.launches()] == ["k", "k"]
+
+
+WIDE = re.sub("arch = .*", 'runtime = "bundled"\narch = ["sm_80", "sm_90", "sm_110", "compute_75"]', TABLE)
+WIDE = re.sub("link = .*", 'link = ["csrc/linked.cu"]', WIDE)
+
+
+@pytest.fixture(scope="module")
+def wide(cuda12: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a wheel that CUDA 12.9 and 13.0 build together, with a bundled run time."""
+    folder = make(tmp_path_factory.mktemp("wide") / "project")
+    (folder / "pyproject.toml").write_text(WIDE)
+    return projects.build_wheel(folder, PYTHONPATH=cuda12)
+
+
+def test_two_toolkits_make_each_image(wide: Path) -> None:
+    document = projects.manifest_of(projects.content(wide), "mypkg.raw")
+    made = {item["name"]: {each["arch"]: each.get("linker") for each in item["images"]} for item in document["fatbins"]}
+    linkers = {"sm_80": None, "sm_90": None, "compute_75": None, "sm_110": "13.0"}
+    assert made == {"csrc/a.cu": linkers, "csrc/b.cu, csrc/c.cu": linkers}
+
+
+def test_references_of_the_second_toolkit_alone_are_refused(cuda12: str, tmp_path: Path) -> None:
+    folder = make(tmp_path / "project")
+    (folder / "pyproject.toml").write_text(WIDE)
+    declared = "extern __device__ float lift(float);"
+    condition = f"#if __CUDACC_VER_MAJOR__ >= 13\n{declared}\n#else\n#define lift\n#endif"
+    (folder / "csrc/b.cu").write_text(B.replace(declared, condition))
+    done = projects.refused(folder, PYTHONPATH=cuda12)
+    assert done.err == (
+        'aotcuda: tool.aotcuda.modules."mypkg.raw": CUDA 13.0 compiles csrc/b.cu, csrc/c.cu to one image, and '
+        "CUDA 12.9 makes the images csrc/a.cu; csrc/b.cu; csrc/c.cu, since the files refer to each other's names for "
+        "some targets alone; write relocatable = true\n"
+    )
+
+
+LAUNCHES = """
+class Array:
+    __cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
+import mypkg.raw as k
+k.ka[1, 1](Array())
+k.kb[1, 1](Array(), 3)
+print(k.__aotcuda__.chosen[0].arch)
+"""
+
+
+def test_commands_read_and_write_wheels_of_several_images(cuda, wheel: Path, wide: Path, tmp_path: Path) -> None:
+    (module,) = json.loads(projects.aotcuda(tmp_path, "inspect", "--json", wide).out)["modules"]
+    assert {item["name"]: (item["symbol"], item.get("fatbin")) for item in module["symbols"]} == {
+        "ka": ("k", "kernels.fatbin"),
+        "kb": ("k", "kernels-1.fatbin"),
+        "kc": ("kc", "kernels-1.fatbin"),
+        "_Z5halvef": ("_Z5halvef", None),
+    }
+    targets = ["sm_80", "sm_90", "compute_75", "sm_110"]
+    assert [(item["fatbin"], item["arch"]) for item in module["images"]] == [
+        (name, target) for name in ("kernels.fatbin", "kernels-1.fatbin") for target in targets
+    ]
+    assert projects.aotcuda(tmp_path, "inspect", wide).out.count("in kernels-1.fatbin") == 2
+    assert "9.0  H100    sm_90" in projects.aotcuda(tmp_path, "check", wide, "--gpu", "H100").out
+    differences = projects.run(tmp_path, sys.executable, "-m", "aotcuda", "diff", str(wide), str(wheel))
+    assert (differences.status, "image compute_75, sm_110: removed" in differences.out) == (1, True)
+
+    projects.aotcuda(tmp_path, "split", "--out", tmp_path / "parts", wide)
+    (part,) = (tmp_path / "parts/variants").glob("*-sm90.whl")
+    for name in ("kernels.fatbin", "kernels-1.fatbin"):
+        data = projects.content(part)[f"mypkg/raw.aotcuda/{name}"]
+        assert "sm_90" in (archs := [entry.arch for entry in fatbin.read(data, name)])
+        assert not {"sm_80", "sm_110"} & {*archs}
+    cuda.install(part)
+    assert cuda.run(LAUNCHES).split() == ["sm_90"]
+    assert [launch["kernel"] for launch in cuda.launches()] == ["k", "k"]
+
+    copy = Path(shutil.copy(wide, tmp_path))
+    assert "mypkg/_aotcuda: aotcuda" in projects.aotcuda(tmp_path, "rebundle", copy).out
+    before, after = projects.content(wide), projects.content(copy)
+    assert {name for name in after if after[name] != before.get(name)} == {"mypkg-1.0.dist-info/RECORD"}

@@ -51,6 +51,20 @@ APART = {
     "constants": ("__constant__ float x = 1;\n", "x"),
     "variables in a namespace": ("namespace p { __device__ float x = 1; }\n", "p::x"),
     "inline variables": ("inline __device__ float x = 1;\n", "x"),
+    "virtual methods": (
+        """struct B { __device__ virtual float f(float x) { return x; } };
+        struct D : B { __device__ float f(float x) override { return x + 1; } };
+        static __device__ __noinline__ float call(B *b, float x) { return b->f(x); }
+        """,
+        "[&]() { D d; B b; return call(o[2] > 0 ? &d : &b, o[1]); }()",
+    ),
+    "variable templates": ("template <class T> __device__ T x[2] = {1, 1};\n", "x<float>[(int)o[1]]"),
+    "tables of templates": (
+        "template <class T> __device__ T h(int i) { static const __device__ T x[2] = {1, 1}; return x[i]; }\n",
+        "h<float>((int)o[1])",
+    ),
+    "lambdas": ("", "[](float x) { return x + 1; }(o[1])"),
+    "unnamed namespaces": ("namespace { __device__ float h(float x) { return x + 1; } }\n", "h(o[1])"),
     "static tables": ("static __device__ float x[2] = {1, 1};\n", "x[(int)o[1]]"),
     "dynamic shared memory": ("extern __shared__ float x[];\n", "x[1]"),
     "macros": ("#define F(x) ((x) + 1)\n", "F(o[1])"),
@@ -76,6 +90,11 @@ SHARED = {
     "templates": "h is not the same in a.cu and in b.cu",
     "methods": "Op::f is not the same in a.cu and in b.cu",
     "inline variables": "x is not the same in a.cu and in b.cu",
+    "virtual methods": "D::f is not the same in a.cu and in b.cu",
+    "variable templates": "x is not the same in a.cu and in b.cu",
+    "tables of templates": "h::x is not the same in a.cu and in b.cu",
+    "lambdas": None,
+    "unnamed namespaces": None,
     "device functions": "h is defined in a.cu and in b.cu",
     "constants": "x is defined in a.cu and in b.cu",
     "variables in a namespace": "p::x is defined in a.cu and in b.cu",
@@ -270,6 +289,9 @@ def test_names_in_ptx():
         ("_ZNK2Op1fEf", "Op::f"),
         ("_Z4tileIfLi3EEvPT_", "tile"),
         ("_ZL5inner", "inner"),
+        ("_ZZ1hIfET_iE1x", "h::x"),
+        ("_ZZN2ns1hEvE5table_0", "ns::h::table"),
+        ("_ZTVN2ns2OpE", "vtable for ns::Op"),
     ],
 )
 def test_plain_names_have_no_types(symbol, name):

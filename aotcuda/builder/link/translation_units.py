@@ -228,7 +228,7 @@ def plain_name(symbol: str) -> str:
 
     Mangled names consist of lengths and names (Itanium C++ ABI, 5.1.2). Other parts of a name are left out.
     """
-    match = re.match(r"_Z(?:N[rVK]*)?L?(?=\d)", symbol)
+    match = re.match(r"_Z(TV|Z)?(?:N[rVK]*)?L?(?=\d)", symbol)
     if match is None:
         return symbol
     rest, parts = symbol[match.end() :], []
@@ -236,4 +236,7 @@ def plain_name(symbol: str) -> str:
         end = length.end() + int(length[1])
         parts.append(rest[length.end() : end])
         rest = rest[end:] if "N" in match[0] else ""
-    return "::".join(parts)
+    if match[1] == "Z":  # a static variable of a function, whose name follows the function's types
+        local = [symbol[name.end() :][: int(name[1])] for name in re.finditer(r"E(\d+)", symbol)]
+        parts += local[-1:]
+    return f"vtable for {'::'.join(parts)}" if match[1] == "TV" else "::".join(parts)
