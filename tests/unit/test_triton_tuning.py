@@ -235,6 +235,14 @@ def test_first_skips_configs_whose_variants_do_not_load(cuda, monkeypatch):
     assert blocks(cuda) == [64]
 
 
+def test_only_packaged_configs_are_timed(cuda, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_TUNE", "1")
+    monkeypatch.setattr(sys.modules[__name__], "VARIANTS", VARIANTS[1:])
+    package(cuda, table(own=H100)).plain[(1,)](cuda.array(), 4096)
+    numbers = [int(call["kernel"].split("__")[1]) for call in cuda.launches()]
+    assert [BLOCKS[1:][number] for number in numbers] == [64, 128, 256, 64]
+
+
 def test_what_was_timed_is_written_for_record(cuda, monkeypatch, tmp_path):
     monkeypatch.setenv("AOTCUDA_TUNE", "1")
     monkeypatch.setenv("AOTCUDA_CACHE_DIR", str(tmp_path / "cache"))

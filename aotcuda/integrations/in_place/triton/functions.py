@@ -161,13 +161,26 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
             raise _NotRecordedError
         return super()._bench(*args, **kwargs)
 
+    def prune_configs(self, kwargs: dict[str, Any]) -> list[Any]:
+        """Return the configs to time: with `AOTCUDA_TUNE=1` those whose variants are packaged, if there are any.
+
+        A build leaves out a config that no GPU of the target can launch, and Triton would compile it only to refuse it.
+        """
+        configs: list[Any] = super().prune_configs(kwargs)
+        is_packaged = os.environ.get("AOTCUDA_TUNE") == "1" and not getattr(_now, "is_warming", False)
+        return [*self._packaged(configs, kwargs)] or configs if is_packaged else configs
+
     def first_packaged(self, kwargs: dict[str, Any]) -> Any:
         """Return the first pruned config whose variant is packaged and loads, or None.
 
         Args:
             kwargs: The named arguments of the launch in progress.
         """
-        for config in self.prune_configs(kwargs):
+        return next(self._packaged(self.prune_configs(kwargs), kwargs), None)
+
+    def _packaged(self, configs: list[Any], kwargs: dict[str, Any]) -> Iterator[Any]:
+        """Yield the configs whose variants are packaged and load."""
+        for config in configs:
             if config.pre_hook is not None:  # it may set block shapes of descriptors
                 config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
             named = {**kwargs, "warmup": True, **config.all_kwargs()}
@@ -177,8 +190,7 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
             finally:
                 _now.is_probing = False
             if variant is not None and variant.loads():
-                return config
-        return None
+                yield config
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Launch the kernel with the config for the arguments, by Triton's own method."""
