@@ -22,6 +22,7 @@ from aotcuda.arch import Target
 from aotcuda.builder.compile import flows, imports, pool
 from aotcuda.builder.config import parser
 from aotcuda.builder.frontends import loading
+from aotcuda.builder.frontends.protocol import Session
 from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError
 
@@ -35,21 +36,19 @@ def main() -> int:
     settings = parser.parse(tomllib.loads(Path("pyproject.toml").read_text())["tool"]["aotcuda"], environ=os.environ)
     plans = [item for item in plan.make(settings) if item.frontend == name]
     front: Any = loading.compiler(name, "the test")
-    loading.prepare(front, str(root), name, "the test")
+    loading.prepare(front, Session(root=str(root), cache=None), name, "the test")
     imports.prepare_imports((str(root / "src"), str(root)), plan.exported_names(plans), {})
     units = {}
     with front.importing(plans[0].targets[0]):
         for item in plans:
             for unit in item.units:
-                loaded = front.load(unit, str(root))
-                for completed in front.complete(unit, loaded):
-                    front.resolve(completed, loaded)
+                loaded = front.load(unit)
+                for completed, _ in front.resolve(unit, loaded):
                     units[completed] = (loaded, item.compiled_for(unit))
     if mode == "texts":
         texts = in_children({unit: partial(text, front, unit, *units[unit]) for unit in units})
         result = {unit.name: content for unit, content in texts.items()}
     elif mode == "served":
-        front.generate = lambda *_: ()
         targets = [Target("sass", *map(int, number.split("."))) for number in numbers]
         lists = in_children({unit: partial(served, front, unit, units[unit][0], targets) for unit in units})
         result = {unit.name: names for unit, names in lists.items()}
@@ -68,7 +67,7 @@ def in_children(works: Mapping[Any, Callable[[], Any]]) -> dict[Any, Any]:
 
 
 def text(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> dict[str, Any]:
-    kernel = front.compile_kernel(unit, loaded, targets[0])
+    kernel = front.compile_unit(unit, loaded, targets[:1])[targets[0]]
     *_, code = json.loads(kernel.code[0].data)
     parameters = {"parameters": kernel.parameters, "bytes": kernel.parameter_bytes, "fields": kernel.layout}
     return {"text": code, "symbol": unit.symbol, **parameters}
@@ -76,7 +75,7 @@ def text(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> dict[str,
 
 def in_rows(front: Any, units: dict[Any, Any]) -> dict[str, list[Any]]:
     """Return the units whose code differs from the code of a new process, and the number of units of each process."""
-    separate = in_children({unit: partial(front.compile_alike, unit, *units[unit]) for unit in units})
+    separate = in_children({unit: partial(front.compile_unit, unit, *units[unit]) for unit in units})
     result: dict[str, list[Any]] = {"rows": [], "differ": []}
     for waiting in ([*units], [*units][::-1]):
         while waiting:
@@ -90,7 +89,7 @@ def in_rows(front: Any, units: dict[Any, Any]) -> dict[str, list[Any]]:
 def compile_row(front: Any, waiting: list[Any], units: dict[Any, Any]) -> dict[Any, Any]:
     built = {}
     for unit in waiting:
-        built[unit] = front.compile_alike(unit, *units[unit])
+        built[unit] = front.compile_unit(unit, *units[unit])
         if not front.is_fresh():
             break
     return built
@@ -99,20 +98,19 @@ def compile_row(front: Any, waiting: list[Any], units: dict[Any, Any]) -> dict[A
 def served(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> list[str]:
     """Return the targets that the code for the first one serves; the error if the compiler refuses the unit."""
     try:
-        return [f"{target.major}.{target.minor}" for target in front.compile_alike(unit, loaded, targets)]
+        return [f"{target.major}.{target.minor}" for target in front.compile_unit(unit, loaded, targets)]
     except CompileError as error:
         return [str(error)]
 
 
 def differing(front: Any, units: dict[Any, Any]) -> Iterator[str]:
     """Yield the units whose code differs for a target other than their first."""
-    together = in_children({unit: partial(front.compile_alike, unit, *units[unit]) for unit in units})
+    together = in_children({unit: partial(front.compile_unit, unit, *units[unit]) for unit in units})
     separate = {}
     for unit, (loaded, targets) in units.items():
-        compile_unit = front.compile_kernel if unit.kind == "kernel" else front.compile_function
-        separate |= {(unit, target): partial(compile_unit, unit, loaded, target) for target in targets[1:]}
+        separate |= {(unit, target): partial(front.compile_unit, unit, loaded, [target]) for target in targets[1:]}
     for (unit, target), built in in_children(separate).items():
-        if together[unit].get(target, built) != built:
+        if together[unit].get(target, built[target]) != built[target]:
             yield f"{unit.title} for {target}"
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def function(result: str, *parameters: tuple[str, str]) -> CompiledFunction:
-    return CompiledFunction(ir=(), fastmath=False, signature="as Python", result=result, parameters=parameters)
+    return CompiledFunction(ir=b"", signature="as Python", result=result, parameters=parameters)
 
 
 def test_prototypes_have_the_usual_spelling() -> None:
@@ -207,8 +207,7 @@ def odd_function(name: str) -> CompiledFunction:
     structs = c_types.Structs(name, "pkg.k", {"\u00e9": record})
     pointer = f"{structs.record(record, 'Record(...)')} *"
     return CompiledFunction(
-        ir=(),
-        fastmath=False,
+        ir=b"",
         signature="void(Record(f*/x: float32))",
         result=structs.result(["int item0", "aotcuda_complex64 item1"]),
         parameters=tuple((pointer if number % 2 else "int", odd) for number, odd in enumerate(ODD)),

@@ -14,9 +14,7 @@ from aotcuda.builder.link import prototypes
 from aotcuda.errors import LinkError
 
 TARGET = Target("sass", 8, 0, "")
-TWICE = CompiledFunction(
-    ir=(), fastmath=False, signature="float32(float32)", result="float", parameters=(("float", "x"),)
-)
+TWICE = CompiledFunction(ir=b"", signature="float32(float32)", result="float", parameters=(("float", "x"),))
 
 
 def check(declaration, body=""):

@@ -31,6 +31,7 @@ class Unit:
     number: int
     batch: None = None
     module: str = "pkg"
+    alike: bool = True
 
     @property
     def name(self) -> str:
@@ -50,7 +51,7 @@ class Front:
         self.work = work
         self.fresh = True
 
-    def compile_alike(self, unit: Unit, loaded: object, targets: Sequence[Target]) -> dict[Target, int]:
+    def compile_unit(self, unit: Unit, loaded: object, targets: Sequence[Target]) -> dict[Target, int]:
         del loaded
         if self.work(unit.number) == "leaves something":
             self.fresh = False

@@ -9,10 +9,12 @@ import tomllib
 import pytest
 
 from aotcuda.arch import Target
+from aotcuda.builder.cache.compile_cache import CompileCache
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.emit.c_header import header
 from aotcuda.builder.frontends.cuda_cpp import config, parameters
 from aotcuda.builder.frontends.cuda_cpp.compiler import CudaCppFrontEnd, _kernel
+from aotcuda.builder.frontends.protocol import Session
 from aotcuda.errors import AotcudaError
 from support.errors import MODULE as KEY
 from support.errors import assert_message, cases
@@ -44,14 +46,12 @@ def _settle(folder, keys, code=CODE, **others):
     text = f'arch = ["sm_80"]\nfrontend = "cuda-cpp"\n[modules."pkg.k"]\n{source}\n{keys}'
     (module,) = parse(tomllib.loads(text), environ={}).modules
     front = CudaCppFrontEnd()
-    front.prepare(str(folder))
+    front.prepare(Session(root=str(folder), cache=CompileCache()))
     settled_units = []
     with front.importing(TARGET):
         for unit in config.units(module):
-            files = front.load(unit, str(folder))
-            for settled in front.complete(unit, files):
-                front.resolve(settled, files)
-                settled_units.append((settled, files))
+            files = front.load(unit)
+            settled_units += [(settled, files) for settled, _ in front.resolve(unit, files)]
     return front, settled_units
 
 
@@ -70,7 +70,7 @@ def first_line(settle, *arguments, **others):
 def compiled(settle, declared, keys=""):
     """Return the kernel `k` with these parameters, compiled."""
     front, ((unit, files),) = settle(f"kernels.k = {{ {keys} }}", f"__global__ void k({declared}) {{}}")
-    return front.compile_kernel(unit, files, TARGET)
+    return front.compile_unit(unit, files, [TARGET])[TARGET]
 
 
 DECLARED = {
@@ -238,7 +238,7 @@ def test_pointer_has_the_alignment_of_its_type(settle):
         f"__global__ void k({', '.join(text.format(f'p{at}') for at, text in enumerate(named))}) {{}}\n"
     )
     front, ((unit, files),) = settle("kernels.k = {}", code)
-    parameters_of_kernel = front.compile_kernel(unit, files, TARGET).parameters
+    parameters_of_kernel = front.compile_unit(unit, files, [TARGET])[TARGET].parameters
     assert [item.get("align") for item in parameters_of_kernel] == [*ALIGNED.values()]
 
 
@@ -254,14 +254,14 @@ def test_pointer_has_the_alignment_of_its_type(settle):
 def test_kernel_for_one_block_has_it(settle, monkeypatch, attribute, block, bounds):
     monkeypatch.setitem(globals(), "TARGET", Target("sass", 9, 0, ""))  # the first with the attribute
     front, ((unit, files),) = settle("kernels.k = {}", f"__global__ void {attribute} k(float *x) {{}}")
-    kernel = front.compile_kernel(unit, files, TARGET)
+    kernel = front.compile_unit(unit, files, [TARGET])[TARGET]
     assert (kernel.block, kernel.launch_bounds) == (block, bounds)
 
 
 def test_variadic_function_keeps_its_dots(settle):
     code = 'extern "C" __device__ int sum(int n, ...) { return n; }'
     front, ((unit, files),) = settle("functions.sum = {}", code)
-    function = front.compile_function(unit, files, TARGET)
+    function = front.compile_unit(unit, files, [TARGET])[TARGET]
     assert function.signature == "int32(int32, ...)"
     assert header.prototype("sum", function) == "int sum(int n, ...);"
     assert "remove the signature" in first_line(settle, 'functions.sum = "int32(int32)"', code)
@@ -284,7 +284,7 @@ def test_parameters_have_the_offsets_of_the_ptx(settle):
 def test_parameters_of_a_pack_are_all_arguments(settle):
     code = "template <class... Ts> __global__ void k(float *out, Ts... args) { out[0] = (args + ...); }"
     front, ((unit, files),) = settle('kernels.k = ["k<float, int>"]', code)
-    kernel = front.compile_kernel(unit, files, TARGET)
+    kernel = front.compile_unit(unit, files, [TARGET])[TARGET]
     assert kernel.signature == "void(float *, float, int)"
     assert [item["offset"] for item in kernel.parameters] == [0, 8, 12]
 
@@ -295,7 +295,7 @@ def test_hexadecimal_name_is_not_read_as_an_address(settle, name):
     body = f"template <int N> __global__ void of(float *x) {{ x[0] = N + {name}; }}"
     for declared in ("constexpr int {} = 3;", "static __device__ float {};", "__constant__ float {};"):
         front, ((unit, files),) = settle('kernels.of = ["of<7>"]', f"{declared.format(name)} {body}")
-        assert front.compile_kernel(unit, files, TARGET).signature == "void(float *)"
+        assert front.compile_unit(unit, files, [TARGET])[TARGET].signature == "void(float *)"
 
 
 def test_pointer_accepts_arrays_of_its_element_type(settle):
@@ -308,11 +308,11 @@ def test_pointer_accepts_arrays_of_its_element_type(settle):
 
 def test_functions_have_the_nearest_types_of_numba(settle):
     front, ((unit, files),) = settle("functions.exported = {}")
-    function = front.compile_function(unit, files, TARGET)
+    function = front.compile_unit(unit, files, [TARGET])[TARGET]
     assert function.signature == "float32(CPointer(float32), int32, voidptr)"
     assert (function.result, function.parameters[0]) == ("float", ("const float *", "x"))
     front, ((unit, files),) = settle('functions.exported = "float32(CPointer(float32), int32, CPointer(int8))"')
-    assert front.compile_function(unit, files, TARGET).signature.endswith("CPointer(int8))")
+    assert front.compile_unit(unit, files, [TARGET])[TARGET].signature.endswith("CPointer(int8))")
 
 
 def test_a_kernel_is_found_in_the_file_that_has_it(settle):
@@ -371,9 +371,9 @@ def test_compile_error_names_gpus_that_compile_the_code(settle):
 def test_functions_of_two_files_are_two_modules(settle):
     keys = 'source = ["raw.cu", "b.cu"]\nfunctions = { exported = {}, other = {} }'
     front, settled_units = settle(keys, b_cu='extern "C" __device__ int other() { return 1; }')
-    functions = [front.compile_function(unit, files, TARGET) for unit, files in settled_units]
+    code = dict.fromkeys(dict(settled_units), b"")
     with pytest.raises(AotcudaError, match=r"these are in raw\.cu and b\.cu; make a module for each"):
-        front.merge_functions(functions, TARGET, settled_units[0][0].options)
+        front.generate(code, dict(settled_units), TARGET, settled_units[0][0].options)
 
 
 @pytest.mark.parametrize(

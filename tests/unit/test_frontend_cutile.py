@@ -7,6 +7,7 @@ import pickle
 import re
 import sys
 import tomllib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,7 @@ from aotcuda.arch import parse as target_of
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.entry import backend
 from aotcuda.builder.frontends.cutile import config
-from aotcuda.builder.frontends.protocol import LeftOut
+from aotcuda.builder.frontends.protocol import LeftOut, Session
 from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 from aotcuda.manifest import constants
@@ -132,7 +133,7 @@ def front() -> Any:
 
     front_end = CutileFrontEnd()
     try:
-        front_end.prepare("")
+        front_end.prepare(Session(root="", cache=None))
     except ToolchainError as error:
         pytest.skip(str(error))
     return front_end
@@ -157,10 +158,9 @@ def build(front: Any, root: Path) -> Any:
     def build(kernel: Any) -> list[Any]:
         results = []
         for unit in units(kernel, source="tiles_source"):
-            loaded = front.load(unit, str(root))
-            for settled in front.complete(unit, loaded):
-                front.resolve(settled, loaded)
-                results.append(front.compile_kernel(settled, loaded, config.target(target_of("sm_80"))))
+            loaded = front.load(unit)
+            for settled, _ in front.resolve(unit, loaded):
+                results += front.compile_unit(settled, loaded, [config.target(target_of("sm_80"))]).values()
                 if isinstance(results[-1], LeftOut):
                     raise results[-1].error
         return results
@@ -176,9 +176,10 @@ def test_table_that_does_not_fit_the_source_is_refused(build: Any, text: str, ex
 
 
 def test_an_unknown_target_of_tileiras_is_refused(front: Any) -> None:
-    front.check_target(target_of("sm_90a"), "tool.aotcuda.arch")
+    session = Session(root="", cache=None, arch_key="AOTCUDA_ARCH")
+    type(front)().prepare(replace(session, targets=[target_of("sm_90a")]))
     with pytest.raises(ToolchainError, match=r"^AOTCUDA_ARCH: sm_99 is not known to tileiras \d.*, sm_90, "):
-        front.check_target(target_of("sm_99a"), "AOTCUDA_ARCH")
+        type(front)().prepare(replace(session, targets=[target_of("sm_99a")]))
 
 
 def test_assumptions_of_the_compiler_are_checked_by_launches(build: Any) -> None:
@@ -235,4 +236,4 @@ def test_error_for_a_missing_tileiras_names_the_extra(front: Any, monkeypatch: p
 
     monkeypatch.setattr(_compile, "_find_compiler_bin", nowhere)
     with pytest.raises(ToolchainError, match=re.escape("pip install 'aotcuda[cutile]'")):
-        type(front)().prepare("")
+        type(front)().prepare(Session(root="", cache=None))

@@ -101,9 +101,9 @@ INSTALLED = """
 from numba.cuda import descriptor, types
 from numba.cuda.extending import lower_builtin
 from aotcuda.builder.frontends.numba_cuda import compiler
+from aotcuda.builder.frontends.protocol import Session
 
-compiler.FRONT_END.prepare("/")
-compiler.FRONT_END.warm_up()
+compiler.FRONT_END.prepare(Session(root="/", cache=None))
 context = descriptor.cuda_target.target_context
 for each in (context, context.typing_context):
     assert each._registries

@@ -20,7 +20,7 @@ from aotcuda.builder.compile import left_out, process
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.emit import stub
-from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut
+from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut, Session
 from aotcuda.builder.frontends.triton import config, ptx
 from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
@@ -274,7 +274,7 @@ def compiled(unit: Any, loaded: Any, arch: str) -> CompiledKernel:
     """Compile a kernel; raise the error if it is left out."""
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
-    result = FRONT_END.compile_kernel(unit, loaded, target_of(arch))
+    (result,) = FRONT_END.compile_unit(unit, loaded, [target_of(arch)]).values()
     if isinstance(result, LeftOut):
         raise result.error
     assert isinstance(result, CompiledKernel)
@@ -288,8 +288,8 @@ def test_table_that_does_not_fit_the_source_is_refused(sources: str, text: str, 
     kernel = tomllib.loads(text)["kernels"]["add"]
     with pytest.raises((CompileError, SourceError)) as caught:
         for unit in units(kernel, source=sources):
-            loaded = FRONT_END.load(unit, "/")
-            for settled in FRONT_END.complete(unit, loaded):
+            loaded = FRONT_END.load(unit)
+            for settled, _ in FRONT_END.resolve(unit, loaded):
                 compiled(settled, loaded, "sm_80")
     assert_message(f"{type(caught.value).__name__}: {caught.value}", expected)
 
@@ -301,7 +301,7 @@ def test_errors_of_triton_have_the_users_line(sources: str, python: str, place: 
     from aotcuda.builder.frontends.triton.compiler import FRONT_END
 
     (unit,) = units({"signature": "*fp32:16", "python": python}, source=sources)
-    loaded = FRONT_END.load(unit, "/")
+    loaded = FRONT_END.load(unit)
     with pytest.raises(CompileError) as caught:
         compiled(unit, loaded, "sm_80")
     assert str(caught.value).endswith(f"triton_sources.py:{place})")
@@ -313,8 +313,8 @@ def variants_of(source: str, kernel: Any) -> list[Any]:
 
     variants = []
     for unit in units(kernel, source=source):
-        loaded = FRONT_END.load(unit, "/")
-        variants += [compiled(item, loaded, "sm_80") for item in FRONT_END.complete(unit, loaded)]
+        loaded = FRONT_END.load(unit)
+        variants += [compiled(item, loaded, "sm_80") for item, _ in FRONT_END.resolve(unit, loaded)]
     return variants
 
 
@@ -346,13 +346,13 @@ def test_kernels_that_the_assembler_refuses_are_left_out(sources: str) -> None:
     (good,) = variants_of(sources, NUM_STAGES)[0].code
     text = good.data.replace(good.name.encode(), b"bad")
     bad = replace(good, name="bad", data=text.replace(b"ret;", b"return_;"))
-    assembled = FRONT_END.assemble("pkg.k", [good, bad], target_of("sm_80"), Options())
+    assembled = FRONT_END.assembler(target_of("sm_80")).assemble("pkg.k", [good, bad], Options())
     ((symbol, reason),) = assembled.left_out
     assert symbol == "bad"
     assert reason.startswith("Triton's assembler refuses the kernels for sm_80")
     assert [kernel.name for kernel in cubin.read(assembled.data, "image").kernels] == [good.name]
     with pytest.raises(CompileError, match="assembler refuses"):
-        FRONT_END.assemble("pkg.k", [bad], target_of("sm_80"), Options())
+        FRONT_END.assembler(target_of("sm_80")).assemble("pkg.k", [bad], Options())
 
 
 def test_a_stub_has_each_name_once(sources: str) -> None:
@@ -399,13 +399,13 @@ def test_each_float_is_its_own_constant(sources: str) -> None:
 
 
 def test_an_unknown_target_of_tritons_assembler_is_refused(sources: str) -> None:
-    from aotcuda.builder.frontends.triton.compiler import FRONT_END
+    from aotcuda.builder.frontends.triton.compiler import TritonFrontEnd
 
     del sources
-    FRONT_END.check_target(target_of("sm_90a"), "tool.aotcuda.arch")
-    FRONT_END.check_target(target_of("compute_80"), "tool.aotcuda.arch")
+    front, session = TritonFrontEnd(), Session(root="/", cache=None, arch_key="AOTCUDA_ARCH", warm=False)
+    front.prepare(replace(session, targets=[target_of("sm_90a"), target_of("compute_80")]))
     with pytest.raises(ToolchainError) as caught:
-        FRONT_END.check_target(target_of("sm_130a"), "AOTCUDA_ARCH")
+        front.prepare(replace(session, targets=[target_of("sm_130a")]))
     assert re.match(
         r"AOTCUDA_ARCH: sm_130 is not known to Triton \d.*, which builds for sm_\d+, .*sm_100, .*; remove it, or",
         str(caught.value),

@@ -14,6 +14,7 @@ import pytest
 
 import aotcuda
 from aotcuda import registry
+from aotcuda.builder.frontends import protocol
 from aotcuda.cache import compilers
 
 PACKAGE = Path(aotcuda.__file__).parent
@@ -65,10 +66,11 @@ import json, sys
 from aotcuda import registry
 from aotcuda.builder.plan import toolchain, toolkits
 from aotcuda.builder.frontends import loading
+from aotcuda.builder.frontends.protocol import Session
 from aotcuda.builder.compile import main
 toolchain.load(next(iter(toolkits.installed()), None))
 front = loading.compiler(sys.argv[1], "", jit=False)
-loading.prepare(front, sys.argv[2], sys.argv[1], "")
+loading.prepare(front, Session(root=sys.argv[2], cache=None), sys.argv[1], "")
 print(json.dumps([*sys.modules]))
 """
 
@@ -89,3 +91,15 @@ def test_cache_keys_have_versions_of_all_imported_distributions(front_end: str, 
     names = {name for module in loaded for name in owners.get(module, ())} - without_influence
     known = compilers.installed(registered.all_distributions)
     assert {plain(name) for name in names} <= {plain(name) for name in known}
+
+
+def test_builds_use_only_methods_of_the_protocol() -> None:
+    methods = {name for name in vars(protocol.FrontEnd) if not name.startswith("_")}
+    assert len(methods) <= 12
+    used = set()
+    for path in (ROOT / "aotcuda" / "builder").rglob("*.py"):
+        if "frontends" not in path.parts:
+            text = path.read_text(encoding="utf-8")
+            used |= {*re.findall(r"\bfront\.([a-z_]+)", text), *re.findall(r'\bfront, "([a-z_]+)"', text)}
+    optional = methods - {"prepare"}  # `loading.prepare` calls it
+    assert used == optional

@@ -23,6 +23,7 @@ import aotcuda
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends import loading, python_source
 from aotcuda.builder.frontends.numba.config import NumbaUnit
+from aotcuda.builder.frontends.protocol import Session
 from aotcuda.cli import main
 from aotcuda.common import suggest, uninstalled_hook
 from aotcuda.errors import AotcudaError
@@ -168,7 +169,7 @@ def test_isolated_builds_name_their_requirements(monkeypatch: pytest.MonkeyPatch
 
     front = types.SimpleNamespace(prepare=fail)
     with pytest.raises(AotcudaError) as error:
-        loading.prepare(front, "/nowhere", "numba-cuda", "tool.aotcuda.frontend")  # type: ignore[arg-type]
+        loading.prepare(front, Session(root="/nowhere", cache=None), "numba-cuda", "tool.aotcuda.frontend")  # type: ignore[arg-type]
     assert (
         "add 'aotcuda[cu13]' to build-system.requires, or, in a build without isolation, install it with: pip"
         in str(error.value)

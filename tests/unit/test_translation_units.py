@@ -7,9 +7,11 @@ import tomllib
 import pytest
 
 from aotcuda.arch import Target
+from aotcuda.builder.cache.compile_cache import CompileCache
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.frontends.cuda_cpp import config
 from aotcuda.builder.frontends.cuda_cpp.compiler import CudaCppFrontEnd
+from aotcuda.builder.frontends.protocol import Session
 from aotcuda.builder.link import symbols, translation_units, weak_code
 from aotcuda.builder.link.symbols import Symbols
 from aotcuda.errors import AotcudaError, LinkError
@@ -25,9 +27,9 @@ def settle(folder, files, keys):
     text = f'arch = ["sm_80"]\nfrontend = "cuda-cpp"\n[modules."pkg.k"]\nsource = {sources}\n{keys}'
     (module,) = parse(tomllib.loads(text), environ={}).modules
     front = CudaCppFrontEnd()
-    front.prepare(str(folder))
+    front.prepare(Session(root=str(folder), cache=CompileCache()))
     with front.importing(TARGETS[0]):
-        units = [done for unit in config.units(module) for done in front.complete(unit, front.load(unit, str(folder)))]
+        units = [done for unit in config.units(module) for done, _ in front.resolve(unit, front.load(unit))]
     return front, module, units
 
 

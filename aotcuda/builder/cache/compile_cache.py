@@ -36,17 +36,19 @@ Name = str
 class CompileCache:
     """The compile cache of one worker."""
 
-    def __init__(
-        self, settings: Settings | None = None, root: str = "", frontend: str = "", tools: Sequence[object] = ()
-    ) -> None:
-        """Open the cache, if there are settings. `tools` are the versions of the loaded compilers."""
+    def __init__(self, settings: Settings | None = None, root: str = "", frontend: str = "") -> None:
+        """Open the cache, if there are settings."""
         self._store = Store(settings) if settings is not None else None
         self._root = Path(root)
-        self._base = (settings.facts if settings is not None else "", frontend, tuple(tools))
+        self._base: tuple[object, ...] = (settings.facts if settings is not None else "", frontend)
         self._prefixes = registry.variables([frontend]).prefixes if settings is not None else ()
         self._variables: list[tuple[str, str]] | None = None
         self.reused = 0
         self.made = 0
+
+    def add_tools(self, tools: Sequence[object]) -> None:
+        """Add the versions of the loaded compilers to the names of results."""
+        self._base = (*self._base, tuple(tools))
 
     @property
     def is_on(self) -> bool:

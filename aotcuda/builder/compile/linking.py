@@ -48,7 +48,7 @@ class Linking:
         units: The entries of units, if several machines share the build.
         done: The number of steps that have ended, or whose results were in the cache.
         total: The number of all steps.
-        assembler: The front end's own assembler; None if `nvJitLink` links images.
+        assembles: True if the front end has an assembler; otherwise `nvJitLink` links images.
     """
 
     def __init__(self, job: Job, inputs: ModuleInputs, packager: Packager, cache: CompileCache) -> None:
@@ -60,7 +60,7 @@ class Linking:
         self.units: UnitCache | None = None
         self.done = 0
         self.total = 0
-        self.assembler: Callable[..., Any] | None = getattr(self.front, "assemble", None)
+        self.assembles = hasattr(self.front, "assembler")
         self._all_plans = {plan.config.name: plan for plan in job.plans}
 
     def link_module(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[ModuleCode]:
@@ -156,7 +156,7 @@ class Linking:
         names: dict[Key, Name] = {}
         for kind, target in merges if self.cache.is_on else ():
             code = code_target(target)
-            texts = [(compiled[unit, code].ir, compiled[unit, code].fastmath) for unit in plan.functions]
+            texts = [compiled[unit, code].ir for unit in plan.functions]
             sources = self.inputs.sources_of(plan.functions)
             names[kind, target] = self.name_with(plan, sources, "functions", texts, target.kind, code)
         return names if self.cache.is_on else dict.fromkeys(merges, "")
@@ -187,11 +187,17 @@ class Linking:
     def _merges(self, plan: ModulePlan, compiled: Compiled) -> dict[Key, pool.Task]:
         tasks: dict[Key, pool.Task] = {}
         for target in self.packager.function_targets(plan) if plan.functions else ():
-            functions = [compiled[unit, code_target(target)] for unit in plan.functions]
-            form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
-            run = partial(self.front.merge_functions, functions, code_target(target), plan.config.options, form)
+            irs = {unit: compiled[unit, code_target(target)].ir for unit in plan.functions}
+            run = partial(self._merge, plan, irs, target)
             tasks["functions", target] = pool.Task(_title(plan, "functions", target), run)
         return tasks
+
+    def _merge(self, plan: ModulePlan, irs: Mapping[Unit, bytes], target: Target) -> bytes:
+        """Return one LTOIR or PTX of a module's functions."""
+        form: Literal["ltoir", "ptx"] = "ltoir" if target.kind == "sass" else "ptx"
+        arguments = (irs, self.inputs.functions, code_target(target), plan.config.options, form)
+        (code,) = self.front.generate(*arguments)
+        return code.data
 
     def _group_code(self, plan: ModulePlan, compiled: Compiled) -> GroupCode:
         """Return the code of each group of kernels for the targets whose images are linked from groups."""
@@ -257,7 +263,7 @@ class Linking:
         """Return True if a module's kernels are independent, so they can become machine code in groups."""
         kernels = [compiled[unit, plan.code_targets[target]] for unit in plan.kernels_for(target)]
         return (
-            self.assembler is None
+            not self.assembles
             and target.kind == "sass"
             and not plan.has_links
             and all(kernel.self_contained for kernel in kernels)
@@ -277,12 +283,13 @@ class Linking:
         self, plan: ModulePlan, targets: Iterable[Target], compiled: Compiled, merged: PerTarget, objects: Objects
     ) -> dict[Key, pool.Task]:
         tasks: dict[Key, pool.Task] = {}
+        run: Callable[[], Any]
         for target in targets:
-            inputs = kernel_groups.link_inputs(target, objects) or self.inputs.image_inputs(
+            inputs: Sequence[Any] = kernel_groups.link_inputs(target, objects) or self.inputs.image_inputs(
                 plan, target, compiled, merged
             )
-            if self.assembler is not None:
-                run = partial(self.assembler, plan.config.name, inputs, target, plan.config.options)
+            if self.assembles:
+                run = partial(self.front.assembler(target).assemble, plan.config.name, inputs, plan.config.options)
             else:
                 spills = kernel_groups.spilled_bytes(target, objects)
                 arguments = (plan.config.name, inputs, target, self._code_generator(plan), self._link_settings(plan))
@@ -308,7 +315,7 @@ class Linking:
         return generate
 
     def _generated(self, plan: ModulePlan, unit: Unit, ir: bytes, target: Target) -> tuple[LinkInput, ...]:
-        code = self.front.generated(unit, self.inputs.functions[unit], ir, plan.code_targets[target])
+        code = self.front.generate({unit: ir}, self.inputs.functions, plan.code_targets[target], unit.options)
         if target.kind == "ptx" and any(part.kind == "ptx" for part in code):
             message = (
                 f"{unit.key}: debug=True gives machine code alone, and {target} of arch is PTX; remove debug=True from "
@@ -324,7 +331,7 @@ class Linking:
     @property
     def _image_type(self) -> Any:
         """Return the type of an image of the linker, or of the front end's assembler."""
-        return _CODE if self.assembler is None else Assembled
+        return Assembled if self.assembles else _CODE
 
 
 def _title(plan: ModulePlan, kind: str, target: Target) -> str:

@@ -24,6 +24,7 @@ from aotcuda.builder.compile.job import Job, NeedsImports, OtherImport, Result
 from aotcuda.builder.compile.pipeline import Pipeline
 from aotcuda.builder.emit import packs, report
 from aotcuda.builder.frontends import loading
+from aotcuda.builder.frontends.protocol import Session
 from aotcuda.builder.link import nvjitlink
 from aotcuda.builder.plan import toolchain
 from aotcuda.common.stamp import Stamp
@@ -104,14 +105,12 @@ def build(job: Job, tell: Callable[..., None]) -> Answer:
     Raises:
         AotcudaError: Something in the project or the toolchain is wrong.
     """
-    front, versions = _start_compiler(job, tell)
+    cache = CompileCache(job.cache, job.root, job.frontend)
+    front, versions = _start_compiler(job, cache, tell)
     folder = job.plans[0].config.pack_from  # the same for all modules of a stage
     installed = str(Path(job.root, folder)) if folder else ""
     imports.prepare_imports(job.import_roots, job.names, job.extensions, installed)
     packager = packaging.make(job)
-    tools = (job.toolkit and (job.toolkit.cuda, job.toolkit.linker), toolchain.toolkit_version(), versions)
-    cache = CompileCache(job.cache, job.root, job.frontend, tools)
-    getattr(front, "keep_in", lambda _: None)(cache)
     if job.import_for:
         return source_loading.load_for_target(front, cache, job, tell)
     pipeline, loaded, part = _load_sources(job, front, packager, cache, tell)
@@ -159,21 +158,21 @@ def _with_cache(result: Result, cache: CompileCache) -> Result:
     return replace(result, reused=cache.reused, made=cache.made, problems=cache.problems)
 
 
-def _start_compiler(job: Job, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, str]]:
+def _start_compiler(job: Job, cache: CompileCache, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, str]]:
     """Load the toolkit and start the compiler; return the front end and the versions of its components."""
     toolchain.load(job.toolkit)
     registered = registry.find(job.frontend)
-    for item in job.plans:
-        for target in () if registered is not None and registered.assembles else item.targets:
-            toolchain.check_target(target, job.arch_key, job.frontend)
+    targets = list(dict.fromkeys(target for item in job.plans for target in item.targets))
+    for target in () if registered is not None and registered.assembles else targets:
+        toolchain.check_target(target, job.arch_key, job.frontend)
+    session = Session(root=job.root, cache=cache, targets=targets, arch_key=job.arch_key, warm=not job.from_cache_only)
     with _one_thread():
-        front = loading.compiler(job.frontend, _front_end_key(job), jit=job.product == "jit")
+        key, jit = _front_end_key(job), job.product == "jit"
+        front = loading.compiler(job.frontend, key, jit=jit)
         tell(step="starting the compiler", done=0, total=0)
-        jit, warm = job.product == "jit", not job.from_cache_only
-        versions = loading.prepare(front, job.root, job.frontend, _front_end_key(job), jit=jit, warm=warm)
-    if hasattr(front, "check_target"):
-        for target in dict.fromkeys(target for item in job.plans for target in item.targets):
-            front.check_target(target, job.arch_key)
+        versions = loading.prepare(front, session, job.frontend, key, jit=jit)
+    toolkit = job.toolkit and (job.toolkit.cuda, job.toolkit.linker)
+    cache.add_tools((toolkit, toolchain.toolkit_version(), versions))
     return front, versions
 
 

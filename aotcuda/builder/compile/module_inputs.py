@@ -84,8 +84,8 @@ class ModuleInputs:
 
     def tools(self, targets: Iterable[Target]) -> list[tuple[str, str | None]]:
         """Return the front end's own tools, with their digests; versions represent those of installed packages."""
-        tools: Callable[[Target], list[str]] = getattr(self.front, "tools", lambda _: [])
-        paths = {os.path.realpath(path) for target in targets for path in tools(target)}
+        own = targets if hasattr(self.front, "assembler") else ()
+        paths = {os.path.realpath(path) for target in own for path in self.front.assembler(target).tools}
         return [(path, compilers.digest(path)) for path in sorted(paths) if INSTALLED.isdisjoint(path.split("/"))]
 
     def requesting_key(self, plan: ModulePlan, item: LinkInput, compiled: Compiled) -> str:
@@ -157,9 +157,8 @@ class ModuleInputs:
 
     def sources_of(self, units: Iterable[Unit]) -> list[LinkInput]:
         """Return the files other than Python modules that units are compiled from, each once."""
-        return nvjitlink.unique(
-            item for unit in units for item in self.front.sources(unit, self.functions[unit], self.job.root)
-        )
+        sources: Callable[[Any, Any], Sequence[LinkInput]] = getattr(self.front, "sources", lambda *_: ())
+        return nvjitlink.unique(item for unit in units for item in sources(unit, self.functions[unit]))
 
     def carried_files(self, plan: ModulePlan) -> tuple[tuple[str, Path], ...]:
         """Return the files of a module that a wheel holds for the JIT fallback, with their names there."""
@@ -183,7 +182,7 @@ class ModuleInputs:
     def include_dirs(self, plan: ModulePlan) -> list[str]:
         """Return the folders in which CUDA C++ finds headers."""
         configured = [str(Path(self.job.root, path)) for path in plan.config.options.include_dirs]
-        return [*configured, *self.front.include_dirs()]
+        return [*configured, *(self.front.include_dirs() if hasattr(self.front, "include_dirs") else ())]
 
 
 def _read_items(plan: ModulePlan, job: Job) -> list[LinkItem]:

@@ -120,7 +120,7 @@ def _mark_cooperative(
     """Mark kernels that synchronize the grid in CUDA C++ or other foreign code; front ends mark their own."""
     surveyed = inputs.surveyed[plan.config.name]
     foreign = any(not item.internal for item in surveyed) or bool(inputs.sources_of(plan.units))
-    if hasattr(inputs.front, "assemble") or not foreign:
+    if hasattr(inputs.front, "assembler") or not foreign:
         return kernels
     synchronizing: set[tuple[str, str]] = set()
     for image in linked:

@@ -113,7 +113,7 @@ class Pipeline:
         )
         if self.job.shard is None:
             return None
-        chosen = choose_units(self.job, self.functions, in_groups=self.linking.assembler is None)
+        chosen = choose_units(self.job, self.functions, in_groups=not self.linking.assembles)
         part = frozenset((unit.module, unit.identifier) for unit in chosen)
         plans = [plan.only_with(part) for plan in self.job.plans]
         self.job = replace(self.job, plans=tuple(plan for plan in plans if plan.units))

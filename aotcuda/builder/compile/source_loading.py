@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotcuda import registry
 from aotcuda.arch import Target
@@ -23,7 +23,7 @@ from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError, ConfigError, SourceError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from aotcuda.builder.cache.compile_cache import CompileCache
@@ -40,7 +40,7 @@ class Loaded:
     """The loaded sources.
 
     Attributes:
-        job: The job with the units that the front end has completed.
+        job: The job with the units that the front end has resolved.
         functions: The loaded object of each unit.
         attempt: A function that returns a context, whose errors are raised together with the errors of loading.
         queries: The GPU queries of the imported code.
@@ -65,7 +65,6 @@ def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., 
     Raises:
         AotcudaError: Something cannot be loaded or compiled; raised at the end of the block.
     """
-    complete: Callable[[Any, Any], Sequence[Any]] = getattr(front, "complete", lambda unit, _: [unit])
     importing: Callable[[Target], AbstractContextManager[Iterable[GpuQuery]]] = getattr(
         front, "importing", lambda _: nullcontext(())
     )
@@ -79,19 +78,18 @@ def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., 
                 tell(step=f"importing {job.prelude}", done=0, total=0)
                 _import_prelude(job, job.prelude)
                 prelude_modules = frozenset(sys.modules) - before
-            warnings = _load(job, front, complete, tell, attempt, functions)
+            warnings = _load(job, front, tell, attempt, functions)
         yield Loaded(_with_units(job, functions), functions, attempt, queries, seen, prelude_modules, tuple(warnings))
 
 
 def _load(
     job: Job,
     front: FrontEnd,
-    complete: Callable[[Any, Any], Sequence[Any]],
     tell: Callable[..., None],
     attempt: Callable[[], AbstractContextManager[None]],
     functions: dict[Unit, object],
 ) -> list[str]:
-    """Load and complete all units, and add them to `functions`.
+    """Load and resolve all units, and add them to `functions`.
 
     Returns:
         A warning for each kernel with recorded units that do not fit its source.
@@ -105,9 +103,8 @@ def _load(
                 _collecting_errors(unit, left_out, in_pack=item.config.pack) if item.in_place else nullcontext()
             )
             with attempt(), collecting:
-                loaded = front.load(unit, job.root)
-                for completed in complete(unit, loaded):
-                    signature = front.resolve(completed, loaded)
+                loaded = front.load(unit)
+                for completed, signature in front.resolve(unit, loaded):
                     first = by_signature.setdefault((unit.module, unit.name, signature), completed)
                     if unit.recorded and first is not completed:
                         continue  # both have the same signature

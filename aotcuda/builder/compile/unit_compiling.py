@@ -51,7 +51,7 @@ def compile_units(
 
     in_rows = hasattr(front, "is_fresh")
     while any(missing().values()):
-        items = _items(missing(), shares_targets=hasattr(front, "compile_alike"))
+        items = _items(missing())
         tasks = _tasks(front, _rows(items, job.jobs) if in_rows else [[item] for item in items], functions)
         if in_rows:  # what fails, or is not reached, is compiled one by one, so that all errors are found
             tasks = [replace(task, fallback=dict, count_steps=_units_of) for task in tasks]
@@ -66,19 +66,17 @@ def compile_units(
 class _Item(NamedTuple):
     """The units that a front end compiles at once, and their targets."""
 
-    units: Sequence[Unit]
+    units: list[Unit]
     targets: Sequence[Target]
 
 
-def _items(missing: Mapping[Unit, Sequence[Target]], *, shares_targets: bool) -> list[_Item]:
-    """Return the items of units; with `shares_targets` each is one unit for all of its targets."""
-    if shares_targets:
-        return [_Item([unit], targets) for unit, targets in missing.items() if targets]
-    batches: dict[tuple[object, Target], list[Unit]] = {}
+def _items(missing: Mapping[Unit, Sequence[Target]]) -> list[_Item]:
+    """Return the items of units: a unit that is `alike` for all of its targets, others or a batch for one target."""
+    items: dict[tuple[object, Target], _Item] = {}
     for unit, targets in missing.items():
-        for target in targets:
-            batches.setdefault((unit.batch or unit, target), []).append(unit)
-    return [_Item(units, [target]) for (_, target), units in batches.items()]
+        for of_item in [targets] if unit.alike and targets else [[target] for target in targets]:
+            items.setdefault((unit.batch or unit, of_item[0]), _Item([], of_item)).units.append(unit)
+    return list(items.values())
 
 
 _ROW = 16
@@ -161,19 +159,10 @@ def _task(
     front: FrontEnd, units: Sequence[Unit], targets: Sequence[Target], functions: Mapping[Unit, object]
 ) -> pool.Task:
     def compile_all() -> Compiled:
-        if hasattr(front, "compile_alike"):
-            return {
-                (unit, target): built
-                for unit in units
-                for target, built in front.compile_alike(unit, functions[unit], targets).items()
-            }
-        # A front end without device functions has no `compile_function`.
         return {
-            (unit, target): (front.compile_kernel if unit.kind == "kernel" else front.compile_function)(
-                unit, functions[unit], target
-            )
-            for target in targets
+            (unit, target): built
             for unit in units
+            for target, built in front.compile_unit(unit, functions[unit], targets).items()
         }
 
     def compile_and_observe() -> Compiled:

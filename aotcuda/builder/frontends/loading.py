@@ -10,7 +10,7 @@ from aotcuda import registry
 from aotcuda.errors import ToolchainError
 
 if TYPE_CHECKING:
-    from aotcuda.builder.frontends.protocol import FrontEnd, Tables
+    from aotcuda.builder.frontends.protocol import FrontEnd, Session, Tables
 
 
 def tables(name: str) -> Tables:
@@ -41,21 +41,16 @@ def compiler(name: str, key: str, *, jit: bool = False) -> FrontEnd:
         raise _not_installed(registered, name, key, error, jit=jit) from error
 
 
-def prepare(front: FrontEnd, root: str, name: str, key: str, *, jit: bool = False, warm: bool = True) -> dict[str, str]:
+def prepare(front: FrontEnd, session: Session, name: str, key: str, *, jit: bool = False) -> dict[str, str]:
     """Import the compilers of a front end and return their versions; errors begin with `key`.
 
-    If `warm` is true, also compile a small kernel, so that the first compilation is fast.
-
     Raises:
-        ToolchainError: The compilers are not installed, or are not of a supported version.
+        ToolchainError: The compilers are not installed, are not of a supported version, or do not support a target.
     """
     try:
-        versions = front.prepare(root)
-        if warm and hasattr(front, "warm_up"):
-            front.warm_up()
+        return front.prepare(session)
     except ImportError as error:
         raise _not_installed(_find(name), name, key, error, jit=jit) from error
-    return versions
 
 
 def _not_installed(

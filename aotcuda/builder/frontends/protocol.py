@@ -5,8 +5,8 @@ A front end is two modules, which its `aotcuda.registry.Registration` names:
 - The **tables** (`Tables`) read `source`, `functions` and `kernels` of a module from `[tool.aotcuda]`, and make units.
   The process of the build, the JIT fallback and the schema import this module. It does not import the compiler.
 - The **compiler** (`FrontEnd`) runs in the build's worker process alone. The worker calls `prepare` once, `load` and
-  `resolve` for each unit, then `compile_kernel` or `compile_function` in a forked child for each unit and capability.
-  If the front end has `compile_alike`, one child compiles a unit for all targets.
+  `resolve` for each unit, then `compile_unit` in a forked child for each unit and capability. A front end needs these
+  four; the other methods are optional, and the build uses what a front end has.
 
 Any distribution may contain the two modules. They may import this module, `frontends.python_source`,
 `aotcuda.builder.link.nvrtc`, and `keys`, `model`, `rules`, `settings` and `shapes` of `aotcuda.builder.config`. Public
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from aotcuda.arch import Target
@@ -58,6 +58,7 @@ class Unit:
         optional: True for a unit that a build leaves out without a word if it cannot be compiled for a target.
         batch: A name for units that share compiled code. One child compiles all units of a batch in a row. Empty for
             units that share nothing.
+        alike: True if most targets get equal code: one child then compiles the unit for all of its targets.
     """
 
     key: str
@@ -76,6 +77,7 @@ class Unit:
     part_of: str = ""
     recorded: bool = False
     optional: bool = False
+    alike: bool = False
 
     @property
     def identifier(self) -> str:
@@ -136,7 +138,7 @@ class LinkInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ir:
-    """A kernel in the front end's intermediate language, which `FrontEnd.generated` compiles.
+    """A kernel in the front end's intermediate language, which `FrontEnd.generate` compiles.
 
     Attributes:
         symbol: The kernel.
@@ -205,7 +207,7 @@ class CompiledKernel:
     """A kernel for one signature and one compute capability.
 
     Attributes:
-        code: LTOIR; PTX of a debug build; or `Ir`, which `FrontEnd.generated` compiles to one of these.
+        code: LTOIR; PTX of a debug build; or `Ir`, which `FrontEnd.generate` compiles to one of these.
         needed: The link inputs that the code needs.
         signature: The signature as the front end resolved it.
         parameters: The Python arguments, with their places in the parameter block.
@@ -325,12 +327,25 @@ class Assembled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Assembler:
+    """A compiler's own assembler for a target.
+
+    Attributes:
+        tools: The paths of programs and libraries, other than the toolkit's, that it runs or links.
+        assemble: A function that returns one image of a module's kernels from the module's name, the kernels' code and
+            the module's options.
+    """
+
+    tools: Sequence[str]
+    assemble: Callable[[str, Sequence[LinkInput], Options], Assembled]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledFunction:
     """A device function for one signature and one compute capability, before it is merged with its module's others.
 
     Attributes:
-        ir: Its modules in the front end's intermediate language, for `merge_functions`.
-        fastmath: It was compiled with fast math.
+        ir: Its code in the front end's intermediate language, for `FrontEnd.generate`.
         signature: The signature as the front end resolved it.
         result: C type of its result.
         parameters: `(C type, name)` of each C parameter.
@@ -345,8 +360,7 @@ class CompiledFunction:
         faults: Its code that the compiler is known to compile wrongly.
     """
 
-    ir: tuple[str, ...]
-    fastmath: bool
+    ir: bytes
     signature: str
     result: str
     parameters: tuple[tuple[str, str], ...]
@@ -479,53 +493,90 @@ class Tables(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """The worker that a front end is prepared for.
+
+    Attributes:
+        root: The project's folder. Compiled code must not contain absolute paths below it.
+        targets: The targets of the modules.
+        arch_key: The key that names the targets, for errors.
+        warm: False if the build compiles nothing, since it uses the cache alone. Otherwise a compiler that fills tables
+            at its first compilation should compile a small kernel, so that the children inherit the tables.
+        cache: The `aotcuda.builder.cache.compile_cache.CompileCache`, in which the front end's own tools may store
+            results. The build itself caches code of batches, of `generate` and of `assembler`.
+    """
+
+    root: str
+    cache: Any
+    targets: Sequence[Target] = ()
+    arch_key: str = "arch"
+    warm: bool = True
+
+
 class FrontEnd(Protocol):
-    """The compiler side of a front end."""
+    """The compiler side of a front end: four methods, and eight optional ones."""
 
-    def prepare(self, root: str) -> dict[str, str]:
-        """Import the compiler, and return the versions of its components.
+    def prepare(self, session: Session) -> dict[str, str]:
+        """Import the compiler, and return the versions of its components. No source is imported yet.
 
-        `root` is the project's folder. Compiled code must not contain absolute paths below it.
+        Raises:
+            ToolchainError: The compiler does not support a target; `toolchain.unknown_target` returns the message.
         """
 
-    def warm_up(self) -> None:
-        """Compile a small kernel, so that the compiler fills its tables once and not in each child.
-
-        Optional. A build from the cache alone skips it.
-        """
-
-    def keep_in(self, cache: Any) -> None:
-        """Store the results of the front end's own tools in a `aotcuda.builder.cache.compile_cache.CompileCache`.
-
-        Optional. The build itself caches the results of `generated`.
-        """
-
-    def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
-        """Return a context in which sources are imported for `target`; it yields their GPU queries.
-
-        Optional, for sources that may query a GPU. If an answer depends on the target, the build imports the sources
-        once for each compute capability, in separate processes.
-        """
-
-    def load(self, unit: Any, root: str) -> Any:
+    def load(self, unit: Any) -> Any:
         """Return the object to compile: a Python object, or the content of a file.
 
         Raises:
             SourceError: There is no such object.
         """
 
-    def complete(self, unit: Any, loaded: Any) -> Sequence[Any]:
-        """Return the units that replace `unit`, completed with facts from the source, such as its signatures.
+    def resolve(self, unit: Any, loaded: Any) -> Iterable[tuple[Any, str]]:
+        """Yield the unit, or the units that replace it with facts from the source, each with its resolved signature.
 
-        Optional, for tables that may leave facts to the source.
+        Raises:
+            CompileError: The object cannot be compiled for the unit's signature.
+        """
+
+    def compile_unit(
+        self, unit: Any, loaded: Any, targets: Sequence[Target]
+    ) -> Mapping[Target, CompiledKernel | LeftOut] | Mapping[Target, CompiledFunction]:
+        """Compile a kernel, or a device function with the C ABI under the name `unit.symbol`.
+
+        There are several targets only for units that are `alike`. The result has the first target, and all others that
+        get equal code; the build calls again, in another child, with the others. A kernel is `LeftOut` if a target
+        cannot have it and other targets may.
+        """
+
+    def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
+        """Return a context in which sources are imported for `target`; it yields their GPU queries.
+
+        For sources that may query a GPU. If an answer depends on the target, the build imports the sources once for
+        each compute capability, in separate processes.
+        """
+
+    def sources(self, unit: Any, loaded: Any) -> Sequence[LinkInput]:
+        """Return the source files of `unit` that are not Python modules, as link inputs with their `folder`.
+
+        The build depends on these files and their headers, and packages both for the JIT fallback.
+        """
+
+    def include_dirs(self) -> list[str]:
+        """Return folders with headers for the front end's own CUDA C++ sources."""
+
+    def declared(self, unit: Any, loaded: Any) -> object:
+        """Return the inputs of a batch in addition to `sources` and their headers; `unit` is the first of the batch.
+
+        `aotcuda.builder.cache.hashing` must support the returned object. With this method the build cache stores whole
+        batches, which must not depend on Python modules.
         """
 
     def divide(
         self, units: Sequence[Any], linked: Sequence[Any], targets: Sequence[Target], config: Module
     ) -> Division:
-        """Divide the loaded and completed units of a module among images.
+        """Divide the loaded and resolved units of a module among images.
 
-        Optional, for front ends that divide by the content of sources; others set `Unit.image` in `Tables.units`.
+        For front ends that divide by the content of sources; others set `Unit.image` in `Tables.units`.
 
         Args:
             units: All units of the module.
@@ -537,80 +588,36 @@ class FrontEnd(Protocol):
             AotcudaError: The sources do not fit each other.
         """
 
-    def sources(self, unit: Any, loaded: Any, root: str) -> Sequence[LinkInput]:
-        """Return the source files of `unit` that are not Python modules, as link inputs with their `folder`.
+    def generate(
+        self,
+        code: Mapping[Any, bytes],
+        loaded: Mapping[Any, Any],
+        target: Target,
+        options: Options,
+        form: Literal["ltoir", "ptx"] = "ltoir",
+    ) -> tuple[LinkInput, ...]:
+        """Return code for the linker from a kernel's `Ir`; or one LTOIR or PTX of all functions of a module.
 
-        The build depends on these files and their headers, and packages both for the JIT fallback.
-        """
+        For front ends that return `Ir` or functions. The compile cache names machine code by the data, the target and
+        the options. The code must depend on nothing else, and equal code must have equal data in every process and
+        folder.
 
-    def declared(self, unit: Any, loaded: Any) -> object:
-        """Return the inputs of a batch in addition to `sources` and their headers; `unit` is the first of the batch.
-
-        Optional. `aotcuda.builder.cache.hashing` must support the returned object. With this method the build
-        cache stores whole batches, which must not depend on Python modules.
-        """
-
-    def resolve(self, unit: Any, loaded: Any) -> str:
-        """Check that `loaded` can be compiled for the unit's signature, and return the resolved signature."""
-
-    def compile_kernel(self, unit: Any, loaded: Any, target: Target) -> CompiledKernel | LeftOut:
-        """Compile a kernel; return `LeftOut` if the target cannot have it and other targets may."""
-
-    def compile_function(self, unit: Any, loaded: Any, target: Target) -> CompiledFunction:
-        """Compile a device function with the C ABI under the name `unit.symbol`."""
-
-    def compile_alike(
-        self, unit: Any, loaded: Any, targets: Sequence[Target]
-    ) -> Mapping[Target, CompiledKernel] | Mapping[Target, CompiledFunction]:
-        """Compile a kernel or function for the first of `targets`, and for all others that get equal code.
-
-        Optional, for front ends that share work between targets. The build calls it again in another child with the
-        remaining targets, until none remains. Results must equal those of `compile_kernel` or `compile_function`.
-        """
-
-    def generated(self, unit: Any, loaded: Any, ir: bytes, target: Target) -> tuple[LinkInput, ...]:
-        """Return code for the linker from the data of an `Ir` that `compile_kernel` returned for the target.
-
-        Optional, for front ends whose `compile_kernel` returns `Ir`. The compile cache names machine code by this data
-        and the target. The code must depend on nothing else, and equal code must have equal data in
-        every process and folder.
+        Args:
+            code: The data of the kernel or of each function.
+            loaded: The loaded objects of all units.
+            target: A target that the data was compiled for.
+            options: The options of the kernel, or of the functions' module.
+            form: The form of functions; a fatbin takes one of each for a capability.
         """
 
     def is_fresh(self) -> bool:
         """Return True if earlier units of this process do not influence the code of the next one.
 
-        Optional. One process then compiles several units in a row, and their code must equal that of fresh processes.
+        One process then compiles several units in a row, and their code must equal that of fresh processes.
         """
 
-    def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """Return one image of a module's kernels, made by the compiler's own assembler.
+    def assembler(self, target: Target) -> Assembler:
+        """Return the compiler's own assembler for a target, with which it makes images of whole modules.
 
-        Optional. Without this method, `nvJitLink` links the kernels with their link inputs.
+        Without this method, `nvJitLink` links the kernels with their link inputs.
         """
-
-    def tools(self, target: Target) -> list[str]:
-        """Return the paths of programs and libraries, other than the toolkit's, that it runs or links for a target.
-
-        Optional.
-        """
-
-    def check_target(self, target: Target, where: str) -> None:
-        """Check that the compiler supports a target, before anything is imported; `where` is the key that names it.
-
-        Optional. Without this method the front end refuses such targets while it compiles.
-
-        Raises:
-            ToolchainError: The compiler does not support the target; `toolchain.unknown_target` returns the message.
-        """
-
-    def merge_functions(
-        self,
-        functions: Sequence[CompiledFunction],
-        target: Target,
-        options: Options,
-        form: Literal["ltoir", "ptx"] = "ltoir",
-    ) -> bytes:
-        """Return one LTOIR or PTX of all `functions`; a fatbin takes one of each for a capability."""
-
-    def include_dirs(self) -> list[str]:
-        """Return folders with headers for the front end's own CUDA C++ sources."""

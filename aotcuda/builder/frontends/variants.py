@@ -22,12 +22,13 @@ from aotcuda.builder.frontends.python_source import PythonUnit
 from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Self
 
+    from aotcuda.arch import Target
     from aotcuda.builder.config.keys import Key
     from aotcuda.builder.config.model import Module
-    from aotcuda.builder.frontends.protocol import LinkInput
+    from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput
 
 T = TypeVar("T")
 
@@ -198,10 +199,18 @@ _LONGEST_REASON = 500
 """The most characters of the reason for which a target lacks a kernel; compilers print whole programs."""
 
 
-def left_out(unit: VariantUnit, error: CompileError) -> LeftOut:
-    """Return the stand-in for a kernel that its compiler cannot compile for a target."""
-    lines = [line.strip() for line in str(error).removeprefix(f"{unit.head}: ").splitlines()]
-    return LeftOut(error=error, reason="; ".join(filter(None, lines))[:_LONGEST_REASON])
+def compile_each(
+    unit: VariantUnit, targets: Iterable[Target], compile_for: Callable[[Target], CompiledKernel]
+) -> dict[Target, CompiledKernel | LeftOut]:
+    """Compile a kernel for each target; the result has stand-ins for targets for which it cannot be compiled."""
+    compiled: dict[Target, CompiledKernel | LeftOut] = {}
+    for target in targets:
+        try:
+            compiled[target] = compile_for(target)
+        except CompileError as error:
+            lines = [line.strip() for line in str(error).removeprefix(f"{unit.head}: ").splitlines()]
+            compiled[target] = LeftOut(error=error, reason="; ".join(filter(None, lines))[:_LONGEST_REASON])
+    return compiled
 
 
 def assemble_kernels(

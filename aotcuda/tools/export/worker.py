@@ -67,10 +67,11 @@ def _run(job: Job) -> Result:
 def _load(job: Job, result: Result) -> list[tuple[TritonUnit, Any]]:
     """Return completed units with their loaded sources; units that cannot be loaded are left out with a line."""
     from aotcuda.builder.frontends import python_source  # noqa: PLC0415 (after the change of the path)
-    from aotcuda.builder.frontends.triton.compiler import FRONT_END  # noqa: PLC0415
+    from aotcuda.builder.frontends.triton.compiler import TritonFrontEnd  # noqa: PLC0415
 
     if job.prelude:
         python_source.import_for("tool.aotcuda.prelude", job.prelude, job.root)
+    front = TritonFrontEnd(job.root)
     loaded: list[tuple[TritonUnit, Any]] = []
     sources: dict[object, Any] = {}
     problems: dict[str, int] = {}
@@ -78,10 +79,10 @@ def _load(job: Job, result: Result) -> list[tuple[TritonUnit, Any]]:
         key = unit.module, unit.name, unit.python
         try:
             if key not in sources:
-                sources[key] = FRONT_END.load(unit, job.root)
+                sources[key] = front.load(unit)
             if isinstance(sources[key], AotcudaError):
                 raise sources[key]
-            loaded += [(each, sources[key]) for each in FRONT_END.complete(unit, sources[key])]
+            loaded += [(each, sources[key]) for each, _ in front.resolve(unit, sources[key])]
         except AotcudaError as error:
             sources.setdefault(key, error)
             problems[str(error)] = problems.get(str(error), 0) + 1

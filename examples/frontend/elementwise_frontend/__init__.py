@@ -5,7 +5,7 @@ from aotcuda.registry import Registration
 FRONT_END = Registration(
     "elementwise",
     tables="elementwise_frontend.tables",
-    compiler="elementwise_frontend.compiler",
+    compiler="elementwise_frontend.compiler:FRONT_END",
     requires="elementwise-frontend",
     distributions=("elementwise_frontend",),
     kernel_abi="c",

@@ -24,39 +24,46 @@ extern "C" __global__ void {symbol}({parameters}, long long n)
 """
 
 
-def prepare(root):
-    """Return the version of NVRTC. There is nothing to import or to warm up."""
-    _, major, minor = bindings.nvrtcVersion()
-    return {"nvrtc": f"{major}.{minor}"}
+class Elementwise:
+    """The methods that every front end has, and `sources`, since its sources are files."""
+
+    def prepare(self, session):
+        """Return the version of NVRTC. There is nothing to import or to warm up."""
+        self.root = session.root
+        _, major, minor = bindings.nvrtcVersion()
+        return {"nvrtc": f"{major}.{minor}"}
+
+    def load(self, unit):
+        """Return the file of formulas, in which the unit's formula is."""
+        path = Path(self.root, unit.path)
+        try:
+            return LinkInput(kind="cu", name=unit.path, data=path.read_bytes(), folder=str(path.resolve().parent))
+        except OSError as error:
+            message = f"{unit.key}: {unit.path} cannot be read ({error.strerror}); name a file of the project"
+            raise SourceError(message) from None
+
+    def resolve(self, unit, loaded):
+        """Yield the unit with the kernel's signature; raise SourceError if the file lacks the formula."""
+        yield unit, _signature(unit, loaded)
+
+    def compile_unit(self, unit, loaded, targets):
+        """Return the kernel for each target."""
+        return {target: _kernel(unit, loaded, target) for target in targets}
+
+    def sources(self, unit, loaded):  # noqa: ARG002 (other front ends have several files)
+        """Return the file of formulas: builds depend on it, and the JIT fallback compiles it."""
+        return (loaded,)
 
 
-def include_dirs():
-    """Return no folders; NVRTC finds the toolkit's own."""
-    return []
+FRONT_END = Elementwise()
 
 
-def load(unit, root):
-    """Return the file of formulas, in which the unit's formula is."""
-    path = Path(root, unit.path)
-    try:
-        return LinkInput(kind="cu", name=unit.path, data=path.read_bytes(), folder=str(path.resolve().parent))
-    except OSError as error:
-        message = f"{unit.key}: {unit.path} cannot be read ({error.strerror}); name a file of the project"
-        raise SourceError(message) from None
-
-
-def sources(unit, loaded, root):
-    """Return the file of formulas: builds depend on it, and the JIT fallback compiles it."""
-    return (loaded,)
-
-
-def resolve(unit, loaded):
-    """Return the kernel's signature; raise SourceError if the file lacks the formula."""
+def _signature(unit, loaded):
     _, names, _ = _formula(unit, loaded)
     return f"void({', '.join(_notation(unit, name) for name in names)})"
 
 
-def compile_kernel(unit, loaded, target):
+def _kernel(unit, loaded, target):
     """Return the kernel as LTOIR, or as PTX in a debug build, with the layout of its parameters."""
     os.chdir("/")  # NVRTC writes the current folder into its output
     line, names, formula = _formula(unit, loaded)
@@ -89,7 +96,7 @@ def compile_kernel(unit, loaded, target):
     return CompiledKernel(
         code=(LinkInput(kind="ptx" if unit.options.debug else "ltoir", name=unit.symbol, data=code),),
         needed=(),
-        signature=resolve(unit, loaded),
+        signature=_signature(unit, loaded),
         parameters=tuple(parameters),
         parameter_bytes=offset + 8,
         layout=(*places, (offset, 8)),

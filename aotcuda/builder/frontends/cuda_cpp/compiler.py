@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 
 from cuda.bindings import nvrtc as bindings
 
-from aotcuda.builder.cache.compile_cache import CompileCache
 from aotcuda.builder.compile import flows, pool
 from aotcuda.builder.emit.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
@@ -28,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from aotcuda.arch import Target
+    from aotcuda.builder.cache.compile_cache import CompileCache
     from aotcuda.builder.config.model import Module, Options
     from aotcuda.builder.frontends.cuda_cpp.config import CppUnit
     from aotcuda.builder.frontends.cuda_cpp.declarations import CppType, Declaration
-    from aotcuda.builder.frontends.protocol import GpuQuery
+    from aotcuda.builder.frontends.protocol import GpuQuery, Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,11 @@ class File:
 class CudaCppFrontEnd:
     """Implement `aotcuda.builder.frontends.protocol.FrontEnd`."""
 
+    _cache: CompileCache
+
     def __init__(self) -> None:
         self._root = ""
         self._target: Target | None = None
-        self._cache = CompileCache()
         self._modules: dict[str, tuple[File, ...]] = {}
         self._errors: dict[str, AotcudaError] = {}
         self._signatures: dict[tuple[str, str, str], CppUnit] = {}
@@ -74,15 +75,11 @@ class CudaCppFrontEnd:
         self._images: dict[tuple[str, str], tuple[File, ...]] = {}
         self._unused: dict[str, tuple[File, ...]] = {}
 
-    def prepare(self, root: str) -> dict[str, str]:
-        """Implement FrontEnd.prepare: NVRTC needs no preparation."""
-        self._root = root
+    def prepare(self, session: Session) -> dict[str, str]:
+        """Implement FrontEnd.prepare; NVRTC needs no preparation."""
+        self._root, self._cache = session.root, session.cache
         _, major, minor = bindings.nvrtcVersion()
         return {"nvrtc": f"{major}.{minor}"}
-
-    def keep_in(self, cache: CompileCache) -> None:
-        """Implement FrontEnd.keep_in: reading a file's debug information takes as long as compiling it."""
-        self._cache = cache
 
     @contextmanager
     def importing(self, target: Target) -> Iterator[Iterable[GpuQuery]]:
@@ -90,7 +87,7 @@ class CudaCppFrontEnd:
         self._target = target
         yield ()
 
-    def load(self, unit: CppUnit, root: str) -> tuple[File, ...]:
+    def load(self, unit: CppUnit) -> tuple[File, ...]:
         """Return the files of the unit's module with their declarations.
 
         Raises:
@@ -102,7 +99,7 @@ class CudaCppFrontEnd:
         if unit.module not in self._modules:
             assert self._target is not None  # noqa: S101 (`importing` comes first)
             try:
-                self._modules[unit.module] = _load_files(unit, root, self._target, self._cache)
+                self._modules[unit.module] = _load_files(unit, self._root, self._target, self._cache)
             except AotcudaError as error:  # all kernels of the module have this error
                 self._errors[unit.module] = error
                 raise
@@ -111,11 +108,21 @@ class CudaCppFrontEnd:
             _file_of(unit, files)
         return files
 
-    def complete(self, unit: CppUnit, files: tuple[File, ...]) -> list[CppUnit]:
-        """Return the unit, with its file and its symbol."""
+    def resolve(self, unit: CppUnit, files: tuple[File, ...]) -> Iterator[tuple[CppUnit, str]]:
+        """Implement FrontEnd.resolve: with the file and the symbol of the unit, and the C++ types of a kernel.
+
+        Raises:
+            CompileError: The table contradicts the declaration, or no launch could choose this kernel.
+            SourceError: No file defines the kernel or the function.
+        """
+        completed = self._completed(unit, files)
+        yield completed, self._signature(completed, files)
+
+    def _completed(self, unit: CppUnit, files: tuple[File, ...]) -> CppUnit:
+        """Return the unit with its file and its symbol."""
         if unit.kind == "function":
             file = next((file for file in files if unit.name in file.declared), files[0])
-            return [replace(unit, origin=f"{file.item.name}:{unit.name}", file=file.item.name)]
+            return replace(unit, origin=f"{file.item.name}:{unit.name}", file=file.item.name)
         file, name = _file_of(unit, files)
         origin = f"{file.item.name}:{name.partition('<')[0]}"
         first = self._units.setdefault((unit.module, file.item.name, file.symbols[name]), unit)
@@ -127,7 +134,7 @@ class CudaCppFrontEnd:
             raise SourceError(message)
         path = file.item.name
         image = path if len(files) > 1 else ""  # `divide` gives it the image of its group
-        return [replace(unit, origin=origin, symbol=file.symbols[name], file=path, expression=name, image=image)]
+        return replace(unit, origin=origin, symbol=file.symbols[name], file=path, expression=name, image=image)
 
     def divide(
         self, units: Sequence[CppUnit], linked: Sequence[Symbols], targets: Sequence[Target], config: Module
@@ -185,9 +192,8 @@ class CudaCppFrontEnd:
             ),
         )
 
-    def sources(self, unit: CppUnit, files: tuple[File, ...], root: str) -> tuple[LinkInput, ...]:
+    def sources(self, unit: CppUnit, files: tuple[File, ...]) -> tuple[LinkInput, ...]:
         """Implement FrontEnd.sources: the files of its image, and files of the module that no image has."""
-        del root
         unused = self._unused.get(unit.module, ())
         return tuple(file.item for file in files if file.item.name in unit.sources or file in unused)
 
@@ -195,13 +201,7 @@ class CudaCppFrontEnd:
         """Implement FrontEnd.declared: the declarations of the files for the target of `importing`."""
         return [(file.names, file.symbols, file.declared) for file in files if file.item.name in unit.sources]
 
-    def resolve(self, unit: CppUnit, files: tuple[File, ...]) -> str:
-        """Return the signature, for a kernel with C++ types.
-
-        Raises:
-            CompileError: The table contradicts the declaration, or no launch could choose this kernel.
-            SourceError: No file defines the kernel or the function.
-        """
+    def _signature(self, unit: CppUnit, files: tuple[File, ...]) -> str:
         if unit.kind == "function":
             return _function(unit, files).signature
         declaration = _kernel(unit, files)
@@ -215,8 +215,15 @@ class CudaCppFrontEnd:
             raise CompileError(message)
         return signature
 
-    def compile_kernel(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledKernel:
-        """Implement FrontEnd.compile_kernel: the module's kernels share the code of its files."""
+    def compile_unit(
+        self, unit: CppUnit, files: tuple[File, ...], targets: Sequence[Target]
+    ) -> dict[Target, CompiledKernel] | dict[Target, CompiledFunction]:
+        """Implement FrontEnd.compile_unit: kernels share the code of their files; `generate` compiles functions."""
+        if unit.kind == "function":
+            return dict.fromkeys(targets, _function(unit, files))
+        return {target: self._kernel(unit, files, target) for target in targets}
+
+    def _kernel(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledKernel:
         declaration = _kernel(unit, files)
         arguments = parameters.make_arguments(declaration, dict(unit.stated), unit.key)
         code = self._code(unit.module, unit.image, unit.options, target)
@@ -249,43 +256,39 @@ class CudaCppFrontEnd:
             for file in self._images.get((module, image), self._modules[module])
         )
 
-    def compile_function(self, unit: CppUnit, files: tuple[File, ...], target: Target) -> CompiledFunction:
-        """Implement FrontEnd.compile_function: the prototype; `merge_functions` compiles the code."""
-        del target
-        return _function(unit, files)
-
-    def merge_functions(
+    def generate(
         self,
-        functions: Sequence[CompiledFunction],
+        code: Mapping[CppUnit, bytes],
+        loaded: Mapping[CppUnit, tuple[File, ...]],
         target: Target,
         options: Options,
         form: Literal["ltoir", "ptx"] = "ltoir",
-    ) -> bytes:
-        """Implement FrontEnd.merge_functions: compile the file of the functions, without its kernels.
+    ) -> tuple[LinkInput, ...]:
+        """Implement FrontEnd.generate: compile the file of the functions, without its kernels.
 
         Raises:
             CompileError: The functions are in several files, or the file does not compile without kernels.
         """
-        paths = list(dict.fromkeys(path for function in functions for path in function.ir))
+        paths = list(dict.fromkeys(unit.file for unit in code))
         if len(paths) > 1:
             message = (
                 f"the functions of one module must be in one file, and these are in {' and '.join(paths)}; make a "
                 "module for each file, or include one in the other"
             )
             raise CompileError(message)
-        every = [(module, file) for module, files in self._modules.items() for file in files]
-        module, file = next((module, file) for module, file in every if file.item.name == paths[0])
-        file, key, lto = replace(file, names=()), _source_key(module), form == "ltoir"
+        unit = next(iter(code))
+        file = next(file for file in loaded[unit] if file.item.name == unit.file)
+        compile_item = functools.partial(
+            _compile_file, replace(file, names=()), target=target, options=options, key=_source_key(unit.module)
+        )
         if not file.has_kernels:
-            return _compile_file(file, file.item, target, options, key, lto=lto)
-        try:
-            return _compile_file(file, _without_kernels(file.item, "inline"), target, options, key, lto=lto)
-        except CompileError:  # `template __global__ void k<float>(...)` cannot be inline, so these stay functions
-            return _compile_file(file, _without_kernels(file.item, ""), target, options, key, lto=lto)
-
-    def include_dirs(self) -> list[str]:
-        """Implement FrontEnd.include_dirs: only the folders of the toolkit and of the files are searched."""
-        return []
+            data = compile_item(item=file.item, lto=form == "ltoir")
+        else:
+            try:
+                data = compile_item(item=_without_kernels(file.item, "inline"), lto=form == "ltoir")
+            except CompileError:  # `template __global__ void k<float>(...)` cannot be inline: these stay functions
+                data = compile_item(item=_without_kernels(file.item, ""), lto=form == "ltoir")
+        return (LinkInput(kind=form, name=file.item.name, data=data),)
 
 
 FRONT_END = CudaCppFrontEnd()
@@ -571,8 +574,7 @@ def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
             raise CompileError(message)
         types.append("...")
     return CompiledFunction(
-        ir=(file.item.name,),
-        fastmath=unit.options.fastmath,
+        ir=b"",
         signature=unit.signature or f"{result}({', '.join(types)})",
         result=_c_type(declaration.result),
         parameters=tuple((_c_type(item.type), item.name) for item in declaration.parameters),

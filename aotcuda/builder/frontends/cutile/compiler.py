@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.builder.frontends import error_table, python_source, variants
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.numba import private_parts
-from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.protocol import Assembled, Assembler, CompiledKernel, LinkInput
 from aotcuda.builder.frontends.variants import plain_number
 from aotcuda.builder.plan import toolchain
 from aotcuda.builder.write import temporary
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.config.model import Options
     from aotcuda.builder.frontends.cutile.config import CutileUnit, Type
-    from aotcuda.builder.frontends.protocol import LeftOut
+    from aotcuda.builder.frontends.protocol import LeftOut, Session
     from aotcuda.builder.frontends.variants import Constant
     from aotcuda.manifest import Argument, FixedLaunch, Parameter, Size
 
@@ -74,11 +74,10 @@ class CutileFrontEnd:
     def __init__(self) -> None:
         self._root = ""
         self._cuda = (0, 0)
-        self._targets: list[str] = []
         self._loaded: dict[tuple[str, str], tuple[CutileUnit, Any]] = {}
 
-    def prepare(self, root: str) -> dict[str, str]:
-        self._root = root
+    def prepare(self, session: Session) -> dict[str, str]:
+        self._root = session.root
         import cuda.tile._compile as compiling  # noqa: PLC0415 (imported at the first use: errors name the key)
 
         private_parts.check_release(_DISTRIBUTION, _TESTED, _PRIVATE_PARTS)
@@ -99,15 +98,14 @@ class CutileFrontEnd:
                 raise ToolchainError(message)
             _bytecode_version()
         self._cuda = versions.pair(release[1])
-        self._targets = _KNOWN_TARGET.findall(_output(tileiras, "--help"))
+        known = _KNOWN_TARGET.findall(_output(tileiras, "--help"))
+        for name in map(_gpu_name, session.targets):
+            if name not in known:
+                compiler = f"tileiras {versions.dotted(self._cuda)}"
+                raise toolchain.unknown_target(name, session.arch_key, compiler, known)
         return {_DISTRIBUTION: version(_DISTRIBUTION), **dict.fromkeys(_COMPILERS, release[1])}
 
-    def check_target(self, target: Target, where: str) -> None:
-        name = _gpu_name(target)
-        if name not in self._targets:
-            raise toolchain.unknown_target(name, where, f"tileiras {versions.dotted(self._cuda)}", self._targets)
-
-    def load(self, unit: CutileUnit, root: str) -> Any:
+    def load(self, unit: CutileUnit) -> Any:
         """Implement FrontEnd.load: return the kernel that `@ct.kernel` made.
 
         Raises:
@@ -115,7 +113,7 @@ class CutileFrontEnd:
         """
         import cuda.tile  # noqa: PLC0415 (imported at the first use)
 
-        name, value = python_source.find(unit, unit.sources, root)
+        name, value = python_source.find(unit, unit.sources, self._root)
         if isinstance(value, cuda.tile.kernel):
             return value
         message = (
@@ -124,33 +122,26 @@ class CutileFrontEnd:
         )
         raise SourceError(message)
 
-    def complete(self, unit: CutileUnit, loaded: Any) -> Sequence[CutileUnit]:
-        """Implement FrontEnd.complete: a unit for each specialisation.
+    def resolve(self, unit: CutileUnit, loaded: Any) -> Iterator[tuple[CutileUnit, str]]:
+        """Implement FrontEnd.resolve: a unit for each specialisation.
 
         Raises:
             CompileError: The table does not fit the function.
         """
         _check(unit, loaded)
-        return config.specialize(unit)
+        for completed in config.specialize(unit):
+            self._loaded[completed.module, completed.symbol] = completed, loaded
+            yield completed, completed.signature
 
-    def sources(self, unit: CutileUnit, loaded: Any, root: str) -> tuple[LinkInput, ...]:
-        """Implement FrontEnd.sources: Python modules alone."""
-        return ()
-
-    def resolve(self, unit: CutileUnit, loaded: Any) -> str:
-        self._loaded[unit.module, unit.symbol] = unit, loaded
-        return unit.signature
-
-    def compile_kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel | LeftOut:
-        """Implement FrontEnd.compile_kernel: to Tile IR; `assemble` makes the Tile IR of the whole module again.
+    def compile_unit(
+        self, unit: CutileUnit, loaded: Any, targets: Sequence[Target]
+    ) -> dict[Target, CompiledKernel | LeftOut]:
+        """Implement FrontEnd.compile_unit: to Tile IR; `assembler` makes the Tile IR of the whole module again.
 
         The compile cache names images by this Tile IR. Therefore it has no line numbers, as images have none, and it
-        names the optimisation level for `assemble`.
+        names the optimisation level for `assembler`.
         """
-        try:
-            return self._kernel(unit, loaded, target)
-        except CompileError as error:
-            return variants.left_out(unit, error)
+        return variants.compile_each(unit, targets, lambda target: self._kernel(unit, loaded, target))
 
     def _kernel(self, unit: CutileUnit, loaded: Any, target: Target) -> CompiledKernel:
         """Return a compiled kernel.
@@ -178,10 +169,15 @@ class CutileFrontEnd:
             one_by_one=True,  # the driver may add tensor maps to the block
         )
 
-    def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """Implement FrontEnd.assemble: by tileiras."""
-        data, left_out = variants.assemble_kernels(module, inputs, lambda items: self._image(module, items, target))
-        return Assembled(data=data, cuda=self._cuda, left_out=left_out)
+    def assembler(self, target: Target) -> Assembler:
+        """Implement FrontEnd.assembler: by tileiras."""
+        from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
+
+        def assemble(module: str, inputs: Sequence[LinkInput], _: Options) -> Assembled:
+            data, left_out = variants.assemble_kernels(module, inputs, lambda items: self._image(module, items, target))
+            return Assembled(data=data, cuda=self._cuda, left_out=left_out)
+
+        return Assembler(tools=[_compile._find_compiler_bin().path], assemble=assemble)
 
     def _image(self, module: str, inputs: Sequence[LinkInput], target: Target) -> bytes:
         """Return the image of some kernels.
@@ -200,14 +196,6 @@ class CutileFrontEnd:
             )
             raise CompileError(message)
         return self._assemble(module, bytecode, target, levels.pop())
-
-    def tools(self, target: Target) -> list[str]:
-        from cuda.tile import _compile  # noqa: PLC0415 (imported at the first use)
-
-        return [_compile._find_compiler_bin().path]
-
-    def include_dirs(self) -> list[str]:
-        return []
 
     def _bytecode(self, units: Sequence[tuple[CutileUnit, Any]], target: Target, *, with_lines: bool) -> bytes:
         """Return the Tile IR of some kernels, as one bytecode file."""

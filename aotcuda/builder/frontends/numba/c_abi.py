@@ -44,8 +44,7 @@ def prototype(
     parameters = [part for name, ty in zip(names, args, strict=True) for part in abi.parameter(name, ty)]
     returned = abi.result(result)
     return CompiledFunction(
-        ir=(),
-        fastmath=False,
+        ir=b"",
         signature=convention.notation.spell_signature(result, args),
         result=returned,
         parameters=tuple(parameters),

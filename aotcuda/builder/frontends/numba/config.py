@@ -117,6 +117,7 @@ class NumbaUnit(PythonUnit):
     declared: int = -1
     launch_bounds: tuple[int, ...] = ()
     cooperative: bool = False
+    alike: bool = True
 
     @property
     def loading(self) -> str:

@@ -30,7 +30,7 @@ from aotcuda.builder.frontends.numba import (
 )
 from aotcuda.builder.frontends.numba.read_values import read_values
 from aotcuda.builder.frontends.numba.user_lines import add_context, add_places
-from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Generated, Ir, LinkInput
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Generated, Ir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.frontends.numba.jit_options import JitOptions
     from aotcuda.builder.frontends.numba.link_items import Needs
     from aotcuda.builder.frontends.numba.resolve import LoadedFunction
-    from aotcuda.builder.frontends.protocol import Fault, GpuQuery
+    from aotcuda.builder.frontends.protocol import Fault, GpuQuery, LinkInput, Session
 
 MERGED = "functions"
 """The name of the merged code of a module's device functions, which wheels contain unchanged."""
@@ -96,7 +96,7 @@ class NumbaFrontEnd(ABC):
 
     @abstractmethod
     def warm_up(self) -> None:
-        """Implement FrontEnd.warm_up."""
+        """Compile a small kernel, so that the compiler fills its tables once and not in each child."""
 
     @abstractmethod
     def compiling(
@@ -150,7 +150,7 @@ class NumbaFrontEnd(ABC):
         """Return the exceptions of a debug kernel by their error codes, with absolute paths."""
 
     @abstractmethod
-    def generate(
+    def compile_ir(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
     ) -> tuple[LinkInput, ...]:
         """Return code of modules in LLVM IR."""
@@ -159,58 +159,43 @@ class NumbaFrontEnd(ABC):
     def include_dirs(self) -> list[str]:
         """Implement FrontEnd.include_dirs."""
 
-    def sources(self, unit: NumbaUnit, loaded: object, root: str) -> tuple[LinkInput, ...]:
-        """Implement FrontEnd.sources: Python modules alone."""
-        return ()
-
     def jit_options(self, loaded: Any) -> dict[str, Any]:
         """Return the options of `@cuda.jit`."""
         return loaded.targetoptions if isinstance(loaded, self.dispatchers) else {}
 
-    def prepare(self, root: str) -> dict[str, str]:
-        self.root = root
-        return self.start()
-
-    def keep_in(self, cache: CompileCache) -> None:
-        """Implement FrontEnd.keep_in: typing and lowering take nine tenths of a build."""
-        self.cache = cache
+    def prepare(self, session: Session) -> dict[str, str]:
+        """Implement FrontEnd.prepare; typing and lowering, which the cache spares, take nine tenths of a build."""
+        self.root = session.root
+        self.cache = session.cache
+        versions = self.start()
+        if session.warm:
+            self.warm_up()
+        return versions
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
         return gpu.importing(target.capability, self.root, self.packages)
 
-    def load(self, unit: NumbaUnit, root: str) -> LoadedFunction:
-        return resolve.find(unit, self.dispatchers, self.convention.notation, root)
+    def load(self, unit: NumbaUnit) -> LoadedFunction:
+        return resolve.find(unit, self.dispatchers, self.convention.notation, self.root)
 
-    def complete(self, unit: NumbaUnit, loaded: LoadedFunction) -> list[NumbaUnit]:
-        return units.complete(unit, loaded, self.convention.notation, self.root)
-
-    def resolve(self, unit: NumbaUnit, loaded: LoadedFunction) -> str:
-        return self._signature(unit, loaded).text
+    def resolve(self, unit: NumbaUnit, loaded: LoadedFunction) -> Iterable[tuple[NumbaUnit, str]]:
+        for completed in units.complete(unit, loaded, self.convention.notation, self.root):
+            yield completed, self._signature(completed, loaded).text
 
     def _signature(self, unit: NumbaUnit, loaded: LoadedFunction) -> units.Signature:
         if unit not in self._signatures:
             self._signatures[unit] = units.resolve(unit, loaded, self.convention.notation, self.root)
         return self._signatures[unit]
 
-    def compile_kernel(self, unit: NumbaUnit, loaded: LoadedFunction, target: Target) -> CompiledKernel:
-        """Implement FrontEnd.compile_kernel: to LLVM IR.
-
-        Raises:
-            CompileError: The compiler refuses the kernel, or a packaged kernel cannot take an argument of its types.
-        """
-        return self._kernels(unit, loaded, [target])[target]
-
-    def compile_function(self, unit: NumbaUnit, loaded: LoadedFunction, target: Target) -> CompiledFunction:
-        """Implement FrontEnd.compile_function: to LLVM IR.
-
-        Raises:
-            CompileError: The compiler refuses the function, the function raises, or a type has no counterpart in C.
-        """
-        return self._functions(unit, loaded, [target])[target]
-
-    def compile_alike(
+    def compile_unit(
         self, unit: NumbaUnit, loaded: LoadedFunction, targets: Sequence[Target]
     ) -> Mapping[Target, CompiledKernel] | Mapping[Target, CompiledFunction]:
+        """Implement FrontEnd.compile_unit: to LLVM IR.
+
+        Raises:
+            CompileError: The compiler refuses the unit, a packaged kernel cannot take an argument of its types, or a
+                function raises or has a type without counterpart in C.
+        """
         return (self._kernels if unit.kind == "kernel" else self._functions)(unit, loaded, targets)
 
     def _kernels(
@@ -332,7 +317,6 @@ class NumbaFrontEnd(ABC):
             code = self._code(compiled, unit, jit, _served_targets(watch, targets))
         template = replace(
             declared,
-            fastmath=jit.options.fastmath,
             warnings=tuple(
                 f"{unit.key}: a helper that it calls {relative(reason, self.root)}; the C ABI has no way to report it, "
                 "so callers get an undefined value there"
@@ -342,7 +326,8 @@ class NumbaFrontEnd(ABC):
         )
         functions: dict[Target, CompiledFunction] = {}
         for group, texts, needed in code:
-            functions |= dict.fromkeys(group, replace(template, ir=tuple(texts), **self._links(needed, python)))
+            function = replace(template, ir=_encode_ir(texts, jit.options), **self._links(needed, python))
+            functions |= dict.fromkeys(group, function)
         return functions
 
     def _code(
@@ -359,28 +344,29 @@ class NumbaFrontEnd(ABC):
         externals = add_places(needed.externals, python, self.root)
         return {"needed": needed.inputs, "callbacks": needed.callbacks, "externals": externals}
 
-    def generated(self, unit: NumbaUnit, loaded: LoadedFunction, ir: bytes, target: Target) -> tuple[LinkInput, ...]:
-        """Implement FrontEnd.generated: by libNVVM."""
-        fastmath, opt_level, debug, *texts = json.loads(ir)
-        options = replace(unit.options, fastmath=fastmath, opt_level=opt_level, debug=debug)
-        with add_context(unit, loaded.python, self.root):
-            return self.generate(unit.symbol, texts, options, target, "ptx" if debug else "ltoir")
-
-    def merge_functions(
+    def generate(
         self,
-        functions: Sequence[CompiledFunction],
+        code: Mapping[NumbaUnit, bytes],
+        loaded: Mapping[NumbaUnit, LoadedFunction],
         target: Target,
         options: Options,
         form: Literal["ltoir", "ptx"] = "ltoir",
-    ) -> bytes:
-        """Implement FrontEnd.merge_functions.
+    ) -> tuple[LinkInput, ...]:
+        """Implement FrontEnd.generate: by libNVVM.
 
         The instructions of each function contain its fast math. Flushing to zero and approximate division and square
         root are settings of the merged code, so they are used only if all functions have fast math.
         """
-        fastmath = all(function.fastmath for function in functions)
-        texts = [text for function in functions for text in function.ir]
-        return self.generate(MERGED, texts, replace(options, fastmath=fastmath, debug=False), target, form)[0].data
+        first, *_ = code
+        parts = [json.loads(data) for data in code.values()]
+        if first.kind == "function":
+            options = replace(options, fastmath=all(fastmath for fastmath, *_ in parts), debug=False)
+            texts = [text for _, _, _, *of_function in parts for text in of_function]
+            return self.compile_ir(MERGED, texts, options, target, form)
+        ((fastmath, opt_level, debug, *texts),) = parts
+        options = replace(options, fastmath=fastmath, opt_level=opt_level, debug=debug)
+        with add_context(first, loaded[first].python, self.root):
+            return self.compile_ir(first.symbol, texts, options, target, "ptx" if debug else form)
 
     def _relative(self, exceptions: list[ErrorCode]) -> tuple[ErrorCode, ...]:
         return tuple(
@@ -407,7 +393,7 @@ class _Lowered:
 
 
 def _encode_ir(texts: Sequence[str], options: Options) -> bytes:
-    """Return a kernel's LLVM IR, with its options of libNVVM."""
+    """Return LLVM IR, with its options of libNVVM."""
     return json.dumps([options.fastmath, options.opt_level, options.debug, *texts]).encode()
 
 

@@ -128,7 +128,7 @@ class NumbaCuda(NumbaFrontEnd):
             found.append((code, name, text, function or "", path or "", line or 0))
         return found
 
-    def generate(
+    def compile_ir(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
     ) -> tuple[LinkInput, ...]:
         return _generate(name, texts, options, target, form)

@@ -144,7 +144,7 @@ class NumbaCudaMlir(NumbaFrontEnd):
     def exceptions(self, compiled: Any) -> list[ErrorCode]:
         return patches.error_codes()
 
-    def generate(
+    def compile_ir(
         self, name: str, texts: list[str], options: Options, target: Target, form: Literal["ltoir", "ptx"]
     ) -> tuple[LinkInput, ...]:
         return (_generate(name, texts, options, target, form),)

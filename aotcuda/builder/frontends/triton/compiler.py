@@ -7,6 +7,7 @@ cache is not used.
 from __future__ import annotations
 
 import atexit
+import functools
 import gc
 import os
 import re
@@ -14,7 +15,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.frontends import python_source, variants
-from aotcuda.builder.frontends.protocol import Assembled, CompiledKernel, LeftOut, LinkInput
+from aotcuda.builder.frontends.protocol import Assembled, Assembler, CompiledKernel, LinkInput
 from aotcuda.builder.frontends.triton import (
     compilation,
     compile_errors,
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from aotcuda.arch import Target
     from aotcuda.builder.cache.compile_cache import CompileCache
     from aotcuda.builder.config.model import Options
-    from aotcuda.builder.frontends.protocol import GpuQuery
+    from aotcuda.builder.frontends.protocol import GpuQuery, LeftOut, Session
     from aotcuda.builder.frontends.triton.config import TritonUnit
 
 _OLDEST = (3, 6)
@@ -50,21 +51,18 @@ _KNOWN_TARGET = re.compile(r"'sm_(\d+)'")
 class TritonFrontEnd:
     """Implement `aotcuda.builder.frontends.protocol.FrontEnd` for Triton."""
 
-    def __init__(self) -> None:
-        self._root = ""
+    def __init__(self, root: str = "") -> None:
+        """Make a front end; `root` is for a process that only loads sources, and does not call `prepare`."""
+        self._root = root
         self._cache: CompileCache | None = None
 
-    def keep_in(self, cache: CompileCache) -> None:
-        """Implement FrontEnd.keep_in: Triton needs most of its time from its IR to PTX."""
-        self._cache = cache
-
-    def prepare(self, root: str) -> dict[str, str]:
-        """Implement FrontEnd.prepare.
+    def prepare(self, session: Session) -> dict[str, str]:
+        """Implement FrontEnd.prepare; the cache spares the time from Triton's IR to PTX, which is most of a build.
 
         Raises:
-            ToolchainError: This Triton is too old.
+            ToolchainError: This Triton is too old, does not compile, or has no assembler for a target.
         """
-        self._root = root
+        self._root, self._cache = session.root, session.cache
         os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # line information contains absolute paths
         # The worker exempts the compiler's objects from garbage collection. nanobind would print a page of text about
         # the objects that are not freed when the process ends.
@@ -77,52 +75,31 @@ class TritonFrontEnd:
                 "install a newer one: pip install --upgrade 'aotcuda[triton]'"
             )
             raise ToolchainError(message)
+        if session.warm:
+            try:
+                compilation.warm_up()
+            except Exception as error:
+                reason = compile_errors.first_line(error)
+                message = f"Triton {triton.__version__} does not compile here: {reason}; install it again"
+                raise ToolchainError(message) from error
+        for target in session.targets:
+            _check_target(target, session.arch_key)
         return {"triton": triton.__version__}
-
-    def warm_up(self) -> None:
-        """Implement FrontEnd.warm_up.
-
-        Raises:
-            ToolchainError: This Triton does not compile.
-        """
-        import triton  # noqa: PLC0415 (imported at the first use)
-
-        try:
-            compilation.warm_up()
-        except Exception as error:
-            reason = compile_errors.first_line(error)
-            message = f"Triton {triton.__version__} does not compile here: {reason}; install it again"
-            raise ToolchainError(message) from error
-
-    def check_target(self, target: Target, where: str) -> None:
-        """Implement FrontEnd.check_target by the assembler for this target; some targets have another assembler."""
-        import triton  # noqa: PLC0415 (imported at the first use)
-        from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
-
-        output = subprocess.run(
-            [get_ptxas(compilation.gpu_target(target).arch).path, "--help"], check=False, capture_output=True, text=True
-        ).stdout
-        supported = sorted(set(_KNOWN_TARGET.findall(output)), key=int)
-        if supported and f"{target.major}{target.minor}" not in supported:
-            name = f"{str(target).partition('_')[0]}_{target.major}{target.minor}"
-            raise toolchain.unknown_target(
-                name, where, f"Triton {triton.__version__}", [f"sm_{number}" for number in supported]
-            )
 
     def importing(self, target: Target) -> AbstractContextManager[Iterable[GpuQuery]]:
         """Implement FrontEnd.importing."""
         return gpu.importing(target, compilation.gpu_target(target), self._root)
 
-    def load(self, unit: TritonUnit, root: str) -> Loaded:
+    def load(self, unit: TritonUnit) -> Loaded:
         """Implement FrontEnd.load.
 
         Raises:
             SourceError: A source cannot be imported, or lacks the kernel.
         """
-        name, value = python_source.find(unit, unit.sources, root)
+        name, value = python_source.find(unit, unit.sources, self._root)
         inner, function = decorators.layers(value)
         source_function.check_function(unit, name, function)
-        around = [*source_function.decorators_on_path(unit, root), *inner]
+        around = [*source_function.decorators_on_path(unit, self._root), *inner]
         tuners = decorators.tuners(around)
         if not unit.in_place:
             source_function.check_hooks(unit, name, tuners, function)
@@ -138,8 +115,8 @@ class TritonFrontEnd:
             problem=problem,
         )
 
-    def complete(self, unit: TritonUnit, loaded: Loaded) -> Sequence[TritonUnit]:
-        """Implement FrontEnd.complete: leave out hints that the source switches off.
+    def resolve(self, unit: TritonUnit, loaded: Loaded) -> Iterable[tuple[TritonUnit, str]]:
+        """Implement FrontEnd.resolve: leave out hints that the source switches off.
 
         Raises:
             CompileError: The table does not fit the function.
@@ -147,24 +124,13 @@ class TritonFrontEnd:
         source_function.check(unit, loaded)
         plain = [parameter for parameter in loaded.function.params if not parameter.is_constexpr]
         unhinted = {number: source_function.disabled_hints(parameter) for number, parameter in enumerate(plain)}
-        return config.completed(unit, unhinted)
+        return [(completed, completed.signature) for completed in config.completed(unit, unhinted)]
 
-    def sources(self, unit: TritonUnit, loaded: Loaded, root: str) -> tuple[LinkInput, ...]:
-        """Implement FrontEnd.sources: Python modules alone."""
-        del unit, loaded, root
-        return ()
-
-    def resolve(self, unit: TritonUnit, loaded: Loaded) -> str:
-        """Implement FrontEnd.resolve."""
-        del loaded
-        return unit.signature
-
-    def compile_kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel | LeftOut:
-        """Implement FrontEnd.compile_kernel: to PTX; the key in the compile cache is Triton's IR."""
-        try:
-            return self._kernel(unit, loaded, target)
-        except CompileError as error:
-            return variants.left_out(unit, error)
+    def compile_unit(
+        self, unit: TritonUnit, loaded: Loaded, targets: Sequence[Target]
+    ) -> dict[Target, CompiledKernel | LeftOut]:
+        """Implement FrontEnd.compile_unit: to PTX; the key in the compile cache is Triton's IR."""
+        return variants.compile_each(unit, targets, lambda target: self._kernel(unit, loaded, target))
 
     def _kernel(self, unit: TritonUnit, loaded: Loaded, target: Target) -> CompiledKernel:
         """Return a compiled kernel.
@@ -205,41 +171,59 @@ class TritonFrontEnd:
         """Implement FrontEnd.is_fresh: Triton's JIT also compiles all kernels of a program in one process."""
         return True
 
-    def assemble(self, module: str, inputs: Sequence[LinkInput], target: Target, options: Options) -> Assembled:
-        """Implement FrontEnd.assemble by Triton's own assembler.
-
-        Raises:
-            CompileError: The assembler refuses all kernels.
-        """
-
-        def assemble(items: Sequence[LinkInput]) -> tuple[str, bytes, tuple[int, int]]:
-            text = ptx.merge([item.data.decode() for item in items])
-            return text, *compilation.assemble(module, text, target, options.fma)
-
-        (text, data, cuda), left_out = variants.assemble_kernels(module, inputs, assemble)
-        if target.kind == "sass":
-            return Assembled(data=data, cuda=cuda, left_out=left_out)
-
-        def machine_code(candidate: bytes) -> bytes | None:
-            try:
-                return compilation.assemble(module, candidate.decode(), target, options.fma)[0]
-            except CompileError:
-                return None
-
-        older = images.lower_ptx_version(text.encode(), machine_code)
-        return Assembled(data=older, cuda=cuda, left_out=left_out)
-
-    def tools(self, target: Target) -> list[str]:
-        """Implement FrontEnd.tools: sources may set other tools by `triton.knobs` or its environment variables."""
+    def assembler(self, target: Target) -> Assembler:
+        """Implement FrontEnd.assembler; sources may set other tools by `triton.knobs` or its environment variables."""
         from triton import knobs  # noqa: PLC0415 (imported at the first use)
-        from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415
 
         libdevice = knobs.nvidia.libdevice_path
-        return [get_ptxas(compilation.gpu_target(target).arch).path, *([libdevice] if libdevice else [])]
-
-    def include_dirs(self) -> list[str]:
-        """Implement FrontEnd.include_dirs."""
-        return []
+        tools = [_ptxas(target), *([libdevice] if libdevice else [])]
+        return Assembler(tools=tools, assemble=functools.partial(_assemble, target))
 
 
 FRONT_END = TritonFrontEnd()
+
+
+def _ptxas(target: Target) -> str:
+    """Return the path of Triton's assembler for a target; some targets have another assembler."""
+    from triton.backends.nvidia.compiler import get_ptxas  # noqa: PLC0415 (imported at the first use)
+
+    path: str = get_ptxas(compilation.gpu_target(target).arch).path
+    return path
+
+
+def _check_target(target: Target, where: str) -> None:
+    """Check that Triton's assembler knows a target."""
+    import triton  # noqa: PLC0415 (imported at the first use)
+
+    output = subprocess.run([_ptxas(target), "--help"], check=False, capture_output=True, text=True).stdout
+    supported = sorted(set(_KNOWN_TARGET.findall(output)), key=int)
+    if supported and f"{target.major}{target.minor}" not in supported:
+        name = f"{str(target).partition('_')[0]}_{target.major}{target.minor}"
+        raise toolchain.unknown_target(
+            name, where, f"Triton {triton.__version__}", [f"sm_{number}" for number in supported]
+        )
+
+
+def _assemble(target: Target, module: str, inputs: Sequence[LinkInput], options: Options) -> Assembled:
+    """Return the image of a module's kernels.
+
+    Raises:
+        CompileError: The assembler refuses all kernels.
+    """
+
+    def assemble(items: Sequence[LinkInput]) -> tuple[str, bytes, tuple[int, int]]:
+        text = ptx.merge([item.data.decode() for item in items])
+        return text, *compilation.assemble(module, text, target, options.fma)
+
+    (text, data, cuda), left_out = variants.assemble_kernels(module, inputs, assemble)
+    if target.kind == "sass":
+        return Assembled(data=data, cuda=cuda, left_out=left_out)
+
+    def machine_code(candidate: bytes) -> bytes | None:
+        try:
+            return compilation.assemble(module, candidate.decode(), target, options.fma)[0]
+        except CompileError:
+            return None
+
+    older = images.lower_ptx_version(text.encode(), machine_code)
+    return Assembled(data=older, cuda=cuda, left_out=left_out)
