@@ -23,7 +23,6 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from aotcuda.binary.budget import Budget, TooMuchError
 from aotcuda.binary.elf import Elf, NotElfError
 from aotcuda.errors import ImageError
 
@@ -48,8 +47,6 @@ _ACCELERATOR_TARGET = 0x09  # in `.nv.compat`: EICOMPAT_ATTR_CUDA_ACCELERATOR_TA
 _CONSTANT_BANKS = 18
 _FORM_SIZED = 4  # EIFMT_SVAL
 _STACK_UNKNOWN = 0xFFFFFFFF
-_KERNEL_ITEMS, _PARAMETER_ITEMS = 12, 2
-"""The cost of a kernel's sections in the budget, and of a parameter in addition to its attribute."""
 
 
 class Parameter(NamedTuple):
@@ -110,32 +107,28 @@ class Cubin:
     needed_variables: tuple[str, ...] = ()
 
 
-def read(data: bytes, where: str, budget: Budget | None = None) -> Cubin:
+def read(data: bytes, where: str) -> Cubin:
     """Read a cubin.
 
     Args:
         data: The whole file.
         where: Its name in errors.
-        budget: The budget; by default the budget of a file of this size.
 
     Raises:
-        ImageError: It is no cubin, was truncated or altered, or exceeds the budget.
+        ImageError: It is no cubin, or was truncated or altered.
     """
-    budget = budget or Budget(len(data))
     try:
-        elf = Elf(data, machine=_MACHINE_CUDA, budget=budget)
-        kernels = sorted(_kernels(elf, budget), key=lambda kernel: kernel.name)
+        elf = Elf(data, machine=_MACHINE_CUDA)
+        kernels = sorted(_kernels(elf), key=lambda kernel: kernel.name)
         functions = [function for function in elf.functions if not function.other & _KERNEL]
         return Cubin(
-            arch=_arch(elf, budget),
+            arch=_arch(elf),
             kernels=tuple(kernels),
             functions=_names(functions, is_defined=True),
             variables=_names(elf.variables, is_defined=True),
             needed_functions=_names(functions, is_defined=False),
             needed_variables=_names(elf.variables, is_defined=False),
         )
-    except TooMuchError as error:
-        message = f"{where} {error}"
     except NotElfError as error:
         message = f"{where} is not a cubin: {error}"
     except (struct.error, ValueError):
@@ -160,7 +153,7 @@ def is_closed(data: bytes, where: str) -> bool:
     """
     records = read(data, where).kernels
     kernels = {kernel.name.encode() for kernel in records}
-    elf = Elf(data, machine=_MACHINE_CUDA, budget=Budget(len(data)))
+    elf = Elf(data, machine=_MACHINE_CUDA)
     code = {name.removeprefix(b".text.") for name in elf.sections if name.startswith(b".text.")}
     shared = [elf.sections.get(b".nv.shared." + name) for name in kernels]
     is_lost = any(section is not None and not section.size for section in shared)
@@ -168,11 +161,11 @@ def is_closed(data: bytes, where: str) -> bool:
     return elf.type == _EXTENSIBLE and code == kernels and not is_lost
 
 
-def _arch(elf: Elf, budget: Budget) -> str:
+def _arch(elf: Elf) -> str:
     if elf.abi_version < 8:
         return f"sm_{elf.flags & 0xFF}{'a' if elf.flags & 0x800 else ''}"
     number = elf.flags >> 8 & 0xFF
-    compat = dict(_attributes(elf.content(".nv.compat"), budget))
+    compat = dict(_attributes(elf.content(".nv.compat")))
     if compat.get(_ACCELERATOR_TARGET, b"")[:1] == b"\1":
         return f"sm_{number}a"
     if re.search(rb"-arch[ =]sm_%df\b" % number, elf.content(".note.nv.tkinfo")):
@@ -180,19 +173,18 @@ def _arch(elf: Elf, budget: Budget) -> str:
     return f"sm_{number}"
 
 
-def _kernels(elf: Elf, budget: Budget) -> Iterator[CubinKernel]:
+def _kernels(elf: Elf) -> Iterator[CubinKernel]:
     """Yield each kernel, from the sections with its name."""
     registers: dict[int, int] = {}
     stacks: dict[int, int] = {}
-    for attribute, value in _attributes(elf.content(".nv.info"), budget):
+    for attribute, value in _attributes(elf.content(".nv.info")):
         if attribute in (_REGISTERS, _STACK):
             symbol, number = struct.unpack("<II", value)
             (registers if attribute == _REGISTERS else stacks)[symbol] = number
     arrays = elf.size(".nv.constant3")
     for function in {function.name: function for function in elf.functions if function.other & _KERNEL}.values():
-        budget.spend("items", _KERNEL_ITEMS)
         info = elf.content(f".nv.info.{function.name}")
-        parameter_bytes, parameters, max_threads = _launch_attributes(info, budget)
+        parameter_bytes, parameters, max_threads = _launch_attributes(info)
         stack = stacks.get(function.number, 0)
         yield CubinKernel(
             name=function.name,
@@ -207,31 +199,28 @@ def _kernels(elf: Elf, budget: Budget) -> Iterator[CubinKernel]:
         )
 
 
-def _launch_attributes(info: bytes, budget: Budget) -> tuple[int, tuple[Parameter, ...], int | None]:
+def _launch_attributes(info: bytes) -> tuple[int, tuple[Parameter, ...], int | None]:
     """Return the size of the parameter block, its parameters, and the maximum of threads in a block."""
     parameter_bytes = 0
     parameters = []
     max_threads = None
-    for attribute, value in _attributes(info, budget):
+    for attribute, value in _attributes(info):
         if attribute == _PARAMETERS_SIZE:
             (parameter_bytes,) = struct.unpack("<H", value)
         elif attribute == _PARAMETER:
-            budget.spend("items", _PARAMETER_ITEMS)
             ordinal, offset, bits = struct.unpack("<4xHHI", value)
             parameters.append(Parameter(ordinal, offset, bits >> 18))
         elif attribute == _LARGE_PARAMETER:
-            budget.spend("items", _PARAMETER_ITEMS)
             parameters.append(Parameter(*struct.unpack("<4xHHHxx", value)))
         elif attribute in (_MAX_THREADS, _REQUIRED_THREADS):
             max_threads = math.prod(struct.unpack("<III", value))
     return parameter_bytes, tuple(sorted(parameters)), max_threads
 
 
-def _attributes(info: bytes, budget: Budget) -> Iterator[tuple[int, bytes]]:
+def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield name and value of each attribute in a section."""
     position = 0
     while position < len(info):
-        budget.spend("items", 1)
         form, name, size = struct.unpack_from("<BBH", info, position)
         start, length = (position + 4, size) if form == _FORM_SIZED else (position + 2, 2)
         yield name, info[start : start + length]

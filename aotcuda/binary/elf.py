@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from aotcuda.binary.budget import Budget
-
 # e_type, e_machine, e_phoff, e_shoff, e_flags, e_phentsize, e_phnum, e_shnum, e_shstrndx
 _HEADER = struct.Struct("<16xHH12xQQI2xHH2xHH")
 _SECTION_HEADER = struct.Struct("<II16xQQI20x")  # sh_name, sh_type, sh_offset, sh_size, sh_link
@@ -26,8 +24,7 @@ _FUNCTION = 2  # STT_FUNC
 _VARIABLES = (1, 13)  # STT_OBJECT, and CUDA's type of variables
 _GLOBAL = 1  # STB_GLOBAL
 _LONGEST_NAME = 1 << 16
-_FUNCTION_ITEMS = 7
-"""The cost of a function in the budget, in addition to the cost of its symbol."""
+_MOST_SYMBOLS = 1_000_000
 
 
 class NotElfError(Exception):
@@ -72,10 +69,9 @@ class Elf:
     Raises:
         NotElfError: From the constructor: it is no such file.
         ValueError: From the constructor or a method: a part is outside the file. `struct.error` has the same cause.
-        TooMuchError: From the constructor: it exceeds the budget.
     """
 
-    def __init__(self, data: bytes, *, machine: int, budget: Budget) -> None:
+    def __init__(self, data: bytes, *, machine: int) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
             message = "it is no 64-bit ELF file"
             raise NotElfError(message)
@@ -87,7 +83,7 @@ class Elf:
             raise NotElfError(message)
         self.abi_version = data[8]
         self._data = data
-        self._budget = budget
+        self._names_left = 2 * len(data)
         # Check the parts that are not read too, so that a truncated image is never accepted.
         self._check(segments, segment_size * segment_count)
         self._headers, names = self._read_headers(table, count, names)
@@ -128,7 +124,6 @@ class Elf:
             names = first_header.link if names == _IN_FIRST_HEADER else names
         size = count * _SECTION_HEADER.size
         self._check(table, size)
-        self._budget.spend("items", count)
         rows = _SECTION_HEADER.iter_unpack(memoryview(self._data)[table : table + size])
         return [Section(*fields) for fields in rows], names
 
@@ -137,15 +132,14 @@ class Elf:
         if header is None:
             return
         table = self.content(".symtab")
-        self._budget.spend("items", len(table) // _SYMBOL.size)
+        if len(table) > _MOST_SYMBOLS * _SYMBOL.size:
+            message = f"it has more than {_MOST_SYMBOLS:,} symbols"
+            raise ValueError(message)
         names: dict[int, str] = {}
         for number, (name, info, other, section) in enumerate(_SYMBOL.iter_unpack(table)):
             if info & 0xF == _FUNCTION or info & 0xF in _VARIABLES:
-                self._budget.spend("items", _FUNCTION_ITEMS)
                 if name not in names:
-                    text = self._string(header.link, name)
-                    self._budget.spend("text", len(text))
-                    names[name] = text.decode(errors="backslashreplace")
+                    names[name] = self._string(header.link, name).decode(errors="backslashreplace")
                 symbol = Symbol(number, names[name], other, info >> 4 == _GLOBAL, section != 0)
                 (self.functions if info & 0xF == _FUNCTION else self.variables).append(symbol)
 
@@ -157,7 +151,10 @@ class Elf:
         start = table.offset + offset
         stop = min(table.offset + table.in_file, start + _LONGEST_NAME)
         text = self._data[start : self._data.index(b"\0", start, stop)]
-        self._budget.spend("bytes", len(text))
+        self._names_left -= len(text)
+        if self._names_left < 0:
+            message = "its names overlap"  # linkers share the ends of names, which saves little
+            raise ValueError(message)
         return text
 
     def _check(self, offset: int, size: int) -> None:

@@ -25,7 +25,7 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from aotcuda.binary.budget import Budget, TooMuchError
+from aotcuda.binary.limit import Limit, TooMuchError
 from aotcuda.errors import ImageError
 
 if TYPE_CHECKING:
@@ -40,8 +40,6 @@ _KINDS: dict[int, Literal["sass", "ptx", "ltoir"]] = {1: "ptx", 2: "sass", 8: "l
 _LZ4 = 0x2000
 _ZSTD = 0x8000
 _SUFFIXES = {0x100000: "a", 0x200000: "f"}
-_ENTRY_ITEMS = 16
-"""The cost of an image in the budget, in items."""
 
 _PADDING = re.compile(rb"\0*")
 _LZ4_MAX_RATIO = 255
@@ -81,22 +79,20 @@ def read(data: bytes, where: str) -> tuple[Entry, ...]:
         where: Its name in errors.
 
     Raises:
-        ImageError: It is no fatbin, was truncated or altered, has a newer version, or exceeds the budget; or the extra
-            `inspect`, which decompresses images, is not installed.
+        ImageError: It is no fatbin, was truncated or altered, has a newer version, or has too many bytes when it is
+            unpacked; or the extra `inspect`, which decompresses images, is not installed.
     """
-    return tuple(entries(data, where, Budget(len(data))))
+    return tuple(entries(data, where, Limit(len(data))))
 
 
-def entries(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
+def entries(data: bytes, where: str, limit: Limit) -> Iterator[Entry]:
     """Yield the images that `read` returns one after another, so that only one is in memory.
 
     Raises:
         ImageError: As for `read`, when the damaged image is reached.
     """
     try:
-        yield from _read_containers(data, where, budget)
-    except TooMuchError as error:
-        message = f"{where} {error}"
+        yield from _read_containers(data, where, limit)
     except _DamageError as error:
         message = f"{where} cannot be read as a fatbin: {error}"
     else:
@@ -104,10 +100,9 @@ def entries(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
     raise ImageError(message)
 
 
-def _read_containers(data: bytes, where: str, budget: Budget) -> Iterator[Entry]:
+def _read_containers(data: bytes, where: str, limit: Limit) -> Iterator[Entry]:
     position = 0
     while True:
-        budget.spend("items", 1)
         magic, version, header_size, size = _unpack(_CONTAINER, data, position, len(data))
         if magic != int.from_bytes(MAGIC, "little"):
             message = f"there is no container at byte {position}"
@@ -119,20 +114,20 @@ def _read_containers(data: bytes, where: str, budget: Budget) -> Iterator[Entry]
         if header_size < _CONTAINER.size or end > len(data):
             message = f"its container ends at byte {end}, the data at {len(data)}; it was truncated or altered"
             raise _DamageError(message)
-        yield from _read_entries(data, position + header_size, end, where, budget)
+        yield from _read_entries(data, position + header_size, end, where, limit)
         position = _PADDING.match(data, end).end()  # type: ignore[union-attr] # sections of object files are padded
         if position == len(data):
             return
 
 
-def _read_entries(data: bytes, position: int, stop: int, where: str, budget: Budget) -> Iterator[Entry]:
+def _read_entries(data: bytes, position: int, stop: int, where: str, limit: Limit) -> Iterator[Entry]:
     """Yield the entries of a container from `position` to `stop`."""
-    for start, _, header in _read_headers(data, position, stop, budget):
+    for start, _, header in _read_headers(data, position, stop):
         code, _, header_size, payload_size, compressed, _, _, name_at, name_size, flags, size = header
         kind, arch, payload_at = _KINDS[code], _arch(header), start + header_size
         payload = data[payload_at : payload_at + (compressed or payload_size)]
         label = f"{where}: the {kind} image for {arch}"
-        content = b"" if kind == "ltoir" else _decompress(payload, flags, size, label, budget)
+        content = b"" if kind == "ltoir" else _decompress(payload, flags, size, label, limit)
         yield Entry(
             arch=arch,
             kind=kind,
@@ -143,10 +138,9 @@ def _read_entries(data: bytes, position: int, stop: int, where: str, budget: Bud
         )
 
 
-def _read_headers(data: bytes, position: int, stop: int, budget: Budget) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+def _read_headers(data: bytes, position: int, stop: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Yield start, end and header of each entry."""
     while position < stop:
-        budget.spend("items", _ENTRY_ITEMS)
         header = _unpack(_ENTRY, data, position, stop)
         code, _, header_size, payload_size, compressed, *_ = header
         end = position + header_size + payload_size
@@ -167,13 +161,13 @@ def _arch(header: tuple[int, ...]) -> str:
     return f"{'compute' if _KINDS[code] == 'ptx' else 'sm'}_{number}{suffix}"
 
 
-def _decompress(payload: bytes, flags: int, size: int, where: str, budget: Budget) -> bytes:
+def _decompress(payload: bytes, flags: int, size: int, where: str, limit: Limit) -> bytes:
     if not flags & (_LZ4 | _ZSTD):
         return payload
     is_possible = flags & _ZSTD or size <= len(payload) * _LZ4_MAX_RATIO
     try:
         if is_possible:
-            budget.spend("bytes", size)
+            limit.add(size)
         unpack = _unpack_zstd if flags & _ZSTD else _unpack_lz4
         content = unpack(payload, size) if is_possible else b""
     except TooMuchError as error:

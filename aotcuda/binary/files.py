@@ -23,7 +23,7 @@ from aotcuda.common.foreign import UnreadableError, escape
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from aotcuda.binary.budget import Budget
+    from aotcuda.binary.limit import Limit
 
 LARGEST = 1 << 30
 """The most bytes of an image, a wheel member or a file next to a manifest."""
@@ -60,7 +60,7 @@ class Folder(Protocol):
         where: The folder's name in messages.
         stem: The folder's name without its suffix, which is the name of the module.
         path: The folder's path; None in a wheel.
-        budget: The budget for reading the wheel; None on disk.
+        total: The limit of the whole wheel; None on disk.
     """
 
     where: str
@@ -71,8 +71,8 @@ class Folder(Protocol):
         """Return the path."""
 
     @property
-    def budget(self) -> Budget | None:
-        """Return the budget."""
+    def total(self) -> Limit | None:
+        """Return the limit of the whole wheel."""
 
     def read(self, name: str, limit: int) -> bytes:
         """Return the file `name` in the folder, of at most `limit` bytes."""
@@ -91,7 +91,7 @@ class DiskFolder:
         self.path = path
         self.where = escape(str(path))
         self.stem = path.stem
-        self.budget = None
+        self.total = None
 
     def read(self, name: str, limit: int) -> bytes:
         """Implement Folder.read: raise UnreadableError for a bad file."""
@@ -115,7 +115,7 @@ class WheelFolder:
         self.path = None
         self.where = escape(f"{wheel.path}/{name}")
         self.stem = PurePosixPath(name).stem
-        self.budget = wheel.budget
+        self.total = wheel.total
 
     def read(self, name: str, limit: int) -> bytes:
         """Implement Folder.read: raise UnreadableError for a bad file."""
@@ -136,13 +136,13 @@ class Wheel:
 
     Attributes:
         path: The wheel's path.
-        budget: The budget for reading the wheel.
+        total: The limit of the whole wheel.
         names: The names of the files, each with the number of members of that name.
     """
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile, budget: Budget) -> None:
+    def __init__(self, path: Path, archive: zipfile.ZipFile, total: Limit) -> None:
         self.path = path
-        self.budget = budget
+        self.total = total
         self.names = Counter(archive.namelist())
         self._archive = archive
 
@@ -156,7 +156,7 @@ class Wheel:
 
         Raises:
             UnreadableError: The member is missing, damaged, encrypted, larger than `limit`, or its name is not unique.
-            TooMuchError: The budget is spent.
+            TooMuchError: The wheel exceeds its limit.
         """
         if self.names[name] != 1:
             problem = "is missing" if name not in self.names else "is in the wheel more than once"
@@ -171,7 +171,7 @@ class Wheel:
         if info.flag_bits & 1:
             problem = "is encrypted"
             raise UnreadableError(problem)
-        self.budget.spend("bytes", info.file_size)
+        self.total.add(info.file_size)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", UserWarning)  # newer Pythons read overlapping members with a warning
@@ -186,7 +186,7 @@ class Wheel:
 
 
 @contextmanager
-def open_wheel(path: Path, budget: Budget) -> Iterator[Wheel]:
+def open_wheel(path: Path, total: Limit) -> Iterator[Wheel]:
     """Open the wheel at `path`.
 
     Raises:
@@ -196,7 +196,7 @@ def open_wheel(path: Path, budget: Budget) -> Iterator[Wheel]:
         file.limit = _LONGEST_DIRECTORY  # zipfile reads a wheel's directory in one piece
         try:
             archive = zipfile.ZipFile(file)
-            wheel = Wheel(path, archive, budget)
+            wheel = Wheel(path, archive, total)
         except _DAMAGE:
             problem = f"lists more than {_MOST_FILES:,} files" if file.refused else f"is no readable wheel; {_ALTERED}"
             raise UnreadableError(problem) from None

@@ -12,7 +12,6 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
-from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ def in_cubin(data: bytes, major: int) -> frozenset[str]:
 
     The linker's call graph gives the kernels that call functions with the barrier.
     """
-    elf = Elf(data, machine=_MACHINE_CUDA, budget=Budget(len(data)))
+    elf = Elf(data, machine=_MACHINE_CUDA)
     names = {function.number: function.name for function in elf.functions}
     kernels = {function.name for function in elf.functions if function.other & _KERNEL}
     code = {name: elf.content(f".text.{name}") for name in names.values()}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from aotcuda.binary.budget import Budget
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,22 +16,14 @@ _ENTRY = re.compile(
 )
 
 
-def kernels(text: bytes, budget: Budget | None = None) -> tuple[str, ...]:
-    """Return the names of the kernels, in the order of their definition.
-
-    Raises:
-        TooMuchError: They exceed the budget.
-    """
-    budget = budget or Budget(len(text))
-    budget.spend("ptx", len(text))
-    return tuple(dict.fromkeys(_names(text, budget)))
+def kernels(text: bytes) -> tuple[str, ...]:
+    """Return the names of the kernels, in the order of their definition."""
+    return tuple(dict.fromkeys(_names(text)))
 
 
-def _names(text: bytes, budget: Budget) -> Iterator[str]:
+def _names(text: bytes) -> Iterator[str]:
     position = 0
     while match := _ENTRY.match(text, position):
         position = match.end()
-        budget.spend("items", 1)
         if name := match[1]:
-            budget.spend("text", len(name))
             yield name.decode()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aotcuda import manifest
 from aotcuda.binary import fatbin, files
-from aotcuda.binary.budget import Budget, TooMuchError
+from aotcuda.binary.limit import Limit, TooMuchError
 from aotcuda.cache.entries import ENTRY
 from aotcuda.common import foreign, uninstalled_hook
 from aotcuda.common.foreign import UnreadableError, escape
@@ -34,8 +34,6 @@ _ZIP_MAGIC = b"PK"
 _GZIP_MAGIC = b"\x1f\x8b"
 _ELF_MAGIC = b"\x7fELF"
 _ENDING = f"{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"
-_MODULE_ITEMS = 150
-"""The cost of a module in a wheel's budget, in addition to its content."""
 
 _MOST_ENTRIES = 1_000_000
 """The limit of files in a folder to search. For a larger folder, such as `/`, an error requests a narrower one."""
@@ -53,14 +51,14 @@ class PackagedModule:
         manifest: Its manifest.
         files: The content of the files in the manifest, compared with it: `functions`, `header`, and by their path the
             fatbins of the kernels and the functions of other toolchains.
-        budget: The remaining budget for its images.
+        limit: The limit of its unpacked images.
     """
 
     where: str
     path: Path | None
     manifest: manifest.Manifest
     files: dict[str, bytes] = field(repr=False)
-    budget: Budget = field(repr=False)
+    limit: Limit = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +208,7 @@ def _read_target_file(path: Path) -> Iterator[PackagedModule | BareImage]:
             problem = f"cannot be read ({error.strerror})"
             raise UnreadableError(problem) from None
     if magic.startswith(_ZIP_MAGIC) or path.suffix == ".whl":
-        yield from (module for _, module in _read_wheel(path, Budget(size)))
+        yield from (module for _, module in _read_wheel(path, Limit(size)))
     elif magic in (fatbin.MAGIC, _ELF_MAGIC):
         data = foreign.content(path, files.LARGEST)
         yield BareImage(where=escape(str(path)), data=data, is_fatbin=magic == fatbin.MAGIC)
@@ -230,24 +228,20 @@ def wheel_modules(path: Path) -> Iterator[tuple[str, PackagedModule]]:
         ManifestError: As for `find`.
     """
     try:
-        yield from _read_wheel(path, Budget(path.stat().st_size))
+        yield from _read_wheel(path, Limit(path.stat().st_size))
     except UnreadableError as error:
         message = f"{escape(str(path))} {error}"
         raise TargetError(message) from None
 
 
-def _read_wheel(path: Path, budget: Budget) -> Iterator[tuple[str, PackagedModule]]:
-    with files.open_wheel(path, budget) as wheel:
+def _read_wheel(path: Path, limit: Limit) -> Iterator[tuple[str, PackagedModule]]:
+    with files.open_wheel(path, limit) as wheel:
         names = sorted(name for name in wheel.names if name.endswith(_ENDING))
         _check_not_empty(names, str(path), None if names else _wheel_hint(wheel))
         for name in names:
             if any(part in {"", ".", ".."} for part in name.split("/")):
                 problem = f"has a file whose name leads out of it: {escape(name)}"
                 raise UnreadableError(problem)
-            try:
-                budget.spend("items", _MODULE_ITEMS)
-            except TooMuchError as error:
-                raise UnreadableError(error) from None
             folder = name.removesuffix(f"/{manifest.FILE_NAME}")
             yield folder, _read_module(files.WheelFolder(wheel, folder))
 
@@ -347,8 +341,8 @@ def _read_module(folder: files.Folder) -> PackagedModule:
     for file in itertools.chain(parsed["function_links"], *(toolchain["function_links"] for toolchain in toolchains)):
         _check_plain(file["path"], where)
     _check_sources(folder, parsed)
-    budget = folder.budget or Budget(sum(map(len, contents.values())))
-    return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, budget=budget)
+    limit = folder.total or Limit(sum(map(len, contents.values())))
+    return PackagedModule(where=where, path=folder.path, manifest=parsed, files=contents, limit=limit)
 
 
 def _check_sources(folder: files.Folder, parsed: manifest.Manifest) -> None:

@@ -17,7 +17,7 @@ from email.parser import HeaderParser
 from typing import TYPE_CHECKING, NoReturn
 
 from aotcuda.binary import files as binary_files
-from aotcuda.binary.budget import Budget, TooMuchError
+from aotcuda.binary.limit import Limit, TooMuchError
 from aotcuda.common.foreign import UnreadableError, escape
 from aotcuda.common.replacing import replacing
 from aotcuda.errors import BuildError, TargetError
@@ -67,7 +67,7 @@ def read(path: Path) -> Wheel:
         TargetError: It is no wheel, a file differs from RECORD, or a name leads out of the wheel.
     """
     try:
-        with binary_files.open_wheel(path, Budget(path.stat().st_size)) as wheel:
+        with binary_files.open_wheel(path, Limit(path.stat().st_size)) as wheel:
             infos = wheel.members
             for name in wheel.names:
                 _check_name(name, path)

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import manifest
 from aotcuda.binary import cubin, fatbin
-from aotcuda.binary.budget import Budget
 from aotcuda.binary.elf import Elf
 from aotcuda.builder.frontends.triton import config
 from aotcuda.runtime.launch.arguments import argument_layout
@@ -290,7 +289,7 @@ def _kinds(source: Any, metadata: Any) -> list[str]:
 
 def code_of(image: bytes, symbol: str) -> str:
     """Return a digest of a kernel's machine code."""
-    return sha256(Elf(image, machine=190, budget=Budget(len(image))).content(f".text.{symbol}")).hexdigest()
+    return sha256(Elf(image, machine=190).content(f".text.{symbol}")).hexdigest()
 
 
 class Differential:

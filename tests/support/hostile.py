@@ -113,6 +113,24 @@ def _overlapping_sections(size: int) -> bytes:
     return bytes(data)
 
 
+def _overlapping_names(size: int) -> bytes:
+    """Return a cubin whose symbols all have names that end with the same 60 kB."""
+    strings = b"\0" + b"k" * 60_000 + b"\0"
+    symbols = [struct.pack("<IBBH16x", 1 + at % 30_000, 0x12, 0x10, 1) for at in range((size - len(strings)) // 25)]
+    return elf((b".strtab", _STRINGS, strings, 0), (b".symtab", _SYMBOLS, b"".join(symbols), 1))
+
+
+def _many_symbols() -> bytes:
+    import lz4.block
+
+    image = elf(
+        (b".strtab", _STRINGS, b"\0k\0", 0),
+        (b".symtab", _SYMBOLS, struct.pack("<IBBH16x", 1, 0x12, 0, 1) * 1_000_001, 1),
+    )
+    packed = lz4.block.compress(image, store_size=False)
+    return entry(_SASS, packed, flags=_LZ4, size=len(image))
+
+
 def doubling_name(_: int) -> bytes:
     """Return a cubin with a mangled name whose demangled form doubles with each part, and an ordinary name."""
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -130,7 +148,7 @@ def _zstd_bomb(total: int) -> bytes:
 
 
 def large_images(_: int) -> bytes:
-    """Return a fatbin of images, each of which is within the budget."""
+    """Return a fatbin of images, each of which is within the limit."""
     return fatbin(*[_zstd_bomb(200 << 20)] * 1000)
 
 
@@ -169,7 +187,9 @@ _COMMANDS = b"\x1b[2J\x1b]0;owned\x07\r\nline \xe2\x80\xaegnirts\xc2\x9b31m"
 INPUTS: dict[str, Input] = {
     "ptx: comments that do not end": Input(".fatbin", lambda size: fatbin(entry(_PTX, b"/* " * (size // 3))), ""),
     "cubin: overlapping sections": Input(".cubin", _overlapping_sections, _NOT_A_CUBIN),
-    "cubin: many functions": Input(".cubin", _of_functions, "holds more than 2,000,000 parts to read and to list"),
+    "cubin: many functions": Input(".cubin", _of_functions, ""),
+    "cubin: names that overlap": Input(".cubin", _overlapping_names, _NOT_A_CUBIN),
+    "fatbin: LZ4 of many symbols": Input(".fatbin", lambda _: fatbin(_many_symbols()), _NOT_A_CUBIN),
     "cubin: names that command a terminal": Input(".cubin", lambda _: with_functions([_COMMANDS, b"\xff\xfek"]), ""),
     "cubin: a mangled name that doubles": Input(".cubin", doubling_name, ""),
     "fatbin: Zstandard of 4 GiB": Input(".fatbin", lambda _: fatbin(_zstd_bomb(4 << 30)), _TOO_MANY_BYTES),

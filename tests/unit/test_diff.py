@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from aotcuda.binary.budget import Budget
 from aotcuda.binary.fatbin import Entry
+from aotcuda.binary.limit import Limit
 from aotcuda.cli import main
 from aotcuda.tools import diff
 from aotcuda.tools.inspect import collect
@@ -48,7 +48,7 @@ def content(tmp_path):
 class Described:
     """A packaged module whose images have what its manifest says."""
 
-    where, files, budget = "mypkg", {}, Budget(0)
+    where, files, limit = "mypkg", {}, Limit(0)
 
     def __init__(self, manifest):
         self.manifest = manifest
@@ -74,7 +74,6 @@ def changes_of(old, new):
         module = Described(manifest)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(collect, "_images", lambda *arguments, module=module: [*module.images(*arguments)])
-            patch.setattr(collect, "_spend", lambda *_: None)
             sides.append(json.loads(json.dumps(Report(modules=(collect.module_report(module),)).json())))
     (changes,) = diff.compare(*sides).values()
     return changes

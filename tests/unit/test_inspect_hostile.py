@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.binary import cubin, fatbin, ptx
-from aotcuda.binary.budget import Budget, TooMuchError
+from aotcuda.binary import cubin, fatbin, ptx, targets
+from aotcuda.binary.limit import Limit, TooMuchError
 from aotcuda.cli import main
 from aotcuda.common.foreign import escape, excerpt
 from aotcuda.errors import ImageError
-from aotcuda.tools.inspect import mangling
+from aotcuda.tools.inspect import collect, mangling
+from aotcuda.tools.inspect.images import Image
 from support import damage, hostile, manifests
 
 if TYPE_CHECKING:
@@ -92,13 +93,23 @@ def test_letters_that_a_terminal_lacks_are_escaped(tmp_path: Path) -> None:
     assert r"gr\xf6\xdfe" in process.stdout
 
 
-def test_budget_grows_with_the_target() -> None:
-    Budget(0).spend("bytes", 256 << 20)
-    Budget(100 << 20).spend("bytes", 1600 << 20)
-    small = Budget(1000)
-    small.spend("items", 2_000_000)
-    with pytest.raises(TooMuchError, match=r"^holds more than 2,000,000 parts to read and to list, the most that"):
-        small.spend("items", 1)
+def test_limit_grows_with_the_target() -> None:
+    Limit(100 << 20).add(1600 << 20)
+    small = Limit(1000)
+    small.add(256 << 20)
+    with pytest.raises(TooMuchError, match=r"^holds more than 268,435,456 bytes when it is unpacked, the most that"):
+        small.add(1)
+
+
+def test_report_counts_as_unpacked_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = next(iter(targets.find(hostile.make("manifest: many objects", tmp_path, 5000)[0])))
+    packed = Image(
+        entry=fatbin.Entry(arch="sm_80", kind="sass", name="", size=0, packed=0, content=b""), kernels={}, functions=()
+    )
+    monkeypatch.setattr(collect, "_images", lambda *_: [packed] * 1000)
+    module.manifest["functions"] = [hostile.function()] * 3000  # type: ignore[list-item]
+    with pytest.raises(ImageError, match=r"^.*kernels\.aotcuda holds more than 268,435,456 bytes"):
+        collect.module_report(module)
 
 
 def test_section_count_is_read_from_the_first_header() -> None:
@@ -119,7 +130,7 @@ def test_kernel_with_two_symbols_is_listed_once() -> None:
 
 @pytest.mark.needs("lz4")
 def test_images_are_decompressed_one_at_a_time() -> None:
-    entries = fatbin.entries(hostile.large_images(0), "a.fatbin", Budget(0))
+    entries = fatbin.entries(hostile.large_images(0), "a.fatbin", Limit(0))
     assert next(entries).size == 200 << 20
     with pytest.raises(ImageError, match=r"^a\.fatbin: the sass image for sm_90 holds more than 268,435,456 bytes"):
         next(entries)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from aotcuda import registry
 from aotcuda.binary import cubin, fatbin, targets
-from aotcuda.binary.budget import Budget, TooMuchError
+from aotcuda.binary.limit import Limit, TooMuchError
 from aotcuda.common.foreign import escape
 from aotcuda.errors import ImageError, ManifestError, ToolchainError
 from aotcuda.manifest import FILE_NAME, digest
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from aotcuda.tools.inspect.images import Image
     from aotcuda.tools.inspect.report import SymbolImage
 
-_SYMBOL_ITEMS, _ROW_ITEMS = 30, 12
-"""The cost of a symbol and of each of its images in the budget, in items."""
+_ROW = 100
+"""The bytes of a row of the report, for the limit of a target: a manifest may list as many symbols as images."""
 
 _ELSEWHERE = frozenset(
     ("files", "fatbins", "functions", "generator", "kernels", "left_out", "ltoir", "min_driver", "module", "reads")
@@ -79,9 +79,13 @@ def module_report(module: targets.PackagedModule) -> Module:
         packed += [replace(image.packed, cuda=version, linker=version, of="functions") for image in others]
     linked = [(name, item["name"]) for item in content["linked"] for name in item["symbols"]]
     overloads = [(kernel, overload) for kernel in content["kernels"] for overload in kernel["overloads"]]
-    _spend(module.budget, module.where, len(overloads), max((len(item[1]) for item in fatbins), default=0))
-    _spend(module.budget, module.where, len(content["functions"]), len(functions))
-    _spend(module.budget, module.where, len(linked), 0)
+    rows = len(overloads) * max((len(item[1]) for item in fatbins), default=0)
+    rows += len(content["functions"]) * len(functions)
+    try:
+        module.limit.add(_ROW * rows)
+    except TooMuchError as error:
+        message = f"{module.where} {error}"
+        raise ImageError(message) from None
     prototypes = mangling.demangle(name for name, _ in linked)
     return Module(
         name=content["module"],
@@ -138,22 +142,13 @@ def _images(
     contents: list[Image] = []
     if file is not None:
         where = f"{module.where}/{escape(file['path'])}"
-        for entry in _entries(module.files[key], where, module.budget):
+        for entry in _entries(module.files[key], where, module.limit):
             if len(contents) < len(listed):
                 _check(listed[len(contents)], entry, module.where)
-            contents.append(images.read(entry, where, module.budget))
+            contents.append(images.read(entry, where))
     if len(contents) != len(listed):
         raise _unlisted(module.where)
     return contents
-
-
-def _spend(budget: Budget, where: str, symbols: int, images: int) -> None:
-    """Charge the budget for a list of symbols and their images."""
-    try:
-        budget.spend("items", symbols * (_SYMBOL_ITEMS + images * _ROW_ITEMS))
-    except TooMuchError as error:
-        message = f"{where} {error}"
-        raise ImageError(message) from None
 
 
 def _check(item: manifest.Image, entry: fatbin.Entry, where: str) -> None:
@@ -262,29 +257,28 @@ def _kernel_abi(frontend: str) -> str:
     return (registration.kernel_abi if registration is not None else "") or frontend
 
 
-def _entries(data: bytes, where: str, budget: Budget) -> Iterator[fatbin.Entry]:
+def _entries(data: bytes, where: str, limit: Limit) -> Iterator[fatbin.Entry]:
     """Yield the images in a fatbin; a bare cubin is one image."""
     if data.startswith(fatbin.MAGIC):
-        yield from fatbin.entries(data, where, budget)
+        yield from fatbin.entries(data, where, limit)
         return
-    arch = cubin.read(data, where, Budget(len(data))).arch
+    arch = cubin.read(data, where).arch
     name, size = Path(where).name, len(data)
     yield fatbin.Entry(arch=arch, kind="sass", name=name, size=size, packed=size, content=data)
 
 
 def _image_report(file: targets.BareImage) -> Module:
     """Return the report on a fatbin or cubin without a manifest."""
-    name, budget = Path(file.where).name, Budget(len(file.data))
+    name, limit = Path(file.where).name, Limit(len(file.data))
     packed = []
     symbols: dict[Literal["function", "kernel"], dict[str, list[SymbolImage]]] = {"function": {}, "kernel": {}}
-    for entry in _entries(file.data, file.where, budget):
-        image = images.read(entry, file.where, budget)
+    for entry in _entries(file.data, file.where, limit):
+        image = images.read(entry, file.where)
         packed.append(image.packed)
         for function in image.functions:
             symbols["function"].setdefault(function, []).append(image.whole)
         for kernel, facts in image.kernels.items():
             symbols["kernel"].setdefault(kernel, []).append(facts)
-        _spend(budget, file.where, len(image.functions) + len(image.kernels), 1)
     prototypes = mangling.demangle(symbol for names in symbols.values() for symbol in names)
     return Module(
         name=name,

@@ -6,12 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aotcuda.binary import cubin, ptx
-from aotcuda.binary.budget import TooMuchError
-from aotcuda.errors import ImageError
 from aotcuda.tools.inspect.report import PackedImage, SymbolImage
 
 if TYPE_CHECKING:
-    from aotcuda.binary.budget import Budget
     from aotcuda.binary.fatbin import Entry
 
 
@@ -41,21 +38,17 @@ class Image:
         return _whole(self.entry)
 
 
-def read(entry: Entry, where: str, budget: Budget) -> Image:
+def read(entry: Entry, where: str) -> Image:
     """Read the symbols of an entry of a fatbin; errors begin with `where`.
 
     Raises:
-        ImageError: The entry is a cubin that cannot be read, or it is too large.
+        ImageError: The entry is a cubin that cannot be read.
     """
     label, bare = f"{where}: the image for {entry.arch}", replace(entry, content=b"")
     if entry.kind == "sass":
-        code = cubin.read(entry.content, label, budget)
+        code = cubin.read(entry.content, label)
         return Image(entry=bare, kernels=_kernels(entry.arch, code), functions=code.functions)
-    try:
-        names = ptx.kernels(entry.content, budget)
-    except TooMuchError as error:
-        message = f"{label} {error}"
-        raise ImageError(message) from None
+    names = ptx.kernels(entry.content)
     return Image(entry=bare, kernels=dict.fromkeys(names, _whole(entry)), functions=())
 
 
