@@ -39,7 +39,8 @@ else:
         """The module of errors, imported at the first use: most launches raise none, and it makes thirty classes."""
 
         def __getattr__(self, name: str) -> object:
-            from .. import errors  # noqa: PLC0415 (see above)
+            with importing:
+                from .. import errors  # noqa: PLC0415 (see above)
 
             return getattr(errors, name)
 

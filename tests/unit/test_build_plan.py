@@ -253,6 +253,15 @@ def job(kernels: dict[str, int], costs: dict[str, float] | None = None) -> Job:
     return Job(root="/", import_roots=(), arch_key="", plans=plans, names={}, jobs=1, costs=costs or {})
 
 
+def test_a_job_is_shared_by_a_shard_and_by_a_build_from_the_cache() -> None:
+    alone = job({"a": 1})
+    assert (alone.product, alone.known_faults, alone.incomplete) == ("wheel", "warn", "warn")
+    jobs = (alone, replace(alone, shard=(1, 2)), replace(alone, from_cache_only=True))
+    assert [each.is_shared for each in jobs] == [False, True, True]
+    result = Result(toolchain={}, modules=(), sources=(), warnings=())
+    assert (result.reused, result.made, result.part) == (0, 0, (0, 0))
+
+
 def shard_parts(build: Job, count: int, *, in_groups: bool = True) -> list[set[str]]:
     functions = {unit: SimpleNamespace(python=shard_parts) for item in build.plans for unit in item.units}
     parts = [

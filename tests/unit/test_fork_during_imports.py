@@ -6,8 +6,12 @@ child of a process that has started CUDA, the hook reports all imports up to the
 
 from __future__ import annotations
 
+import os
+import threading
+
 import pytest
 
+from aotcuda import runtime
 from support import grids, manifests
 from support.manifests import kernel
 
@@ -105,3 +109,22 @@ os.wait()
 thread.join()
 """
     assert packages.run(code) == "1000\n"
+
+
+def test_a_forked_child_frees_the_locks_that_other_threads_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[dict[str, object]] = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **functions: registered.append(functions))
+    monkeypatch.setattr(runtime, "_locks", set())
+    mine, others, free = (runtime.new_lock() for _ in range(3))
+    assert registered == [{"after_in_child": runtime._renew_locks}]
+    other = threading.Thread(target=others.acquire)
+    other.start()
+    other.join()
+    with mine:
+        assert not others.acquire(blocking=False)
+        runtime._renew_locks()
+        assert mine._is_owned()
+        assert others.acquire(blocking=False)
+    assert free.acquire(blocking=False)
+    del mine, others, free
+    assert runtime._locks == set()

@@ -15,6 +15,7 @@ from aotcuda import manifest
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.plan import plan
 from aotcuda.cli import main
+from aotcuda.common import data_folder
 from aotcuda.runtime.jit import build_inputs
 
 WHEELS = sorted(Path(__file__).parents[1].joinpath("data", "wheels").glob("*.whl"))
@@ -66,6 +67,13 @@ def argument(cuda, parameter):
         host = np.zeros((4,) * (parameter["ndim"] - 1) + (8,), parameter["dtype"], order=order)
         return cuda.array(host[..., ::2] if parameter["layout"] == "A" else host)
     return np.dtype({"f": "F", "d": "D"}[parameter["format"]] if kind == "complex" else parameter["format"]).type(1)
+
+
+def test_names_of_files_in_wheels_stay():
+    marks = (data_folder.WHEEL, data_folder.EDITABLE)
+    assert (data_folder.FILE_NAME, data_folder.FOLDER_SUFFIX) == ("manifest.json", ".aotcuda")
+    assert (data_folder.IN_PLACE, data_folder.PACK, data_folder.PARTS) == ("in-place", "pack.json", "parts.json")
+    assert marks == ("aotcuda in-place 1 wheel", "aotcuda in-place 1 editable")
 
 
 def test_there_is_a_wheel_of_the_current_format():

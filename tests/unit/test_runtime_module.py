@@ -85,6 +85,10 @@ class TestExports:
             with pytest.raises(TypeError, match="add_i32 is a device function: kernels call it on the GPU"):
                 call()
 
+    def test_a_device_function_has_a_type_for_compilers_alone(self, module):
+        with pytest.raises(AttributeError, match=r"mypkg.kernels.add_i32 has no type here; it can be called inside kern"):
+            _ = module.add_i32._numba_type_
+
     def test_a_device_function_cannot_be_launched(self, module):
         with pytest.raises(
             TypeError, match="add_i32 is a device function; to launch a kernel, list it in kernels, not"

@@ -157,6 +157,22 @@ def test_a_stand_in_has_the_name_of_its_library(cupy):
         testing.stand_in("torch")
 
 
+def test_the_stand_in_for_cupyx_computes_on_the_host(cupy):
+    cupyx = testing.stand_in("cupyx")
+    for name in ("fft", "fftpack", "interpolate", "linalg", "ndimage", "signal", "sparse", "sparse.linalg", "spatial",
+                 "special", "stats"):  # fmt: skip
+        assert importlib.import_module(f"cupyx.scipy.{name}").__name__ == f"cupyx.scipy.{name}"
+    assert cupyx.scipy.sparse.linalg is importlib.import_module("cupyx.scipy.sparse.linalg")
+    assert cupyx.rsqrt(cupy.array([4.0])).get().tolist() == [0.5]
+    pinned = cupyx.empty_pinned((2, 3))
+    assert (pinned.dtype.name, pinned.flags.c_contiguous, pinned.shape) == ("float64", True, (2, 3))
+    assert cupyx.zeros_like_pinned(cupy.ones(2)).tolist() == [0, 0]
+    with cupyx.errstate(linalg="raise"), cupyx.profiler.time_range("a range"):
+        pass
+    with pytest.raises(AttributeError, match="__wrapped__"):
+        _ = cupyx.profiler.__wrapped__
+
+
 def test_stand_in_that_fails_is_not_imported(cupy):
     sys.modules["cupy"] = None  # an import fails
     with pytest.raises(ModuleNotFoundError, match="cupy"):
