@@ -464,7 +464,7 @@ _ZERO = ("KERNEL_EXEC_TIMEOUT", "COMPUTE_MODE", "PCI_BUS_ID", "PCI_DEVICE_ID", "
 
 
 def describe(capability: tuple[int, int], name: str = "") -> dict[str, object]:
-    """Return the facts of a GPU that is not there: `name`, `capability` and `attributes`, by CUDA's names.
+    """Return the facts of a GPU that is not there: `name`, `capability`, `attributes` and those that are equal for all.
 
     Dry runs, builds and `aotcuda check` answer programs by these facts. Values that differ among the GPUs of a compute
     capability are those of the row's first example, such as the multiprocessors of an H100. A capability whose limits
@@ -475,6 +475,7 @@ def describe(capability: tuple[int, int], name: str = "") -> dict[str, object]:
     return {
         "name": name or example(capability),
         "capability": capability,
+        "same": [*EVERYWHERE, *_ZERO],
         "attributes": {
             **EVERYWHERE,
             "COMPUTE_CAPABILITY_MAJOR": capability[0],

@@ -70,14 +70,8 @@ _CUPY = {
 }
 """CUDA's names of attributes by CuPy's names."""
 
-SAME_ON_ALL = frozenset(
-    [
-        *("total_memory", "uuid", "warp_size", "max_threads_per_block", "regs_per_multiprocessor"),
-        *("shared_memory_per_block", "is_multi_gpu_board", "pci_bus_id", "pci_device_id", "pci_domain_id"),
-        *("warpSize", "max_num_regs"),
-    ]
-)
-"""Properties, by PyTorch's and Triton's names, whose answers are equal for all targets."""
+_NUMBA_SINCE = {"supports_float16": (5, 3), "supports_bfloat16": (8, 0), "supports_fp8": (8, 9)}
+"""Features by Numba's names, and the first compute capability with each."""
 
 
 class Gpu:
@@ -96,6 +90,7 @@ class Gpu:
         self.capability: tuple[int, int] = (facts["capability"][0], facts["capability"][1])
         self.memory = MEMORY
         self.attributes: dict[str, int] = facts["attributes"]
+        self._same = frozenset(["", "uuid", *facts["same"]])
 
     @classmethod
     def from_text(cls, text: str) -> Gpu:
@@ -106,15 +101,45 @@ class Gpu:
         """Return a device attribute by CUDA's name in capitals; 1, as for a feature, if it is unknown."""
         return self.attributes.get(name, 1)
 
-    def queried(self, query: str, answer: object, *, depends_on_target: bool = False, presence: bool = False) -> None:
-        """Do nothing; builds override this method to record the queries of sources.
+    def answered(
+        self,
+        query: str,
+        answer: Any,
+        *,
+        depends_on_target: bool = False,
+        presence: bool = False,
+        is_error: bool = False,
+    ) -> Any:
+        """Return an answer; builds override this method to record the queries of sources.
 
         Args:
             query: The queried function or property, by the name that sources use.
-            answer: The answer.
+            answer: The answer, or the reason for an error.
             depends_on_target: GPUs of other targets would give other answers.
             presence: The answer says only that there is a GPU.
+            is_error: The query raises an error.
         """
+        del query, depends_on_target, presence, is_error
+        return answer
+
+    def differs(self, name: str) -> bool:
+        """Return True if GPUs of other targets give another answer for a property, by the name of any library."""
+        return _TORCH.get(name, _TRITON.get(name, name)) not in self._same
+
+    def numba_attribute(self, name: str) -> Any:
+        """Return an attribute of Numba's object for a device.
+
+        Raises:
+            AttributeError: There is no such attribute.
+        """
+        if name in _NUMBA_SINCE:
+            return self.capability >= _NUMBA_SINCE[name]
+        if name in ("compute_capability", "name", "uuid"):
+            return {"compute_capability": self.capability, "name": self.name, "uuid": UUID}[name]
+        if not name.isupper():
+            message = f"a GPU has no {name}"
+            raise AttributeError(message)
+        return self.attribute(name)
 
     def torch_properties(self) -> dict[str, object]:
         """Return the attributes of PyTorch's object with device properties, by name."""

@@ -70,8 +70,7 @@ class Properties:
             message = f"'torch._C._CudaDeviceProperties' object has no attribute {name!r}"
             raise AttributeError(message)
         query = f"torch.cuda.get_device_properties().{name}"
-        self._gpu.queried(query, self._values[name], depends_on_target=name not in gpus.SAME_ON_ALL)
-        return self._values[name]
+        return self._gpu.answered(query, self._values[name], depends_on_target=self._gpu.differs(name))
 
     def __dir__(self) -> list[str]:
         return sorted(self._values)
@@ -182,9 +181,7 @@ def install(torch: Any, gpu: Gpu) -> None:
 
     def query(name: str, answer: Callable[[], Any], **kind: bool) -> Callable[..., Any]:
         def function(*_: object, **__: object) -> Any:
-            value = answer()
-            gpu.queried(f"torch.cuda.{name}()", value, **kind)
-            return value
+            return gpu.answered(f"torch.cuda.{name}()", answer(), **kind)
 
         return function
 

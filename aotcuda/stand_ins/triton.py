@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from . import gpu as gpus
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -21,8 +19,7 @@ class Properties(dict[str, int]):
         self._gpu = gpu
 
     def __getitem__(self, name: str) -> int:
-        value = super().__getitem__(name)
-        self._gpu.queried(name, value, depends_on_target=name not in gpus.SAME_ON_ALL)
+        value: int = self._gpu.answered(name, super().__getitem__(name), depends_on_target=self._gpu.differs(name))
         return value
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -50,19 +47,19 @@ class Driver:
         self.utils: Any = Utilities(gpu)
 
     def get_current_device(self) -> int:
-        self._gpu.queried("Triton's current device", 0, presence=True)
+        self._gpu.answered("Triton's current device", 0, presence=True)
         return 0
 
     def set_current_device(self, device: int) -> None:
         del device
 
     def get_device_capability(self, _device: object = 0) -> tuple[int, int]:
-        self._gpu.queried("get_device_capability()", self._gpu.capability, depends_on_target=True)
+        self._gpu.answered("get_device_capability()", self._gpu.capability, depends_on_target=True)
         return self._gpu.capability
 
     def get_current_target(self) -> Any:
         major, minor = self._gpu.capability
-        self._gpu.queried("Triton's current target", f"sm_{major}{minor}", depends_on_target=True)
+        self._gpu.answered("Triton's current target", f"sm_{major}{minor}", depends_on_target=True)
         if self._target is not None:
             return self._target
         return sys.modules["triton.backends.compiler"].__dict__["GPUTarget"]("cuda", major * 10 + minor, 32)

@@ -111,7 +111,7 @@ def reads(x):
     x[0] = TABLE[0]
 """,
         'kernels.reads = "void(float32[::1])"',
-        "kernels.reads: void(float32[::1]): it uses an array on the GPU that is a global or belongs to a closure ",
+        "kernels.reads: void(float32[::1]): it uses an array on the GPU that is a global or belongs to a closure; ",
     ),
 }
 

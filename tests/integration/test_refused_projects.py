@@ -50,19 +50,11 @@ IMPORTS = {
         """ModuleNotFoundError: No module named 'table.rows'; 'table' is not a package (pkg/_hides_a_package.py:1:
         import table.rows); table is table.py: rename it if it hides another package""",
     ),
-    **{
-        f"needs_a_gpu_{number}": (
-            f"from numba import cuda\n{line}\n",
-            f"""{error}: this needs a GPU, and a build has none; do it in a function that is called later
-            (pkg/_needs_a_gpu_{number}.py:2: {line})""",
-        )
-        for number, (error, line) in enumerate(
-            [
-                ("CudaSupportError", "ARRAY = cuda.to_device([1])"),
-                ("CudaSupportError", "STREAM = cuda.stream()"),
-            ]
-        )
-    },
+    "needs_a_gpu": (
+        "from numba import cuda\nHANDLE = cuda.to_device([1]).get_ipc_handle()\n",
+        """CudaSupportError: cuIpcGetMemHandle: this needs a GPU, and a build has none; do it in a function that is
+        called later (pkg/_needs_a_gpu.py:2: HANDLE = cuda.to_device([1]).get_ipc_handle())""",
+    ),
     **{
         name: (
             "from numba import cuda\n@cuda.jit\ndef kernel(x):\n    x[0] = 1\n" + line + "\n",
@@ -166,6 +158,12 @@ REFUSED = {
         'tool.aotcuda.modules."pgk.kernels": there is no package pgk in <project>, which must contain the module; ',
         "did you mean pkg.kernels?",
         rest=OTHER.format("pgk.kernels", "_k", "f"),
+    ),
+    "array on the GPU": invalid(
+        f"{MODULE}.kernels.reads: void(float32[::1]): it uses an array on the GPU that is a global or belongs to a ",
+        "closure; other processes do not have its address, so pass it as an argument (pkg/_k.py:6)",
+        source="from numba import cuda\n\nTABLE = cuda.to_device([1])\n\ndef reads(x):\n    x[0] = TABLE[0]\n",
+        module='kernels.reads = "void(float32[::1])"',
     ),
     "missing package": invalid(
         'tool.aotcuda.modules."elsewhere.kernels": there is no package elsewhere in <project>, which must contain the ',

@@ -12,7 +12,7 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda import stand_ins
 from aotcuda.builder.frontends.protocol import GpuQuery
@@ -71,16 +71,16 @@ class TargetGpu(Gpu):
         finally:
             self.__dict__.update(before)
 
-    def queried(
+    def answered(
         self,
         query: str,
-        answer: object,
+        answer: Any,
         *,
         depends_on_target: bool = False,
         presence: bool = False,
         is_error: bool = False,
-    ) -> None:
-        """Record a query of the imported code, unless a library makes it itself."""
+    ) -> Any:
+        """Record a query of the imported code, unless a library makes it itself; return the answer."""
         place = self._place() if self._queries is not None else None
         if place is not None and self._queries is not None:
             found = GpuQuery(
@@ -92,6 +92,7 @@ class TargetGpu(Gpu):
                 is_error=is_error,
             )
             self._queries.setdefault(found)
+        return answer
 
     def _place(self) -> str | None:
         """Return file and line of the code that queries; None for a query of a compiler or of PyTorch itself."""
@@ -114,7 +115,7 @@ class TargetGpu(Gpu):
 
 
 _OWN_FILES: list[str] = []
-"""The files of front ends that call `TargetGpu.queried`."""
+"""The files of front ends that call `TargetGpu.answered`."""
 
 gpu = TargetGpu()
 """The GPU that sources see. There is one in a process, since PyTorch is replaced for the whole process."""

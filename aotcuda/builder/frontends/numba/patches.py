@@ -15,6 +15,12 @@ from aotcuda.builder.plan import toolchain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+DEVICE_ARRAY = (
+    "it uses an array on the GPU that is a global or belongs to a closure; other processes do not have its address, so "
+    "pass it as an argument"
+)
+"""The error for an array whose address a compiler would write into the code."""
+
 
 def pin_settings(config: Any) -> None:
     """Set the settings that influence code, which a .numba_config.yaml of the user may change."""

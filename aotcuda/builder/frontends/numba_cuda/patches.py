@@ -21,8 +21,8 @@ import numba
 from llvmlite import ir as llvm
 from llvmlite.ir.values import _escape_string
 from numba import cuda
-from numba.cuda import api, cuda_paths, cudaimpl, descriptor, dispatcher, target, types, vectorizers
 from numba.cuda import compiler as cuda_compiler
+from numba.cuda import cuda_paths, cudaimpl, descriptor, dispatcher, target, types, vectorizers
 from numba.cuda._internal import cuda_bf16, cuda_fp8, cuda_fp16
 from numba.cuda.codegen import CUDACodeLibrary, ExternalCodeLibrary
 from numba.cuda.core import (
@@ -36,11 +36,12 @@ from numba.cuda.core import (
     postproc,
     transforms,
 )
+from numba.cuda.core.errors import LoweringError
 from numba.cuda.core.targetconfig import TargetConfig
-from numba.cuda.cudadrv import devices, driver, nvvm
-from numba.cuda.cudadrv.error import CudaSupportError
+from numba.cuda.cudadrv import driver, nvvm
 from numba.cuda.flags import CUDAFlags
 from numba.cuda.memory_management import nrt
+from numba.cuda.np import arrayobj
 
 from aotcuda.builder.frontends import gpu_queries
 from aotcuda.builder.frontends.numba import (
@@ -226,6 +227,7 @@ PRIVATE_PARTS = {
         "(pyfunc, return_type, args, debug=False, lineinfo=False, forceinline=False, inline='never', fastmath=False, "
         "nvvm_options=None, cc=None, max_registers=None, lto=False, abi='numba', abi_info=None)"
     ),
+    "numba.cuda.np.arrayobj:_lower_constant_device_array": "(context, builder, ty, pyval)",
     **{f"numba.cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
     **(_OF_PYTHON_3_14 if sys.version_info >= (3, 14) else {}),
 }
@@ -258,6 +260,7 @@ def install() -> None:
     _return_nothing_to_c()
     _separate_shims()
     _accept_assertions()
+    _refuse_device_arrays()
 
 
 class _TargetDevice:
@@ -273,7 +276,7 @@ class _TargetDevice:
 def _supply_target() -> None:
     for module in (dispatcher, cuda_compiler, nrt):
         module.get_current_device = _TargetDevice
-    gpu.answer(driver, devices, CudaSupportError, (cuda, api))
+    gpu.answer(driver)
     gpu.refuse_launches(
         (dispatcher.CUDADispatcher, "call", ""),
         (dispatcher._LaunchConfiguration, "__call__", "dispatcher"),
@@ -625,3 +628,10 @@ def normalize_debug_info(text: str, root: str) -> str:
     prefix = re.escape(_escape_string(root.rstrip("/")))
     text = re.sub(rf'(!DIFile\(.*?directory: )"{prefix}/?', r'\1"', text)
     return re.sub(r'!\{\s*i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"', text)
+
+
+def _refuse_device_arrays() -> None:
+    def lower_device_array(context: Any, builder: Any, ty: Any, pyval: Any) -> None:
+        raise LoweringError(patches.DEVICE_ARRAY)
+
+    arrayobj._lower_constant_device_array = lower_device_array

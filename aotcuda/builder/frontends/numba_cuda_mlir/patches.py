@@ -22,17 +22,15 @@ from numba_cuda_mlir import (
     mlir_compiler,
     mlir_lowering,
     mlir_optimization,
-    numba_cuda,
     tools,
 )
 from numba_cuda_mlir._mlir import ir
 from numba_cuda_mlir._mlir.dialects import memref
 from numba_cuda_mlir.lowering import cuda as cuda_lowering
 from numba_cuda_mlir.lowering_utilities import context
-from numba_cuda_mlir.numba_cuda import api, cuda_paths
+from numba_cuda_mlir.numba_cuda import cuda_paths
 from numba_cuda_mlir.numba_cuda.core import config, sigutils
-from numba_cuda_mlir.numba_cuda.cudadrv import devices, driver
-from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
+from numba_cuda_mlir.numba_cuda.cudadrv import driver
 
 from aotcuda.builder.frontends import gpu_queries
 from aotcuda.builder.frontends.numba import (
@@ -404,7 +402,7 @@ def _defer_eager_signatures() -> None:
     MLIRDispatcher.compile_device = deferred_device
     MLIRDispatcher.get_call_template = get_call_template
     patches.allow_disable_compile(MLIRDispatcher)
-    gpu.answer(driver, devices, CudaSupportError, (cuda, numba_cuda, api))
+    gpu.answer(driver)
     gpu.refuse_launches(
         (MLIRDispatcher, "_compile", ""),
         (descriptor._ArgMarshaller, "__call__", "_dispatcher"),
@@ -557,11 +555,7 @@ def _raise_errors() -> None:
 
 def _refuse_device_arrays() -> None:
     def lower_captured_array_to_memref(self: Any, target: Any, pyval: Any) -> None:
-        where = f"{self.func_ir.loc.filename}:{self.func_ir.loc.line}"
-        message = (
-            f"it uses an array on the GPU that is a global or belongs to a closure ({where}); other processes do not "
-            "have its address, so pass it as an argument"
-        )
+        message = f"{patches.DEVICE_ARRAY} ({self.func_ir.loc.filename}:{self.func_ir.loc.line})"
         raise CompileError(message)
 
     mlir_lowering.MLIRLower.lower_captured_array_to_memref = lower_captured_array_to_memref

@@ -75,5 +75,5 @@ class _Utilities(stand_in.Utilities):
 def _query_error(name: str) -> Exception:
     if name.startswith("_"):
         return AttributeError(name)
-    gpu.queried(f"Triton's {name}", MISSING, is_error=True)
+    gpu.answered(f"Triton's {name}", MISSING, is_error=True)
     return RuntimeError(f"{name}: {MISSING}")

@@ -45,14 +45,14 @@ _RECORDERS = {
 
 _DRY = {
     "cuda.core": "dry_cuda_core",
-    "cupy": "dry_cupy",
-    "numba.cuda.cudadrv.driver": "dry_driver",
-    "numba.cuda.cudadrv.nvvm": "dry_driver",
+    "cupy": "dry_libraries",
+    "numba.cuda.cudadrv.driver": "dry_libraries",
+    "numba.cuda.cudadrv.nvvm": "dry_libraries",
     "numba.cuda.dispatcher": "dry_numba_cuda",
     "numba_cuda_mlir.descriptor": "dry_numba_cuda_mlir",
-    "numba_cuda_mlir.numba_cuda.cudadrv.driver": "dry_driver",
-    "numba_cuda_mlir.numba_cuda.cudadrv.nvvm": "dry_driver",
-    "torch": "dry_torch",
+    "numba_cuda_mlir.numba_cuda.cudadrv.driver": "dry_libraries",
+    "numba_cuda_mlir.numba_cuda.cudadrv.nvvm": "dry_libraries",
+    "torch": "dry_libraries",
     "triton.runtime.autotuner": "dry_triton",
     "triton.runtime.driver": "dry_triton",
     "triton.runtime.jit": "dry_triton",
@@ -116,7 +116,7 @@ def _patch(module: ModuleType, module_name: str) -> None:
 def _patches_of(module_name: str) -> list[str]:
     """Return the modules of this package that patch a module."""
     if environ[TARGET] and module_name.rpartition(".")[2] == _NVML:
-        return ["dry_nvml"]
+        return ["dry_libraries"]
     return _patches.get(module_name, [])
 
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 
-from aotcuda_recorder import dry, dry_driver, log
+import aotcuda_recorder
+from aotcuda_recorder import dry, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
     from typing import Any
+
+_copy_array = aotcuda_recorder.stand_in("numba").copy_array
 
 
 def patch(module: ModuleType) -> None:
@@ -29,7 +32,7 @@ def patch(module: ModuleType) -> None:
 def _wrap_call(call: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(call)
     def wrapper(self: Any, args: Any, *configuration: Any) -> None:
-        if not dry_driver.copy_array(self.py_func, args):  # programs read arrays that Numba's kernels copied
+        if not _copy_array(self.py_func, args):  # programs read arrays that Numba's kernels copied
             call(self, args, *configuration)
 
     return wrapper

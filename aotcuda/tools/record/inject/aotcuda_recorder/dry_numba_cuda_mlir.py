@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 
-from aotcuda_recorder import dry, dry_driver, log
+import aotcuda_recorder
+from aotcuda_recorder import dry, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
     from typing import Any
+
+_copy_array = aotcuda_recorder.stand_in("numba").copy_array
 
 
 def patch(module: ModuleType) -> None:
@@ -30,7 +33,7 @@ def _wrap_call(call: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(call)
     def wrapper(self: Any, *args: Any) -> Any:
-        if dry_driver.copy_array(self._dispatcher.py_func, args):
+        if _copy_array(self._dispatcher.py_func, args):
             return None
         with dry.ignore_reads():  # arrays of the host are copied back
             result = call(self, *args)

@@ -9,13 +9,14 @@ import ctypes
 import itertools
 import sys
 
-import aotcuda_recorder
-from aotcuda_recorder import dry
+from . import gpu as gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
+
+    from .gpu import Gpu
 
 _ALIGNMENT = 256
 _IDLE = frozenset(
@@ -29,39 +30,61 @@ _IDLE = frozenset(
 """Functions of the driver that do nothing."""
 
 
-def patch(module: ModuleType) -> None:
-    """Patch `cudadrv.driver` or `cudadrv.nvvm`."""
-    if module.__name__.endswith(".nvvm"):
-        module.__dict__["is_available"] = lambda: True
-        return
+PRIVATE_PARTS = {
+    "cudadrv.driver:Driver.is_available": "(self)",
+    "cudadrv.driver:Driver.ensure_initialized": "(self)",
+    "cudadrv.driver:Driver.__getattr__": "(self, fname)",
+    "cudadrv.driver:Driver.get_version": "(self)",
+    "cudadrv.driver:Driver.get_device_count": "(self)",
+    "cudadrv.driver:Driver.get_device": "(self, devnum=0)",
+    "cudadrv.driver:Driver.list_devices": "(self)",
+    "cudadrv.driver:Context.__init__": "(self, device, handle)",
+    "cudadrv.driver:Context.get_memory_info": "(self)",
+    "cudadrv.driver:Context.pop": "(self)",
+    "cudadrv.driver:Stream.add_callback": "(self, callback, arg=None)",
+    "cudadrv.driver:make_logger": "()",
+}
+"""Functions of both compilers that `install` replaces or calls, relative to `numba.cuda`, with their parameters."""
+
+
+def install(module: ModuleType, gpu: Gpu, device: Device, missing: str, results: Any = None) -> None:
+    """Replace the driver of `cudadrv.driver` for the whole process.
+
+    Args:
+        module: The module.
+        gpu: The GPU that programs see.
+        device: The only device.
+        missing: The error of a function of the driver that needs a GPU; `{name}` is its name.
+        results: An object whose methods `report_read` and `forget` are told of reads and freed memory.
+    """
     names: Any = module.__dict__
-    device = _Device(module)
-    calls = _Calls(module)
+    device.module = module
+    calls = _Calls(module, gpu, missing, results)
     driver: Any = names["Driver"]
-    driver.is_available = property(lambda _: True)
+    driver.is_available = property(lambda _: gpu.answered("cuda.is_available()", answer=True))
     driver.ensure_initialized = lambda _: None
-    driver.get_version = lambda _: aotcuda_recorder.stand_in("gpu").DRIVER
-    driver.get_device_count = lambda _: 1
-    driver.get_device = lambda _, devnum=0: device.check(devnum)
+    driver.get_version = lambda _: gpu.answered("the driver's version", gpus.DRIVER)
+    driver.get_device_count = lambda _: gpu.answered("how many GPUs there are", 1, presence=True)
+    driver.get_device = lambda _, _devnum=0: device
     driver.list_devices = lambda _: [device]
     driver.__getattr__ = lambda _, name: calls.function(name)
+    names["driver"].is_initialized = True  # so that nothing calls cuInit
     names["driver"].initialization_error = None
     names["_logger"] = names["make_logger"]()
     names["_to_core_stream"] = lambda stream: stream
     names["Stream"].add_callback = lambda self, callback, arg=None: callback(self, 0, arg)
     context: Any = names["Context"]
+    memory = context.get_memory_info
+    context.get_memory_info = lambda self: gpu.answered("get_memory_info()", memory(self))
     context.pop = lambda _: None
-    context.get_max_potential_block_size = lambda *_, **__: (
-        dry.require_target().attribute("MULTIPROCESSOR_COUNT"),
-        256,
-    )
+    context.get_max_potential_block_size = lambda *_, **__: (device.MULTIPROCESSOR_COUNT, 256)
     context.get_active_blocks_per_multiprocessor = lambda *_, **__: 2
 
 
 def copy_array(function: Any, arguments: tuple[Any, ...]) -> bool:
     """Run a kernel of the front end that assigns or transposes an array; return False for another kernel."""
     numpy: Any = sys.modules["numpy"]
-    name = function.__module__
+    name = getattr(function, "__module__", "")
     if not name.endswith((".cudadrv.devicearray", ".kernels.transpose")):
         return False
     first, second = (_view(numpy, item) for item in arguments)
@@ -93,31 +116,24 @@ class _Handle(int):
 _CONTEXT = _Handle(1)
 
 
-class _Device:
-    """The only device, with the target's properties."""
+class Device:
+    """The only device, with the properties of a GPU.
 
-    def __init__(self, module: ModuleType) -> None:
-        self._module = module
+    Attributes:
+        module: The module `cudadrv.driver`.
+    """
+
+    module: ModuleType
+    id = 0
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
         self._context: Any = None
-        self.id = 0
-        self.name = dry.require_target().name
-        self.compute_capability = dry.require_target().capability
-        self.uuid = aotcuda_recorder.stand_in("gpu").UUID
-        self.supports_float16 = True
-        self.supports_bfloat16 = self.compute_capability >= (8, 0)
-        self.supports_fp8 = self.compute_capability >= (8, 9)
-
-    def check(self, number: int) -> _Device:
-        """Return the device; raise an error for another number than 0."""
-        if number:
-            message = f"device {number}: `aotcuda record --dry` has one GPU, number 0"
-            raise self._module.__dict__["CudaSupportError"](message)
-        return self
 
     def get_primary_context(self) -> Any:
         """Return its context, an object of the front end."""
         if self._context is None:
-            self._context = self._module.__dict__["Context"](self, _CONTEXT)
+            self._context = self.module.__dict__["Context"](self, _CONTEXT)
         return self._context
 
     def get_device_identity(self) -> dict[str, int]:
@@ -132,19 +148,21 @@ class _Device:
         if self._context is not None:
             self._context.reset()
 
-    def __getattr__(self, name: str) -> int:
-        if not name.isupper():
-            raise AttributeError(name)
-        return dry.require_target().attribute(name)
+    def __getattr__(self, name: str) -> Any:
+        value = self._gpu.numba_attribute(name)
+        return self._gpu.answered(name, value, depends_on_target=self._gpu.differs(name))
 
     def __repr__(self) -> str:
-        return f"<CUDA device 0 '{self.name}', for `aotcuda record --dry`>"
+        return "<a GPU that is not there>"
 
 
 class _Calls:
     """Functions of the driver, by CUDA's names."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, module: ModuleType, gpu: Gpu, missing: str, results: Any) -> None:
+        self._gpu = gpu
+        self._missing = missing
+        self._results = results
         self._binding: Any = module.__dict__["binding"]
         self._error: Any = module.__dict__["CudaSupportError"]
         self._numpy: Any = sys.modules["numpy"]
@@ -162,57 +180,56 @@ class _Calls:
         if not name.startswith("cu"):
             raise AttributeError(name)
         if not hasattr(self, name):
-            message = f"`aotcuda record --dry` has no {name}; run the program on a GPU"
-            raise self._error(message)
+            raise self._error(self._missing.format(name=name))
         return getattr(self, name)
 
-    def cuMemAlloc(self, size: int) -> Any:  # noqa: N802 (CUDA's name, as of the functions below)
+    def cuMemAlloc(self, size: int) -> Any:
         return self._binding.CUdeviceptr(self._allocate(size))
 
-    def cuMemAllocManaged(self, size: int, _flags: int) -> Any:  # noqa: N802
+    def cuMemAllocManaged(self, size: int, _flags: int) -> Any:
         return self.cuMemAlloc(size)
 
-    def cuMemHostAlloc(self, size: int, _flags: int) -> int:  # noqa: N802
+    def cuMemHostAlloc(self, size: int, _flags: int) -> int:
         return self._allocate(size)
 
-    def cuMemHostGetDevicePointer(self, pointer: Any, _flags: int) -> Any:  # noqa: N802
+    def cuMemHostGetDevicePointer(self, pointer: Any, _flags: int) -> Any:
         return self._binding.CUdeviceptr(int(pointer))
 
-    def cuPointerGetAttribute(self, _attribute: object, pointer: Any) -> Any:  # noqa: N802
+    def cuPointerGetAttribute(self, _attribute: object, pointer: Any) -> Any:
         return pointer
 
-    def cuMemGetAddressRange(self, pointer: Any) -> tuple[int, int]:  # noqa: N802
+    def cuMemGetAddressRange(self, pointer: Any) -> tuple[int, int]:
         address = int(pointer)
         for start, (_, size) in self._blocks.items():
             if start <= address < start + size:
                 return start, size
         return address, 0
 
-    def cuMemGetInfo(self) -> tuple[int, int]:  # noqa: N802
-        return dry.require_target().memory, dry.require_target().memory
+    def cuMemGetInfo(self) -> tuple[int, int]:
+        return self._gpu.memory, self._gpu.memory
 
-    def cuCtxGetCurrent(self) -> int:  # noqa: N802
+    def cuCtxGetCurrent(self) -> int:
         return _CONTEXT
 
-    def cuCtxGetDevice(self) -> int:  # noqa: N802
+    def cuCtxGetDevice(self) -> int:
         return 0
 
-    def cuDeviceGetAttribute(self, code: Any, _device: int) -> int:  # noqa: N802
-        return dry.require_target().attribute(code.name.replace("CU_DEVICE_ATTRIBUTE_", ""))
+    def cuDeviceGetAttribute(self, code: Any, _device: int) -> int:
+        return self._gpu.attribute(code.name.replace("CU_DEVICE_ATTRIBUTE_", ""))
 
-    def cuDeviceCanAccessPeer(self, *_: object) -> int:  # noqa: N802
+    def cuDeviceCanAccessPeer(self, *_: object) -> int:
         return 0
 
-    def cuDriverGetVersion(self) -> int:  # noqa: N802
-        return 13000
+    def cuDriverGetVersion(self) -> int:
+        return gpus.DRIVER[0] * 1000 + gpus.DRIVER[1] * 10
 
-    def cuStreamCreate(self, _flags: int) -> Any:  # noqa: N802
+    def cuStreamCreate(self, _flags: int) -> Any:
         return self._binding.CUstream(_ALIGNMENT * next(self._handles))
 
-    def cuEventCreate(self, _flags: int) -> int:  # noqa: N802
+    def cuEventCreate(self, _flags: int) -> int:
         return _ALIGNMENT * next(self._handles)
 
-    def cuEventElapsedTime(self, *_: object) -> float:  # noqa: N802
+    def cuEventElapsedTime(self, *_: object) -> float:
         return 1.0
 
     def _allocate(self, size: int) -> int:
@@ -222,14 +239,16 @@ class _Calls:
         return start
 
     def _free(self, pointer: Any) -> None:
-        dry.forget(int(pointer))
+        if self._results is not None:
+            self._results.forget(int(pointer))
         self._blocks.pop(int(pointer), None)
 
     def _copy(self, target: Any, source: Any, size: int, *_: object) -> None:
         ctypes.memmove(int(target), int(source), size)
 
     def _copy_to_host(self, target: Any, source: Any, size: int, *_: object) -> None:
-        dry.report_read(int(source), size, "a copy to the host")
+        if self._results is not None:
+            self._results.report_read(int(source), size, "a copy to the host")
         ctypes.memmove(int(target), int(source), size)
 
     def _set(self, pointer: Any, byte: int, size: int, *_: object) -> None:
