@@ -26,9 +26,6 @@ OPTIONS = {
 }
 """Removed options, by command."""
 
-KEYS: dict[str, str] = {}
-"""Removed keys of `[tool.aotcuda]`, by their last part."""
-
 VALUES = {
     ("AOTCUDA_BUILD_CACHE", "://"): (
         "name a folder, and copy the folder before and after builds with actions/cache, aws s3 sync or rclone"

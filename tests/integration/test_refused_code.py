@@ -101,6 +101,7 @@ MEMORY = ("a list, dict or set", "use a tuple")
 INDICES = ("an array is indexed by fewer or more numbers than it has dimensions", "as many indices")
 NUMBER = ("a number is used as an array", "float32[::1]")
 SIZE = ("the size of a shared or local array must be a constant", "write a constant")
+KERNEL = ("is a kernel, which returns nothing; list it under kernels, or write @cuda.jit(device=True)",)
 NO_C_TYPE = "which has no type in the C ABI"
 ROWS = "float32[:, ::1], int32"
 
@@ -158,6 +159,11 @@ NUMBA_MISTAKES = {
         "the C ABI cannot raise, and this one raises ValueError",
         "return a value instead",
     ),
+    "kernel": in_table(
+        'functions.NAME = "(CPointer(float32),)"',  # its result is inferred
+        "@cuda.jit  # here\ndef NAME(x):\n    x[cuda.grid(1)] = 1",
+        *KERNEL,
+    ),
     "perhaps": in_function("Optional(int32)(int32)", "if x > 3:\n    return x", "cannot return None in some cases"),
     "pair": in_function("int32(int32)", "return (x, x)  # here", "UniTuple(int32 x 2) to int32"),
     "optional_for_c": in_function("int32(Optional(float32))", "return 1", f"OptionalType(float32), {NO_C_TYPE}"),
@@ -198,6 +204,24 @@ def test_compile_error_has_key_fact_and_place(front_end: str, name: str, compile
 PLAIN = "def NAME(x):\n    x[0] = 1"
 NOTATION = "is not a signature in Numba's notation: "
 TABLE_MISTAKES = {
+    **{
+        f"kernel_{number}": in_table(
+            f"functions.NAME = {signature}", f"@cuda.jit{call}  # here\ndef NAME(x):\n    x[cuda.grid(1)] = 1", *KERNEL
+        )
+        for number, (signature, call) in enumerate(
+            [
+                ('"void(CPointer(float32))"', ""),
+                ('"void(float32[::1])"', "(fastmath=True)"),
+                ("{}", '("void(CPointer(float32))")'),
+                ("{}", '("(int8[::1],)")'),
+            ]
+        )
+    },
+    "device_kernel": in_table(
+        'kernels.NAME = "void(float32[:])"',
+        "@cuda.jit(device=True)  # here\ndef NAME(x):\n    x[0] = 1",
+        "is a device function (device=True); list it under functions, or remove device=True",
+    ),
     "unknown_type": in_table(
         'kernels.NAME = "void(flot32[:])"', PLAIN, f"{NOTATION}'flot32' is no", "did you mean float32?"
     ),

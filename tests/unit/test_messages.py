@@ -176,6 +176,25 @@ def test_isolated_builds_name_their_requirements(monkeypatch: pytest.MonkeyPatch
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "product"),
+    [("nvrtc.nvrtcVersion", "wheel"), ("nvjitlink.version", "jit"), ("nvfatbin.version", "wheel")],
+)
+def test_missing_libraries_end_a_build_before_it_compiles(name: str, product: str, monkeypatch: Any) -> None:
+    bindings = pytest.importorskip("cuda.bindings.nvfatbin").__name__.rpartition(".")[0]
+    from aotcuda.builder.compile import main as worker  # it needs the compilers
+
+    def fail() -> None:
+        raise RuntimeError("no libnvfatbin.so.13 found\nin these folders")  # noqa: EM101
+
+    monkeypatch.setattr(f"{bindings}.{name}", fail)
+    plan = types.SimpleNamespace(frontend_key="m.frontend", config=types.SimpleNamespace(name="m.k"), targets=())
+    job = types.SimpleNamespace(toolkit=None, product=product, frontend="numba-cuda", plans=[plan])
+    with pytest.raises(AotcudaError, match=r"is not installed: no libnvfatbin.so.13 found\); .*pip install") as error:
+        worker._start_compiler(job, None, lambda **_: None)  # type: ignore[arg-type]
+    assert "\n" not in str(error.value)
+
+
 COMMANDS = {
     ("build", "--output", "x"): "there is no option --output; did you mean --out?",
     ("inspect", "a.whl", "--jsn"): "there is no option --jsn; did you mean --json?",

@@ -161,13 +161,17 @@ def _with_cache(result: Result, cache: CompileCache) -> Result:
 def _start_compiler(job: Job, cache: CompileCache, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, str]]:
     """Load the toolkit and start the compiler; return the front end and the versions of its components."""
     toolchain.load(job.toolkit)
+    key, jit = _front_end_key(job), job.product == "jit"
+    try:
+        toolchain.check_libraries(packs=not jit)
+    except ImportError as error:
+        raise loading.not_installed(job.frontend, key, error, jit=jit) from error
     registered = registry.find(job.frontend)
     targets = list(dict.fromkeys(target for item in job.plans for target in item.targets))
     for target in () if registered is not None and registered.assembles else targets:
         toolchain.check_target(target, job.arch_key, job.frontend)
     session = Session(root=job.root, cache=cache, targets=targets, arch_key=job.arch_key, warm=not job.from_cache_only)
     with _one_thread():
-        key, jit = _front_end_key(job), job.product == "jit"
         front = loading.compiler(job.frontend, key, jit=jit)
         tell(step="starting the compiler", done=0, total=0)
         versions = loading.prepare(front, session, job.frontend, key, jit=jit)

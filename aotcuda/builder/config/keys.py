@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from aotcuda.common import removed, suggest
+from aotcuda.common import suggest
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ class Key:
 
     def unknown(self, names: Iterable[str]) -> ConfigError:
         """Return an error for a key that does not exist, with the most similar key."""
-        if self.name in removed.KEYS:
-            return self.error("the key was removed", removed.KEYS[self.name])
         names = list(names)
         spelling = self.name.lower().replace("_", "-")
         near = suggest.nearest(spelling, names) or next((name for name in names if name.startswith(spelling)), None)

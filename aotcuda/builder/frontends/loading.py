@@ -38,7 +38,7 @@ def compiler(name: str, key: str, *, jit: bool = False) -> FrontEnd:
         imported = importlib.import_module(module)
         return cast("FrontEnd", getattr(imported, attribute) if attribute else imported)
     except (ImportError, AttributeError) as error:
-        raise _not_installed(registered, name, key, error, jit=jit) from error
+        raise not_installed(name, key, error, jit=jit) from error
 
 
 def prepare(front: FrontEnd, session: Session, name: str, key: str, *, jit: bool = False) -> dict[str, str]:
@@ -50,12 +50,12 @@ def prepare(front: FrontEnd, session: Session, name: str, key: str, *, jit: bool
     try:
         return front.prepare(session)
     except ImportError as error:
-        raise _not_installed(_find(name), name, key, error, jit=jit) from error
+        raise not_installed(name, key, error, jit=jit) from error
 
 
-def _not_installed(
-    registered: registry.Registration, name: str, key: str, error: Exception, *, jit: bool
-) -> ToolchainError:
+def not_installed(name: str, key: str, error: Exception, *, jit: bool) -> ToolchainError:
+    """Return the error for a front end whose compilers or libraries are not installed."""
+    registered = _find(name)
     requirements = [registered.requirement(jit=jit), *_companions(registered)]
     remedy = f"install it with: pip install {_quote(requirements)}"
     if not jit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +45,23 @@ def load(toolkit: Toolkit | None) -> None:
             raise ToolchainError(message) from error
     _loaded.append(toolkit)
     check_loaded()
+
+
+def check_libraries(*, packs: bool) -> None:
+    """Load the libraries that every build needs, and with `packs` the one that packs images.
+
+    Raises:
+        ImportError: One is not installed.
+    """
+    versions = {"NVRTC": nvrtc.nvrtcVersion, "nvJitLink": nvjitlink.version}
+    if packs:
+        versions["nvFatbin"] = importlib.import_module("cuda.bindings.nvfatbin").version
+    for name, version in versions.items():
+        try:
+            version()
+        except RuntimeError as error:
+            message = f"{name} is not installed: {str(error).partition(chr(10))[0]}"
+            raise ImportError(message) from error
 
 
 def check_loaded() -> None:

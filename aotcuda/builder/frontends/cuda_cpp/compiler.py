@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
@@ -81,7 +81,7 @@ class CudaCppFrontEnd:
         _, major, minor = bindings.nvrtcVersion()
         return {"nvrtc": f"{major}.{minor}"}
 
-    @contextmanager
+    @contextlib.contextmanager
     def importing(self, target: Target) -> Iterator[Iterable[GpuQuery]]:
         """Implement FrontEnd.importing: the declarations of files may depend on the target."""
         self._target = target
@@ -478,11 +478,18 @@ def _read_file(
 
 
 def _describe(file: File, target: Target, options: Options) -> _Description:
-    item = replace(file.item, data=declarations.with_facts(file.item.data, file.names))
+    def describe(data: bytes) -> _Description:
+        return nvrtc.describe_source(replace(file.item, data=data), target, options, file.folders, file.names)
+
+    source = file.item.data
     try:
-        return nvrtc.describe_source(item, target, options, file.folders, file.names)
+        ptx, symbols = describe(declarations.with_facts(source, file.names))
     except CompileError:  # the errors of the file alone are shorter
-        return nvrtc.describe_source(file.item, target, options, file.folders, file.names)
+        ptx, symbols = describe(source)
+    if found := declarations.enumerations(ptx, [symbols[name] for name in file.names]):
+        with contextlib.suppress(CompileError):  # a macro may have the name of a member
+            ptx = declarations.mark_signs(ptx, describe(declarations.with_signs(source, file.names, found))[0], found)
+    return ptx, symbols
 
 
 def _refuse_name(file: File, log: str, keys: Mapping[str, str]) -> NoReturn:
@@ -560,6 +567,8 @@ def _function(unit: CppUnit, files: Sequence[File]) -> CompiledFunction:
         problem = (
             'only as a C++ function; write extern "C" before __device__' if mangled else "nowhere; define it there"
         )
+        if declaration is not None or any(unit.name in _kernels_in(file.item.data) for file in files):
+            problem = "as a kernel (__global__); list it under kernels"
         message = f'{unit.key}: {paths} defines the function extern "C" __device__ {unit.name} {problem}'
         raise SourceError(message)
     where = f"{unit.key}: {unit.name} of {file.item.name}:{declaration.line}"

@@ -13,14 +13,14 @@ import math
 import re
 import struct
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from elftools.dwarf.dwarfinfo import DebugSectionDescriptor, DwarfConfig, DWARFInfo
 
 from aotcuda.builder.link import ptx_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 TENSOR_MAP = "|V128{opaque:<u8*16@0}"
 """The form in which launches read a `CUtensorMap`, whose only member is opaque."""
@@ -40,7 +40,6 @@ class CppType:
         item: For an array, the type of its elements, through all dimensions.
         leaves: The type strings of its numbers.
         constant: True for a const type.
-        is_enum: True for an enumeration.
         problem: The reason why no argument can have the type, in words that follow its name; empty if one can.
     """
 
@@ -53,7 +52,6 @@ class CppType:
     item: CppType | None = None
     leaves: tuple[str, ...] = ()
     constant: bool = False
-    is_enum: bool = False
     problem: str = ""
 
 
@@ -111,7 +109,7 @@ def read(ptx: bytes, kernels: Sequence[str] = ()) -> dict[str, Declaration]:
     """
     text = ptx.rstrip(b"\0").decode(errors="replace")
     subprograms = _subprograms(text)
-    facts = _facts(text, kernels)
+    alignments = {kernels[number]: values for number, values in _values(text).items() if number < len(kernels)}
     declarations = {}
     for match in _FUNCTION.finditer(text):
         kind, symbol, parameters, directives = match.groups()
@@ -121,7 +119,7 @@ def read(ptx: bytes, kernels: Sequence[str] = ()) -> dict[str, Declaration]:
         fields = ptx_parameters.read(parameters or "")
         dies = [child for child in dwarf.iter_children() if child.tag == "DW_TAG_formal_parameter"]
         end = fields[-1].offset + fields[-1].size if fields else 0
-        of_kernel = facts.get(symbol) or [_Fact()] * len(dies)
+        of_kernel = alignments.get(symbol) or [0] * len(dies)
         declarations[symbol] = Declaration(
             symbol=symbol,
             is_kernel=kind == "entry",
@@ -129,12 +127,12 @@ def read(ptx: bytes, kernels: Sequence[str] = ()) -> dict[str, Declaration]:
             parameters=tuple(
                 Declared(
                     name=_text(die, "DW_AT_name") or f"arg{at}",
-                    type=_signed(types.type_of(die, plain=True), fact),
+                    type=types.type_of(die, plain=True),
                     offset=field.offset,
                     size=field.size,
-                    alignment=fact.alignment,
+                    alignment=alignment,
                 )
-                for at, (die, field, fact) in enumerate(zip(dies, fields, of_kernel, strict=True))
+                for at, (die, field, alignment) in enumerate(zip(dies, fields, of_kernel, strict=True))
             ),
             parameter_bytes=end,
             alignment=max([field.alignment for field in fields], default=1),
@@ -188,41 +186,48 @@ template <class aotcuda_T> struct aotcuda_target { static const unsigned aotcuda
 template <class aotcuda_T> struct aotcuda_target<aotcuda_T *> : aotcuda_alignment<aotcuda_T> {};
 template <class aotcuda_T> struct aotcuda_target<aotcuda_T &> : aotcuda_alignment<aotcuda_T> {};
 template <class aotcuda_T> struct aotcuda_target<aotcuda_T &&> : aotcuda_alignment<aotcuda_T> {};
-template <class aotcuda_T, bool = __is_enum(aotcuda_T)> struct aotcuda_signed {
-    static const unsigned aotcuda_value = 0;
-};
-template <class aotcuda_T> struct aotcuda_signed<aotcuda_T, true> {
-    static const unsigned aotcuda_value = (__underlying_type(aotcuda_T))-1 < (__underlying_type(aotcuda_T))1;
-};
 template <unsigned... aotcuda_V> struct aotcuda_values {
     unsigned aotcuda_list[sizeof...(aotcuda_V)] = {aotcuda_V...};
 };
 template <class aotcuda_F> struct aotcuda_facts;
 template <class... aotcuda_A> struct aotcuda_facts<void (*)(aotcuda_A...)> {
-    typedef aotcuda_values<
-        1, aotcuda_target<aotcuda_A>::aotcuda_value..., aotcuda_signed<aotcuda_A>::aotcuda_value...> aotcuda_type;
+    typedef aotcuda_values<1, aotcuda_target<aotcuda_A>::aotcuda_value...> aotcuda_type;
 };
 """
 """Code that is appended to a source. All names begin with aotcuda_, because the source's macros apply to them."""
 
-_FACTS_VALUES = re.compile(rf"\.b8 {_FACTS}_(\d+)\[(\d+)\] = \{{([\d, ]+)\}}")
+_SIGNS_CODE = """
+template <class aotcuda_T> struct aotcuda_plain { typedef aotcuda_T aotcuda_type; };
+template <class aotcuda_T> struct aotcuda_plain<aotcuda_T *> : aotcuda_plain<aotcuda_T> {};
+template <class aotcuda_T> struct aotcuda_plain<aotcuda_T &> : aotcuda_plain<aotcuda_T> {};
+template <class aotcuda_T> struct aotcuda_plain<aotcuda_T &&> : aotcuda_plain<aotcuda_T> {};
+template <class aotcuda_T, decltype(sizeof(0)) aotcuda_N> struct aotcuda_plain<aotcuda_T[aotcuda_N]>
+    : aotcuda_plain<aotcuda_T> {};
+template <class aotcuda_T> struct aotcuda_plain<aotcuda_T[]> : aotcuda_plain<aotcuda_T> {};
+template <unsigned, class> struct aotcuda_parameter;
+template <class aotcuda_T, class... aotcuda_A> struct aotcuda_parameter<0, void (*)(aotcuda_T, aotcuda_A...)>
+    : aotcuda_plain<aotcuda_T> {};
+template <unsigned aotcuda_N, class aotcuda_T, class... aotcuda_A>
+struct aotcuda_parameter<aotcuda_N, void (*)(aotcuda_T, aotcuda_A...)>
+    : aotcuda_parameter<aotcuda_N - 1, void (*)(aotcuda_A...)> {};
+template <class aotcuda_T> struct aotcuda_sign {
+    static const unsigned aotcuda_value = (__underlying_type(aotcuda_T))-1 < (__underlying_type(aotcuda_T))1 ? 2 : 1;
+};
+"""
+"""Code that tells whether enumerations are signed: 2 for signed, 1 for unsigned, 0 for a member that is not public."""
+_SIGN_CODE = """
+template <class aotcuda_T, class = void> struct aotcuda_sign_{at} {{ static const unsigned aotcuda_value = 0; }};
+template <class aotcuda_T> struct aotcuda_sign_{at}<aotcuda_T, decltype(void((*(aotcuda_T *)0){path}))>
+    : aotcuda_sign<typename aotcuda_plain<decltype((*(aotcuda_T *)0){path})>::aotcuda_type> {{}};
+extern "C" {{ __device__ aotcuda_values<1, aotcuda_sign_{at}<
+    aotcuda_parameter<{number}, decltype(&{name})>::aotcuda_type>::aotcuda_value> {facts}_{at}; }}
+"""
 
-
-@dataclass(frozen=True, slots=True)
-class _Fact:
-    """A fact about a parameter that debug information lacks.
-
-    Attributes:
-        alignment: See `Declared.alignment`.
-        is_signed: True for an enumeration whose underlying type is signed; None if unknown.
-    """
-
-    alignment: int = 0
-    is_signed: bool | None = None
+_VALUES = re.compile(rf"\.b8 {_FACTS}_(\d+)\[(\d+)\] = \{{([\d, ]+)\}}")
 
 
 def with_facts(source: bytes, names: Sequence[str]) -> bytes:
-    """Return a source that also tells facts about the parameters of kernels: alignments, and signs of enumerations.
+    """Return a source that also tells the alignments that the parameters of kernels point to.
 
     `names` has the C++ name expressions of the kernels.
     """
@@ -233,24 +238,77 @@ def with_facts(source: bytes, names: Sequence[str]) -> bytes:
     return b"\n".join([source, _FACTS_CODE.encode(), *(line.encode() for line in lines), b""])
 
 
-def _facts(text: str, kernels: Sequence[str]) -> dict[str, list[_Fact]]:
-    """Return the facts about the parameters of kernels, by symbol."""
-    facts = {}
-    for number, size, digits in _FACTS_VALUES.findall(text):
+def with_signs(source: bytes, names: Sequence[str], enumerations: Sequence[Enumeration]) -> bytes:
+    """Return a source that also tells the signs of enumerations, which debug information lacks."""
+    lines = [
+        _SIGN_CODE.format(at=at, path=path, number=number, name=names[kernel], facts=_FACTS)
+        for at, (_, kernel, number, path) in enumerate(enumerations)
+    ]
+    return b"".join([source, _FACTS_CODE.encode(), _SIGNS_CODE.encode(), *(line.encode() for line in lines)])
+
+
+def mark_signs(ptx: bytes, of_signs: bytes, enumerations: Sequence[Enumeration]) -> bytes:
+    """Return PTX with a comment that has the signs from the PTX of `with_signs`."""
+    values = _values(of_signs.decode(errors="replace"))
+    signs = [f"{entry.offset}:{values[at][0]}" for at, entry in enumerate(enumerations) if at in values]
+    return ptx.rstrip(b"\0") + f"\n{_SIGNS} {' '.join(signs)}\n".encode()
+
+
+_SIGNS = "// signs of enumerations:"
+
+
+def _values(text: str) -> dict[int, list[int]]:
+    """Return the numbers that facts in PTX tell, by the facts' places in the source."""
+    found = {}
+    for number, size, digits in _VALUES.findall(text):
         data = bytes(int(digit) for digit in digits.split(",")).ljust(int(size), b"\0")  # PTX omits zeros at the end
-        _, *values = struct.unpack(f"<{len(data) // 4}I", data)
-        half = len(values) // 2
-        facts[kernels[int(number)]] = [
-            _Fact(alignment, bool(is_signed)) for alignment, is_signed in zip(values[:half], values[half:], strict=True)
-        ]
-    return facts
+        found[int(number)] = [*struct.unpack(f"<{len(data) // 4}I", data)][1:]
+    return found
 
 
-def _signed(kind: CppType, fact: _Fact) -> CppType:
-    """Return an enumeration with the sign of its underlying type; other types are unchanged."""
-    if not kind.is_enum or fact.is_signed is None:
-        return kind
-    return replace(_base(kind.text, 5 if fact.is_signed else 7, kind.size), is_enum=True)
+class Enumeration(NamedTuple):
+    """An enumeration in debug information: its offset there, and the kernel, parameter and path of a value."""
+
+    offset: int
+    kernel: int
+    parameter: int
+    path: str
+
+
+def enumerations(ptx: bytes, kernels: Sequence[str]) -> list[Enumeration]:
+    """Return the enumerations that the parameters of kernels have, point to, or have as members, each once."""
+    subprograms = _subprograms(ptx.rstrip(b"\0").decode(errors="replace"))
+    found: dict[int, Enumeration] = {}
+    for kernel, symbol in enumerate(kernels):
+        die, _ = subprograms.get(symbol, (None, None))
+        parameters = [child for child in die.iter_children() if child.tag == "DW_TAG_formal_parameter"] if die else []
+        for number, parameter in enumerate(parameters):
+            for offset, path in _enumerations_in(parameter, ""):
+                found.setdefault(offset, Enumeration(offset, kernel, number, path))
+    return list(found.values())
+
+
+def _enumerations_in(die: Any, path: str) -> Iterator[tuple[int, str]]:
+    """Yield offset and path of each enumeration in a parameter or member; pointers count in parameters alone."""
+    target = die.get_DIE_from_attribute("DW_AT_type") if "DW_AT_type" in die.attributes else None
+    if target is None:
+        return
+    if target.tag == "DW_TAG_enumeration_type":
+        yield target.offset, path
+    elif target.tag in _STRUCTS:
+        for member in target.iter_children():
+            if member.tag in ("DW_TAG_member", "DW_TAG_inheritance"):
+                yield from _enumerations_in(
+                    member, path if _is_base(member) else f"{path}.{_text(member, 'DW_AT_name')}"
+                )
+    elif target.tag == "DW_TAG_array_type" and path:
+        extents = [child for child in target.iter_children() if child.tag == "DW_TAG_subrange_type"]
+        yield from _enumerations_in(target, path + "[0]" * len(extents))
+    elif target.tag not in _POINTERS or not path:
+        yield from _enumerations_in(target, path)
+
+
+_SIGN = re.compile(r"\b(\d+):([12])\b")
 
 
 def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
@@ -265,9 +323,10 @@ def _subprograms(text: str) -> dict[str, tuple[Any, _Types]]:
     config = DwarfConfig(little_endian=True, machine_arch="x64", default_address_size=8)
     # PTX has no other sections of DWARF.
     dwarf = DWARFInfo(**{**dict.fromkeys(inspect.signature(DWARFInfo).parameters), **sections, "config": config})
+    _, _, signs = text.rpartition(_SIGNS)
     subprograms = {}
     for unit in dwarf.iter_CUs():
-        types = _Types()
+        types = _Types({int(offset): value for offset, value in _SIGN.findall(signs)})
         for die in unit.get_top_DIE().iter_children():
             if die.tag == "DW_TAG_subprogram":
                 symbol = _text(die, "DW_AT_MIPS_linkage_name") or _text(die, "DW_AT_name")
@@ -360,8 +419,9 @@ Debug information has no namespaces, so a type of the project may have such a na
 class _Types:
     """The types of a compilation unit."""
 
-    def __init__(self) -> None:
+    def __init__(self, signs: Mapping[int, str]) -> None:
         self._known: dict[int, CppType] = {}
+        self._signs = signs
 
     def type_of(self, die: Any, *, plain: bool = False) -> CppType:
         """Return the type that `die` describes; `plain` drops const, which does not matter for arguments."""
@@ -396,9 +456,9 @@ class _Types:
             return _base(_text(die, "DW_AT_name"), _number(die, "DW_AT_encoding"), _number(die, "DW_AT_byte_size"))
         if die.tag == "DW_TAG_enumeration_type":
             values = [_number(child, "DW_AT_const_value") for child in die.iter_children()]
-            kind = 5 if any(value < 0 for value in values) else 7
-            base = _base(_text(die, "DW_AT_name") or "enum", kind, _number(die, "DW_AT_byte_size"))
-            return replace(base, is_enum=True)
+            sign = self._signs.get(die.offset) or ("2" if any(value < 0 for value in values) else "1")
+            encoding = 5 if sign == "2" else 7
+            return _base(_text(die, "DW_AT_name") or "enum", encoding, _number(die, "DW_AT_byte_size"))
         if die.tag == "DW_TAG_array_type":
             return self._array(die)
         if die.tag in _STRUCTS:
@@ -464,7 +524,7 @@ class _Types:
                 continue
             kind, start = self.type_of(child), _location(child)
             name = _text(child, "DW_AT_name")
-            if name.startswith("__b_") or child.tag == "DW_TAG_inheritance":  # a base class
+            if _is_base(child):
                 of_base = self._members(child.get_DIE_from_attribute("DW_AT_type"))
                 if of_base is None:
                     return None
@@ -483,6 +543,11 @@ class _Member:
     name: str
     type: CppType
     start: int
+
+
+def _is_base(member: Any) -> bool:
+    """Return True for a base class."""
+    return member.tag == "DW_TAG_inheritance" or _text(member, "DW_AT_name").startswith("__b_")
 
 
 def _problem_of(members: Sequence[_Member]) -> str:

@@ -313,6 +313,7 @@ class NumbaFrontEnd(ABC):
             self.compiling(unit, targets[0], jit, python, c_abi=True) as unreported,
         ):
             compiled = self.lower(unit, python, args, result, jit, targets[0])
+            units.check_returns(unit, loaded, self.result_type(compiled), self.convention.notation, self.root)
             declared = c_abi.prototype(self.convention, unit, python, args, self.result_type(compiled))
             code = self._code(compiled, unit, jit, _served_targets(watch, targets))
         template = replace(

@@ -39,6 +39,11 @@ class LoadedFunction:
     python: FunctionType
 
     @property
+    def is_device(self) -> bool | None:
+        """Return True for `@cuda.jit(device=True)`, False for another `@cuda.jit`, None for a plain function."""
+        return _is_device(self.value) if self.value is not self.python else None
+
+    @property
     def declared(self) -> list[tuple[tuple[Any, ...], Any]]:
         """Return the argument types and the result (None if absent) of each signature in its `@cuda.jit`."""
         return list(getattr(self.value, "__dict__", {}).get(_DECLARED, ()))

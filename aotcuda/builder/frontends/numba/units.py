@@ -108,11 +108,33 @@ def resolve(unit: NumbaUnit, loaded: LoadedFunction, notation: Notation, root: s
         )
         raise CompileError(message)
     none = notation.types.none
+    if unit.kind == "kernel" and loaded.is_device:
+        message = (
+            f"{unit.key}: {unit.python} ({function_place(python, root)}) is a device function (device=True); list it "
+            "under functions, or remove device=True"
+        )
+        raise SourceError(message)
+    check_returns(unit, loaded, result, notation, root)
     if unit.kind == "kernel" and result not in (None, none):
         message = f"{unit.signature_key}: a kernel returns nothing; write void(...) where {unit.signature!r} stands"
         raise CompileError(message)
     text = unit.signature if unit.declared >= 0 else notation.spell_signature(result or none, args)
     return Signature(args, result, text)
+
+
+def check_returns(unit: NumbaUnit, loaded: LoadedFunction, result: Any, notation: Notation, root: str) -> None:
+    """Refuse a kernel among the functions: it is decorated with `@cuda.jit` and returns nothing.
+
+    Raises:
+        SourceError: It is one.
+    """
+    is_void = result == notation.types.none or unit.declared >= 0  # Numba refuses a result in @cuda.jit of a kernel
+    if unit.kind == "function" and loaded.is_device is False and is_void:
+        message = (
+            f"{unit.key}: {unit.python} ({function_place(loaded.python, root)}) is a kernel, which returns nothing; "
+            "list it under kernels, or write @cuda.jit(device=True) for a device function"
+        )
+        raise SourceError(message)
 
 
 def _check_kind(unit: NumbaUnit, python: FunctionType, root: str) -> None:
