@@ -29,6 +29,7 @@ def init_output(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().out.splitlines()[1:]
 
 
+@pytest.mark.needs("tomlkit")
 def test_init_lists_unpackaged_cuda_cpp_files(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("csrc/raw.cu", "build/raw.cu", "tests/raw.cu", "env/lib/raw.cu", ".hidden/raw.cu"):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
@@ -49,6 +50,7 @@ def test_init_lists_unpackaged_cuda_cpp_files(project: Path, capsys: pytest.Capt
     assert init_output(project, capsys)[0] == "1 file with kernels in CUDA C++, for a table:"
 
 
+@pytest.mark.needs("tomlkit")
 @pytest.mark.parametrize(
     ("imported", "call", "is_found"),
     [
