@@ -104,7 +104,7 @@ def once(session_folder: Path) -> Callable[[str, Callable[[Path], object]], Path
 def _pack_at_once() -> Iterator[None]:
     """Make the functions of `packing` after the first launch, so tests of the general path need fewer launches."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aotcuda.runtime.launch.arguments.overloads.PACK_AT", 1)
+        patch.setattr("aotcuda.runtime.launch.execute.PACK_AT", 1)
         yield
 
 

@@ -1,9 +1,9 @@
 """Compare the two paths of a launch over the stand-in driver: both have to do the same with the same arguments.
 
-A case is a kernel with a few overloads, and tuples of arguments that are launched one after the other. Each path has
-its own kernel and its own objects, made from the same descriptions. The kernel of path `general` caches nothing; the
-kernel of path `extension` caches launchers from the first launch. For each tuple, both paths and a new kernel of the
-general path have to launch the same overload with the same bytes and as many waits, or raise the same ArgumentError.
+A case is a kernel with a few overloads, and tuples of arguments that are launched one after the other, over grids that
+change. Each path has its own kernel and its own objects, made from the same descriptions. Both have plans from the
+first launch: in Python on path `general`, in C on path `extension`. For each tuple, both paths and a new kernel without
+plans have to launch the same overload with the same bytes, grid and as many waits, or raise the same error.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from aotcuda.errors import ArgumentError
+from aotcuda.errors import ArgumentError, LaunchError
 from aotcuda.runtime.images.images import Images
 from aotcuda.runtime.kernel import Kernel
+from aotcuda.runtime.launch import execute
 from aotcuda.runtime.launch import fast as fast_extension
-from aotcuda.runtime.launch.arguments import array_view
-from aotcuda.runtime.launch.arguments import overloads as overload_tables
+from aotcuda.runtime.launch.arguments import array_view, packing
 from aotcuda.runtime.launch.execute import Launcher
 from support import libraries, manifests
 from support.libraries import Array, Raises, State
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 PATHS = ("general", "extension")
 STEPS = 25
+GRIDS = (*(1,) * 9, 8, 300, (3, 2), (2, 65535, 4), 2**31 - 1, -1000, -1000, 0, (1, 70_000), -(2**40))
 NAMES = (*"abcdefgh", *[f"p{at}" for at in range(8, 80)])
 """Names of parameters."""
 
@@ -50,6 +51,7 @@ class _Last(ctypes.Structure):
         ("launches", ctypes.c_int32),
         ("extended", ctypes.c_int32),
         ("waits", ctypes.c_int32),
+        ("dims", ctypes.c_uint32 * 7),
         ("parameters", ctypes.c_uint8 * 4096),
     )
 
@@ -61,13 +63,17 @@ class Value(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A kernel, tuples of arguments for it, the stream of its launches, and the libraries' current streams."""
+    """A kernel, tuples of arguments for it, the stream of its launches, the libraries' current streams, and grids.
+
+    The launches take the grids in turn; an int that is not positive is the negative number of elements of `forall`.
+    """
 
     record: dict[str, Any]
     tuples: list[tuple[Any, ...]]
     stream: int | None
     cupy: int = 0
     torch: int = 0
+    grids: tuple[Any, ...] = (1,)
 
 
 class DifferenceError(AssertionError):
@@ -96,10 +102,12 @@ class Fuzz:
     def run(self, case: Case) -> None:
         """Raise DifferenceError if the paths differ in a case."""
         libraries.CURRENT.update(cupy=case.cupy, torch=case.torch)
-        launchers = {path: self.launcher(path, case) for path in PATHS}
+        kernels = {path: self.kernel(path, case) for path in PATHS}
         for number, described in enumerate(case.tuples):
-            outcomes = {path: self._outcome(path, launchers[path], described) for path in PATHS}
-            expected = self._outcome("general", self.launcher("general", case), described, count=False)
+            grid = case.grids[number % len(case.grids)]
+            outcomes = {path: self._outcome(path, kernels[path], case.stream, grid, described) for path in PATHS}
+            new = self.kernel("general", case)
+            expected = self._outcome("general", new, case.stream, grid, described, count=False)
             kind, _, message, *_ = expected
             if kind == "raised" or any(outcome != expected for outcome in outcomes.values()):
                 lines = [f"{name}: {outcome}" for name, outcome in {**outcomes, "expected": expected}.items()]
@@ -109,53 +117,73 @@ class Fuzz:
                 self.errors += 1
                 self.messages.add(message)
 
-    def launcher(self, path: str, case: Case) -> Any:
-        """Return a launcher of a new kernel that takes one of the paths."""
+    def kernel(self, path: str, case: Case) -> Kernel:
+        """Return a new kernel that takes one of the paths."""
         self._select(path)
         images = Images(self._module._images.source)
         images._make_current(self._module.ready(), {**self._module.manifest, "kernels": [case.record]})
-        return Kernel(case.record["name"], images)[1, 1, case.stream]
+        return Kernel(case.record["name"], images)
 
-    def _select(self, path: str) -> None:
-        _caching[:] = [path != "general"]
+    def _select(self, path: str, *, plans: bool = True) -> None:
+        _planning[:] = [plans]
         fast_extension._module[:] = [self._extension if path == "extension" else None]
 
-    def _outcome(self, path: str, launcher: Any, described: tuple[Any, ...], *, count: bool = True) -> tuple[Any, ...]:
-        self._select(path)
+    def _outcome(
+        self, path: str, kernel: Kernel, stream: Any, grid: Any, described: tuple[Any, ...], *, count: bool = True
+    ) -> tuple[Any, ...]:
+        self._select(path, plans=count)
         args = tuple([make(item) for item in described])
         last = self._last
         launches, waits, submitted = last.launches, last.waits, _submitted[0]
         try:
-            launcher(*args)
-        except ArgumentError as error:
+            if isinstance(grid, int) and grid <= 0:
+                kernel.forall(-grid, None, stream)(*args)
+            else:
+                kernel[grid, 1, stream](*args)
+        except (ArgumentError, LaunchError) as error:
             return ("refused", type(error).__name__, str(error))
         except Exception as error:  # noqa: BLE001 (no argument may raise any other error)
             return ("raised", type(error).__name__, str(error))
-        if last.launches != launches + 1:
+        if last.launches != launches + (grid != 0):
             return ("raised", f"{last.launches - launches} launches", "")
+        if grid == 0:
+            return ("checked", "", "")
         if count:
             self.launches[path]["general" if _submitted[0] > submitted else "extension"] += 1
-        return ("launched", last.name, bytes(last.parameters[: last.size]).hex(), last.stream, last.waits - waits)
+        bytes_ = bytes(last.parameters[: last.size]).hex()
+        return ("launched", last.name, bytes_, last.stream, last.waits - waits, *last.dims)
 
 
-_caching = [True]
+_planning = [True]
 _submitted = [0]
 
 
 @contextlib.contextmanager
 def patched() -> Iterator[None]:
-    """Cache nothing on path `general` and as shipped on path `extension`; count general launches."""
-    settle, submit, extension = Launcher.settle, Launcher.submit, [*fast_extension._module]
-    pack_at, overload_tables.PACK_AT = overload_tables.PACK_AT, 1  # few cases launch three times
+    """Make plans at the first launch, unless a case asks for none; count launches in Python."""
+    settle, submit, make_launch = Launcher.settle, Launcher.submit, packing.make_launch
+    extension, pack_at = [*fast_extension._module], execute.PACK_AT
+    execute.PACK_AT = 1  # few cases launch three times
 
     def settle_some(self: Any, *args: Any) -> Any:
-        return settle(self, *args) if _caching[0] else None
+        return settle(self, *args) if _planning[0] else None
 
     def count(self: Any, *args: Any) -> None:
         _submitted[0] += 1
         submit(self, *args)
 
+    def make_counted(*made: Any) -> Any:
+        launch = make_launch(*made)
+
+        def counted(*args: Any) -> int | None:
+            code = launch(*args)
+            _submitted[0] += code is not None
+            return code
+
+        return counted
+
     Launcher.settle, Launcher.submit = settle_some, count  # type: ignore[method-assign]
+    packing.make_launch = make_counted
     try:
         with warnings.catch_warnings(), libraries.installed():
             warnings.simplefilter("error")
@@ -163,7 +191,7 @@ def patched() -> Iterator[None]:
             yield
     finally:
         Launcher.settle, Launcher.submit = settle, submit  # type: ignore[method-assign]
-        overload_tables.PACK_AT = pack_at
+        packing.make_launch, execute.PACK_AT = make_launch, pack_at
         fast_extension._module[:] = extension
 
 
@@ -642,4 +670,5 @@ def cases(draw: Any) -> Case:
             tuples.append(tuple(args))
     stream = draw(st.sampled_from((None, None, None, 0, 0, 1, 77)))
     cupy, torch = draw(st.sampled_from(((0, 0), (0, 0), (77, 77), (77, 78), (0, 77), (1, 0), (2, 2), (77, 1))))
-    return Case(record, tuples, stream, cupy, torch)
+    grids = draw(st.lists(st.sampled_from(GRIDS), min_size=1, max_size=4))
+    return Case(record, tuples, stream, cupy, torch, (*grids,))

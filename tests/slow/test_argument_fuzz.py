@@ -209,7 +209,7 @@ def test_an_error_of_an_attribute_is_the_cause(fuzz, library, attribute):
     for error in (OSError, KeyError, Speechless):
         array = Array(library, State(changes=((attribute, Raises(error)),)))
         with pytest.raises(ArgumentError, match=f"argument 1, a, cannot be read: {error.__name__}") as caught:
-            fuzz.launcher("general", case([], [LINE]))(libraries.make(array))
+            fuzz.kernel("general", case([], [LINE]))[1, 1, 0](libraries.make(array))
         assert isinstance(caught.value.__cause__, error)
 
 
@@ -217,7 +217,7 @@ def test_an_error_of_an_attribute_is_the_cause(fuzz, library, attribute):
 @pytest.mark.parametrize("value", [10**400, 10**5000], ids=["large", "too many digits for text"])
 def test_an_int_beyond_all_numbers_is_out_of_range(fuzz, type_, value):
     for path in argument_fuzz.PATHS:
-        launch = fuzz.launcher(path, case([], [("scalar", type_)]))
+        launch = fuzz.kernel(path, case([], [("scalar", type_)]))[1, 1, 0]
         for _ in range(3):
             launch(1)
             with pytest.raises(ArgumentError, match=r"argument 1, a, is .*, which is out of range"):

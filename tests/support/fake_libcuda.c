@@ -653,6 +653,7 @@ static struct {
     char name[256];
     uint64_t stream, size;
     int32_t launches, extended, waits; /* extended: through cuLaunchKernelEx; waits: of streams for others */
+    uint32_t dims[7];                  /* grid, block, dynamic shared memory */
     uint8_t parameters[4096];
 } last;
 
@@ -704,6 +705,8 @@ static int launch(const char *call, Kernel *kernel, const unsigned dims[6], unsi
     pthread_mutex_lock(&lock);
     last.launches++;
     last.stream = (uintptr_t)stream;
+    memcpy(last.dims, dims, 6 * sizeof *dims);
+    last.dims[6] = shared;
     last.size = size < sizeof last.parameters ? size : sizeof last.parameters;
     if (last.size)
         memcpy(last.parameters, buffer, last.size);

@@ -121,24 +121,18 @@ class Images:
             kernel_table = self.current
             if kernel_table is None or not kernel_table.live:  # the second: in a forked process
                 kernel_table = self.ready()
+            uses, use = kernel_table.uses, object()
             try:
-                return self._call(kernel_table, function, *args)
+                uses[use] = get_ident()
+                if kernel_table.live:  # checked after the use was entered, so an unload waits for it
+                    return function(kernel_table, *args)
             except errors.UnloadedError:
                 if kernel_table.live:  # images of another module
                     raise
-
-    def _call(self, kernel_table: KernelTable, function: Callable[..., Result], *args: object) -> Result:
-        """Call a function that uses images; raise UnloadedError if another thread has begun to unload them."""
-        uses, use = kernel_table.uses, object()
-        try:
-            uses[use] = get_ident()
-            if not kernel_table.live:  # checked after the use was entered, so an unload waits for it
-                raise errors.UnloadedError.for_kernel(self.source.name)
-            return function(kernel_table, *args)
-        finally:
-            uses.pop(use, None)
-            if not kernel_table.live:
-                self._leave()
+            finally:
+                uses.pop(use, None)
+                if not kernel_table.live:
+                    self._leave()
 
     def _leave(self) -> None:
         """Unload images that were retired during a launch which has ended, unless another thread waits for that."""

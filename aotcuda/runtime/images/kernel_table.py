@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..jit.fallback import Fallback
     from ..jit.overloads import JitOverloads
     from ..launch.arguments.argument_layout import PackedOverload
-    from ..launch.arguments.overloads import OverloadTable, Selection
+    from ..launch.arguments.overloads import OverloadTable, Selection, Specialization
     from .device_kernel import DeviceKernel
     from .library import Library
 
@@ -140,6 +140,11 @@ class KernelTable:
         ]
         return record if len(overloads) in (0, len(record["overloads"])) else {**record, "overloads": overloads}
 
+    def find(self, name: str, args: tuple[object, ...]) -> Specialization | None:
+        """Return `OverloadTable.find` for a kernel; None before its first launch."""
+        cache = self.caches.get(name)
+        return None if cache is None or cache.table is None else cache.table.find(args)
+
     def select(self, name: str, args: tuple[object, ...], stream: int | None) -> Selection | None:
         """Select the overload of a kernel for these arguments, and pack them; see `OverloadTable.select`.
 
@@ -153,10 +158,7 @@ class KernelTable:
         Raises:
             ArgumentError: No overload accepts the arguments, or one of them cannot be read.
         """
-        cache = self.caches.get(name)
-        table = cache.table if cache is not None else None
-        if table is None:
-            table = self.table(name)
+        table = self.table(name)
         return table.select(args, stream) or self.select_otherwise(name, table, args, stream)
 
     def select_otherwise(

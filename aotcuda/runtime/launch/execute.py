@@ -9,13 +9,12 @@ specialization to the fast path).
 from __future__ import annotations
 
 import ctypes
-from operator import le
 
 from .. import driver as drivers
 from .. import errors
 from . import config_key
-from .arguments.argument_layout import Ready
-from .launch_config import Configuration, checked, pack
+from .arguments.argument_layout import BLOCK, Ready
+from .launch_config import Configuration, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +30,9 @@ if TYPE_CHECKING:
 
 SPECIALIZE_AT = 2
 """The number of launches after which the fast path gets a specialization; many kernels are launched only once."""
+
+PACK_AT = 3
+"""The number of launches after which a specialization gets its function of `packing`."""
 
 
 class ProcessLocal:
@@ -112,27 +114,30 @@ class Launcher(ProcessLocal):
         self._images.use(self._launch, args)
 
     def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
-        images, stream = self._images, self.configuration.stream
-        cache = kernel_table.caches.get(self.name)
-        table = None if cache is None else cache.table
+        configuration, stream = self.configuration, self.configuration.stream
+        specialization = kernel_table.find(self.name, args)
+        if (
+            specialization is not None
+            and configuration.attributes is None
+            and (self._specializations is None or specialization.was_offered(configuration.shared))
+        ):
+            code = specialization.launch(args, stream, configuration.numbers)
+            if code == 0:
+                return
+            if code is not None:
+                self._handle_failure(kernel_table, code, args)
+                return
         try:
-            if table is None:
-                table = kernel_table.table(self.name)
-            selection = table.select(args, stream) or kernel_table.select_otherwise(self.name, table, args, stream)
+            selection = kernel_table.select(self.name, args, stream)
             if selection is None:
-                launch_with_copies(images, kernel_table, (self.name, self.where), stream, args, self._launch)
+                launch_with_copies(self._images, kernel_table, (self.name, self.where), stream, args, self._launch)
                 return
             self.submit(kernel_table, selection, args)
         except errors.MissingVariantError:
             if self._specializations is not None:
                 self._settle_miss(kernel_table, args)
             raise
-        specialization = selection[5]
-        if specialization is not None:
-            if specialization.served is not None:
-                self._count(*specialization.served)
-            if self._specializations is not None:
-                self.settle(kernel_table, selection, args)
+        self.settle(kernel_table, selection, args)
 
     def _count(self, counts: Any, index: int) -> None:
         """Count a launch of an exact kernel, and log the first one that was chosen by hints."""
@@ -143,42 +148,23 @@ class Launcher(ProcessLocal):
             message = "%s was launched with integers that are not recorded; a variant with fewer hints serves them"
             logging.getLogger("aotcuda").info(message, self.where)
 
-    def submit(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Launch with selected and packed arguments, and release their slot."""
-        overload, slot, _, pending, stream, _ = selection
-        try:
-            ready = overload.ready
-            numbers: tuple[int, ...] = self.configuration.numbers
-            if ready is not None and ready.fixed is not None:
-                numbers = (*numbers[:3], *ready.fixed)
-            if (
-                ready is None
-                or self.configuration.attributes is not None
-                or not all(map(le, numbers, ready.limits))
-                or ready.block not in (None, numbers[3:6])
-                or (pending and any(isinstance(item, int) for item in pending))  # an int is a stream to wait for
-            ):
-                self._submit_checked(kernel_table, selection, args)
-            else:
-                pack(slot.config, 0, *numbers, stream)
-                code = kernel_table.library.driver.launch(slot.config_pointer, ready.kernel, *slot.pointers)
-                if code:
-                    self._recover(code, kernel_table, overload.kernels[kernel_table.library.device], selection)
-        finally:
-            overload.slots.append(slot)
-
     def settle(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """After a launch of `selection` with `args`, add its specialization to the fast path if possible."""
-        specialization = selection[5]
-        if self._specializations is None or specialization is None:
+        """After a launch of `selection` with `args`, count it, and let later launches be quicker if possible."""
+        overload, specialization = selection[0], selection[5]
+        if specialization is None:
             return
+        if specialization.served is not None:
+            self._count(*specialization.served)
         specialization.launches += 1
-        if specialization.launches >= SPECIALIZE_AT and specialization.fits_fast_path(selection[0]):
+        fits = specialization.launches >= SPECIALIZE_AT and specialization.fits_fast_path(overload)
+        if fits and self._specializations is not None:
             from . import specialize  # noqa: PLC0415 (many kernels are launched once)
 
             specialize.add_to_fast_path(
                 kernel_table, self._specializations, specialization, args, self.configuration, self.where
             )
+        if specialization.launches >= PACK_AT and not specialization.is_planned and overload.ready is not None:
+            kernel_table.table(self.name).plan_launch(selection, args, kernel_table.library.driver.launch)
 
     def _settle_miss(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
         """Record in the fast path that an exact kernel has no overload for arguments, after the second launch."""
@@ -226,8 +212,14 @@ class Launcher(ProcessLocal):
             configuration = configuration.for_kernel(kernel)
         raise self._refusal(code, driver, driver.devices[current or 0], stream, configuration, kernel)
 
-    def _submit_checked(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
-        """Launch with all checks; cache the encoded configuration if later launches need no checks."""
+    def submit(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
+        """Launch with all checks, and release the slot of the arguments."""
+        try:
+            self._submit(kernel_table, selection, args)
+        finally:
+            selection[0].slots.append(selection[1])
+
+    def _submit(self, kernel_table: KernelTable, selection: Selection, args: tuple[object, ...]) -> None:
         overload, slot, _, pending, stream, _ = selection
         library = kernel_table.library
         driver = library.driver
@@ -252,9 +244,11 @@ class Launcher(ProcessLocal):
         if scratch is not None:
             from . import scratch_memory  # noqa: PLC0415 (few kernels need any)
 
-            memory = scratch_memory.allocate(scratch, configuration.grid, stream, slot.buffer, self.where)
+            block = memoryview(slot.buffer)[BLOCK:]
+            memory = scratch_memory.allocate(scratch, configuration.grid, stream, block, self.where)
         config = configuration.for_driver(stream, cooperative=kernel.cooperative)
-        code = driver.launch(config, kernel.kernel, *slot.pointers)
+        handle = ctypes.c_void_p.from_param(kernel.kernel.value)
+        code = driver.launch(config, handle, *slot.pointers[1:])
         if code:
             self._recover(code, kernel_table, kernel, selection)
         del memory
@@ -271,7 +265,6 @@ class Launcher(ProcessLocal):
         is_plain = kernel.watch is None and scratch is None and not library.synchronous and not kernel.cooperative
         if is_cached and is_plain and (kernel.fixed is None or configuration.attributes is None):
             fixed = None if kernel.fixed is None else configuration.numbers[3:]
-            handle = ctypes.c_void_p.from_param(kernel.kernel.value)
             overload.ready = Ready(handle, kernel.unchecked_limits(), kernel.block, fixed)
 
     def _enter(self, kernel_table: KernelTable, selection: Selection) -> int:
@@ -293,7 +286,7 @@ class Launcher(ProcessLocal):
             self._images.enter(kernel_table, overload.addresses_of(values), (stream, *pending), self.where)
             configuration = self.configuration.for_kernel(kernel)
             config = configuration.for_driver(stream, cooperative=kernel.cooperative)
-            code = driver.launch(config, kernel.kernel, *slot.pointers)
+            code = driver.launch(config, kernel.kernel, *slot.pointers[1:])
         if code:
             raise self._refusal(code, driver, kernel.device, stream, self.configuration.for_kernel(kernel), kernel)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..images.device_kernel import DeviceKernel
     from ..images.images import Images
     from ..images.kernel_table import KernelTable
-    from .arguments.overloads import Selection
+    from .arguments.overloads import Selection, Specialization
     from .execute import Launcher
 
     Kernel = Any  # an `aotcuda.runtime.kernel.Kernel`, which imports this module
@@ -64,6 +64,9 @@ class ForAll(ProcessLocal):
         if self._n == 0:
             kernel_table.check(name, args, self._stream)
             return
+        specialization = kernel_table.find(name, args)
+        if specialization is not None and self._launch_planned(kernel_table, specialization, args):
+            return
         selection = kernel_table.select(name, args, self._stream)
         if selection is None:
             with importing:
@@ -78,8 +81,25 @@ class ForAll(ProcessLocal):
             selection[0].slots.append(selection[1])
             raise
         launcher.submit(kernel_table, selection, args)
-        if specializations is not None:
-            launcher.settle(kernel_table, selection, args)
+        launcher.settle(kernel_table, selection, args)
+
+    def _launch_planned(
+        self, kernel_table: KernelTable, specialization: Specialization, args: tuple[object, ...]
+    ) -> bool:
+        """Launch by a plan; return False if it declines."""
+        shared, block = self._shared, self._block
+        which = shared if block else (None, shared)
+        if self._specializations is not None and not specialization.was_offered(which):
+            return False
+        if block is None:
+            kernel = specialization.overloads[0].kernels.get(kernel_table.library.device)
+            block = None if kernel is None else kernel.best_blocks.get(shared)
+            if block is None:
+                return False
+        code = specialization.launch(args, self._stream, (-(-self._n // block), 1, 1, block, 1, 1, shared, block))
+        if code:
+            self.fail(code, args)
+        return code is not None
 
     def fail(self, code: int, args: tuple[object, ...]) -> None:
         """Raise the error of a launch that failed on the fast path; see `Launcher.fail`."""

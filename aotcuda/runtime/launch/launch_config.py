@@ -6,7 +6,6 @@ eleven; ctypes needs time for each argument.
 
 from __future__ import annotations
 
-import struct
 from operator import le
 
 from .. import errors, integer
@@ -14,7 +13,6 @@ from .. import errors, integer
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ctypes
-    from collections.abc import Callable
     from typing import Any
 
     from ..images.device_kernel import DeviceKernel
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     Dimensions = tuple[int, int, int]
 
 _MOST_THREADS = 1024
+_new = object.__new__
 
 DEFINED_BY_KERNEL = object()
 """The block of a configuration whose kernel defines block, shared memory and clusters, as Triton's kernels do."""
@@ -54,28 +53,18 @@ def encode(
     return config
 
 
-pack: Callable[..., None] = struct.Struct("<8IQ").pack_into
-"""Write `Configuration.numbers` and a stream's handle into a `CUlaunchConfig` without attributes.
-
-The last of the numbers, the threads of a block, is in the padding.
-"""
-
-
 class Configuration:
     """Grid, block, stream, shared memory and attributes of a launch, after all checks that need no GPU.
 
     Attributes:
-        grid: Blocks of the grid in x, y and z.
-        block: Threads of a block in x, y and z.
         stream: The handle of the stream, 0 for the default stream; None for the current stream of each launch.
-        shared: Bytes of dynamic shared memory for each block.
         attributes: Further launch attributes; None for none.
         by_number: True if block and grid are computed from a number of elements at each launch.
         by_grid: True if only the grid was given; `for_kernel` adds the numbers that the kernel defines.
         numbers: Grid and block in x, y and z, bytes of dynamic shared memory, and threads of a block.
     """
 
-    __slots__ = ("attributes", "block", "by_grid", "by_number", "grid", "numbers", "shared", "stream")
+    __slots__ = ("attributes", "by_grid", "by_number", "numbers", "stream")
 
     def __init__(
         self,
@@ -92,19 +81,33 @@ class Configuration:
             LaunchError: Grid or block is not possible.
             ArgumentError: `stream` is not a possible handle.
         """
-        self.grid = dimensions(grid, "grid", where)
+        grid = dimensions(grid, "grid", where)
         self.by_number = False
         self.by_grid = block is DEFINED_BY_KERNEL
-        self.block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
-        check_threads(self.block, where)
+        block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
+        check_threads(block, where)
         if stream is not None and not 0 <= stream < 1 << 64:
             from .. import streams  # noqa: PLC0415 (only errors come here)
 
             raise streams.no_handle_error(stream)
         self.stream = stream
-        self.shared = shared
         self.attributes = attributes or None
-        self.numbers = (*self.grid, *self.block, shared, self.block[0] * self.block[1] * self.block[2])
+        self.numbers = (*grid, *block, shared, block[0] * block[1] * block[2])
+
+    @property
+    def grid(self) -> Dimensions:
+        """Return the blocks of the grid in x, y and z."""
+        return self.numbers[:3]
+
+    @property
+    def block(self) -> Dimensions:
+        """Return the threads of a block in x, y and z."""
+        return self.numbers[3:6]
+
+    @property
+    def shared(self) -> int:
+        """Return the bytes of dynamic shared memory for each block."""
+        return self.numbers[6]
 
     @classmethod
     def of(cls, parts: Any) -> Configuration | None:
@@ -112,28 +115,28 @@ class Configuration:
 
         Its grid and block are ints or tuples of ints, its stream is None or a handle.
         """
-        count = len(parts) if type(parts) is tuple else 0
+        count, stream, shared = len(parts) if type(parts) is tuple else 0, None, 0
         if count == 2:
-            (grid, block), stream, shared = parts, None, 0
+            grid, block = parts
         elif count == 3:
-            (grid, block, stream), shared = parts, 0
+            grid, block, stream = parts
         elif count == 4:
             grid, block, stream, shared = parts
         else:
             return None
-        grid = (grid, 1, 1) if type(grid) is int else _three(grid)
-        block = (block, 1, 1) if type(block) is int else _three(block)
-        if grid is None or block is None or min(grid) < 1 or min(block) < 1 or type(shared) is not int or shared < 0:
-            return None
         if stream is not None and (type(stream) is not int or not 0 <= stream < 1 << 64):
             return None
-        threads = block[0] * block[1] * block[2]
-        if threads > _MOST_THREADS:
+        grid = (grid, 1, 1) if type(grid) is int else _three(grid)
+        block = (block, 1, 1) if type(block) is int else _three(block)
+        if grid is None or block is None or type(shared) is not int:
             return None
-        made = cls.__new__(cls)
-        made.grid, made.block, made.stream, made.shared = grid, block, stream, shared
+        (x, y, z), (u, v, w) = grid, block
+        threads = u * v * w
+        if x < 1 or y < 1 or z < 1 or u < 1 or v < 1 or w < 1 or shared < 0 or threads > _MOST_THREADS:
+            return None
+        made: Configuration = _new(cls)
+        made.numbers, made.stream = (x, y, z, u, v, w, shared, threads), stream
         made.attributes, made.by_grid, made.by_number = None, False, False
-        made.numbers = (*grid, *block, shared, threads)
         return made
 
     def describe(self, stream: int) -> str:

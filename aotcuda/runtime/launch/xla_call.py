@@ -16,6 +16,7 @@ from .. import driver as drivers
 from .. import new_lock
 from . import fast as extension
 from .arguments import parameter_kinds
+from .arguments.argument_layout import BLOCK
 from .arguments.overloads import OverloadTable
 from .fast import specializations
 from .launch_config import (
@@ -162,7 +163,7 @@ def _prepare(
                 raise LaunchError(message)
         launch = Configuration(grid, block, None, shared, where, None)
         launch.check(kernel, where)
-        packed = bytes(slot.buffer.raw[: overload.size])
+        packed = slot.buffer.raw[BLOCK : BLOCK + overload.size]
         holes = _holes(overload.parameters, values, arguments, places)
     finally:
         overload.slots.append(slot)

@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
     Alignment = tuple[tuple[int, ...], int, bool]
 
-_CONFIG_BYTES = 56  # sizeof(CUlaunchConfig)
+BLOCK = 64
+"""The offset of the parameter block in a slot; a `CUlaunchConfig` without attributes is before it."""
+
+_CONFIG = "8IQ24x"
+"""Grid, block, shared memory and threads of a launch, and the handle of its stream: the threads are in the padding."""
+
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 
 
@@ -33,12 +38,11 @@ class Ready:
 
     Attributes:
         kernel: The driver's handle, as `Driver.launch` takes it.
-        limits: `DeviceKernel.unchecked_limits`.
-        block: The only block that launches may have; None for any.
+        accepts: Returns True for `Configuration.numbers` that need no further checks.
         fixed: The block, bytes of dynamic shared memory and threads of every launch; None where users set them.
     """
 
-    __slots__ = ("block", "fixed", "kernel", "limits")
+    __slots__ = ("accepts", "fixed", "kernel")
 
     def __init__(
         self,
@@ -47,37 +51,49 @@ class Ready:
         block: tuple[int, int, int] | None,
         fixed: tuple[int, ...] | None,
     ) -> None:
+        """Take `DeviceKernel.unchecked_limits`, and the only block that launches may have, None for any."""
+        most_x, most_y, most_z, block_x, block_y, block_z, most_shared, most_threads = limits
+
+        def accepts(numbers: tuple[int, ...]) -> bool:
+            x, y, z, u, v, w, shared, threads = numbers
+            return (
+                x <= most_x
+                and y <= most_y
+                and z <= most_z
+                and threads <= most_threads
+                and shared <= most_shared
+                and u <= block_x
+                and v <= block_y
+                and w <= block_z
+                and (block is None or block == (u, v, w))
+            )
+
         self.kernel = kernel
-        self.limits = limits
-        self.block = block
+        self.accepts = accepts
         self.fixed = fixed
 
 
 class Slot:
-    """A parameter block that one launch borrows.
+    """A `CUlaunchConfig` and a parameter block that one launch borrows.
 
     Attributes:
-        buffer: The block.
-        pointers: The block as `Driver.launch` takes it: `kernelParams` and `extra` of `cuLaunchKernelEx`.
-        config: Memory for a `CUlaunchConfig` without attributes, which `launch_config.pack` writes.
-        config_pointer: `config` as `Driver.launch` takes it.
+        buffer: Both; the block begins at `BLOCK`.
+        pointers: Both as `Driver.launch` takes them: the configuration, then `kernelParams` and `extra`.
     """
 
-    __slots__ = ("__weakref__", "_size", "buffer", "config", "config_pointer", "pointers")
+    __slots__ = ("__weakref__", "_size", "buffer", "pointers")
 
     def __init__(self, size: int, starts: list[int]) -> None:
         """Make a block of `size` bytes; `starts` are the offsets of parameters that are passed one by one."""
-        self.buffer = ctypes.create_string_buffer(max(size, 1))
+        self.buffer = ctypes.create_string_buffer(BLOCK + size)
         self._size = ctypes.c_size_t(size)
-        self.config = ctypes.create_string_buffer(_CONFIG_BYTES)
-        self.config_pointer = ctypes.byref(self.config)
-        start = ctypes.addressof(self.buffer)
+        config, start = ctypes.byref(self.buffer), ctypes.addressof(self.buffer) + BLOCK
         if starts:
             pointers = (ctypes.c_void_p * len(starts))(*[start + offset for offset in starts])
-            self.pointers: tuple[Any, Any] = ctypes.byref(pointers), None
+            self.pointers: tuple[Any, Any, Any] = config, ctypes.byref(pointers), None
         else:
             extra = (_BUFFER_POINTER, start, _BUFFER_SIZE, ctypes.addressof(self._size), _END)
-            self.pointers = None, ctypes.byref((ctypes.c_void_p * 5)(*extra))
+            self.pointers = config, None, ctypes.byref((ctypes.c_void_p * 5)(*extra))
 
 
 class PackedOverload:
@@ -133,7 +149,7 @@ class PackedOverload:
 
             parameter_kinds.add_kinds(KINDS)
         try:
-            fields = [field for each in self.parameters for field in parameter_kinds.kind_of(each).fields(each)]
+            fields = self._fields()
             self.pack_into = _packer(fields, self.size)
             fits = [
                 _accept if is_exact and each["kind"] == "constant" else parameter_kinds.kind_of(each).fit(each)
@@ -157,6 +173,13 @@ class PackedOverload:
         self.fast_layout: object = None
         self.kernels: dict[int, Any] = {}
         self.ready: Ready | None = None
+
+    def _fields(self) -> list[tuple[int, str, bool]]:
+        return [field for each in self.parameters for field in parameter_kinds.kind_of(each).fields(each)]
+
+    def launch_packer(self) -> Callable[..., None]:
+        """Return `pack_into` for a whole slot: grid, block, shared memory, threads and stream before the numbers."""
+        return _packer(self._fields(), self.size, _CONFIG)
 
     def take(self) -> Slot:
         """Return a free slot, or a new one."""
@@ -182,22 +205,24 @@ def _accept(_read: object, _values: list[object]) -> bool:
     return True
 
 
-def _packer(fields: list[tuple[int, str, bool]], size: int) -> Callable[..., None]:
-    """Return the function that packs the numbers of `fields` into a block of `size` bytes."""
-    block = struct.Struct(_format(fields, size))
+def _packer(fields: list[tuple[int, str, bool]], size: int, before: str = "") -> Callable[..., None]:
+    """Return the function that packs the numbers of `fields` into a block of `size` bytes, after those of `before`."""
+    block = struct.Struct("<" + before + _format(fields, size))
     order = sorted(range(len(fields)), key=lambda at: fields[at][0])
     if order == list(range(len(fields))):
         return block.pack_into
+    first = len(struct.unpack("<" + before, bytes(struct.calcsize("<" + before))))
+    places = [*range(first), *[first + at for at in order]]
 
     def pack_into(buffer: Any, offset: int, *values: object) -> None:
-        block.pack_into(buffer, offset, *[values[at] for at in order])
+        block.pack_into(buffer, offset, *[values[at] for at in places])
 
     return pack_into
 
 
 def _format(fields: list[tuple[int, str, bool]], size: int) -> str:
     """Return the `struct` format of the whole block, with padding in the gaps."""
-    parts = ["<"]
+    parts = []
     position = 0
     for offset, form, _ in [*sorted(fields, key=lambda field: field[0]), (size, "", False)]:
         if offset < position:

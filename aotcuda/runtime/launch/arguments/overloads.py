@@ -28,7 +28,7 @@ from ....common import scalar_types
 from ... import errors
 from .. import arguments
 from . import arrays, keys, parameter_kinds, scalars
-from .argument_layout import PackedOverload
+from .argument_layout import BLOCK, PackedOverload
 from .array_view import is_aligned, overlap
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ...driver import ValidityFlag
     from .argument_layout import Slot
     from .keys import Coder
-    from .packing import Pack
+    from .packing import Launch
     from .scalars import Read
 
     Selection = tuple[PackedOverload, Slot, list[object], list[object], int, "Specialization | None"]
@@ -52,26 +52,26 @@ if TYPE_CHECKING:
 _MOST_CACHED = 1024
 _MOST_SPECIALIZATIONS = 1 << 14
 """The most specializations for arguments of the same types: a kernel may have thousands of variants in use."""
-PACK_AT = 3
-"""The number of launches after which a specialization gets its functions of `packing`."""
+
+
+def _decline(_args: tuple[object, ...], _handle: int | None, _numbers: tuple[int, ...]) -> None:
+    """Decline a launch."""
 
 
 class Specialization:
-    """The overloads that may fit arguments of some types with some key, best first.
+    """The launch plan for arguments of some types with some key: the overloads that may fit, best first.
 
     Attributes:
         overloads: The overloads.
         coders: The coders of the key.
-        launches: The number of launches on the general path. There is no lock, so launches of two threads may count as
-            one.
+        launches: The number of checked launches. There is no lock, so launches of two threads may count as one.
         in_fast_path: The configurations and contexts for which the fast path has this specialization.
         key: The codes of the coders.
-        packs: For each argument the function of `packing` for the first overload, once it was launched some times; None
-            if an argument's value, or the overlap of arrays, decides about the overload.
+        launch: The function of `packing` that reads, packs and launches in one step; it declines until there is one.
         served: For an exact kernel: its counters of launches, and the index of the counter for this specialization.
     """
 
-    __slots__ = ("coders", "in_fast_path", "key", "launches", "overloads", "packed", "packs", "served")
+    __slots__ = ("coders", "in_fast_path", "key", "launch", "launches", "overloads", "served")
 
     def __init__(
         self, overloads: list[PackedOverload], coders: Sequence[Coder] = (), key: tuple[object, ...] = ()
@@ -79,11 +79,19 @@ class Specialization:
         self.overloads = overloads
         self.coders = coders
         self.key = key
-        self.packed = 0
-        self.packs: list[Pack | None] | None = None
+        self.launch: Launch = _decline
         self.launches = 0
         self.in_fast_path: set[tuple[object, int]] = set()
         self.served: tuple[Any, int] | None = getattr(overloads, "served", None)
+
+    @property
+    def is_planned(self) -> bool:
+        """Return True if `launch` may launch."""
+        return self.launch is not _decline
+
+    def was_offered(self, which: object) -> bool:
+        """Return True if the fast path has got this specialization for a kind of configuration, or cannot have it."""
+        return (which, 0) in self.in_fast_path or not self.fits_fast_path(self.overloads[0])
 
     def fits_fast_path(self, overload: PackedOverload) -> bool:
         """Return True if it has `overload`, and all its overloads have arrays of the same dtypes and dimensions."""
@@ -102,7 +110,7 @@ class ArgumentTypes:
         plain: The specialization of all overloads, for launches without coders.
         torch_index: The index of the first tensor, if `leader` is `"torch"`; -1 if that tensor is in a tuple.
         cupy_index: The index of the first argument that is on CuPy's current stream; -1 if there is none.
-        last: The last specialization in use that has functions of `packing`; None for none.
+        last: The last specialization in use whose launches take one step; None for none.
     """
 
     __slots__ = (
@@ -146,22 +154,6 @@ class ArgumentTypes:
         self.cupy_index = next((at for at, each in enumerate(families) if "cupy" in each), -1)
         if self.cupy_index >= 0 and not arrays.orders_cupy_stream():
             self.cupy_index = -1
-
-    def use(
-        self, specialization: Specialization, overload: PackedOverload, args: tuple[object, ...], *, one_gpu: bool
-    ) -> None:
-        """Let later launches begin with a specialization that has accepted arguments, if it has functions for them."""
-        specialization.packed += 1
-        if specialization.packed == PACK_AT:
-            from . import packing  # noqa: PLC0415 (many kernels are launched once)
-
-            by_values = any(coder.tests or coder.is_value or coder.has_type for coder in self.coders)
-            if overload is specialization.overloads[0] and not by_values and not overload.apart:
-                pairs = zip(self.coders, specialization.key, strict=bool(specialization.key))
-                codes: dict[int, tuple[Coder, object]] = {coder.at: (coder, code) for coder, code in pairs}
-                specialization.packs = packing.make(overload, args, self.readers, codes, one_gpu=one_gpu)
-        if specialization.packs is not None:
-            self.last = specialization
 
     def specialization(self, reads: Sequence[Any]) -> Specialization:
         """Return the specialization for the values that were read."""
@@ -227,6 +219,14 @@ class OverloadTable:
         self._compiled: dict[object, list[PackedOverload]] = {}
         self._argument_types: dict[object, ArgumentTypes] = {}
 
+    def find(self, args: tuple[object, ...]) -> Specialization | None:
+        """Return the last specialization of arguments of these types, if launches by it take one step; else None."""
+        try:
+            types = self._argument_types.get((*map(type, args),))
+        except Exception:  # noqa: BLE001 (`argument_types` raises it as an error of the argument)
+            return None
+        return None if types is None else types.last
+
     def select(self, args: tuple[object, ...], handle: int | None) -> Selection | None:
         """Select the overload for these arguments and pack them; return None if no overload accepts them.
 
@@ -239,44 +239,7 @@ class OverloadTable:
         Raises:
             ArgumentError: An argument cannot be read.
         """
-        try:
-            types = self._argument_types.get((*map(type, args),))  # the key of most arguments
-        except Exception:  # noqa: BLE001 (`argument_types` raises it as an error of the argument)
-            types = None
-        if types is None:
-            types = self.argument_types(args)
-        specialization = None if types is None else types.last
-        if types is None or specialization is None or specialization.packs is None:
-            return self._select(types, args, handle)
-        overload = specialization.overloads[0]
-        values: list[object] = []
-        pending: list[object] = []
-        try:
-            stream, packs = 0 if handle is None else handle, specialization.packs
-            if types.leader is not None:
-                stream, current = self._streams(types, args, handle)
-                if current != stream and types.cupy_index >= 0:
-                    packs = _waiting(packs, types.cupy_index, current)
-            for pack, arg in zip(packs, args):  # noqa: B905 (equal lengths; strict costs time)
-                if pack is None:
-                    values.append(arg)
-                elif not pack(arg, values, pending, stream):
-                    return self._select(types, args, handle)
-            slots = overload.slots
-            slot = slots.pop() if slots else overload.take()
-        except (MemoryError, RecursionError):
-            raise
-        except Exception:  # noqa: BLE001 (reading the arguments again raises an error with a reason)
-            return self._select(types, args, handle)
-        try:
-            overload.pack_into(slot.buffer, 0, *values)
-        except (struct.error, OverflowError):  # a number is out of its parameter's range
-            slots.append(slot)
-            return self._select(types, args, handle)
-        return overload, slot, values, pending, stream, specialization
-
-    def _select(self, types: ArgumentTypes | None, args: tuple[object, ...], handle: int | None) -> Selection | None:
-        """Find the specialization of arguments by reading them; see `select`."""
+        types = self.argument_types(args)
         selection = self._fit(types, args, handle) if types is not None else None
         if selection is None and self._separates_large:
             large = scalars.separate_large(args)
@@ -285,6 +248,25 @@ class OverloadTable:
             if selection is not None:
                 selection = (*selection[:5], None)  # the fast path does not support `Large`
         return selection
+
+    def plan_launch(self, selection: Selection, args: tuple[object, ...], launch: Callable[..., int]) -> None:
+        """Let later launches like a selected one take one step, if `packing` supports the overload.
+
+        `launch` is the driver's function.
+        """
+        overload, _, _, _, _, specialization = selection
+        types = self._argument_types.get((*map(type, args),))
+        if types is None or specialization is None or overload is not specialization.overloads[0] or overload.apart:
+            return
+        from . import packing  # noqa: PLC0415 (many kernels are launched once)
+
+        pairs = zip(specialization.coders, specialization.key, strict=True)
+        codes: dict[int, tuple[Coder, object]] = {coder.at: (coder, code) for coder, code in pairs}
+        families = set(map(arrays.family, _leaves(args)))
+        stream = packing.stream_finder(types.leader, families, one_gpu=self.one_gpu)
+        steps = packing.steps(overload, args, types.readers, codes)
+        specialization.launch = packing.make_launch(overload, steps, stream, specialization.served, launch)
+        types.last = specialization
 
     def stream(self, args: tuple[object, ...], handle: int | None) -> int:
         """Return the handle of a launch's stream: `handle`, or that of the arguments' library if `handle` is None.
@@ -392,12 +374,11 @@ class OverloadTable:
                     self._check_alignments(overload, args, reads)
                 slot = overload.take()
                 try:
-                    overload.pack_into(slot.buffer, 0, *values)
+                    overload.pack_into(slot.buffer, BLOCK, *values)
                 except (struct.error, OverflowError):  # a number is out of its parameter's range
                     overload.slots.append(slot)
                     continue
-                if not self.is_exact:
-                    types.use(specialization, overload, args, one_gpu=self.one_gpu)
+                types.last = specialization if specialization.is_planned else types.last
                 return overload, slot, values, pending, stream, specialization
         return None
 
@@ -505,15 +486,14 @@ class OverloadTable:
         return types
 
 
-def _waiting(steps: Sequence[Any], at: int, current: int) -> list[Any]:
-    """Return readers or functions of `packing` with a step that first waits for CuPy's current stream, `current`."""
-    first = steps[at]
+def _waiting(readers: Sequence[Any], at: int, current: int) -> list[Any]:
+    """Return readers of which the one of the array `at` first waits for CuPy's current stream, `current`."""
 
-    def step(array: object, *rest: Any) -> object:
-        arrays.wait(current, rest[-2], rest[-1], mutual=True)
-        return first(array, *rest)
+    def read(array: object, pending: list[object], stream: int) -> object:
+        arrays.wait(current, pending, stream, mutual=True)
+        return readers[at](array, pending, stream)
 
-    return [*steps[:at], step, *steps[at + 1 :]]
+    return [*readers[:at], read, *readers[at + 1 :]]
 
 
 def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:

@@ -1,11 +1,16 @@
-"""Make the functions that read and pack the arguments of a plan in one step: one for each argument.
+"""Make the function that launches a plan in one step: it reads, checks and packs arguments, and calls the driver.
 
-A function appends the numbers that the argument's reader and the parameter's `fit` give, or declines. If one declines,
-the caller makes a plan for the arguments: they may have another plan, or none accepts them. For arrays of CuPy and
-PyTorch and for `__cuda_array_interface__`, a quick check comes first: contiguous arrays of the plan's dtype.
+The function has a step for each argument, which appends the numbers that the argument's reader and the parameter's
+`fit` give, or declines. If one declines, the caller finds the plan of the arguments, or the reason why there is none.
+For arrays of CuPy and PyTorch and for `__cuda_array_interface__`, a step begins with a quick check: contiguous arrays
+of the plan's dtype.
 """
 
 from __future__ import annotations
+
+import struct
+import sys
+from functools import partial
 
 from . import arrays, parameter_kinds
 from .array_view import MOST_BYTES, is_aligned, item_bytes
@@ -24,50 +29,141 @@ if TYPE_CHECKING:
     Pack = Callable[[Any, list[object], list[object], int], bool]
     """Take an argument, the numbers so far, the `pending` items and the launch's stream; return False to decline."""
 
+    Launch = Callable[[tuple[Any, ...], int | None, tuple[int, ...]], int | None]
+    """Take the arguments, the handle of the stream, None for the current one, and `Configuration.numbers`; return the
+    driver's code, or None to decline."""
+
+    FindStream = Callable[[int | None], int | None]
+    """Take the handle of the launch's stream, None for the current stream."""
+
     _Line = Callable[[tuple[int, ...]], tuple[int, ...]]
 
 _is_c_contiguous = arrays.is_c_contiguous
 _LEAST = arrays.LEAST_ADDRESS
 
 
-def make(
+def make_launch(
+    overload: PackedOverload,
+    packs: Sequence[Pack | None],
+    find_stream: FindStream | None,
+    served: tuple[Any, int] | None,
+    launch: Callable[..., int],
+) -> Launch:
+    """Return the function that launches an overload.
+
+    Args:
+        overload: The plan's first overload.
+        packs: The results of `steps`.
+        find_stream: The result of `stream_finder`.
+        served: `Specialization.served`.
+        launch: `Driver.launch`.
+    """
+    pack_into, slots, take = overload.launch_packer(), overload.slots, overload.take
+    counts, index = served or ([0], 0)
+
+    def launch_planned(args: tuple[Any, ...], handle: int | None, numbers: tuple[int, ...]) -> int | None:
+        ready = overload.ready
+        if ready is None:
+            return None
+        if ready.fixed is not None:
+            numbers = (*numbers[:3], *ready.fixed)
+        stream = (handle or 0) if find_stream is None else find_stream(handle)
+        if stream is None or not ready.accepts(numbers):
+            return None
+        values: list[object] = [*numbers, stream]
+        pending: list[object] = []
+        try:
+            for pack, arg in zip(packs, args):  # noqa: B905 (equal lengths; strict costs time)
+                if pack is None:
+                    values.append(arg)
+                elif not pack(arg, values, pending, stream):
+                    return None
+        except (MemoryError, RecursionError):
+            raise
+        except Exception:  # noqa: BLE001 (reading the arguments again raises an error with a reason)
+            return None
+        if pending and any(isinstance(item, int) for item in pending):  # an int is a stream to wait for
+            return None
+        slot = slots.pop() if slots else take()
+        try:
+            pack_into(slot.buffer, 0, *values)
+            config, parameters, extra = slot.pointers
+            code = launch(config, ready.kernel, parameters, extra)
+        except (struct.error, OverflowError):  # a number is out of its parameter's range
+            return None
+        finally:
+            slots.append(slot)
+        counts[index] += not code
+        return code
+
+    return launch_planned
+
+
+def steps(
     overload: PackedOverload,
     args: tuple[Any, ...],
     readers: Sequence[Read | None],
     codes: dict[int, tuple[Coder, object]],
-    *,
-    one_gpu: bool,
 ) -> list[Pack | None]:
-    """Return the function for each argument; None for a number that is appended unchanged.
+    """Return the step for each argument; None for a number that is appended unchanged.
 
     Args:
         overload: The plan's first overload.
         args: Arguments that it has accepted.
         readers: The readers of arguments of these types; None for a number that needs none.
         codes: The coders of the plan's key by argument, and their codes in it.
-        one_gpu: Whether the machine has one GPU, so that all tensors are on one stream.
     """
     packs: list[Pack | None] = []
-    first_tensor = next((at for at, arg in enumerate(args) if arrays.family(arg) == "torch"), -1)
     for at, (arg, read, fit) in enumerate(zip(args, readers, overload.fits, strict=True)):
         coder, code = codes.get(at, (None, None))
         checks = [item for item in overload.alignments if item[0][0] == at]
         pack = _pack(read, fit, coder, code, checks)
-        if pack is not None and (one_gpu or arrays.family(arg) != "torch"):
-            pack = _quick(arg, overload.parameters[at], pack, coder, code, on_stream=at != first_tensor)
-        packs.append(pack)
+        packs.append(pack and _quick(arg, overload.parameters[at], pack, coder, code))
     return packs
+
+
+def stream_finder(leader: str | None, families: set[str | None], *, one_gpu: bool) -> FindStream | None:
+    """Return the function that returns a launch's stream, or None if data of CuPy or PyTorch is on another stream.
+
+    Args:
+        leader: The library whose current stream is the launch's if none is given; None for the default stream.
+        families: The families of the arguments and of the items of tuples.
+        one_gpu: Whether the machine has one GPU, so that all tensors are on one stream.
+    """
+    current: list[Callable[[], int]] = []
+    if "cupy" in families and (leader == "cupy" or arrays.orders_cupy_stream()):
+        cuda: Any = sys.modules["cupy"].cuda
+        current.append(lambda: cuda.get_current_stream().ptr)
+    if leader == "torch" or "torch" in families:
+        of_gpu = arrays.torch_stream()
+        if of_gpu is None or not one_gpu or "torch" not in families:
+            return lambda _handle: None
+        current.insert(0 if leader == "torch" else 1, partial(of_gpu, 0))
+    if not current:
+        return None
+    first, *others = current
+
+    def find(handle: int | None) -> int | None:
+        stream = first()
+        if handle is not None and handle != stream:
+            return None
+        for other in others:
+            if other() != stream:
+                return None
+        return stream
+
+    return find
 
 
 def _pack(
     read: Read | None, fit: Fit | None, coder: Coder | None, code: object, checks: list[Alignment]
 ) -> Pack | None:
     """Return the function that reads and packs any argument of a type."""
-    if read is None:
+    if read is None and coder is None:
         return None if fit is None else lambda arg, values, _pending, _stream: fit(arg, values)
 
     def pack(arg: Any, values: list[object], pending: list[object], stream: int) -> bool:
-        item = read(arg, pending, stream)
+        item = arg if read is None else read(arg, pending, stream)
         if coder is not None and coder.code(item) != code:
             return False
         if fit is None:
@@ -84,10 +180,10 @@ def _is_aligned(read: Any, path: tuple[int, ...], alignment: int, with_strides: 
     return is_aligned(read, alignment, with_strides=with_strides)
 
 
-def _quick(arg: Any, parameter: Parameter, pack: Pack, coder: Coder | None, code: Any, *, on_stream: bool) -> Pack:
+def _quick(arg: Any, parameter: Parameter, pack: Pack, coder: Coder | None, code: Any) -> Pack:
     """Return a function that does the same as `pack`, and sooner for contiguous arrays like `arg`.
 
-    With `on_stream`, an earlier function compares PyTorch's current stream with the launch's.
+    `stream_finder` has compared the libraries' current streams with the launch's.
     """
     family = arrays.family(arg)
     if family not in ("cupy", "torch", "interface"):
@@ -103,9 +199,8 @@ def _quick(arg: Any, parameter: Parameter, pack: Pack, coder: Coder | None, code
         line = parameter_kinds.picker(parameter) if parameter["ndim"] == 1 else None
     elif ndim is not None:
         append = _of_dimensions(append, ndim)
-    if family == "torch":
-        return _torch(parameter, element, line, append, pack, on_stream=on_stream)
-    return (_cupy if family == "cupy" else _interface)(parameter, element, line, append, pack)
+    make_pack = {"cupy": _cupy, "torch": _torch, "interface": _interface}[family]
+    return make_pack(parameter, element, line, append, pack)
 
 
 def _of_dimensions(append: Append, ndim: int) -> Append:
@@ -140,12 +235,9 @@ def _cupy(parameter: Parameter, dtype: Any, line: _Line | None, append: Append, 
     return pack
 
 
-def _torch(
-    parameter: Parameter, dtype: Any, line: _Line | None, append: Append, other: Pack, *, on_stream: bool
-) -> Pack:
+def _torch(parameter: Parameter, dtype: Any, line: _Line | None, append: Append, other: Pack) -> Pack:
     misaligned, itemsize = parameter_kinds.alignment(parameter) - 1, item_bytes(parameter["dtype"])
     is_complex, most = parameter["dtype"][1:2] == "c", MOST_BYTES // itemsize
-    current_stream = None if on_stream else arrays.torch_stream()
 
     def pack(tensor: Any, values: list[object], pending: list[object], stream: int) -> bool:
         address, shape = tensor.data_ptr(), tensor.shape
@@ -157,7 +249,6 @@ def _torch(
             or not tensor.is_cuda
             or not tensor.is_contiguous()
             or (is_complex and tensor.is_conj())
-            or (current_stream is not None and current_stream(0) != stream)
         ):
             return other(tensor, values, pending, stream)
         if line is None:
