@@ -123,10 +123,11 @@ def setup(app: object) -> None:
     app.add_transform(InlinePictures)
     app.add_transform(MarkSentences)
     app.add_css_file("site.css")
+    app.add_js_file("site.js")
 
 
 html_static_path = ["_static"]
 llms_txt_summary = (
-    "aotcuda compiles Numba kernels ahead of time, for every GPU its users have, into ordinary wheels; its run time "
-    "launches them with no compiler."
+    "aotcuda compiles GPU kernels of Numba, Triton, cuTile and CUDA C++ into wheels, when the wheels are built. Users need "
+    "the NVIDIA driver, and no compiler."
 )
