@@ -18,7 +18,13 @@ from aotcuda.common import variables as own_variables
 
 ROOT = Path(__file__).parents[2]
 FRAGMENTS = [*ROOT.glob("changes/*.*.md")]  # parts of the next CHANGELOG.md
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/[a-z]*/*.md"), *ROOT.glob("*/README.md")]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("docs/[a-z]*/*.md"),
+    *ROOT.glob("*/README.md"),
+    *ROOT.glob("examples/*/README.md"),
+]
 TOPS = (
     "aotcuda|bench|changes|docs|examples|(?:hatch|setuptools)_plugin|tests|tools|"
     "builder|runtime|inspect|compatibility|binary"
