@@ -128,6 +128,6 @@ def setup(app: object) -> None:
 
 html_static_path = ["_static"]
 llms_txt_summary = (
-    "aotcuda compiles GPU kernels of Numba, Triton, cuTile and CUDA C++ into wheels, when the wheels are built. Users need "
-    "the NVIDIA driver, and no compiler."
+    "aotcuda compiles GPU kernels of Numba, Triton, cuTile and CUDA C++ when a wheel is built. Its users need the "
+    "NVIDIA driver, and no compiler."
 )
