@@ -1,4 +1,4 @@
-"""List the inputs of the build stamp, each with an edit. The table in docs/build-cache.md has a row for each kind."""
+"""List the inputs of the build stamp, each with an edit. The table in docs/many-machines.md has a row for each kind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Input:
     """An input of a build, and an edit of it.
 
     Attributes:
-        row: The input's row in the table of docs/build-cache.md.
+        row: The input's row in the table of docs/many-machines.md.
         code: The text of a module that reads the input into `VALUE`; `HERE` is the input's folder. Kernels have a
             constant that depends on `VALUE`.
         before: A function that writes the input's files for the first build.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from slow.conftest import Extent
 
-PAGE = Path(__file__).parents[2] / "docs" / "build-cache.md"
+PAGE = Path(__file__).parents[2] / "docs" / "many-machines.md"
 WITHOUT_EDITS = {
     "the clock, random numbers, the network",
     "a compiler that the project's code patches while it runs",

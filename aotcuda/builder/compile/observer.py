@@ -6,7 +6,7 @@ through libraries count. The project's code is every file that is not installed,
 includes other projects' editable installs. For an imported package that is installed, the time of its installation is
 recorded.
 
-Nothing else is traced or replaced. docs/build-cache.md lists the reads that the observer misses.
+Nothing else is traced or replaced. docs/many-machines.md lists the reads that the observer misses.
 """
 
 from __future__ import annotations

@@ -327,7 +327,7 @@ class Config:
         metadata=setting(
             _STRINGS,
             "Globs of further files that the kernels depend on, relative to the project's folder or absolute; `**` is "
-            "any number of folders. For files that [builds do not see](build-cache.md#what-a-build-sees).",
+            "any number of folders. For files that [builds do not see](many-machines.md#what-a-build-sees).",
             '["data/*.h5"]',
         ),
     )
@@ -336,7 +336,7 @@ class Config:
         metadata=setting(
             _STRINGS,
             "Environment variables that the kernels depend on; `MYPKG_*` is all names with this beginning. For "
-            "variables that [builds do not see](build-cache.md#what-a-build-sees).",
+            "variables that [builds do not see](many-machines.md#what-a-build-sees).",
             '["MYPKG_*"]',
         ),
     )
