@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,11 +24,6 @@ if TYPE_CHECKING:
 
     from slow.conftest import Extent
 
-PAGE = Path(__file__).parents[2] / "docs" / "many-machines.md"
-WITHOUT_EDITS = {
-    "the clock, random numbers, the network",
-    "a compiler that the project's code patches while it runs",
-}
 FIRST = stamp_inputs.ALL[0]
 
 
@@ -99,12 +92,6 @@ def project(built: Callable[[str], Project], front_end: str) -> Iterator[Project
     yield current
     current.environ = environ
     restore(current)
-
-
-def test_every_row_of_the_page_has_an_input() -> None:
-    rows = re.findall(r"^\| (.+) \| (yes|no)\b.* \|$", PAGE.read_text(), re.MULTILINE)
-    assert {item.row for item in INPUTS.values()} == {row for row, noticed in rows if noticed == "yes"}
-    assert {item.row for item in IGNORED.values()} >= {row for row, noticed in rows if noticed == "no"} - WITHOUT_EDITS
 
 
 @pytest.mark.parametrize(("front_end", "name"), CASES)
