@@ -2,7 +2,7 @@
 """Build the documentation's site into `docs/_build/html`; a warning is an error. Arguments go to Sphinx.
 
 If Chromium or Chrome is installed, it then measures the pages at the width of a phone, light and dark. Text that is cut
-off and cannot be scrolled to, and text that is too faint to read, are errors.
+off and cannot be scrolled to, also by keys, and text that is too faint to read, are errors.
 
 `--links` follows the links to other sites instead, over the network, and prints broken ones.
 """

@@ -63,6 +63,16 @@ function* cutOff(page, style, width) {
   }
 }
 
+// Web Content Accessibility Guidelines 2, success criterion 2.1.1: what scrolls can be scrolled by keys.
+function* unreachable(page, style) {
+  for (const element of page.querySelectorAll("article *")) {
+    const scrolls = element.scrollWidth > element.clientWidth && ["auto", "scroll"].includes(style(element).overflowX);
+    if (scrolls && element.tabIndex < 0 && !element.querySelector("a[href], button, [tabindex='0']")) {
+      yield `cannot be scrolled by keys: ${element.textContent.trim().replace(/\s+/g, " ").slice(0, 40)}`;
+    }
+  }
+}
+
 async function load(frame, address) {
   const loaded = new Promise((resolve) => frame.addEventListener("load", resolve, { once: true }));
   frame.src = address;
@@ -80,8 +90,10 @@ async function measure(site, pages, width) {
       page.body.dataset.theme = theme;
       for (const fault of faintText(page, style)) lines.push(`${name}, ${theme}: ${fault}`);
     }
-    const [first, ...others] = cutOff(page, style, width);
-    if (first) lines.push(`${name}: ${first}${others.length ? `, and ${others.length} more` : ""}`);
+    for (const faults of [cutOff(page, style, width), unreachable(page, style)]) {
+      const [first, ...others] = faults;
+      if (first) lines.push(`${name}: ${first}${others.length ? `, and ${others.length} more` : ""}`);
+    }
   }
   document.querySelector("pre").textContent = [`${pages.length} pages`, ...lines].join("\n");
 }
