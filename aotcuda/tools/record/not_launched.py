@@ -32,5 +32,5 @@ def describe(names: list[str]) -> str:
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
     return (
         f"not launched in any run: {', '.join(names[:_MOST_NAMES])}{more}; if their launches depend on results, record "
-        "them on a machine with a GPU, or write their tables by hand; a program that prefers CuPy gets a stand-in for it"
+        "them on a machine with a GPU, or write their tables by hand; programs that prefer CuPy get a stand-in for it"
     )
