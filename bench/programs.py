@@ -1,17 +1,17 @@
-"""Programs that use the Triton kernels of published packages; `packages.py` runs them.
+"""Small programs over published Triton packages; `packages.py` records and runs them.
 
-Each returns the tensors that it computes, by name.
+Each class has the packages to record, three sizes to record and three others, and a function for a size, which returns
+the tensors that it computes by name. The sizes are 1, an odd number and a multiple of 16, where a package accepts them.
 """
 
 from __future__ import annotations
 
-import importlib.machinery
-import logging
-import sys
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 Results = dict[str, Any]
+
+_ROWS = {1: (1, 9, 64), 3: (3, 16, 65), 16: (2, 63, 128), 2: (4, 32, 67), 5: (2, 7, 80), 32: (3, 12, 96)}
+"""The rows of gemlite's launches, by size."""
 
 
 def _gradients(torch: Any, name: str, function: Any, *inputs: Any) -> Results:
@@ -24,166 +24,201 @@ def _gradients(torch: Any, name: str, function: Any, *inputs: Any) -> Results:
     return {name: output.detach(), **found}
 
 
-def liger(torch: Any) -> Results:
-    """RMSNorm, LayerNorm, SwiGLU, GEGLU and cross-entropy of liger-kernel, forward and backward."""
-    from liger_kernel.ops.cross_entropy import LigerCrossEntropyFunction
-    from liger_kernel.ops.geglu import LigerGELUMulFunction
-    from liger_kernel.ops.layer_norm import LigerLayerNormFunction
-    from liger_kernel.ops.rms_norm import LigerRMSNormFunction
-    from liger_kernel.ops.swiglu import LigerSiLUMulFunction
+class torchao:  # noqa: N801 (the package's name, as below)
+    """Quantization to float8 in blocks, a float8 product, and a scaled product of integers."""
 
-    x, y = (torch.randn(4, 128, 1024, device="cuda", dtype=torch.bfloat16) for _ in range(2))
-    weight, bias = torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
-    logits = torch.randn(512, 4096, device="cuda")
-    target = torch.randint(0, 4096, (512,), device="cuda")
-    return {
-        **_gradients(torch, "RMSNorm", lambda a, w: LigerRMSNormFunction.apply(a, w, 1e-6), x, weight.bfloat16()),
-        **_gradients(
-            torch, "LayerNorm", lambda a, w, b: LigerLayerNormFunction.apply(a, w, b, 1e-6), x.float(), weight, bias
-        ),
-        **_gradients(torch, "SwiGLU", LigerSiLUMulFunction.apply, x, y),
-        **_gradients(torch, "GEGLU", LigerGELUMulFunction.apply, x, y),
-        **_gradients(torch, "cross-entropy", lambda a: LigerCrossEntropyFunction.apply(a, target, None, -100), logits),
-    }
+    packages = "torchao"
+    recorded, other = (256, 384, 2048), (640, 768, 4096)
 
+    @staticmethod
+    def run(torch: Any, n: int) -> Results:
+        from torchao.prototype.blockwise_fp8_training import kernels as blockwise
+        from torchao.prototype.quantized_training import int8_mm
 
-def fla(torch: Any) -> Results:
-    """Two layers of flash-linear-attention, forward and backward.
-
-    fla refuses the backward pass of GatedDeltaNet on Hopper with Triton 3.4 to 3.7.0.
-    """
-    stand_in_for_transformers()
-    from fla.layers.gated_deltanet import GatedDeltaNet
-    from fla.layers.gla import GatedLinearAttention
-
-    found = {}
-    for name, made in (
-        ("GatedLinearAttention", GatedLinearAttention(hidden_size=512, num_heads=4)),
-        ("GatedDeltaNet", GatedDeltaNet(hidden_size=512, head_dim=64, num_heads=4)),
-    ):
-        layer = made.to("cuda", torch.bfloat16)
-        x = torch.randn(2, 512, 512, device="cuda", dtype=torch.bfloat16)
-        try:
-            found |= _gradients(torch, name, layer, x)
-        except RuntimeError as error:
-            if "Triton >= 3.4.0" not in str(error):
-                raise
-            found[name] = layer(x)[0]
-        found |= {f"{name} {key}": value.grad for key, value in layer.named_parameters() if value.grad is not None}
-    return found
+        x = torch.randn(n, 256, device="cuda", dtype=torch.bfloat16)
+        w = torch.randn(256, 256, device="cuda", dtype=torch.bfloat16)
+        xq, xs = blockwise.triton_fp8_blockwise_act_quant_lhs(x)
+        wq, ws = blockwise.triton_fp8_blockwise_weight_quant_transposed_rhs(w)
+        rows = n // 128
+        a, b = (torch.randint(-99, 99, s, device="cuda", dtype=torch.int8) for s in ((rows, 256), (256, 256)))
+        scales = torch.rand(rows, device="cuda"), torch.rand(256, device="cuda")
+        return {
+            "xq": xq.view(torch.uint8),
+            "xs": xs,
+            "wq": wq.view(torch.uint8),
+            "ws": ws,
+            "float8": blockwise.triton_fp8_gemm_1x128_128x128(xq, wq, xs, ws),
+            "int8": int8_mm.scaled_int8_mm(a, b.t().contiguous().t(), *scales),
+        }
 
 
-def conch(torch: Any) -> Results:
-    """Activations, normalizations, quantization and rotary embedding of conch-triton-kernels."""
-    from conch.ops.activation.gelu_tanh_and_mul import gelu_tanh_and_mul
-    from conch.ops.activation.silu_and_mul import silu_and_mul
-    from conch.ops.embedding.rotary_embedding import rotary_embedding
-    from conch.ops.normalization.gemma_rms_norm import gemma_rms_norm
-    from conch.ops.normalization.rms_norm import fused_add_rms_norm, rms_norm
-    from conch.ops.quantization.fp8 import scaled_fp8_quant
-    from conch.ops.quantization.int8 import scaled_int8_quant
+class gemlite:  # noqa: N801
+    """Linear layers with weights of 4 and 8 bits; each size stands for three, which reach kernels of their own."""
 
-    x, residual = (torch.randn(64, 1024, device="cuda", dtype=torch.float16) for _ in range(2))
-    weight = torch.randn(1024, device="cuda", dtype=torch.float16)
-    scale = torch.full((1,), 0.5, device="cuda")
-    query, key = (torch.randn(64, 512, device="cuda", dtype=torch.float16) for _ in range(2))
-    rotated = rotary_embedding(
-        torch.arange(64, device="cuda"), query, key, 64, torch.randn(128, 64, device="cuda", dtype=torch.float16)
-    )
-    return {
-        "gelu": gelu_tanh_and_mul(x.float()),  # Triton 3.6 has no tanh of float16
-        "silu": silu_and_mul(x),
-        "RMSNorm": rms_norm(x, weight, 1e-6),
-        "added RMSNorm": fused_add_rms_norm(x.clone(), residual.clone(), weight, 1e-6)[0],
-        "Gemma's RMSNorm": gemma_rms_norm(x.clone(), weight, 1e-6),
-        "fp8": scaled_fp8_quant(x, scale)[0],
-        "int8": scaled_int8_quant(x, scale)[0],
-        "rotary": rotated[0],
-    }
+    packages = "gemlite"
+    recorded, other = (1, 3, 16), (2, 5, 32)
+
+    @staticmethod
+    def run(torch: Any, n: int) -> Results:
+        import gemlite
+        from gemlite.helper import A16W8_INT8
+
+        half = gemlite.DType.FP16
+        four = gemlite.GemLiteLinear(
+            4, group_size=64, in_features=512, out_features=512, input_dtype=half, output_dtype=half
+        )
+        weights = torch.randint(0, 15, (512, 512), device="cuda", dtype=torch.uint8)
+        scales = torch.rand(512 * 512 // 64, 1, device="cuda", dtype=torch.float16) * 0.01
+        four.pack(weights, scales, torch.full_like(scales, 7.0), None)
+        linear = torch.nn.Linear(512, 512, bias=False, device="cuda", dtype=torch.float16)
+        eight = A16W8_INT8(device="cuda:0", dtype=torch.float16).from_linear(linear)
+        found = {}
+        for rows in _ROWS[n]:
+            x = torch.randn(rows, 512, device="cuda", dtype=torch.float16) / 10
+            found |= {f"w4, {rows}": four(x), f"w8, {rows}": eight(x)}
+        return found
 
 
-def cut_cross_entropy(torch: Any) -> Results:
-    """Linear cross-entropy of cut-cross-entropy, forward and backward."""
-    from cut_cross_entropy import linear_cross_entropy
+class flash_kmeans:  # noqa: N801
+    """Clusters by two distances."""
 
-    embeddings = torch.randn(256, 256, device="cuda", dtype=torch.bfloat16)
-    classifier = torch.randn(2048, 256, device="cuda", dtype=torch.bfloat16)
-    targets = torch.randint(0, 2048, (256,), device="cuda")
-    return _gradients(torch, "cross-entropy", lambda e, c: linear_cross_entropy(e, c, targets), embeddings, classifier)
+    packages = "flash_kmeans"
+    recorded, other = (1000, 1001, 4096), (1003, 2000, 8192)
 
+    @staticmethod
+    def run(torch: Any, n: int) -> Results:
+        import flash_kmeans
 
-def bitsandbytes(torch: Any) -> Results:
-    """Quantization by blocks in 4 and 8 bits, of bitsandbytes' back end for Triton."""
-    from bitsandbytes.backends.triton import ops
-
-    x = torch.randn(64, 1024, device="cuda", dtype=torch.float16)
-    code = torch.linspace(-1, 1, 256, device="cuda")
-    found = {}
-    for kind in ("nf4", "fp4"):
-        packed, absmax = ops.quantize_4bit(x, 64, kind, torch.uint8)
-        found[kind] = packed
-        found[f"{kind} back"] = ops.dequantize_4bit(packed, absmax, 64, kind, x.shape, x.dtype)
-    quantized, absmax = ops.quantize_blockwise(x, code, 256)
-    return {
-        **found,
-        "8 bits": quantized,
-        "8 bits back": ops.dequantize_blockwise(quantized, absmax, code, 256, x.dtype),
-    }
+        x = torch.randn(2, n, 64, device="cuda", dtype=torch.float16)
+        first = x[:, :37].contiguous()
+        ids, centroids = flash_kmeans.batch_kmeans_Euclid(x, 37, max_iters=3, init_centroids=first)[:2]
+        cosine = flash_kmeans.batch_kmeans_Cosine(x, 37, max_iters=2, init_centroids=first)[0]
+        return {"ids": ids, "centroids": centroids, "cosine": cosine}
 
 
-def sageattention(torch: Any) -> Results:
-    """Attention of sageattention, causal and not, of sequences of one length and of several."""
-    from sageattention import sageattn, sageattn_varlen
+class liger:  # noqa: N801
+    """RMSNorm, LayerNorm, SwiGLU, GEGLU and cross-entropy, forward and backward."""
 
-    q, k, v = (torch.randn(2, 8, 256, 64, device="cuda", dtype=torch.float16) for _ in range(3))
-    packed = [item.transpose(1, 2).reshape(512, 8, 64) for item in (q, k, v)]
-    lengths = torch.tensor([0, 256, 512], device="cuda", dtype=torch.int32)
-    return {
-        "full": sageattn(q, k, v),
-        "causal": sageattn(q, k, v, is_causal=True),
-        "several lengths": sageattn_varlen(*packed, lengths, lengths, 256, 256),
-    }
+    packages = "liger_kernel"
+    recorded, other = (1, 333, 512), (2, 777, 1024)
+
+    @staticmethod
+    def run(torch: Any, n: int) -> Results:
+        from liger_kernel.ops import cross_entropy, geglu, layer_norm, rms_norm, swiglu
+
+        def norm(a: Any, w: Any) -> Any:
+            return rms_norm.LigerRMSNormFunction.apply(a, w, 1e-6)
+
+        def layer(a: Any, w: Any, b: Any) -> Any:
+            return layer_norm.LigerLayerNormFunction.apply(a, w, b, 1e-6)
+
+        x, y = (torch.randn(n, 1024, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        w, b = torch.randn(1024, device="cuda"), torch.randn(1024, device="cuda")
+        logits, target = torch.randn(n, 4096, device="cuda"), torch.randint(0, 4096, (n,), device="cuda")
+
+        def loss(a: Any) -> Any:
+            return cross_entropy.LigerCrossEntropyFunction.apply(a, target, None, -100)
+
+        return {
+            **_gradients(torch, "rms", norm, x, w.bfloat16()),
+            **_gradients(torch, "layer", layer, x.float(), w, b),
+            **_gradients(torch, "swiglu", swiglu.LigerSiLUMulFunction.apply, x, y),
+            **_gradients(torch, "geglu", geglu.LigerGELUMulFunction.apply, x, y),
+            **_gradients(torch, "cross-entropy", loss, logits),
+        }
 
 
-PROGRAMS = {
-    "liger-kernel": liger,
-    "fla-core": fla,
-    "conch-triton-kernels": conch,
-    "cut-cross-entropy": cut_cross_entropy,
-    "bitsandbytes": bitsandbytes,
-    "sageattention": sageattention,
+class xformers:  # noqa: N801
+    """RMSNorm, additions by an index, attention by split-K and a tiled product."""
+
+    packages = "xformers"
+    recorded, other = (1, 101, 512), (2, 103, 1024)
+
+    @staticmethod
+    def run(torch: Any, n: int) -> Results:
+        import xformers.ops as xops
+        from xformers.ops import rmsnorm
+        from xformers.ops.fmha import triton_splitk
+        from xformers.ops.tiled_matmul import tiled_matmul
+
+        x, y = (torch.randn(n, 512, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        w = torch.randn(512, device="cuda", dtype=torch.bfloat16)
+        rows = max(n, 2)
+        a = torch.randn(rows, 16, 64, device="cuda")
+        index = torch.randperm(rows, device="cuda")[: rows // 2]
+        added = torch.randn(index.shape[0], 16, 64, device="cuda")
+        q = torch.randn(1, 1, 8, 64, device="cuda", dtype=torch.bfloat16)
+        k, v = (torch.randn(1, n, 8, 64, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        attention = xops.fmha.Inputs(query=q, key=k, value=v, scale=0.125)
+        b = torch.randn(512, 256, device="cuda", dtype=torch.bfloat16)
+        return {
+            "rms": rmsnorm.rms_norm(x, w),
+            "rms, added": rmsnorm.rms_norm_add(x.clone(), y, w),
+            "index, added": xops.scaled_index_add(a.clone(), index, added, torch.randn(64, device="cuda"), 0.5),
+            "index": xops.index_select_cat([torch.cat([x, y]), y.repeat(2, 1)], [index, index[:1]]),
+            "split-K": triton_splitk.FwOp.apply(attention, needs_gradient=False)[0],
+            "tiled": tiled_matmul([[x]], [[b]])[0][0],
+        }
+
+
+class flag_gems:  # noqa: N801
+    """Eight operators."""
+
+    packages = "flag_gems"
+    recorded, other = (1, 65, 4096), (2, 1000, 2001)
+
+    @staticmethod
+    def run(torch: Any, n: int) -> Results:
+        import flag_gems
+
+        x, y = torch.randn(n, 64, device="cuda"), torch.randn(n, 64, device="cuda")
+        one, zero = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+        return {
+            "abs": flag_gems.abs(x),
+            "add": flag_gems.add(x, y),
+            "softmax": flag_gems.softmax(x, 1),
+            "sum": flag_gems.sum(x),
+            "mm": flag_gems.mm(x, y.t().contiguous()),
+            "gelu": flag_gems.gelu(x),
+            "layer_norm": flag_gems.layer_norm(x, [64], one, zero)[0],
+            "cumsum": flag_gems.cumsum(x, 1),
+        }
+
+
+class mamba:  # noqa: N801
+    """The chunked scan forward and backward, one step of the state, and RMSNorm."""
+
+    packages = "mamba_ssm"
+    recorded, other = (1, 301, 512), (2, 303, 1024)
+
+    @staticmethod
+    def run(torch: Any, n: int) -> Results:
+        from mamba_ssm.ops.triton import layer_norm, selective_state_update, ssd_combined
+
+        b, h, p, d = 2, 4, 64, 64
+        x = torch.randn(b, n, h, p, device="cuda", dtype=torch.bfloat16)
+        dt = torch.rand(b, n, h, device="cuda", dtype=torch.float32)
+        decay, skip = -torch.rand(h, device="cuda"), torch.randn(h, device="cuda")
+        into, out = (torch.randn(b, n, 1, d, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+
+        def scan(x: Any, dt: Any, decay: Any, into: Any, out: Any) -> Any:
+            return ssd_combined.mamba_chunk_scan_combined(x, dt, decay, into, out, 64, D=skip, dt_softplus=True)
+
+        state = torch.randn(b, h, p, d, device="cuda")
+        wide = skip[:, None].expand(h, p)
+        step = selective_state_update.selective_state_update(
+            state, x[:, 0], dt[:, 0, :, None].expand(b, h, p), decay[:, None, None].expand(h, p, d), into[:, 0],
+            out[:, 0], D=wide, dt_bias=wide, dt_softplus=True,
+        )  # fmt: skip
+        y, w = (torch.randn(s, device="cuda", dtype=torch.bfloat16) for s in ((n, 192), (192,)))
+
+        def norm(y: Any, w: Any) -> Any:
+            return layer_norm.layer_norm_fn(y, w, None, is_rms_norm=True)
+
+        gradients = _gradients(torch, "scan", scan, x, dt, decay, into, out)
+        return {"step": step, **gradients, **_gradients(torch, "norm", norm, y, w)}
+
+
+PROGRAMS: dict[str, Any] = {
+    each.__name__: each for each in (torchao, gemlite, flash_kmeans, liger, xformers, flag_gems, mamba)
 }
-
-
-def stand_in_for_transformers() -> None:
-    """Let fla's layers be imported without transformers, of which they use nothing here but names of classes."""
-    if importlib.machinery.PathFinder.find_spec("transformers") is None:
-        sys.meta_path.insert(0, _Finder())  # type: ignore[arg-type]
-
-
-class _Finder:
-    def find_spec(self, name: str, path: object = None, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        del path, target
-        is_one = name.partition(".")[0] == "transformers"
-        return importlib.machinery.ModuleSpec(name, self, is_package=True) if is_one else None  # type: ignore[arg-type]
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return _Empty(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__version__ = "4.56.0"  # type: ignore[attr-defined]
-
-
-class _Empty(ModuleType):
-    """A module with an empty class, or a decorator that does nothing, under any name."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        if name == "logging":
-            return SimpleNamespace(get_logger=logging.getLogger)
-        if name.startswith("is_"):
-            return lambda *_, **__: False
-        if name[0].islower():
-            return lambda *_, **__: lambda function: function
-        return type(name, (), {"register": classmethod(lambda *_, **__: None)})
