@@ -104,7 +104,7 @@ def combine(plan: ModulePlan, compiled: Compiled, linked_code: ModuleCode, input
         plan=plan,
         images=linked,
         kernels=kernels,
-        functions=tuple(replace(function, ir=(), needed=()) for function in functions),
+        functions=tuple(replace(function, ir=b"", needed=()) for function in functions),
         merged=linked_code.functions,
         callbacks=tuple(callbacks),
         foreign=tuple((item.name, symbols.functions) for item, symbols in surveyed.items() if not item.internal),
