@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 COMPILERS = frozenset(["aotcuda", "numba", "numba_cuda", "numba_cuda_mlir", "llvmlite"])
 """The top packages whose objects are parts of the compiler."""
 
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
+_PLAIN: tuple[Any, ...] = (type(None), bool, int, float, complex, str, bytes, type(...))
 _KINDS = frozenset(kind.__name__ for kind in _PLAIN)
 _LONGEST = 200
 """The most characters of a text that a description contains; longer ones are represented by their digest."""
@@ -43,8 +43,6 @@ MISSING: Any = object()
 def describe(value: Any) -> Description | None:
     """Return the description of a value; None for a value that Numba does not compile as a constant."""
     kind = type(value)
-    if kind in _PLAIN:
-        return [kind.__name__, _short(repr(value))]
     function = python_function(value)
     if function is not None:
         code = function.__code__
@@ -56,7 +54,8 @@ def describe(value: Any) -> Description | None:
         return ["enum", kind.__qualname__, value.name, describe(value.value)]
     if isinstance(value, tuple | list | dict | set | frozenset):
         return _container(value)
-    return _array(value) or _type(value)
+    plain = next((base for base in _PLAIN if isinstance(value, base)), None)  # Numba compiles subclasses alike
+    return _array(value) or ([plain.__name__, _short(plain.__repr__(value))] if plain else _type(value))
 
 
 def _container(value: Any) -> Description | None:

@@ -101,6 +101,8 @@ DEFINED = {
                 "V == 1",
                 "str(V)",
                 "bytes([V])",
+                "type('Size', (int,), {})(V)",
+                "type('Scale', (float,), {'__repr__': lambda _: 'scale'})(V)",
                 "V * 1j",
                 "-0.0 if V == 1 else 0.0",
                 "None if V == 1 else 0",
