@@ -304,14 +304,14 @@ def test_no_message_names_a_file_that_users_do_not_have() -> None:
     """Pages in `docs/` are in the repository, and not in wheels."""
     found = []
     for path in Path(aotcuda.__file__).parent.rglob("*.py"):
-        tree = ast.parse(path.read_bytes())
-        documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        if b"docs/" not in (source := path.read_bytes()):
+            continue
+        tree = ast.parse(source)
         bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             is_text = isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare
             if is_text and re.search(r"\bdocs/\w+", str(node.value)) and "python -m" not in str(node.value):  # type: ignore[attr-defined]
                 found.append(f"{path.name}: {node.value}")  # type: ignore[attr-defined]
-        assert documented
     assert not found
 
 

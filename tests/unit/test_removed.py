@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,15 +70,22 @@ def test_options_of_recorded_programs_are_not_refused() -> None:
 
 
 @pytest.mark.parametrize(("row", "value"), [(row, value) for row in removed.VALUES for value in EXAMPLES[row]])
-def test_removed_value_names_its_replacement(row: tuple[str, str], value: str, tmp_path: Path) -> None:
+def test_removed_value_names_its_replacement(
+    row: tuple[str, str],
+    value: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pkg" / "k.cu").write_text('extern "C" __global__ void first(int *x) { x[0] = 1; }\n')
     (tmp_path / "pyproject.toml").write_text(PROJECT)
-    command = [sys.executable, "-m", "aotcuda", "build", str(tmp_path)]
-    environment = {**os.environ, row[0]: value}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"aotcuda: {row[0]}: values with {row[1]} were removed; {removed.VALUES[row]}\n"
+    monkeypatch.setenv(row[0], value)
+    monkeypatch.chdir(tmp_path)
+    assert main(["build", str(tmp_path)]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == f"aotcuda: {row[0]}: values with {row[1]} were removed; {removed.VALUES[row]}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pkg", "pyproject.toml"]
 
 
