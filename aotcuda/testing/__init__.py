@@ -65,7 +65,7 @@ _LAUNCHES: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
 def stand_in(name: str) -> Any:
     """Import a stand-in under the name of a missing library that needs a GPU.
 
-    A `prelude` may call it for builds, and a conftest.py for tests. `aotcuda record --dry` needs no call.
+    A conftest.py may call it. Builds and `aotcuda record --dry` need no call.
 
     Args:
         name: `cupy` or `cupyx`.

@@ -39,9 +39,6 @@ PRELUDE = '''"""Stand-ins for imports that a build machine lacks; builds import 
 import sys
 from unittest.mock import MagicMock
 
-from aotcuda import testing
-
-testing.stand_in("cupy")
 sys.modules["rtxpy"] = MagicMock()
 '''
 

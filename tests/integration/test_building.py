@@ -168,15 +168,46 @@ def f(x):
     x[0] = cuda.const.array_like(TABLE)[2]
 """
 
+OF_CUPY = """
+import json
+import cupy
+import cupyx
 
+device = cupy.cuda.Device()
+data = cupy.arange(6, dtype=cupy.float32).reshape(2, 3)
+TABLE = (data * 2).get()[1]
+print("VALUES", json.dumps([
+    cupy.is_available(), cupy.cuda.runtime.getDeviceCount(), device.compute_capability, device.mem_info,
+    device.attributes["MultiprocessorCount"], cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
+    data.device.id, TABLE.tolist(), cupyx.scipy.get_array_module(data) is cupy,
+], default=float))
+
+def f(x):
+    x[0] = TABLE[2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ANSWERS, "[[7, 3, 7], [7, 7, 7]], [[0, 0, 0], [0, 0, 0]], 6.0, [[4.0, 6.0], [8.0, 10.0]], 0.0, 0.0"),
+        (
+            OF_CUPY,
+            '[true, 1, "90", [68719476736, 68719476736], 132, "NVIDIA H100 80GB HBM3", 0, [6.0, 8.0, 10.0], true]',
+        ),
+    ],
+    ids=["numba", "cupy"],
+)
 @front_ends.EACH
-def test_build_and_dry_run_give_sources_the_same_answers(front_end: str, tmp_path: Path) -> None:
-    project = write(tmp_path / "project", source(ANSWERS), module=KERNEL, aotcuda='arch = ["sm_90"]')
+def test_build_and_dry_run_give_sources_the_same_answers(
+    front_end: str, text: str, expected: str, tmp_path: Path
+) -> None:
+    project = write(tmp_path / "project", source(text), module=KERNEL, aotcuda='arch = ["sm_90"]')
     commands = [["build", "--out", "out"], ["record", "--gpu", "9.0", "--", sys.executable, "-c", "import pkg._k"]]
     done = [projects.aotcuda(project, *command) for command in commands]
     built, recorded = ([line for line in (each.out + each.err).splitlines() if "VALUES" in line] for each in done)
     assert built == recorded
-    assert "[[7, 3, 7], [7, 7, 7]], [[0, 0, 0], [0, 0, 0]], 6.0, [[4.0, 6.0], [8.0, 10.0]], 0.0, 0.0" in built[0]
+    assert expected in built[0]
 
 
 PRELUDE = """

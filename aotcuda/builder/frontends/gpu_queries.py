@@ -1,8 +1,8 @@
 """Answer the GPU queries of sources while a build imports them, for a GPU of the target, and record the queries.
 
 The answers are those of `aotcuda record --dry` for the GPU of the target: `aotcuda.stand_ins` gives both. A front end
-replaces its compiler's driver; PyTorch is replaced here, if a source imports it. If an answer depends on the target,
-its record says so, and the build imports the sources once for each compute capability.
+replaces its compiler's driver; PyTorch and CuPy are replaced here, if a source imports them. If an
+answer depends on the target, its record says so, and the build imports the sources once for each compute capability.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import stand_ins
 from aotcuda.builder.frontends.protocol import GpuQuery
 from aotcuda.gpus import FIRST_CURRENT, describe
+from aotcuda.stand_ins import cupy
 from aotcuda.stand_ins.gpu import Gpu
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MISSING = "this needs a GPU, and a build has none; do it in a function that is called later"
-_STAND_INS = tuple(f"{folder}/" for folder in stand_ins.__path__)
+_STAND_INS = (*(f"{folder}/" for folder in stand_ins.__path__), f"{cupy.FOLDER}/")
 
 
 class TargetGpu(Gpu):
@@ -54,7 +55,7 @@ class TargetGpu(Gpu):
             compilers: Packages; a query of their code is recorded at the line of the source that called it.
         """
         queries: dict[GpuQuery, None] = {}
-        with self.answering(capability), _with_pytorch():
+        with self.answering(capability), _with_libraries():
             self._queries, self._root = queries, root
             folders = [folder for name in compilers for folder in getattr(sys.modules.get(name), "__path__", ())]
             self._compilers = tuple(f"{folder}/" for folder in folders)
@@ -127,19 +128,16 @@ def is_caller(file: str) -> None:
 
 
 @contextmanager
-def _with_pytorch() -> Iterator[None]:
-    """Replace what PyTorch queries, for the rest of the process, as soon as the block imports it."""
+def _with_libraries() -> Iterator[None]:
+    """Replace what PyTorch and CuPy query, for the rest of the process, as soon as the block imports them."""
     if "torch" in sys.modules:
         _replace(sys.modules["torch"])
-        yield
-        return
-    finder = _Finder("torch", _replace)
+    finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        if finder in sys.meta_path:
-            sys.meta_path.remove(finder)
+        sys.meta_path.remove(finder)
 
 
 def _replace(torch: ModuleType) -> None:
@@ -148,28 +146,42 @@ def _replace(torch: ModuleType) -> None:
     pytorch.install_once(torch, gpu)
 
 
-class _Finder:
-    """Call a function with a module as soon as it is imported."""
+def _choose_gpu(module: ModuleType) -> None:
+    module.__dict__["cuda"]._Chosen.gpu = gpu  # noqa: SLF001 (the stand-in for CuPy)
 
-    def __init__(self, name: str, on_import: Callable[[ModuleType], None]) -> None:
-        self._name = name
-        self._on_import = on_import
+
+class _Finder:
+    """Find PyTorch, and the stand-in for CuPy, and let them answer for the target as soon as they are imported."""
+
+    def __init__(self) -> None:
+        self._is_busy = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Implement MetaPathFinder.find_spec."""
         del path, target
-        if name != self._name:
+        if name == "cupyx":
+            return cupy.find(name)
+        if name == "cupy":
+            return _calling(cupy.find(name), _choose_gpu)
+        if name != "torch" or self._is_busy:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+        self._is_busy = True
+        try:
+            return _calling(importlib.util.find_spec(name), _replace)
+        finally:
+            self._is_busy = False
 
-            def execute_and_call(module: ModuleType) -> None:
-                execute(module)
-                self._on_import(module)
 
-            spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]  # only this loader
-        return spec
+def _calling(spec: ModuleSpec | None, function: Callable[[ModuleType], None]) -> ModuleSpec | None:
+    """Return a spec whose import calls a function with the module at its end."""
+    if spec is not None and spec.loader is not None:
+        execute = spec.loader.exec_module
+
+        def execute_and_call(module: ModuleType) -> None:
+            execute(module)
+            function(module)
+
+        spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]  # only this loader
+    return spec

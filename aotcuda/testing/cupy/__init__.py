@@ -1,6 +1,6 @@
 """Stand in for CuPy where it is missing or has no GPU, with NumPy's arrays inside its own array class.
 
-`aotcuda record --dry` imports it under CuPy's name. Builds and tests may import it, too::
+Builds and `aotcuda record --dry` import it under CuPy's name. Tests may import it, too::
 
     from aotcuda import testing
 

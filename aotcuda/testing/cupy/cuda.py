@@ -15,6 +15,9 @@ from .arrays import Described, Hooks
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TypeVar
+
+    _Answer = TypeVar("_Answer")
 
 _handles = itertools.count(256, 256)
 
@@ -38,6 +41,11 @@ def _gpu() -> Any:
     return _Chosen.gpu
 
 
+def _answered(query: str, answer: _Answer) -> _Answer:
+    _gpu().answered(f"cupy.cuda.{query}", answer, depends_on_target=True)
+    return answer
+
+
 def is_available() -> bool:
     return True
 
@@ -59,14 +67,23 @@ class Device:
 
     def __init__(self, device: Any = None) -> None:
         self.id = int(getattr(device, "id", device) or 0)
-        self.compute_capability = "".join(map(str, _gpu().capability))
-        self.mem_info = _memory_info()
         self.pci_bus_id = "0000:00:00.0"
         self.cublas_handle = self.cusolver_handle = self.cusparse_handle = 1
 
     @property
+    def compute_capability(self) -> str:
+        return _answered("Device().compute_capability", "".join(map(str, _gpu().capability)))
+
+    @property
+    def mem_info(self) -> tuple[int, int]:
+        return _memory_info()
+
+    @property
     def attributes(self) -> dict[str, int]:
-        return {"".join(map(str.capitalize, name.split("_"))): value for name, value in _gpu().attributes.items()}
+        values = _gpu().attributes.items()
+        return _answered(
+            "Device().attributes", {"".join(map(str.capitalize, name.split("_"))): value for name, value in values}
+        )
 
     def use(self) -> Device:
         return self
@@ -310,7 +327,7 @@ class _Idle(ModuleType):
 
 def _properties(device: int = 0) -> Any:
     del device
-    return _gpu().cupy_properties()
+    return _answered("runtime.getDeviceProperties()", _gpu().cupy_properties())
 
 
 def _memory_info() -> tuple[int, int]:

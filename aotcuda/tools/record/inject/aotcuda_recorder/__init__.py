@@ -69,7 +69,7 @@ _patches: dict[str, list[str]] = {}
 """Modules to patch, and the modules of this package that patch them, in order."""
 
 _STAND_INS = ("cupy", "cupyx")
-"""Packages that packages of `aotcuda.testing` replace if launches are not executed."""
+"""Packages that stand-ins replace if launches are not executed."""
 
 
 def start() -> None:
@@ -129,8 +129,10 @@ class _Finder:
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         """Implement MetaPathFinder.find_spec. Numba-CUDA's own finder calls all finders, this one included."""
-        if name in self._stand_ins and not _has_other_stand_in(name):
-            return _find_stand_in(name)
+        if name in self._stand_ins and (found := stand_in("cupy").find(name)) is not None:
+            if _patches_of(name):
+                _patch_after(found)
+            return found  # type: ignore[no-any-return]
         if not _patches_of(name) or getattr(self._busy, "now", False):
             return None
         self._busy.now = True
@@ -144,14 +146,6 @@ class _Finder:
         finally:
             self._busy.now = False
         return None
-
-
-def _has_other_stand_in(name: str) -> bool:
-    """Return True if the program has another stand-in for CuPy, which lacks `cupy_backends`."""
-    import importlib.machinery  # noqa: PLC0415
-
-    find = importlib.machinery.PathFinder.find_spec
-    return find(name) is not None and find("cupy_backends") is None
 
 
 def aotcuda_folder(name: str) -> str:
@@ -173,15 +167,6 @@ def stand_in(name: str) -> Any:
         assert spec is not None  # noqa: S101 (it is a Python file)
         sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
     return importlib.import_module(f"{_PACKAGE}.{name}")
-
-
-def _find_stand_in(name: str) -> ModuleSpec | None:
-    import importlib.machinery  # noqa: PLC0415
-
-    spec = importlib.machinery.PathFinder.find_spec(name, [aotcuda_folder("testing")])
-    if spec is not None and _patches_of(name):
-        _patch_after(spec)
-    return spec
 
 
 def _patch_after(spec: ModuleSpec) -> None:
