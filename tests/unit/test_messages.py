@@ -57,6 +57,7 @@ CONFIG = {
     "a generation with several": ('arch = ["ada"]', 'write the compute capability of ada: "sm_89"'),
     "an underscore": ('kernels._ = "void(int32)"', '"_" is no name in PTX; choose another name, and name the function'),
     "underscores": ('functions._ = "void(int32)"', '"_" is no name in PTX; choose another name'),
+    "a path of a type": ('types = { p = "m/k.py:p" }', 'tool.aotcuda.types.p: "m/k.py:p" has a path; write "m.k:p"'),
     "no kernel": ("kernels = {}", "neither functions nor kernels; aotcuda record --write -- COMMAND adds the kernels"),
 }
 
@@ -66,8 +67,8 @@ def test_wrong_tables_get_a_remedy(mistake: str) -> None:
     text, message = CONFIG[mistake]
     table: dict[str, Any] = {"arch": ["sm_90"], "modules": {"m.k": {"source": "m._k", "kernels": {"f": "void(int32)"}}}}
     written = tomllib.loads(text)
-    table |= {key: value for key, value in written.items() if key == "arch"}
-    table["modules"]["m.k"] |= {key: value for key, value in written.items() if key != "arch"}
+    table |= {key: value for key, value in written.items() if key in ("arch", "types")}
+    table["modules"]["m.k"] |= {key: value for key, value in written.items() if key not in ("arch", "types")}
     with pytest.raises(AotcudaError) as error:
         parse(table, environ={})
     assert message in str(error.value)
@@ -87,6 +88,8 @@ NOTATION = {
     "array(float32, 1d, C)": "array(float32, 1d, C) is not a type; write float32[::1] for contiguous elements",
     "float32[::2]": "[::2] is not a layout; write [::1] for contiguous elements, [:] for any stride",
     "float32[:, ::2]": "[:, ::2] is not a layout; write [:, ::1] (rows are contiguous), [::1, :] (columns), or colons",
+    "np.ndarray": "np.ndarray is a class of arrays; write float32[::1], with the type of the elements",
+    "torch.Tensor": "torch.Tensor is a class of arrays; write float32[::1]",
     "float32[4]": "float32[4] is not a type, since array types have no sizes; write float32[::1]",
     "pp": f"'pp' is not a Numba type; {RECORD}",
     "pp[::1]": f"'pp' is not a Numba type; {RECORD}",

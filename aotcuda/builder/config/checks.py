@@ -63,7 +63,11 @@ def _check_fma(module: Module) -> None:
 
 def _check_types(types: Mapping[str, str]) -> None:
     """Refuse a name for a type whose definition contains the name, directly or through other names."""
-    for start in types:
+    for start, text in types.items():
+        if "/" in text:
+            dotted = text.replace("/", ".").replace(".py:", ":")
+            message = f"{keys.ROOT}.types.{start}: {keys.string(text)} has a path; write {keys.string(dotted)}"
+            raise ConfigError(message)
         queue: list[tuple[str, ...]] = [(start,)]
         while queue:
             path = queue.pop()

@@ -215,6 +215,8 @@ class Notation:
         """Return the problem with NumPy's or Python's name of a type in a signature, or None."""
         for name in rules.names_in_type(text):
             first, *rest = name.split(".")
+            if rest and rest[-1] in ("ndarray", "Tensor"):
+                return f"{name} is a class of arrays; write float32[::1], with the type of the elements"
             if isinstance(getattr(self.types, first, None), self.types.Type | type):
                 continue
             value = namespace.get(first, np if first in ("np", "numpy") else getattr(builtins, first, None))
