@@ -19,6 +19,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from aotcuda.errors import ArgumentError, LaunchError
@@ -26,9 +27,10 @@ from aotcuda.runtime.images.images import Images
 from aotcuda.runtime.kernel import Kernel
 from aotcuda.runtime.launch import execute
 from aotcuda.runtime.launch import fast as fast_extension
-from aotcuda.runtime.launch.arguments import array_view, packing
+from aotcuda.runtime.launch.arguments import array_view
 from aotcuda.runtime.launch.execute import Launcher
 from support import libraries, manifests
+from support.launch_paths import record_launches
 from support.libraries import Array, Raises, State
 
 if TYPE_CHECKING:
@@ -161,38 +163,22 @@ _submitted = [0]
 @contextlib.contextmanager
 def patched() -> Iterator[None]:
     """Make plans at the first launch, unless a case asks for none; count launches in Python."""
-    settle, submit, make_launch = Launcher.settle, Launcher.submit, packing.make_launch
-    extension, pack_at = [*fast_extension._module], execute.PACK_AT
-    execute.PACK_AT = 1  # few cases launch three times
+    settle = Launcher.settle
 
     def settle_some(self: Any, *args: Any) -> Any:
         return settle(self, *args) if _planning[0] else None
 
-    def count(self: Any, *args: Any) -> None:
+    def count() -> None:
         _submitted[0] += 1
-        submit(self, *args)
 
-    def make_counted(*made: Any) -> Any:
-        launch = make_launch(*made)
-
-        def counted(*args: Any) -> int | None:
-            code = launch(*args)
-            _submitted[0] += code is not None
-            return code
-
-        return counted
-
-    Launcher.settle, Launcher.submit = settle_some, count  # type: ignore[method-assign]
-    packing.make_launch = make_counted
-    try:
-        with warnings.catch_warnings(), libraries.installed():
-            warnings.simplefilter("error")
-            warnings.filterwarnings("ignore", "It looks like `register_random`")  # see pyproject.toml
-            yield
-    finally:
-        Launcher.settle, Launcher.submit = settle, submit  # type: ignore[method-assign]
-        packing.make_launch, execute.PACK_AT = make_launch, pack_at
-        fast_extension._module[:] = extension
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings(), libraries.installed():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "It looks like `register_random`")  # see pyproject.toml
+        patch.setattr(fast_extension, "_module", [*fast_extension._module])
+        patch.setattr(execute, "PACK_AT", 1)  # few cases launch three times
+        patch.setattr(Launcher, "settle", settle_some)
+        record_launches(patch, count)
+        yield
 
 
 # ------------------------------------------------------------------------------------------------------ arguments

@@ -16,7 +16,7 @@ import pytest
 from aotcuda.errors import ArgumentError
 from aotcuda.runtime.launch import execute
 from aotcuda.runtime.launch import fast as extension
-from aotcuda.runtime.launch.arguments import arrays
+from aotcuda.runtime.launch.arguments import arrays, packing
 from aotcuda.runtime.launch.execute import Launcher
 
 if TYPE_CHECKING:
@@ -60,19 +60,34 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     return name
 
 
+def record_launches(patch: pytest.MonkeyPatch, record: Callable[[], object]) -> None:
+    """Call `record` before each launch that Python submits, with all checks or by a plan."""
+    submit, make_launch = Launcher.submit, packing.make_launch
+
+    def record_and_submit(self: Launcher, *args: Any) -> None:
+        record()
+        submit(self, *args)
+
+    def make_recorded(*made: Any) -> Any:
+        *others, launch = made
+
+        def record_and_launch(*args: Any) -> int:
+            record()
+            return launch(*args)  # type: ignore[no-any-return]
+
+        return make_launch(*others, record_and_launch)
+
+    patch.setattr(Launcher, "submit", record_and_submit)
+    patch.setattr(packing, "make_launch", make_recorded)
+
+
 @pytest.fixture
-def general(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[Launcher]:
+def general(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[None]:
     """Return a list that gets the launches on the general path; skip the test without the fast path."""
     if "path" in request.fixturenames and request.getfixturevalue("path") == "general":
         pytest.skip("without the fast path all launches take the general path")
-    launches: list[Launcher] = []
-    submit = Launcher.submit
-
-    def record_and_submit(self: Launcher, *args: Any) -> None:
-        launches.append(self)
-        submit(self, *args)
-
-    monkeypatch.setattr(Launcher, "submit", record_and_submit)
+    launches: list[None] = []
+    record_launches(monkeypatch, lambda: launches.append(None))
     return launches
 
 
@@ -86,14 +101,10 @@ def both_paths(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     if path == "general":
         yield
         return
-    launch, submit = Launcher.launch, Launcher.submit
-    submitted: list[Launcher] = []
+    launch = Launcher.launch
+    submitted: list[None] = []
     declined: list[tuple[object, ...]] = []
     nested: list[Launcher] = []
-
-    def record_and_submit(self: Launcher, *args: Any) -> None:
-        submitted.append(self)
-        submit(self, *args)
 
     def launch_on_fast_path(self: Launcher, args: tuple[object, ...]) -> None:
         submitted.clear()
@@ -113,7 +124,7 @@ def both_paths(path: str, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
         declined.extend([args] if submitted else [])
 
     monkeypatch.setattr(Launcher, "launch", launch_on_fast_path)
-    monkeypatch.setattr(Launcher, "submit", record_and_submit)
+    record_launches(monkeypatch, lambda: submitted.append(None))
     yield
     if request.node.get_closest_marker("general") is None:
         assert declined == [], "the fast path declined accepted launches"

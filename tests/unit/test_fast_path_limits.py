@@ -15,7 +15,7 @@ import pytest
 
 from aotcuda.runtime.launch import fast
 from support import libraries
-from support.launch_paths import SOURCES
+from support.launch_paths import SOURCES, record_launches
 from support.libraries import Array, State
 from support.manifests import overload
 from support.triton_in_place import record
@@ -259,15 +259,7 @@ def test_more_argument_types_than_the_limit(cuda):
 
 def _count_submits(monkeypatch) -> list[object]:
     """Return a list that gets the launches of the general path."""
-    from aotcuda.runtime.launch.execute import Launcher
-
     assert fast._module  # the fixture `path` has chosen
     submitted: list[object] = []
-    submit = Launcher.submit
-
-    def count(self: Launcher, *args: Any) -> None:
-        submitted.append(self)
-        submit(self, *args)
-
-    monkeypatch.setattr(Launcher, "submit", count)
+    record_launches(monkeypatch, lambda: submitted.append(None))
     return submitted

@@ -98,7 +98,7 @@ def test_first_use_allows_fork_before_first_launch(packaged):
 HELD = """
 import threading
 from aotcuda.runtime import _locks
-import aotcuda.runtime.driver, aotcuda.runtime.launch.fast.specializations
+import aotcuda.runtime.driver, aotcuda.runtime.launch.specialize
 k.k[1, 32]
 ready, over = threading.Event(), threading.Event()
 def hold():

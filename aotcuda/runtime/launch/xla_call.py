@@ -15,10 +15,10 @@ from ...errors import ArgumentError, DependencyError, LaunchError, RuntimeUnavai
 from .. import driver as drivers
 from .. import new_lock
 from . import fast as extension
+from . import specialize
 from .arguments import parameter_kinds
 from .arguments.argument_layout import BLOCK
 from .arguments.overloads import OverloadTable
-from .fast import specializations
 from .launch_config import (
     Configuration,
     block_of_elements,
@@ -194,7 +194,7 @@ def _register(module: Any, kernel_table: KernelTable, described: tuple[Any, ...]
         key = flag, described
         number = _numbers.get(key)
         if number is None:
-            specializations.use_driver(driver)
+            specialize.use_driver(driver)
             cells = ctypes.addressof(flag.flights), ctypes.addressof(flag.retired)
             number = _numbers[key] = module.xla_prepare(
                 where, identity, kernel, dimensions, *cells, *counts, packed, holes, starts

@@ -1,7 +1,7 @@
 """The fast path in C, if this installation has it: the extension `fast._launch`, which launch.h introduces.
 
 The fast path does the same as the general path, or declines. It declines tuples, float16 and some complex scalars,
-addresses as `ctypes.c_void_p`, cooperative kernels and clusters. `fast.specializations` adds specializations after
+addresses as `ctypes.c_void_p`, cooperative kernels and clusters. `specialize` adds specializations after
 launches. `AOTCUDA_EXTENSION=0` disables it.
 """
 
