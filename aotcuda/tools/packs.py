@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from aotcuda.common import object_path
+from aotcuda.common import distributions, object_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ def _reason(packed: Packed) -> str | None:
         return "Triton is not installed"
     top = packed.source.partition(".")[0]
     try:
+        for package in distributions.packages_to_import(packed.source):
+            importlib.import_module(package)
         value: Any = importlib.import_module(packed.source)
     except Exception as error:  # noqa: BLE001 (code of another package)
         is_missing = isinstance(error, ModuleNotFoundError) and error.name == top

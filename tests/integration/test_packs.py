@@ -49,9 +49,16 @@ pack-from = "versions"
 """
 
 
-def install(folder: Path, version: str, kernels: str) -> None:
+INITIALIZE = """
+import sys
+sys.path.append(__path__[0] + "/backends")
+from special.ops import k
+"""
+
+
+def install(folder: Path, version: str, kernels: str, more: dict[str, str] | None = None) -> None:
     """Install a version of the package into a folder."""
-    files = {"foreign/__init__.py": "", "foreign/ops.py": kernels}
+    files = {"foreign/__init__.py": "", "foreign/ops.py": kernels, **(more or {})}
     information = f"foreign-{version}.dist-info"
     about = {"METADATA": f"Metadata-Version: 2.1\nName: foreign\nVersion: {version}\n", "top_level.txt": "foreign\n"}
     files |= {f"{information}/{name}": text for name, text in about.items()}
@@ -113,6 +120,31 @@ def test_modules_that_cannot_be_built_are_left_out_of_a_pack(tmp_path: Path) -> 
     for words in ("needs libcuda.so.1", "static_assert|AssertionError|N == 0", "UNKNOWN"):
         assert any(re.search(words, line) for line in lines), (words, lines)
     assert counts == {name: int(name == "good") for name in counts}
+
+
+def test_a_module_in_a_folder_that_its_package_puts_on_the_path_is_packed(
+    tmp_path: Path, driver: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+    site, project = tmp_path / "site", tmp_path / "project"
+    kernels = KERNEL.format(body="tl.store(x, N)")
+    files = {"foreign/__init__.py": INITIALIZE, "foreign/backends/special/ops.py": kernels}
+    install(site, "1.0", "", {**files, "foreign/backends/special/__init__.py": ""})
+    program = "import foreign\nclass Tensor:\n    dtype, data_ptr = 'float32', lambda self: 256\n"
+    program += "foreign.k[(1,)](Tensor(), N=4)\n"
+    projects.put(project, {"pyproject.toml": PROJECT})
+    projects.put(tmp_path, {"serve.py": program})
+    environ = {"PYTHONPATH": str(site), "AOTCUDA_BUILD_CACHE": str(tmp_path / "cache")}
+    command = (sys.executable, "-m", "aotcuda", "record", "--dry", "--write", "--packages", "foreign", "--")
+    done = projects.run(project, *command, sys.executable, str(tmp_path / "serve.py"), **environ)
+    assert done.status == 0, done.err
+    table = tomllib.loads((project / "pyproject.toml").read_text())
+    assert table["tool"]["aotcuda"]["modules"]["my_pack.special_ops"]["source"] == "special.ops"
+    assert "foreign==1.0" in table["build-system"]["requires"]
+    content = projects.content(projects.build_wheel(project, **environ))
+    manifest = projects.manifest_of(content, "my_pack.special_ops")
+    assert manifest["pack"] == {"source": "special.ops", "distribution": "foreign", "version": "1.0"}
+    assert len(manifest["kernels"]) == 1
 
 
 def test_a_pack_without_importable_modules_says_so(tmp_path: Path) -> None:

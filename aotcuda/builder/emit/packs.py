@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest
+from aotcuda.common import distributions as installed
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -24,14 +24,9 @@ def origin(module: Module) -> manifest.Pack | None:
     if not module.pack:
         return None
     (source,) = module.source
-    file = source.replace(".", "/")
-    names = (f"{file}.py,", f"{file}/__init__.py,")
-    top = metadata.packages_distributions().get(source.partition(".")[0], [])
-    for distribution in map(metadata.distribution, dict.fromkeys(top)):
-        if len(set(top)) == 1 or any(
-            line.startswith(names) for line in (distribution.read_text("RECORD") or "").splitlines()
-        ):
-            return {"source": source, "distribution": distribution.name, "version": distribution.version}
+    distribution = installed.of_module(source)
+    if distribution is not None:
+        return {"source": source, "distribution": distribution.name, "version": distribution.version}
     message = f"{module.key}.source: {source} is in no installed distribution; install the package with pip"
     raise ConfigError(message)
 

@@ -6,6 +6,7 @@ import re
 from importlib import metadata
 from typing import TYPE_CHECKING
 
+from aotcuda.common import distributions
 from aotcuda.common.project_file import table
 from aotcuda.tools.record.project import sources_of
 
@@ -26,13 +27,23 @@ packs.use(__name__)
 
 def is_packed(record: Record, project: Project) -> bool:
     """Return True if a kernel belongs to an installed package, so its compiled code goes into the pack."""
-    return record.frontend == "triton" and record.module.partition(".")[0] in _packages(project)
+    return record.frontend == "triton" and _package(record.module, project) is not None
+
+
+def _package(module: str, project: Project) -> str | None:
+    """Return the package of the pack that has a module, also one in a folder that the package puts onto `sys.path`."""
+    packages, top = _packages(project), module.partition(".")[0]
+    if top in packages or not packages:
+        return top if packages else None
+    return next((name for name in distributions.packages_to_import(module) if name in packages), None)
 
 
 def _packages(project: Project) -> set[str]:
     """Return the packages whose kernels go into the pack: of `--packages`, and of the tables with `pack = true`."""
     modules = [module for module in project.modules.values() if module.get("pack") is True]
-    return {*project.packages, *(source.partition(".")[0] for module in modules for source in sources_of(module))}
+    sources = [source for module in modules for source in sources_of(module)]
+    owners = [distributions.packages_to_import(source) or [source.partition(".")[0]] for source in sources]
+    return {*project.packages, *(package for each in owners for package in each)}
 
 
 def module_name(source: str, project: Project) -> str:
@@ -78,7 +89,7 @@ def requirements(
             of an unknown distribution is left out.
         has_triton: True if the project itself has kernels of Triton.
     """
-    packages = {source.partition(".")[0] for source in sources} & _packages(project)
+    packages = {package for source in sources if (package := _package(source, project)) is not None}
     if not packages and not has_triton:
         return []
     known = {name: found[0] for name, found in metadata.packages_distributions().items()} | dict(installed)

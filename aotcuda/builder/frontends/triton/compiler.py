@@ -29,6 +29,7 @@ from aotcuda.builder.frontends.triton import (
 from aotcuda.builder.frontends.triton.source_function import Loaded
 from aotcuda.builder.link import images
 from aotcuda.builder.plan import toolchain
+from aotcuda.common import distributions
 from aotcuda.common import gpu_facts as versions
 from aotcuda.errors import CompileError, ToolchainError
 
@@ -96,6 +97,8 @@ class TritonFrontEnd:
         Raises:
             SourceError: A source cannot be imported, or lacks the kernel.
         """
+        for package in distributions.packages_to_import(unit.sources[0]) if unit.pack else ():
+            python_source.import_source(package, unit, self._root)
         name, value = python_source.find(unit, unit.sources, self._root)
         inner, function = decorators.layers(value)
         source_function.check_function(unit, name, function)
