@@ -168,22 +168,17 @@ def _aims(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
 
 def _edit(project: Path) -> Path:
     """Change a constant of the first kernel, each time to another one."""
-    source = next(
-        path for path in sorted(project.rglob("_kernels*.py")) if "cuda.jit" in path.read_text(encoding="utf-8")
-    )
+    source = next(path for path in project.rglob("_kernels.py") if "cuda.jit" in path.read_text(encoding="utf-8"))
     text = source.read_text(encoding="utf-8")
     source.write_text(re.sub(r"(a \* x\[i\] \+ )(\d+)", lambda it: f"{it[1]}{int(it[2]) + 1}", text, count=1))
     return project
 
 
-def _nvcc(nvcc: str, files: list[Path]) -> float:
-    """Compile all files, one after the other, for the same GPUs; return the seconds."""
+def _nvcc(nvcc: str, file: Path) -> float:
+    """Compile a file for the same GPUs; return the seconds."""
     numbers = [arch.removeprefix("sm_") for arch in projects.ARCHS]
     targets = [word for number in numbers for word in ("-gencode", f"arch=compute_{number},code=sm_{number}")]
-    return sum(
-        _timed([nvcc, "--threads", "2", *targets, "-fatbin", "-o", f"{path}.fatbin", str(path)], path.parent, None)
-        for path in files
-    )
+    return _timed([nvcc, "--threads", "2", *targets, "-fatbin", "-o", f"{file}.fatbin", str(file)], file.parent, None)
 
 
 def _timed(command: list[str], folder: Path, environment: dict[str, str] | None) -> float:

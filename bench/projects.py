@@ -26,15 +26,11 @@ packages = ["{name}"]
 
 [tool.aotcuda]
 arch = [{archs}]
-load = "{load}"
 
-"""
+[tool.aotcuda.modules."{name}.kernels"]
+source = "{name}._kernels"
 
-_MODULE = """
-[tool.aotcuda.modules."{name}.kernels{number}"]
-source = "{name}._kernels{number}"
-
-[tool.aotcuda.modules."{name}.kernels{number}".kernels]
+[tool.aotcuda.modules."{name}.kernels".kernels]
 """
 
 # Five kernels of the kinds that packages have: streaming, a loop, math functions, shared memory, two dimensions.
@@ -166,39 +162,27 @@ extern "C" __global__ void {name}(const float *x, long rows, long columns, float
 )
 
 
-def generate(
-    folder: Path, name: str, kernels: int, *, archs: tuple[str, ...] = ARCHS, load: str = "import", modules: int = 1
-) -> Path:
-    """Return a project in `folder/name` whose module `name.kernels` has so many kernels; returns its folder.
-
-    With several `modules` each has so many: `name.kernels0`, `name.kernels1`.
-    """
+def generate(folder: Path, name: str, kernels: int) -> Path:
+    """Return a project in `folder/name` whose module `name.kernels` has so many kernels."""
     project = folder / name
     package = project / name
     package.mkdir(parents=True)
-    listed = ", ".join(f'"{item}"' for item in archs)
-    table = [_PYPROJECT.format(name=name, archs=listed, load=load)]
-    for module in range(modules):
-        number_of_it = module if modules > 1 else ""
-        table.append(_MODULE.format(name=name, number=number_of_it))
-        source = ["import math\n\nfrom numba import cuda, float32\n"]
-        for number in range(module * kernels, (module + 1) * kernels):
-            signature, template = _TEMPLATES[number % len(_TEMPLATES)]
-            table.append(f'k{number} = "{signature}"\n')
-            source.append(template.format(name=f"k{number}", number=number))
-        (package / f"_kernels{number_of_it}.py").write_text("\n".join(source), encoding="utf-8")
+    table = [_PYPROJECT.format(name=name, archs=", ".join(f'"{item}"' for item in ARCHS))]
+    source = ["import math\n\nfrom numba import cuda, float32\n"]
+    for number in range(kernels):
+        signature, template = _TEMPLATES[number % len(_TEMPLATES)]
+        table.append(f'k{number} = "{signature}"\n')
+        source.append(template.format(name=f"k{number}", number=number))
+    (package / "_kernels.py").write_text("\n".join(source), encoding="utf-8")
     (project / "pyproject.toml").write_text("".join(table), encoding="utf-8")
     (package / "__init__.py").write_text("", encoding="utf-8")
     return project
 
 
-def generate_cpp(folder: Path, kernels: int, *, files: int = 1) -> list[Path]:
-    """Return the kernels of `generate` in CUDA C++, so many a file, with the same arithmetic in the same precision."""
+def generate_cpp(folder: Path, kernels: int) -> Path:
+    """Return a file with the kernels of `generate` in CUDA C++, with the same arithmetic in the same precision."""
     folder.mkdir(parents=True)
-    found = []
-    for file in range(files):
-        numbers = range(file * kernels, (file + 1) * kernels)
-        found.append(folder / f"kernels{file}.cu")
-        texts = [_CPP[number % len(_CPP)].format(name=f"k{number}", number=number) for number in numbers]
-        found[-1].write_text("".join(texts), encoding="utf-8")
-    return found
+    texts = [_CPP[number % len(_CPP)].format(name=f"k{number}", number=number) for number in range(kernels)]
+    path = folder / "kernels.cu"
+    path.write_text("".join(texts), encoding="utf-8")
+    return path
