@@ -1,4 +1,4 @@
-"""Test builds after builds that were stopped at random moments: they equal builds without a cache.
+"""Test builds after builds that were stopped at random moments, and builds at once: they equal builds without a cache.
 
 Each round starts a build of a small project in its own process, waits a random time, and sends SIGINT, SIGTERM,
 SIGHUP or SIGKILL to that process alone. The build cache is empty at first, or lacks half of its entries. Every second
@@ -56,6 +56,11 @@ if os.fork() == 0:
         signal.pause()
     os._exit(0)
 """
+KERNEL = """
+@cuda.jit
+def k{0}(x):
+    x[cuda.grid(1)] = {0}
+"""
 DEAF = """
 import signal
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -95,6 +100,18 @@ def test_builds_after_killed_builds_are_right(tmp_path: Path, extent: Extent) ->
     assert problems == []
 
 
+@pytest.mark.matrix
+def test_builds_at_once_share_a_cache(tmp_path: Path, extent: Extent) -> None:
+    stopped, route = Stopped(tmp_path), "aotcuda build"
+    stopped.measure(route)
+    copies = [shutil.copytree(stopped.project, tmp_path / f"copy{number}") for number in range(extent.part(3, 8))]
+    builds = [stopped._start(route, copy) for copy in copies]
+    ended = [(build.communicate()[1], build.returncode) for build in builds]
+    assert ended == [("", 0)] * len(copies)
+    assert all(stopped._files(copy) == stopped.expected[route] for copy in copies)
+    assert stopped.build_again(route) == "next build right"
+
+
 @dataclass
 class Stopped:
     """A project whose builds are stopped.
@@ -114,11 +131,12 @@ class Stopped:
     def __post_init__(self) -> None:
         self.temporary, self.cache = self.folder / "temporary", self.folder / "cache"
         self.temporary.mkdir()
-        self.project = projects.copy("features", self.folder / "project")
-        config = self.project / "pyproject.toml"
-        config.write_text(config.read_text() + '\n[tool.hatch.build]\ndev-mode-dirs = ["."]\n')
-        self.source = self.project / "stopped" / "_kernels.py"
-        self.text = self.source.read_text()
+        self.project = self.folder / "project"
+        self.source = self.project / "pkg" / "_k.py"
+        self.text = "from numba import cuda\n" + "".join(map(KERNEL.format, range(5)))
+        table = "\n".join(f'kernels.k{number} = "void(float32[::1])"' for number in range(5))
+        rest = '[tool.hatch.build]\ndev-mode-dirs = ["."]'
+        projects.write(self.project, self.text, aotcuda='arch = ["sm_80", "sm_90"]', module=table, rest=rest)
 
     def measure(self, route: str) -> None:
         """Build without a cache and without interruption."""
@@ -194,11 +212,11 @@ class Stopped:
         )
         return f"next build differs:{', '.join(odd)}" if odd else "next build right"
 
-    def _start(self, route: str, **environ: str) -> subprocess.Popen[str]:
+    def _start(self, route: str, project: Path | None = None, **environ: str) -> subprocess.Popen[str]:
         settings = {"TMPDIR": str(self.temporary), "AOTCUDA_BUILD_CACHE": str(self.cache), "AOTCUDA_PROGRESS": "0"}
         return subprocess.Popen(
             [sys.executable, *ROUTES[route]],
-            cwd=self.project,
+            cwd=project or self.project,
             env={**os.environ, **settings, **environ},  # a slow machine would print progress
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -206,15 +224,16 @@ class Stopped:
             text=True,
         )
 
-    def _files(self) -> dict[str, bytes]:
+    def _files(self, project: Path | None = None) -> dict[str, bytes]:
+        project = project or self.project
         return {
-            str(path.relative_to(self.project)): path.read_bytes()
-            for path in self.project.rglob("*")
-            if path.is_file() and "__pycache__" not in path.parts and path != self.source
+            str(path.relative_to(project)): path.read_bytes()
+            for path in project.rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts and path.name != self.source.name
         }
 
     def _tidy(self) -> None:
-        generated = [path for path in self.source.parent.iterdir() if path.name.startswith(("kernels", ".kernels"))]
+        generated = [path for path in self.source.parent.iterdir() if path.name.startswith(("k.", ".k"))]
         for path in [self.project / "build", self.project / "dist", *generated]:
             if path.is_dir():
                 shutil.rmtree(path)
