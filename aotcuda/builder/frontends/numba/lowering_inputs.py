@@ -11,12 +11,10 @@ from __future__ import annotations
 import sys
 from enum import Enum
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from aotcuda.builder.frontends.numba.read_values import names_in
 from aotcuda.manifest import digest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TOOLS = frozenset(["numba", "numba_cuda", "numba_cuda_mlir", "llvmlite", "numpy", "cuda"])
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
@@ -71,7 +69,7 @@ class _Reader:
             return ["function", self._functions[id(function)]]
         self._functions[id(function)] = len(self._functions)
         code = function.__code__
-        names = _names(code)
+        names = frozenset(names_in(code))
         seen = {**function.__builtins__, **function.__globals__}
         outside = [[name, self.value(seen[name], names)] for name in sorted(names & seen.keys())]
         try:
@@ -126,20 +124,6 @@ def _constant(value: Any) -> object:
     if isinstance(value, frozenset):
         return ["frozenset", sorted(repr(_constant(item)) for item in value)]
     return [type(value).__name__, repr(value)]
-
-
-def _names(code: CodeType) -> frozenset[str]:
-    """Return the names of globals and attributes, and the strings, in bytecode and in the functions inside it."""
-    return frozenset(_each_name(code))
-
-
-def _each_name(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, str):
-            yield constant
-        elif isinstance(constant, CodeType):
-            yield from _each_name(constant)
 
 
 def _object(value: Any) -> object:

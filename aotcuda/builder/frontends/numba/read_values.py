@@ -73,7 +73,7 @@ class _Reader:
                 yield from _existing(path, value)
             if isinstance(value, ModuleType | type) and _has_members(value) and not self._is_foreign(value):
                 # The function gives the object another name, or calls getattr.
-                for name in sorted({*_names(code)} & vars(value).keys()):
+                for name in sorted({*names_in(code)} & vars(value).keys()):
                     yield from _existing(f"{path}.{name}", getattr(value, name, value_descriptions.MISSING))
 
     def _is_foreign(self, value: Any) -> bool:
@@ -118,14 +118,14 @@ def _chains(code: CodeType, free: frozenset[str]) -> Iterator[tuple[str, ...]]:
             yield from _chains(constant, free)
 
 
-def _names(code: CodeType) -> Iterable[str]:
-    """Yield the names of attributes and the strings in a function."""
+def names_in(code: CodeType) -> Iterable[str]:
+    """Yield the names of globals and attributes, and the strings, in bytecode and in the functions inside it."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, str):
             yield constant
         elif isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from names_in(constant)
 
 
 def _has_members(value: Any) -> bool:
