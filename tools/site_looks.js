@@ -85,6 +85,7 @@ async function measure(site, pages, width) {
   for (const name of pages) {
     await load(frame, `${site}/${name}`);
     const page = frame.contentDocument;
+    for (const panel of page.querySelectorAll("[role=tabpanel]")) panel.hidden = false;
     const style = (element) => frame.contentWindow.getComputedStyle(element);
     for (const theme of ["light", "dark"]) {
       page.body.dataset.theme = theme;
