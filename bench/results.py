@@ -13,6 +13,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import charts
@@ -192,29 +193,31 @@ def gpu_time() -> Iterator[str]:
         yield f"| {name} | {' | '.join(times)} |"
 
 
-PACKAGES = {
-    "liger-kernel": "liger-kernel 0.8.5",
-    "fla-core": "fla-core 0.6.0",
-    "conch-triton-kernels": "conch-triton-kernels 1.3",
-    "cut-cross-entropy": "cut-cross-entropy 25.1.1",
-    "bitsandbytes": "bitsandbytes 0.50.2",
-    "sageattention": "sageattention 1.0.6",
+CACHES = {
+    "JIT": "Triton's JIT, empty cache",
+    "warm cache": "Triton's JIT, full cache",
+    "exported cache": "cache from the wheel",
+    "pack": "pack",
 }
 
 
 def packages() -> Iterator[str]:
-    """Yield the table of the first results of unchanged packages with a pack."""
-    yield "| package | first result by the JIT | with the pack | runs |"
-    yield "|---|---|---|---|"
-    for name, found in _result("packages")["figures"].items():
-        first = found["first"]
-        cells = f"{first['jit']['median']:.1f} s | {first['pack']['median']:.2f} s | {first['pack']['runs']}"
-        yield f"| {PACKAGES[name]} | {cells} |"
+    """Yield the table of the first results of unchanged packages."""
+    yield f"| seconds, median (least to most) | {' | '.join(CACHES.values())} |"
+    yield f"|---|{'---|' * len(CACHES)}"
+    for name, by_way in _firsts().items():
+        cells = []
+        for way in CACHES:
+            seconds = by_way.get(way, [])
+            ends = f"{median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f}; {len(seconds)} runs)"
+            cells.append(ends if seconds else "")
+        yield f"| {name} | {' | '.join(cells)} |"
 
 
-def _package(way: str, part: str = "first", form: str = ".1f") -> Callable[[], str]:
-    """Return a function that returns the seconds of the fla-core program."""
-    return _at("packages", "figures", "fla-core", part, way, "median", form=form)
+def _firsts() -> dict[str, dict[str, list[float]]]:
+    """Return the seconds of programs of packages from their start, by the way they get their kernels."""
+    parts = [part["figures"] for name, part in _result("packages").items() if name.startswith("firsts")]
+    return {name: by_way for figures in parts for name, by_way in figures.items()}
 
 
 def conformance() -> Iterator[str]:
@@ -293,9 +296,6 @@ FIGURES: dict[str, Callable[[], str]] = {
     "xarray_launch_jit": _at(XARRAY, "launch_us", "jit"),
     "mutations": _mutations,
     "gpu_suite": _gpu_suite,
-    "fla_packaged": _package("pack", form=".2f"),
-    "fla_jit": _package("jit", form=".0f"),
-    "fla_ready": _package("pack", "ready"),
     **{f"size_{tool.replace('-', '_').replace('.', '_')}": _size(tool) for tool in SIZES},
     "triton_compared": _compared,
 }

@@ -59,7 +59,7 @@ def test_each_figure_of_the_generator_is_on_a_page(bench: Callable[[str], Any]) 
     text = "".join(page.read_text(encoding="utf-8") for page in results.pages())
     for kind, names in (("table", results.TABLES), ("figure", results.FIGURES)):
         assert [name for name in names if f"<!-- {kind} {name} -->" not in text] == []
-    assert results.fill("<!-- figure fla_jit -->1<!-- end -->") != "<!-- figure fla_jit -->1<!-- end -->"
+    assert results.fill("<!-- figure cold_triton -->1<!-- end -->") != "<!-- figure cold_triton -->1<!-- end -->"
     assert "\n<!-- figure" not in text, "a line that begins with a comment ends the paragraph"
 
 
