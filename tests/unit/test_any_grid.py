@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gc
+import sys
+from collections import deque
 
 import numpy as np
 import pytest
 
-from aotcuda.errors import LaunchError
+from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime.launch.execute import Launcher
+from support import libraries
+from support.libraries import Array, State
 from support.manifests import kernel
 
 pytestmark = pytest.mark.usefixtures("path")
@@ -68,6 +73,48 @@ def test_new_grids_and_streams_leave_nothing_behind(cuda, k, name):
     else:
         grids = [make(k, at).grid[0] for at in range(1, 104)]
     assert [call["grid"][0] for call in launches] == grids
+
+
+@pytest.mark.parametrize("name", ["an int", "tuples", "a list", "a handle", "elements", "elements and a block"])
+def test_later_launches_in_python_take_one_step(cuda, k, name, path, monkeypatch):
+    if path != "general":
+        pytest.skip("C launches")
+    for at in (1, 2):
+        LAUNCHES[name](k, at)(7)
+    monkeypatch.setattr(Launcher, "submit", lambda *_: pytest.fail("a launch with all checks"))
+    for at in range(3, 6):
+        LAUNCHES[name](k, at)(at)
+    assert [launch["parameters"][:2] for launch in cuda.launches()] == ["07", "07", "03", "04", "05"]
+
+
+def test_error_of_current_stream_is_that_of_an_argument(cuda, monkeypatch, path):
+    if path != "general":
+        pytest.skip("C has the function")
+    with libraries.installed():
+        k = cuda.package(kernel("k", "void(float32[::1])")).k
+        array = libraries.make(Array("cupy", State()))
+        for _ in range(4):
+            k[1, 32](array)
+        monkeypatch.setattr(sys.modules["cupy"].cuda, "get_current_stream", lambda: 1 // 0)
+        for launch in (k[1, 32], k.forall(100)):
+            with pytest.raises(ArgumentError, match="ZeroDivisionError"):
+                launch(array)
+
+
+class Emptied(deque):
+    """Slots that another thread takes between a test for them and their use."""
+
+    def __bool__(self):
+        return True
+
+
+def test_other_threads_may_take_all_slots(cuda, k):
+    (overload,) = k._images.ready().table("k").overloads
+    overload.slots = Emptied()
+    for at in range(1, 6):
+        k[at, 32](7)
+        overload.slots.clear()
+    assert len(cuda.launches()) == 5
 
 
 def _count() -> int:

@@ -2,8 +2,8 @@
 
 This module defines the behaviour of a launch. The fast path in C has the same behaviour, or leaves the launch to it.
 
-select (arguments -> overload, packed block) -> submit (kernel, GPU, configuration -> driver) -> settle (add the
-specialization to the fast path).
+select (arguments -> overload, packed block) -> submit (kernel, GPU, configuration -> driver) -> settle (give the
+specialization to the fast path, and make its function for later launches in Python).
 """
 
 from __future__ import annotations

@@ -67,12 +67,14 @@ def make_launch(
             return None
         if ready.fixed is not None:
             numbers = (*numbers[:3], *ready.fixed)
-        stream = (handle or 0) if find_stream is None else find_stream(handle)
-        if stream is None or not ready.accepts(numbers):
+        if not ready.accepts(numbers):
             return None
-        values: list[object] = [*numbers, stream]
         pending: list[object] = []
         try:
+            stream = (handle or 0) if find_stream is None else find_stream(handle)
+            if stream is None:  # data is on another stream
+                return None
+            values: list[object] = [*numbers, stream]
             for pack, arg in zip(packs, args):  # noqa: B905 (equal lengths; strict costs time)
                 if pack is None:
                     values.append(arg)
@@ -84,7 +86,7 @@ def make_launch(
             return None
         if pending and any(isinstance(item, int) for item in pending):  # an int is a stream to wait for
             return None
-        slot = slots.pop() if slots else take()
+        slot = take()
         try:
             pack_into(slot.buffer, 0, *values)
             config, parameters, extra = slot.pointers
