@@ -135,7 +135,8 @@ def _run(command: Sequence[str], modes: Sequence[dry_runs.Mode], project: Projec
     """
     statuses, launches = [], []
     for mode in modes:
-        report.say(mode.message)
+        for line in mode.messages:
+            report.say(line)
         # A process that the command left behind may write into the folder while it is removed.
         with tempfile.TemporaryDirectory(prefix="aotcuda-record-", ignore_cleanup_errors=True) as folder:
             statuses.append(process.run(command, Path(folder), mode, project.types, _roots(project)))

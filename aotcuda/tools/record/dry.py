@@ -31,14 +31,14 @@ class Mode:
     Attributes:
         environ: Variables to set for the command.
         removed: Variables to remove.
-        message: The first line of output.
+        messages: The first lines of output.
         dry: Launches are not executed.
         gpu: The name of the GPU that programs see in a dry run; empty otherwise.
     """
 
     environ: Mapping[str, str]
     removed: tuple[str, ...] = ()
-    message: str
+    messages: tuple[str, ...]
     dry: bool
     gpu: str = ""
 
@@ -55,23 +55,25 @@ def choose(settings: Mapping[str, object], *, dry: bool | None, gpu: str | None)
         TargetError: No GPU is called `gpu`.
     """
     is_gpu_here = has_gpu()
-    requested = [name for name in _SIMULATED if os.environ.get(name, "0") not in ("", "0")]
-    unset = f"; {requested[0]} is unset for the command, since simulated launches are not recorded" if requested else ""
+    unset = tuple(
+        f"{name} is unset for the command: a simulator launches nothing, so launches in it are not recorded"
+        for name in _SIMULATED
+        if os.environ.get(name, "0") not in ("", "0")
+    )
     if dry is None and gpu is None and is_gpu_here:
-        message = f"launches are executed on the GPU, and recorded{unset}"
-        return Mode(environ={}, removed=_SIMULATED, message=message, dry=False)
+        messages = ("launches are executed on the GPU, and recorded", *unset)
+        return Mode(environ={}, removed=_SIMULATED, messages=messages, dry=False)
     name, capability = _target(settings, gpu)
     reason = "" if is_gpu_here else " since there is no GPU here,"
+    number = f"{capability[0]}.{capability[1]}"
+    first = f"launches are recorded and not executed,{reason} for {name} of compute capability {number}"
     return Mode(
         environ={
             TARGET: json.dumps(describe(capability, name)),
             **({"CUDA_VISIBLE_DEVICES": ""} if is_gpu_here else {}),
         },
         removed=_SIMULATED,
-        message=(
-            f"launches are recorded and not executed,{reason} for {name} of compute capability "
-            f"{capability[0]}.{capability[1]} (--gpu names another){unset}"
-        ),
+        messages=(f"{first} (--gpu names another)", *unset),
         dry=True,
         gpu=name,
     )
