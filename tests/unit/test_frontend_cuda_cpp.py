@@ -352,8 +352,10 @@ def test_a_kernel_is_found_in_the_file_that_has_it(settle):
         ("b.cu:plain", "_Z5plaind"),
     ]
     assert first_line(settle, keys.format(""), b_cu=other) == (
-        f"{KEY}.kernels.plain: plain is in raw.cu and in b.cu; name the file of the kernel, as function = "
-        '"raw.cu:plain"'
+        f'{KEY}.kernels.plain: plain is in raw.cu and in b.cu; name the file of the kernel, as "raw.cu:plain"'
+    )
+    assert first_line(settle, keys.format("c.cu:"), b_cu=other) == (
+        f"{KEY}.kernels.plain: c.cu is no file of source; the files there are raw.cu, b.cu"
     )
     _, settled_units = settle(keys.format(""), b_cu=other.replace("(double x) {}", "(double x);"))
     assert settled_units[1][0].symbol == "_Z5plainPKfPfi"

@@ -406,17 +406,20 @@ def _find_kernel(expression: str, texts: Mapping[str, bytes], where: str = "") -
     """Return the file of a kernel, which is found by text search, and its C++ name expression.
 
     Raises:
-        SourceError: Two files define it; `where` is the key of the kernel.
+        SourceError: Two files define it, or it names another file; `where` is the key of the kernel.
     """
     path, colon, name = expression.partition(".cu:")
-    if colon and f"{path}.cu" in texts and not name.startswith(":"):
-        return f"{path}.cu", name
+    if colon and not name.startswith(":"):
+        if f"{path}.cu" in texts:
+            return f"{path}.cu", name
+        message = f"{where}: {path}.cu is no file of source; the files there are {', '.join(texts)}"
+        raise SourceError(message)
     plain = _last_name(expression)
     paths = [path for path, text in texts.items() if plain in _kernels_in(text)]
     defining = [path for path in paths if _defines(texts[path], plain)]
     if len(defining) > 1:
         places, named = " and in ".join(defining), f"{defining[0]}:{expression}"
-        message = f'{where}: {expression} is in {places}; name the file of the kernel, as function = "{named}"'
+        message = f'{where}: {expression} is in {places}; name the file of the kernel, as "{named}"'
         raise SourceError(message)
     return (defining or paths or [*texts])[0], expression
 
