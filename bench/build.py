@@ -1,12 +1,16 @@
 """Compare the build time of wheels with nvcc's for the same kernels in C++, and with another commit of aotcuda.
 
     python bench/build.py [--runs 5] [--before TREE]
+    python bench/build.py --files [--runs 5] [--before TREE]
 
 - cold: fifty kernels for five GPU generations, without a build cache; nvcc gets one file, and two threads.
 - filling a cache: the same with an empty build cache, as in the first build of a user.
 - again, edited: the same with a full build cache, after no change and after an edit of one kernel.
 - quickstart: the example, cold.
 - back end: hatchling's build of the fifty without aotcuda; all other times include it.
+
+With `--files` it measures a module of ten `.cu` files of five kernels, and writes `build_files.json`: a cold build, an
+edit of one file, the bytes of the wheel, the processor time of an import and of a first launch on the stand-in driver.
 
 All cases take turns, and every second turn is in the opposite order. TREE is a checkout of another commit. It runs on
 the same Python with the same compilers; its figures begin with "before":
@@ -26,8 +30,10 @@ clock.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -55,7 +61,11 @@ def main() -> int:
     parser = machine.parser(__doc__, "build")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--before", type=Path, metavar="TREE", help="a checkout of another commit, built in turn")
+    parser.add_argument("--files", action="store_true", help="measure ten .cu files alone")
     arguments = parser.parse_args()
+    if arguments.files:
+        trees = {"": _CHECKOUT, "before: ": arguments.before}
+        return _files(arguments.runs, trees, arguments.out.with_stem(f"{arguments.out.stem}_files"))
     nvcc = find_nvidia_binary_utility("nvcc")
     if nvcc is None:
         sys.exit("nvcc is not installed; it belongs to the extra `test`")
@@ -89,7 +99,8 @@ class State:
 
     def __init__(self, tree: Path, folder: Path) -> None:
         machine.write_bytecode(tree)
-        path = [str(tree), str(tree / "hatch_plugin" / "src"), os.environ.get("PYTHONPATH", "")]
+        plugins = [str(tree / "hatch_plugin" / "src"), str(tree / "hatch_plugin")]  # the second in older commits
+        path = [str(tree), *plugins, os.environ.get("PYTHONPATH", "")]
         self._environ = {"CUDA_CACHE_DISABLE": "1", "PYTHONPATH": os.pathsep.join(filter(None, path))}
         self._folder = folder
         self._check(tree)
@@ -103,14 +114,14 @@ class State:
         )
         unchanged = projects.generate(self._folder / "kept", "fifty", 50)
         edited = projects.generate(self._folder / "edited", "fifty", 50)
-        self._build(unchanged, "kept")
-        self._build(edited, "edited")
+        self.build(unchanged, "kept")
+        self.build(edited, "edited")
         return {
-            "quickstart, cold": lambda: self._build(quickstart),
-            "fifty, cold": lambda: self._build(self._cold),
+            "quickstart, cold": lambda: self.build(quickstart),
+            "fifty, cold": lambda: self.build(self._cold),
             "fifty, filling a cache": lambda: self._filling(self._cold),
-            "fifty, again": lambda: self._build(unchanged, "kept"),
-            "fifty, one kernel edited": lambda: self._build(_edit(edited), "edited"),
+            "fifty, again": lambda: self.build(unchanged, "kept"),
+            "fifty, one kernel edited": lambda: self.build(_edit(edited), "edited"),
         }
 
     def peaks(self) -> dict[str, int]:
@@ -130,13 +141,80 @@ class State:
     def _with(self, cache: str = "0") -> dict[str, str]:
         return os.environ | self._environ | {"AOTCUDA_BUILD_CACHE": cache}
 
-    def _build(self, project: Path, cache: str | None = None) -> float:
+    def build(self, project: Path, cache: str | None = None) -> float:
+        """Build a wheel, with a build cache of this name or without one; return the seconds."""
         folder = "0" if cache is None else str(self._folder / "caches" / cache)
         return _timed([*_BUILD], project, self._with(folder))
 
     def _filling(self, project: Path) -> float:
         shutil.rmtree(self._folder / "caches" / "filled", ignore_errors=True)
-        return self._build(project, "filled")
+        return self.build(project, "filled")
+
+
+_START = """
+class Array:
+    __cuda_array_interface__ = {"version": 3, "data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
+import sys
+if len(sys.argv) > 1:
+    import files.kernels as k
+if len(sys.argv) > 2:
+    k.k0[1, 32](2.0, Array(), 8, Array(), 8)
+"""
+_STARTS = {"start of Python": (), "import": ("import",), "first launch": ("import", "launch")}
+
+
+def _files(runs: int, trees: dict[str, Path | None], out: Path) -> int:
+    """Measure a module of ten `.cu` files in each tree, in turn."""
+    here, figures = machine.describe(), {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        library, source = folder / "libcuda.so.1", _CHECKOUT / "tests" / "support" / "fake_libcuda.c"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-lpthread"], check=True)
+        cases: Cases = {}
+        for label, tree in trees.items():
+            if tree is not None:
+                cases |= {f"{label}{name}": run for name, run in _cases_of_files(tree.resolve(), folder).items()}
+        values: dict[str, list[float]] = {name: [] for name in cases}
+        for number in range(runs):
+            for name in [*cases][:: -1 if number % 2 else 1]:
+                values[name].append(cases[name]())
+    figures = {name: machine.summary(numbers) for name, numbers in values.items()}
+    machine.table(("", "median", "min"), [(name, item["median"], item["min"]) for name, item in figures.items()])
+    return machine.report(out, here, {}, unit="seconds, of processor time for starts; bytes", figures=figures)
+
+
+def _cases_of_files(tree: Path, folder: Path) -> Cases:
+    state = State(tree, folder / tree.name)
+    cold, edited = (projects.generate_files(folder / tree.name / name, 10) for name in ("files", "edited-files"))
+    state.build(edited, "files")
+    packages = folder / tree.name / "packages"
+    state.build(cold)
+    (wheel,) = (cold / "dist").glob("*.whl")
+    shutil.unpack_archive(wheel, packages, "zip")
+    shutil.copytree(tree / "aotcuda", packages / "aotcuda", ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    machine.write_bytecode(packages)
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(packages), "LD_LIBRARY_PATH": str(folder)}
+
+    def start(*words: str) -> float:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-S", "-c", _START, *words], env=environ, cwd=packages, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+    return {
+        "cold": lambda: state.build(cold),
+        "one file edited": lambda: state.build(_edit_file(edited), "files"),
+        "wheel": lambda: wheel.stat().st_size,
+        **{name: functools.partial(start, *words) for name, words in _STARTS.items()},
+    }
+
+
+def _edit_file(project: Path) -> Path:
+    """Change a constant of the first file, each time to another one."""
+    path = project / "csrc" / "kernels0.cu"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(re.sub(r"(a \* x\[i\] \+ )(\d+)", lambda it: f"{it[1]}{int(it[2]) + 1}", text, count=1))
+    return project
 
 
 def _cases_without_aotcuda(folder: Path, nvcc: str) -> Cases:

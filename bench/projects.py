@@ -186,3 +186,20 @@ def generate_cpp(folder: Path, kernels: int) -> Path:
     path = folder / "kernels.cu"
     path.write_text("".join(texts), encoding="utf-8")
     return path
+
+
+def generate_files(folder: Path, files: int) -> Path:
+    """Return a project in `folder` whose module `files.kernels` has so many `.cu` files of five kernels."""
+    (folder / "files").mkdir(parents=True)
+    (folder / "files" / "__init__.py").write_text("", encoding="utf-8")
+    (folder / "csrc").mkdir()
+    paths = [f"csrc/kernels{file}.cu" for file in range(files)]
+    for file, path in enumerate(paths):
+        texts = [template.format(name=f"k{5 * file + at}", number=5 * file + at) for at, template in enumerate(_CPP)]
+        (folder / path).write_text("".join(texts), encoding="utf-8")
+    listed = ", ".join(f'"{item}"' for item in ARCHS)
+    table = _PYPROJECT.format(name="files", archs=listed).partition("[tool.aotcuda.modules")[0] + 'load = "first-use"\n'
+    table += f'[tool.aotcuda.modules."files.kernels"]\nfrontend = "cuda-cpp"\nsource = {paths}\n'
+    table += "".join(f"kernels.k{number} = {{}}\n" for number in range(5 * files))
+    (folder / "pyproject.toml").write_text(table, encoding="utf-8")
+    return folder
