@@ -133,7 +133,7 @@ class _Code:
         members = self._members(var) if isinstance(index, types.BaseTuple) else [var]
         scalar = all(isinstance(self._type(one), types.Integer) for one in members)
         if isinstance(array.dtype, types.Record) and scalar:
-            return  # `additions` computes these addresses
+            return  # `corrections` computes these addresses
         for one in members:
             kind = self._type(one)
             if _is_narrow(kind):

@@ -41,7 +41,7 @@ from aotcuda.builder.frontends.numba import (
     target_dependence,
 )
 from aotcuda.builder.frontends.numba.user_lines import RaisesError
-from aotcuda.builder.frontends.numba_cuda_mlir import additions, known_faults
+from aotcuda.builder.frontends.numba_cuda_mlir import corrections, known_faults
 from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ PRIVATE_PARTS = {
     "numba_cuda_mlir.descriptor:_ArgMarshaller.__call__": "(self, *args)",
     "numba_cuda_mlir.descriptor:_ForAll.__call__": "(self, *args)",
     "numba_cuda_mlir.mlir_compiler:compile_mlir": "(pyfunc, return_type, args, targetoptions)",
-    **additions.PRIVATE_PARTS,
+    **corrections.PRIVATE_PARTS,
     **known_faults.PRIVATE_PARTS,
     **{f"numba_cuda_mlir.numba_cuda.{name}": parameters for name, parameters in gpu.PRIVATE_PARTS.items()},
 }
@@ -168,7 +168,7 @@ def install() -> None:
     _catch_raises()
     _raise_errors()
     _refuse_device_arrays()
-    additions.install(_fails)
+    corrections.install(_fails)
 
 
 def _use_one_thread() -> None:
@@ -476,7 +476,7 @@ def _catch_raises() -> None:
             code = _code_of_raise(self, inst)
             mlir_lowering.KERNEL_ERROR_CODES = python_types.SimpleNamespace(get=lambda *_: code)
         if not _current.c_abi and not _is_in_unit(inst.loc):
-            self.set_error_code = lambda code: additions.report_and_exit(type(self), self, code)
+            self.set_error_code = lambda code: corrections.report_and_exit(type(self), self, code)
         try:
             original(self, inst)
         finally:
