@@ -255,7 +255,7 @@ def job(kernels: dict[str, int], costs: dict[str, float] | None = None) -> Job:
 
 def test_a_job_is_shared_by_a_shard_and_by_a_build_from_the_cache() -> None:
     alone = job({"a": 1})
-    assert (alone.product, alone.known_faults, alone.incomplete) == ("wheel", "warn", "warn")
+    assert (alone.product, alone.carry, alone.known_faults, alone.incomplete) == ("wheel", False, "warn", "warn")
     jobs = (alone, replace(alone, shard=(1, 2)), replace(alone, from_cache_only=True))
     assert [each.is_shared for each in jobs] == [False, True, True]
     result = Result(toolchain={}, modules=(), sources=(), warnings=())
