@@ -153,6 +153,17 @@ def test_addresses_that_wrap_around_overlap_on_both_paths_alike(fuzz, library, a
     fuzz.run(case(tuples, [parameter] * 2, [parameter] * 2, apart=(0,)))
 
 
+@pytest.mark.parametrize("divisors", [(1,), (16,), (1, 16), (16, 1)], ids=str)
+@pytest.mark.parametrize("library", libraries.LIBRARIES)
+def test_earlier_addresses_do_not_select_the_variant(fuzz, library, divisors):
+    arrays = [(Array(library, State(address=(1 << 41) + more)),) for more in (0, 0, 0, 4, 8, 0, 4, 4, 4, 0, 0)]
+    for exact in (False, True):
+        launches = case(arrays, *[[("elements", "<f4", divisor, False)] for divisor in divisors])
+        if exact:
+            launches.record.update(exact=True, arguments=[{"name": "a"}])
+        fuzz.run(launches)
+
+
 NO_ARRAYS = {
     "constant": [("constant", 1, True)],
     "constants": [("constant", 1, True), ("constant", "relu", False)],

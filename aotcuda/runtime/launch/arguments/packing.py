@@ -188,8 +188,8 @@ def _quick(arg: Any, parameter: Parameter, pack: Pack, coder: Coder | None, code
     `stream_finder` has compared the libraries' current streams with the launch's.
     """
     family = arrays.family(arg)
-    if family not in ("cupy", "torch", "interface"):
-        return pack
+    if family not in ("cupy", "torch", "interface") or (coder is not None and (coder.tests or coder.any_dimensions)):
+        return pack  # only `pack` compares addresses with the key
     append = parameter_kinds.kind_of(parameter).fit_contiguous(parameter)
     element = arg.__cuda_array_interface__["typestr"] if family == "interface" else arg.dtype
     typestr = arrays.element(element)
