@@ -568,6 +568,7 @@ def child(options: dict[str, Any]) -> None:
             found["errors"][n] = f"{type(error).__name__}: {error}"[:300]
     found["all"] = time.perf_counter() - begin
     counts.finish()
+    found = json.loads(json.dumps(found))  # warm-ups count apart
     if way == "general":
         print(len(general_launches), flush=True)
         sys.stdin.readline()
@@ -706,6 +707,7 @@ class _Counts:
                         function.run(*args, grid=(1,), warmup=True, **named),
                         function.warmup(*args, grid=(1,), **named),
                     ):
+                        assert hasattr(result, "loads"), _problem(function, tuple(args), named)  # a packaged variant
                         assert result.n_regs > 0 and result.n_spills >= 0 and result.kernel and result.asm["cubin"]
                 except Exception as error:  # noqa: BLE001 (each fault is a figure)
                     errors.append(f"{function.fn.__qualname__}: {type(error).__name__}: {error}"[:300])
@@ -738,8 +740,8 @@ def _mock_arguments(function: Any, overload: Any) -> tuple[list[Any], dict[str, 
             dtype = dtypes[parameter["type"].partition(":")[0].lstrip("*k")]
             flat = torch.zeros(64, device="cuda", dtype=torch.uint8).view(dtype)
             return flat if "divisor" in parameter else flat[1:]
-        if parameter["format"] in "fd":
-            return 0.5
+        if parameter["format"] in "fd?":
+            return True if parameter["format"] == "?" else 0.5
         return (2**40 if parameter["format"] in "qQ" else 32) + ("divisor" not in parameter)
 
     dtypes = {short: getattr(torch, name) for short, name in _DTYPES.items()}

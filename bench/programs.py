@@ -210,7 +210,7 @@ class mamba:  # noqa: N801
             state, x[:, 0], dt[:, 0, :, None].expand(b, h, p), decay[:, None, None].expand(h, p, d), into[:, 0],
             out[:, 0], D=wide, dt_bias=wide, dt_softplus=True,
         )  # fmt: skip
-        y, w = (torch.randn(s, device="cuda", dtype=torch.bfloat16) for s in ((n, 192), (192,)))
+        y, w = torch.randn(n, 192, device="cuda", dtype=torch.bfloat16), torch.ones(192, device="cuda")
 
         def norm(y: Any, w: Any) -> Any:
             return layer_norm.layer_norm_fn(y, w, None, is_rms_norm=True)

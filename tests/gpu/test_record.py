@@ -97,4 +97,4 @@ def test_launches_of_triton_are_counted_by_variant(tmp_path: Path) -> None:
     }
     (tuned,) = [item for item in functions if item["function"] == "scale_kernel"]
     assert any(text in tuned["signature"] for text in ("BLOCK=64, num_warps=2", "BLOCK=512, num_warps=4"))
-    assert tuned["options"]["when"] == {"n": 999}
+    assert tuned["options"]["chosen"] == ["BLOCK"]

@@ -76,7 +76,7 @@ def _wrap_tuner_run(run: Callable[..., Any]) -> Callable[..., Any]:
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         before = getattr(_now, "tuner", None)
         arguments = dict(zip(self.arg_names, args)) | named  # noqa: B905 (constants follow by name)
-        _now.tuner = self, arguments
+        _now.tuner = self
         earlier = getattr(self, "configs_timings", None)
         try:
             result = run(self, *args, **named)
@@ -95,7 +95,7 @@ def _wrap_tuner_warmup(warmup: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(warmup)
     def recorded(self: Any, *args: Any, **named: Any) -> Any:
         before = getattr(_now, "tuner", None)
-        _now.tuner = self, dict(zip(self.arg_names, args)) | named  # noqa: B905 (as above)
+        _now.tuner = self
         try:
             return warmup(self, *args, **named)
         finally:
@@ -294,11 +294,7 @@ def _count(
     refusal = _refusal(params, types, {name: problem for name, (_, problem) in notations.items() if problem})
     tuned: dict[str, object] = {}
     if (tuner := getattr(_now, "tuner", None)) is not None:
-        autotuner, arguments = tuner
-        integers = {name: arguments[name] for name in autotuner.keys if type(arguments.get(name)) is int}
-        when = {name: value for name, value in integers.items() if name not in constants}
-        chosen = {name for config in autotuner.configs for name in config.kwargs}
-        tuned = {"chosen": sorted(chosen), "when": when}
+        tuned = {"chosen": sorted({name for config in tuner.configs for name in config.kwargs})}
     types = ["tuple" if kind is None else kind for kind in types]
     values = [f"{name}={_text(value)}" for name, value in {**constants, **options}.items()]
     place = _place(function)
