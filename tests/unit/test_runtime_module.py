@@ -11,6 +11,7 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,8 +87,20 @@ class TestExports:
                 call()
 
     def test_a_device_function_has_a_type_for_compilers_alone(self, module):
-        with pytest.raises(AttributeError, match=r"add_i32 has no type here; it can be called inside kern"):
+        message = "add_i32 has no type here; it can be called inside kernels of numba-cuda and numba-cuda-mlir"
+        with pytest.raises(AttributeError, match=f"{message}$"):
             _ = module.add_i32._numba_type_
+
+    def test_a_group_of_device_functions_lists_them(self):
+        records = [
+            {"name": f"add_{kind}", "prototype": f"{kind} add_{kind}({kind})", "signature": f"{kind}({kind})"}
+            for kind in ("float", "int")
+        ]
+        group = aotcuda.DeviceFunctionGroup(SimpleNamespace(name="mypkg.kernels"), "add", records)
+        assert (group.functions, group.signatures) == (["add_float", "add_int"], ["float(float)", "int(int)"])
+        assert repr(group) == "<aotcuda device functions mypkg.kernels.add: float(float); int(int)>"
+        listed = "float add_float(float)  // float(float)\nint add_int(int)  // int(int)\n\nKernels call it"
+        assert group.__doc__.startswith(listed)
 
     def test_a_device_function_cannot_be_launched(self, module):
         with pytest.raises(
