@@ -449,7 +449,10 @@ def _shard(text: str) -> tuple[int, int]:
     from aotcuda.builder.shards import MOST_SHARDS  # noqa: PLC0415 (only builds need the builder)
 
     index, _, count = text.partition("/")
-    numbers = [int(part) if part.isdecimal() and len(part) <= len(str(MOST_SHARDS)) else 0 for part in (index, count)]
+    numbers = [
+        int(part) if part.isascii() and part.isdecimal() and len(part) <= len(str(MOST_SHARDS)) else 0
+        for part in (index, count)
+    ]
     if not 1 <= numbers[0] <= numbers[1] <= MOST_SHARDS:
         last = numbers[1] if 1 <= numbers[1] <= MOST_SHARDS else "N"
         most = f", and N at most {MOST_SHARDS:,}" if last == "N" else ""

@@ -2,7 +2,8 @@
 
 The digest covers the text that Triton compiles, the parameters as `@triton.jit` describes them, the heuristics that
 packaged code replaces, and each chain of names in the text that begins with a global, such as `helpers.CFG.N`. A chain
-counts by the value at its end: a number, a function with all of these facts, a class with its members. Objects of other
+counts by the value at its end: a number, a function with all of these facts, a class with its members
+and methods. Objects of other
 packages count by name, unless they are plain values or functions that are compiled into the kernel. Objects of Triton
 always count by name, since a pack serves one release of Triton.
 
@@ -19,7 +20,8 @@ import hashlib
 import inspect
 import json
 import textwrap
-from types import FunctionType, ModuleType
+from contextlib import suppress
+from types import FunctionType, MethodType, ModuleType
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,9 +124,13 @@ class _Describer:
             self._chain = ".".join(names)
             try:
                 descriptions.append([self._chain, self._end(scope, names)])
-            except UndescribableError:
-                if names[0] not in chains.assigned:  # otherwise the name is most probably a local variable
+            except Exception as error:
+                if names[0] in chains.assigned:  # the name is most probably a local variable
+                    continue
+                if isinstance(error, UndescribableError):
                     raise
+                fact = f"cannot be read ({type(error).__name__})"
+                raise self._undescribable(fact) from None
             finally:
                 self._chain = outer
         return descriptions
@@ -147,9 +153,12 @@ class _Describer:
                     continue
                 end: Any = found
                 for rest in names[at + 1 :]:
+                    if _is_jit(end):
+                        break
                     end = getattr(end, rest, _MISSING)
-                is_plain = type(end) in _PLAIN or _is_constexpr(end)
-                return self._value(end) if is_plain else ["name", ".".join((home, *names[at:]))]
+                if isinstance(end, (*_PLAIN, tuple, list, dict, set, frozenset)) or _is_constexpr(end) or _is_jit(end):
+                    return self._value(end)
+                return ["name", ".".join((home, *names[at:]))]
             value = found
         if value is _MISSING:
             return ["missing"]
@@ -196,6 +205,8 @@ class _Describer:
         module, name = str(getattr(value, "__module__", "")), getattr(value, "__qualname__", None)
         if isinstance(value, FunctionType) and not self._is_foreign(module):
             return self.function(value)
+        if isinstance(value, MethodType) and not self._is_foreign(module):
+            return ["method", self.function(value.__func__), self._value(value.__self__, depth + 1)]
         if isinstance(value, type) and not self._is_foreign(module):
             return self._class(value, depth)
         if name is None or not self._is_foreign(module):
@@ -217,7 +228,17 @@ class _Describer:
             for name, item in inspect.get_annotations(kind).items()
         ]
         bases = [self._value(base, depth + 1) for base in kind.__bases__ if base is not object]
-        return ["type", kind.__module__, kind.__qualname__, fields, members, bases]
+        return ["type", kind.__module__, kind.__qualname__, fields, members, self._methods(kind), bases]
+
+    def _methods(self, kind: type) -> list[object]:
+        """Return the texts of the methods and properties of a class and its bases, but not of generated ones."""
+        texts: list[object] = []
+        for owner in kind.__mro__:
+            for name, item in () if self._is_foreign(owner.__module__) else sorted(vars(owner).items()):
+                function = getattr(item, "__func__", getattr(item, "fget", item))
+                with suppress(OSError):
+                    texts += [[name, inspect.getsource(function)]] if isinstance(function, FunctionType) else []
+        return texts
 
     def _object(self, value: Any, depth: int) -> object:
         """Describe an object of any class: by its attributes, or by its text if it has no attributes."""
@@ -225,7 +246,8 @@ class _Describer:
         values = getattr(value, "__dict__", None)
         name = [kind.__module__.partition(".")[0], kind.__qualname__]
         if isinstance(values, dict) and values:
-            return ["object", *name, [[key, self._value(item, depth + 1)] for key, item in sorted(values.items())]]
+            attributes = [[key, self._value(item, depth + 1)] for key, item in sorted(values.items())]
+            return ["object", *name, attributes, self._methods(kind)]
         text = repr(value)
         if " at 0x" in text:
             fact = f"is an object of {kind.__module__}.{kind.__qualname__} without a description"

@@ -23,7 +23,7 @@ from aotcuda.common.replacing import replacing
 from aotcuda.errors import BuildError, TargetError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from email.message import Message
     from pathlib import Path
 
@@ -71,6 +71,7 @@ def read(path: Path) -> Wheel:
             infos = wheel.members
             for name in wheel.names:
                 _check_name(name, path)
+            _check_case(infos, path)
             files = {name: _content(wheel, name) for name in infos}
     except OSError as error:
         _refuse(path, f"cannot be read ({error.strerror})")
@@ -130,6 +131,15 @@ def _check_name(name: str, path: Path) -> None:
     parts = name.removesuffix("/").split("/")
     if {"", ".", ".."} & {*parts} or "\\" in name or ":" in parts[0] or not name.isprintable():
         _refuse(path, f"has a file whose name is no path inside it: {escape(name)!r}")
+
+
+def _check_case(names: Iterable[str], path: Path) -> None:
+    """Refuse files and folders whose names differ in case alone: some file systems ignore case."""
+    found: dict[str, str] = {}
+    for name in names:
+        for known in (name, *(name[: match.start()] for match in re.finditer("/", name))):
+            if (other := found.setdefault(known.casefold(), known)) != known:
+                _refuse(path, f"has {escape(other)} and {escape(known)}, whose names differ in case alone")
 
 
 def _content(wheel: binary_files.Wheel, name: str) -> bytes:

@@ -224,6 +224,7 @@ def test_command_line_builds_shards_with_a_report(project: Path, filled_cache: P
     ("options", "status", "message"),
     [
         (["--shard", "3/2"], 2, "'3/2' is no shard; write I/2 with I from 1 to 2"),
+        (["--shard", "٣/٤"], 2, "'٣/٤' is no shard; write I/N with I from 1 to N"),
         (["--shard", "2/3", "--costs", "pyproject.toml"], 1, "pyproject.toml: it is no report of a build"),
     ],
 )

@@ -40,6 +40,7 @@ def k(x, N: tl.constexpr, D: tl.constexpr = GLOBAL, load=1):
     c = tl.load(b) if h.Mode.FAST.value == 1 else elsewhere.finfo(elsewhere.float32).max
     d = libdevice.exp(c) * elsewhere.PI + other.LIMIT + h.alias.twice(c) + math.pi
     e = Sizes(d, load) + finfo(DTYPE).min + h.compat.float32 + h.OBJECT.weights[0] + h.AGG.field + Mode.SLOW
+    e = e + elsewhere.SHAPE[0] + elsewhere.Level.LOW + elsewhere.Deep.jitted(e) + h.Weights.top() + h.Point(1).twice
     tl.store(x, h.chained(e) + elsewhere.jitted(e))
 """
 HELPERS = """
@@ -78,7 +79,17 @@ class Derived(Base):
 class Weights:
     def __init__(self):
         self.weights = (26, 27)
+    @classmethod
+    def top(cls):
+        return 44
 OBJECT = Weights()
+
+class Point:
+    def __init__(self, n):
+        self.n = n
+    @property
+    def twice(self):
+        return self.n * 45
 
 class AGG:
     field: int = 28
@@ -115,7 +126,16 @@ def nested(x):
     return x * K
 """
 ELSEWHERE = """
+import enum
 import triton
+SHAPE = (46, 47)
+class Level(enum.IntEnum):
+    LOW = 48
+class Deep:
+    @staticmethod
+    @triton.jit
+    def jitted(x):
+        return x - 49
 PI = 3.25
 float32 = type("dtype", (), {"__repr__": lambda self: "elsewhere.float32"})()
 DTYPE = float32
@@ -159,6 +179,7 @@ EDITS = [
         ('"two"', '"three"'), ("-0.0", "0.0"),
         ("FAST = 1\n", "FAST = 2\n"), ("SLOW = 31", "SLOW = 30"), ("x + 24", "x + 25"), ("(26, 27)", "(26, 28)"),
         ("x + 29", "x + 30"), ("n + alias", "n - alias"), ("m + UNIT", "m - UNIT"), ("UNIT = 35", "UNIT = 34"),
+        ("return 44", "return 43"), ("* 45", "* 44"),
         ("field: int = 28", "field: int = 29"), ("class Derived(Base)", "class Derived"),
         ("import mine.sub.more as alias", "from mine.sub import changed as alias"),
     ]),
@@ -168,6 +189,9 @@ EDITS = [
     ]),
     ("elsewhere/__init__.py", "PI = 3.25", "PI = 3.5"),
     ("elsewhere/__init__.py", "x - 42", "x - 43"),
+    ("elsewhere/__init__.py", "(46,", "(45,"),
+    ("elsewhere/__init__.py", "LOW = 48", "LOW = 47"),
+    ("elsewhere/__init__.py", "x - 49", "x - 48"),
     ("elsewhere/deep.py", "LIMIT = 43", "LIMIT = 44"),
 ]  # fmt: skip
 UNCHANGED = [
@@ -186,6 +210,7 @@ UNDESCRIBABLE = [
     ("def pick(n):\n    return n + alias.TOP", "import functools; pick = functools.partial(elsewhere.load, 1)", "pick"),
     ("def pick(n):\n    return n + alias.TOP", "exec('def pick(n): return n')", "pick"),
     ("NAMED = -0.0", "NAMED = alias", "h.NAMED"),
+    ("NAMED = -0.0", "NAMED = type('Odd', (), {'__getattr__': lambda self, name: {}[name]})()", "h.NAMED"),
 ]
 
 

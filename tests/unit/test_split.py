@@ -281,6 +281,8 @@ LISTS = "is not the file that its RECORD lists"
         (lambda files: files.update({"c:/x": b""}), True, NO_PATH),
         (lambda files: files.update({"a\\..\\x": b""}), True, NO_PATH),
         (lambda files: files.update({"quickstart/a\x1b[2J": b""}), True, NO_PATH),
+        (lambda files: files.update({"quickstart/__INIT__.py": b""}), True, "whose names differ in case alone"),
+        (lambda files: files.update({"Quickstart/x.py": b""}), True, "has quickstart and Quickstart, whose"),
         (lambda files: files.update({"x-1.dist-info/METADATA": b""}), True, "it has 2 folders of metadata"),
         (lambda files: files.pop(f"{INFO}/RECORD"), False, "it has no RECORD"),
         (lambda files: files.pop(f"{INFO}/METADATA"), True, "it has no METADATA"),
