@@ -97,10 +97,13 @@ def dotted_name(text: str) -> str:
     for part in text.split("."):
         if not part.isidentifier() or keyword.iskeyword(part):
             problem = "a keyword of Python" if part.isidentifier() else "not a Python identifier"
+            module = re.sub(r"[/\\]", ".", text.removesuffix(".py")).removeprefix("src.")
+            is_path = module != text and all(name.isidentifier() for name in module.split("."))
+            example = module if is_path else "mypkg._kernels"
             raise _unusable(
                 text,
                 f"cannot be imported, because {keys.string(part)} is {problem}",
-                'give the dotted name of a module, such as "mypkg._kernels"',
+                f"give the dotted name of a module, such as {keys.string(example)}",
             )
     return text
 
