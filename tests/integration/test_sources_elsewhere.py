@@ -72,3 +72,27 @@ def test_wheel_has_copies_of_linked_files_outside_of_the_project(tmp_path: Path,
     assert module["link"] == ["outside/0/twice.cu"]
     done = projects.refused(made, *projects.HATCHLING[:-1], "sdist")
     assert 'modules."pkg.k".link: ../shared/twice.cu is outside of the project' in done.err
+
+
+def test_build_after_another_target_of_a_symbolic_link_has_new_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", str(tmp_path / "cache"))
+    made = project(tmp_path, "csrc/twice.cu")
+    table = made / "pyproject.toml"
+    table.write_text(table.read_text().replace(KERNEL, f'{KERNEL}\noptions.include-dirs = ["inc"]'))
+    text = '#include "two.h"\n#include <one.h>\nextern "C" __device__ float twice(float x) { return TWO * x + ONE; }\n'
+    files = {"a/one.cu": text, "a/2.h": "#define TWO 2.0f\n", "c/one.h": "#define ONE 1.0f\n"}
+    files |= {"a/3.h": "#define TWO 3.0f\n", "b/one.h": "#define ONE 4.0f\n", "a/two.cu": text.replace("+", "-")}
+    for name, content in files.items():
+        (made / name).parent.mkdir(exist_ok=True)
+        (made / name).write_text(content)
+    (made / "csrc").mkdir()
+    seen = set()
+    links = {"a/two.h": "2.h", "inc": "c", "csrc/twice.cu": "../a/one.cu"}
+    for name, target in [*links.items(), ("a/two.h", "3.h"), ("inc", "b"), ("csrc/twice.cu", "../a/two.cu")]:
+        (made / name).unlink(missing_ok=True)
+        (made / name).symlink_to(target)
+        if (made / "csrc/twice.cu").exists():
+            seen.add(projects.content(projects.build_wheel(made))["pkg/k.aotcuda/kernels.fatbin"])
+    assert len(seen) == 4

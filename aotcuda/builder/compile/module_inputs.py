@@ -66,7 +66,7 @@ class ModuleInputs:
         stamp = Stamp()
         for plan in self.job.plans:
             headers = self.headers(plan)
-            for path in (*headers.files, *headers.missing):
+            for path in (*headers.files, *headers.links, *headers.missing):
                 stamp.add_question("file", os.path.normpath(path))
             for item in _read_items(plan, self.job):
                 if item.module is not None and item.module not in self.job.linkable:

@@ -106,7 +106,7 @@ class Pipeline:
         of_sources = Stamp()
         for plan in self.job.plans:
             headers = self.inputs.headers(plan)
-            for path in (*headers.files, *headers.missing):
+            for path in (*headers.files, *headers.links, *headers.missing):
                 of_sources.add_question("file", os.path.normpath(path))
         self.units = self.linking.units = UnitCache(
             self.job, self.cache, [seen, of_sources], self.inputs.undetermined()

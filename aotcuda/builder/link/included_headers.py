@@ -48,6 +48,7 @@ class Headers:
         project_files: Headers and files of the inputs below the project's folder.
         outside_files: Headers and files in other folders.
         missing: Paths without a file, at which the compiler would have found a header first.
+        links: Paths below symbolic links by which files were found.
         names: The first header of each name in an include.
         others: The names in includes for which no header was found, such as those of the toolkit.
     """
@@ -56,6 +57,7 @@ class Headers:
         self.project_files: set[Path] = set()
         self.outside_files: set[Path] = set()
         self.missing: set[Path] = set()
+        self.links: set[Path] = set()
         self._root = root
         self.names: dict[str, Path] = {}
         self.others: set[str] = set()
@@ -65,7 +67,9 @@ class Headers:
         for item in items:
             is_source = item.kind == "cu" and not item.internal
             if item.folder:
-                self._add(Path(item.folder, Path(item.name).name), is_read=is_source)
+                named, plain = Path(root, item.name), Path(item.folder, Path(item.name).name)
+                is_named = inputs.place(named, root).parent == Path(item.folder)
+                self._add(named if is_named else plain, is_read=is_source)
             if is_source:
                 self._sources.append(item)
                 source_folder = [Path(item.folder)] if item.folder else []
@@ -145,8 +149,9 @@ class Headers:
                 queue.append((path.read_bytes(), path.parent))
 
     def _add(self, path: Path, *, is_read: bool) -> None:
-        path = inputs.place(path, self._root)
+        found, path = path, inputs.place(path, self._root)
         if path.is_file():
+            self.links |= {found} if found != path else set()
             self._read |= {path} if is_read else set()
             (self.project_files if path.is_relative_to(self._root) else self.outside_files).add(path)
 

@@ -67,7 +67,7 @@ def read(items: Iterable[LinkItem], root: Path, built: Mapping[str, Linked]) -> 
 
 
 def from_file(path: Path, root: Path, key: str) -> LinkInput:
-    """Return the file at `path` as a link input; its name is relative to `root` if possible (see `place`).
+    """Return the file at `path` as a link input; its name is relative to `root` if possible, and keeps symbolic links.
 
     Raises:
         ConfigError: It cannot be read, or its suffix is unknown.
@@ -82,7 +82,9 @@ def from_file(path: Path, root: Path, key: str) -> LinkInput:
         message = f"{key}: {foreign.escape(path)} {error}; {remedy_for(path, root)}"
         raise ConfigError(message) from None
     absolute = place(path, root)
-    name = absolute.relative_to(root).as_posix() if absolute.is_relative_to(root) else absolute.name
+    plain = Path(os.path.normpath(path))
+    named = plain if plain.is_relative_to(root) and plain.resolve() == path.resolve() else absolute
+    name = named.relative_to(root).as_posix() if named.is_relative_to(root) else absolute.name
     return LinkInput(kind=kind, name=name, data=data, folder=str(absolute.parent))
 
 
