@@ -87,6 +87,26 @@ def test_later_launches_in_python_take_one_step(cuda, k, name, path, monkeypatch
     assert [launch["parameters"][:2] for launch in cuda.launches()] == ["07", "07", "03", "04", "05"]
 
 
+class Open:
+    """An array by an attribute of the object, which others of its class may lack."""
+
+    def __init__(self) -> None:
+        data = {"data": (4096, False), "shape": (8,), "typestr": "<f4", "strides": None}
+        self.__cuda_array_interface__ = {"version": 3, **data}
+
+
+def test_open_types_take_one_step_too(cuda, path, monkeypatch):
+    if path != "general":
+        pytest.skip("C launches")
+    k, array = cuda.package(kernel("k", "void(float32[::1])")).k, Open()
+    for _ in range(2):
+        k[1, 32](array)
+    monkeypatch.setattr(Launcher, "submit", lambda *_: pytest.fail("a launch with all checks"))
+    for _ in range(2):
+        k[2, 32](array)
+    assert len(cuda.launches()) == 4
+
+
 def test_error_of_current_stream_is_that_of_an_argument(cuda, monkeypatch, path):
     if path != "general":
         pytest.skip("C has the function")

@@ -222,7 +222,11 @@ class OverloadTable:
     def find(self, args: tuple[object, ...]) -> Specialization | None:
         """Return the last specialization of arguments of these types, if launches by it take one step; else None."""
         try:
-            types = self._argument_types.get((*map(type, args),))
+            types = self._argument_types.get((*map(type, args),))  # the key of most arguments
+            if types is None and (self._has_tuples or self._open_types):
+                types = self._argument_types.get(self._key(args))
+        except (MemoryError, RecursionError):
+            raise
         except Exception:  # noqa: BLE001 (`argument_types` raises it as an error of the argument)
             return None
         return None if types is None else types.last
@@ -255,7 +259,7 @@ class OverloadTable:
         `launch` is the driver's function.
         """
         overload, _, _, _, _, specialization = selection
-        types = self._argument_types.get((*map(type, args),))
+        types = self.argument_types(args)
         if types is None or specialization is None or overload is not specialization.overloads[0] or overload.apart:
             return
         from . import packing  # noqa: PLC0415 (many kernels are launched once)
