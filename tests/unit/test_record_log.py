@@ -80,7 +80,7 @@ def test_launches_are_counted_for_each_gpu(tmp_path: Path) -> None:
 def test_a_process_that_clears_its_environment_first_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = {"name": "NVIDIA X", "capability": [8, 7], "attributes": {}}
+    target = {"name": "NVIDIA X", "capability": [8, 7], "attributes": {}, "same": []}
     monkeypatch.setenv("AOTCUDA_RECORD_DRY", json.dumps(target))
     monkeypatch.setenv("AOTCUDA_RECORD_TYPES", '{"pair": "os:name"}')
     monkeypatch.chdir(tmp_path)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from aotcuda.builder.frontends import gpu_queries
 from aotcuda.builder.frontends.numba import gpu, target_dependence
 from aotcuda.builder.frontends.numba.target_dependence import Capability
 
@@ -93,5 +94,5 @@ def test_reads_outside_of_compilations_are_not_recorded() -> None:
     ],
 )
 def test_properties_of_the_gpu_distinguish_targets(attribute: str, expected: list[tuple[int, int]]) -> None:
-    device = gpu.Gpu(RuntimeError)
+    device = gpu._Device(gpu_queries.gpu)
     assert served(lambda _: getattr(device, attribute)) == expected
