@@ -128,6 +128,7 @@ WARM_UPS = {
     "bfloat16": ("scale__3", lambda ops, x: ops.scale.warmup(MockTensor(BF16, (4, 4)), 0.5, 1, 128, grid=(1,))),
     "unaligned": ("scale__4", lambda ops, x: ops.scale.warmup(Unaligned(FP32), 0.5, 7, 128, grid=(1,))),
     "constant": ("scale__5", lambda ops, x: ops.scale.run(x, 0.5, 16, 128, FP16, grid=(1,), warmup=True)),
+    "constant of warmup": ("scale__5", lambda ops, x: ops.scale.warmup(x, 0.5, 16, 128, FP16, grid=(1,))),
     "constant by name": ("scale__5", lambda ops, x: ops.scale.run(FP32, 0.5, 16, 128, DT=FP16, grid=(1,), warmup=True)),
     "heuristics": ("sized__0", lambda ops, x: ops.sized.warmup(FP32, 16, grid=(1,))),
     "heuristics, run": ("sized__0", lambda ops, x: ops.sized.run(x, 16, grid=(1,), warmup=True)),

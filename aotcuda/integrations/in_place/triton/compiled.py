@@ -238,12 +238,17 @@ def find(function: Any, args: tuple[Any, ...], named: dict[str, Any], *, allows_
 def _all_described(
     function: Any, args: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a warm-up as a launch has them; a dtype stays one where the parameter is a constexpr."""
+    """Return the arguments of a warm-up as a launch has them.
+
+    Where the parameter is a constexpr, a dtype stays one; Triton's `warmup` has put it into a `MockTensor`.
+    """
     constexprs = bases.constexprs(function)
     positions = [*function.arg_names, *[""] * (len(args) - len(function.arg_names))]
 
     def described(name: str, value: Any) -> Any:
-        return value if name in constexprs else _described(value)
+        if name in constexprs:
+            return value.dtype if type(value).__name__ == "MockTensor" else value
+        return _described(value)
 
     return tuple(map(described, positions, args)), {name: described(name, value) for name, value in named.items()}
 
