@@ -957,7 +957,7 @@ def _problem(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> str
     if function.packaged() is None:
         return f"{name}: not packaged"
     try:
-        function.packaged().variant(*compiled._all_described(function, args, named))
+        function.packaged().variant(*compiled.as_launched(function, args, named))
     except Exception as error:  # noqa: BLE001 (the text is the result)
         return f"{name}: {error}".replace("\n", " ")
     return name

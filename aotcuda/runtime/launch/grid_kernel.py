@@ -133,6 +133,15 @@ class GridKernel(Kernel):
             self.binds[(count, *names)] = binder
         return binder
 
+    def arrange(self, args: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
+        """Return all arguments of a launch in order.
+
+        Raises:
+            ArgumentError: Some are unknown, repeated or missing.
+        """
+        bind = self.binds.get((len(args), *named)) or self.bind(len(args), tuple(named))
+        return bind(args, named)
+
     def record(self) -> Record:
         """Return its record in the manifest.
 
@@ -172,7 +181,7 @@ class GridKernel(Kernel):
             from ...errors import MissingVariantError  # noqa: PLC0415 (few programs ask)
 
         try:
-            full = self.bind(len(args), tuple(named))(args, named)
+            full = self.arrange(args, named)
             return self._images.use(self._check, full).record
         except MissingVariantError:
             return None
@@ -285,7 +294,7 @@ class GridKernel(Kernel):
 class GridLauncher(ProcessLocal):
     """A kernel with a grid; call it with the kernel's arguments, as a function with the kernel's parameters."""
 
-    __slots__ = ("_binds", "_function", "_kernel", "_launcher", "_stream")
+    __slots__ = ("_function", "_kernel", "_launcher", "_stream")
 
     def __init__(self, kernel: GridKernel, launcher: Any, function: Callable[..., Any] | None, stream: object) -> None:
         """Take the launcher with the grid, or the function that returns the grid; both are None for a grid of zero."""
@@ -293,7 +302,6 @@ class GridLauncher(ProcessLocal):
         self._launcher = launcher
         self._function = function
         self._stream = stream
-        self._binds = kernel.binds
 
     if TYPE_CHECKING:
 
@@ -307,17 +315,8 @@ class GridLauncher(ProcessLocal):
 
             As in Triton, a grid of zero launches nothing; the arguments are checked.
             """
-            full = self.arrange(args, named)
+            full = self._kernel.arrange(args, named)
             self.launch_on(self.compute_grid(full), full)
-
-    def arrange(self, args: tuple[object, ...], named: dict[str, object]) -> tuple[object, ...]:
-        """Return all arguments of a launch in order.
-
-        Raises:
-            ArgumentError: Some are unknown, repeated or missing.
-        """
-        bind = self._binds.get((len(args), *named)) or self._kernel.bind(len(args), tuple(named))
-        return bind(args, named)
 
     def compute_grid(self, full: tuple[object, ...]) -> object:
         """Return the result of the grid function for arguments in order; None without a function."""

@@ -217,7 +217,7 @@ def find(function: Any, args: tuple[Any, ...], named: dict[str, Any], *, allows_
 
     Args:
         function: The function.
-        args: The arguments by position; tensors, dtypes and objects that stand for tensors describe an array.
+        args: The arguments by position.
         named: The arguments by name.
         allows_misses: Warn once if no variant is packaged.
 
@@ -228,19 +228,18 @@ def find(function: Any, args: tuple[Any, ...], named: dict[str, Any], *, allows_
     if packaged is None:
         return None
     try:
-        return CompiledKernel(function, packaged, packaged.variant(*_all_described(function, args, named)))
+        return CompiledKernel(function, packaged, packaged.variant(args, named))
     except MISSES as error:
         if allows_misses:
             packaged.allow_miss(error)
         return None
 
 
-def _all_described(
-    function: Any, args: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def as_launched(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return the arguments of a warm-up as a launch has them.
 
-    Where the parameter is a constexpr, a dtype stays one; Triton's `warmup` has put it into a `MockTensor`.
+    Tensors, dtypes and objects that stand for tensors describe an array. Where the parameter is a constexpr, a dtype
+    stays one; Triton's `warmup` has put it into a `MockTensor`.
     """
     constexprs = bases.constexprs(function)
     positions = [*function.arg_names, *[""] * (len(args) - len(function.arg_names))]

@@ -60,7 +60,8 @@ class JITFunction(bases.JITFunction):  # type: ignore[misc]  # Triton has no typ
         if warmup:
             from . import compiled  # noqa: PLC0415 (few programs warm up)
 
-            variant = compiled.find(self, args, kwargs, allows_misses=not is_probing())
+            described = compiled.as_launched(self, args, kwargs)
+            variant = compiled.find(self, *described, allows_misses=not is_probing())
             return variant if variant is not None or is_probing() else self._warm_up_by_triton(grid, args, kwargs)
         launcher = self._launcher(grid)
         if launcher is None:

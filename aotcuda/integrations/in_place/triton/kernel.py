@@ -82,7 +82,7 @@ class InPlaceKernel(GridKernel):
         Raises:
             AotcudaError: No variant is packaged for the arguments, or for this GPU.
         """
-        full = self.bind(len(args), tuple(named))(args, named)
+        full = self.arrange(args, named)
         return self._images.use(self._check, full).record
 
     def on_gpu(self, record: Overload) -> tuple[DeviceKernel, str]:
@@ -152,7 +152,7 @@ class _Launcher(GridLauncher):
         """Launch the kernel; return Triton's result if Triton compiles it, else None."""
         grid = self._original_grid
         try:
-            full = self.arrange(args, named)
+            full = self._kernel.arrange(args, named)
             if self._function is not None:
                 grid = self.compute_grid(full)  # Triton must not call the function again
             self.launch_on(grid, full)
