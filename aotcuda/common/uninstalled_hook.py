@@ -112,7 +112,10 @@ def metadata_fault(text: str) -> str | None:
     for line in text.partition("\n\n")[0].splitlines():
         key, _, value = line.partition(":")
         if key.lower() == "requires-dist" and _is_aotcuda(value):
-            return f"it depends on aotcuda, so it may have been built without the hook: {ADVICE}"
+            return (
+                "it depends on aotcuda, so it may have been built before `aotcuda record --write` wrote its variants, "
+                f"or without the hook: {ADVICE}"
+            )
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import sys
 
@@ -79,6 +80,8 @@ SUMMARY = report.Summary(
 def test_summary_has_the_slowest_steps_on_demand() -> None:
     line = "built 2 modules: 12 kernels, 1 device function for 6 targets; 1.2 MB in 14.3 s"
     assert report.summary(SUMMARY, environ={}) == [line]
+    (empty,) = report.summary(dataclasses.replace(SUMMARY, kernels=0, functions=0), environ={})
+    assert empty.startswith("built 2 modules: no kernel for 6 targets; ")
     assert report.summary(SUMMARY, environ={"AOTCUDA_PROGRESS": "0"}, verbose=True) == []
     for lines in (
         report.summary(SUMMARY, environ={}, verbose=True),

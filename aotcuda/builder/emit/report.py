@@ -51,7 +51,7 @@ class Summary:
         """Return the summary as one line, followed by the slowest steps if `verbose`."""
         parts = [_count_text(self.kernels, "kernel"), _count_text(self.functions, "device function")]
         text = (
-            f"built {_count_text(self.modules, 'module')}: {', '.join(filter(None, parts))} for "
+            f"built {_count_text(self.modules, 'module')}: {', '.join(filter(None, parts)) or 'no kernel'} for "
             f"{_count_text(self.targets, 'target')}; {_bytes(self.size)} in {self.seconds:.1f} s"
         )
         if self.whole:
