@@ -203,15 +203,26 @@ def test_two_toolkits_make_each_image(wide: Path) -> None:
 
 def test_references_of_the_second_toolkit_alone_are_refused(cuda12: str, tmp_path: Path) -> None:
     folder = make(tmp_path / "project")
-    (folder / "pyproject.toml").write_text(WIDE)
+    (folder / "pyproject.toml").write_text(WIDE.replace('"csrc/a.cu", ', "").replace("kernels.ka", "# kernels.ka"))
     declared = "extern __device__ float lift(float);"
     condition = f"#if __CUDACC_VER_MAJOR__ >= 13\n{declared}\n#else\n#define lift\n#endif"
     (folder / "csrc/b.cu").write_text(B.replace(declared, condition))
     done = projects.refused(folder, PYTHONPATH=cuda12)
     assert done.err == (
-        'aotcuda: tool.aotcuda.modules."mypkg.raw": CUDA 13.0 compiles csrc/b.cu, csrc/c.cu to one image, and '
-        "CUDA 12.9 makes the images csrc/a.cu; csrc/b.cu; csrc/c.cu, since the files refer to each other's names for "
-        "some targets alone; write relocatable = true\n"
+        'aotcuda: tool.aotcuda.modules."mypkg.raw": CUDA 13.0 compiles all files to one image, where CUDA 12.9 '
+        "has an image of csrc/b.cu and one of csrc/c.cu, since files refer to each other's names with one of the two "
+        "alone; write relocatable = true\n"
+    )
+
+
+@pytest.mark.parametrize("left_out", ["csrc/x.cu", "csrc/a.cu"], ids=["two images", "one image"])
+def test_function_that_nothing_defines_is_named_with_files(tmp_path: Path, left_out: str) -> None:
+    folder = make(tmp_path / "project")
+    lines = [line for line in TABLE.splitlines() if not line.startswith("link = ") and f"{left_out}:k" not in line]
+    (folder / "pyproject.toml").write_text("\n".join(lines).replace(f'"{left_out}", ', ""))
+    assert projects.refused(folder, AOTCUDA_ARCH="sm_80").err == (
+        "aotcuda: mypkg.raw (csrc/b.cu, csrc/c.cu): linking for sm_80 failed: nothing defines halve (_Z5halvef), which "
+        "the code uses; link the file that defines it, or add it to a source of .cu files\n"
     )
 
 

@@ -237,6 +237,12 @@ LINK_ITEMS: dict[str, Case] = {
             "twice(float) (pkg/_k.py:3)"
         ),
     ),
+    "a function in C++ that nothing defines": (
+        SOURCE,
+        {"f.cu": "extern __device__ float give(float);\n" + CU.replace("{", "{ x = give(x);", 1)},
+        'link = ["f.cu"]',
+        "pkg.k: linking for sm_80 failed: nothing defines give (_Z4givef), which the code uses; link the file that ",
+    ),
     "LTOIR that is none": (
         SOURCE,
         {"f.ltoir": b"hello"},

@@ -274,7 +274,7 @@ class Linking:
         targets = ", ".join(dict.fromkeys(str(target) for _, target in share))
         title = f"{plan.config.name}: machine code of {kernel_groups.short_list(names)} for {targets}"
         run = partial(
-            kernel_groups.make_objects, plan.config.name, share, self._code_generator(plan), *self._link_settings(plan)
+            kernel_groups.make_objects, _place(plan), share, self._code_generator(plan), *self._link_settings(plan)
         )
         work = tuple((plan.config.name, symbol, str(target)) for group, target in share for symbol in group)
         return pool.Task(title, run, work=work)
@@ -292,7 +292,7 @@ class Linking:
                 run = partial(self.front.assembler(target).assemble, plan.config.name, inputs, plan.config.options)
             else:
                 spills = kernel_groups.spilled_bytes(target, objects)
-                arguments = (plan.config.name, inputs, target, self._code_generator(plan), self._link_settings(plan))
+                arguments = (_place(plan), inputs, target, self._code_generator(plan), self._link_settings(plan))
                 run = partial(kernel_groups.link, *arguments, spills)
             tasks["image", target] = pool.Task(_title(plan, "image", target), run)
         return tasks
@@ -337,6 +337,12 @@ class Linking:
 def _title(plan: ModulePlan, kind: str, target: Target) -> str:
     name = f"{plan.config.name} ({plan.image})" if plan.image and kind == "image" else plan.config.name
     return f"{name} {'linked' if kind == 'image' else kind} for {target}"
+
+
+def _place(plan: ModulePlan) -> str:
+    """Return the name of a module for errors of its links, with the CUDA C++ files of the image."""
+    files = plan.image or ", ".join(plan.config.source if plan.linked is not None else ())
+    return f"{plan.config.name} ({files})" if files else plan.config.name
 
 
 def _select(tasks: Mapping[Key, pool.Task], keys: Iterable[Key]) -> dict[Key, pool.Task]:

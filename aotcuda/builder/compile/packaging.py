@@ -125,9 +125,10 @@ class WheelPackager:
         images = (*parts.images, *others)
         if names and (other := next((image for image in others if image.name not in names), None)):
             message = (
-                f"{parts.plan.config.key}: CUDA {gpu_facts.dotted(other.cuda)} compiles {other.name} to one image, and "
-                f"CUDA {gpu_facts.dotted(toolchain.toolkit_version())} makes the images {'; '.join(names)}, since the "
-                "files refer to each other's names for some targets alone; write relocatable = true"
+                f"{parts.plan.config.key}: CUDA {gpu_facts.dotted(other.cuda)} compiles {other.name or 'all files'} to "
+                f"one image, where CUDA {gpu_facts.dotted(toolchain.toolkit_version())} has an image of "
+                f"{' and one of '.join(names) or 'all files'}, since files refer to each other's names with one of "
+                "the two alone; write relocatable = true"
             )
             raise LinkError(message)
         return tuple(sorted(images, key=lambda image: names.index(image.name))) if names else images

@@ -166,8 +166,8 @@ _ROWS = [
     ),
     (
         r"(?:Unresolved extern function|Undefined reference to) '([^']+)'",
-        "nothing defines {0}, which is called or declared with declare_device",
-        "link the file that defines it",
+        "nothing defines {0}, which the code uses",
+        "link the file that defines it, or add it to a source of .cu files",
     ),
     (
         r"Entry function '([^']+)' uses too much shared data \((0x\w+) bytes, (0x\w+) max\)",

@@ -17,7 +17,7 @@ from aotcuda.binary import cubin, fatbin
 from aotcuda.builder.config import nvrtc_options
 from aotcuda.builder.frontends import error_table
 from aotcuda.builder.frontends.protocol import LinkInput
-from aotcuda.builder.link import images, kernel_swap, nvrtc
+from aotcuda.builder.link import images, kernel_swap, nvrtc, translation_units
 from aotcuda.builder.plan import toolchain
 from aotcuda.common import gpu_facts
 from aotcuda.errors import CompileError, LinkError
@@ -361,6 +361,7 @@ def spilled_bytes(log: str) -> dict[str, int]:
 
 
 _UNRESOLVED = re.compile(r"(?:Unresolved extern function|Undefined reference to) '([^']+)'")
+_MANGLED = re.compile(r"'(_Z\w+)'")
 
 
 def _explain(
@@ -369,6 +370,7 @@ def _explain(
     head = _failure(module, target)
     if (match := _UNRESOLVED.search(log)) and match[1] in other_modules:
         return f"{head}: it calls {match[1]}, {hint_to_link(other_modules[match[1]])}"
+    log = _MANGLED.sub(lambda name: f"'{translation_units.plain_name(name[1])} ({name[1]})'", log)
     # Only the project's LTOIR can be too new; the toolchain's own inputs are named "code of ..." or by their .cu file.
     names = [item.name for item in items if item.kind == "ltoir" and not item.name.startswith("code of ")]
     return error_table.explain(head, log, ", ".join(names) if re.search(error_table.NEWER_LTOIR, log) else "")

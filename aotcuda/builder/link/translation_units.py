@@ -73,7 +73,7 @@ def divide(
             reasons[one] = reasons.get(one) or reasons.get(other) or reason
 
     own = [*files]
-    for path, name in _names(files, "needed"):
+    for path, name in () if relocatable else _names(files, "needed"):
         for other in definers.get(name, ()):
             join(path, other, f"{path} refers to {plain_name(name)} of {other}")
     if relocatable:

@@ -207,7 +207,10 @@ def check(module: Module) -> None:
             raise ConfigError(message)
     for kernel in cast("tuple[Kernel, ...]", module.kernels):
         if kernel.instances and kernel.function != kernel.name:
-            message = f"{kernel.key}.function: instances name the kernel already; remove one of the two keys"
+            path, colon, _ = kernel.function.partition(".cu:")
+            named = keys.string(f"{path}.cu:{kernel.instances[0]}")
+            remedy = f"write the file there, as {named}, and remove function" if colon else "remove one of the two keys"
+            message = f"{kernel.key}.function: instances name the kernel already; {remedy}"
             raise ConfigError(message)
         for index, instance in enumerate(kernel.instances):
             if instance in kernel.instances[:index]:
