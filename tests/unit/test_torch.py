@@ -9,6 +9,7 @@ import warnings
 import pytest
 
 from aotcuda.errors import ArgumentError, LaunchError
+from aotcuda.runtime.launch.arguments.argument_layout import BLOCK
 from support import manifests
 
 with warnings.catch_warnings():
@@ -271,7 +272,7 @@ def test_launches_send_what_the_general_path_selects(kernels, cuda):
                 with pytest.raises(ArgumentError):
                     run(*args)
                 continue
-            expected = bytes(slot.buffer)[: overload.size]
+            expected = bytes(slot.buffer)[BLOCK : BLOCK + overload.size]
             overload.slots.append(slot)
             run(*args)
             launched += 1
