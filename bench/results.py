@@ -288,6 +288,7 @@ FIGURES: dict[str, Callable[[], str]] = {
     "launch_triton": _at("launch", "figures", "torch: one grid", "Triton", "median"),
     "cold": _at("cold_start", "figures", "aotcuda, first-use", "total", form=".0f"),
     "cold_beyond": _at("cold_start", "figures", "aotcuda, first-use", "beyond", form=".0f"),
+    "cold_torch": _at("cold_start", "figures", "aotcuda, PyTorch's tensors", "total", form=".1f", scale=0.001),
     "cold_triton": _at("cold_start", "figures", "PyTorch and Triton, from its cache", "total", form=".1f", scale=0.001),
     "conformance_cases": lambda: f"{max(suite['cases'] + len(suite['refused']) for _, suite in _suites()):,}",
     "xarray_first": _at(XARRAY, "first_call_ms", "packaged", form=".2f", scale=0.001),
