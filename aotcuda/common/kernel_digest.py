@@ -2,10 +2,9 @@
 
 The digest covers the text that Triton compiles, the parameters as `@triton.jit` describes them, the heuristics that
 packaged code replaces, and each chain of names in the text that begins with a global, such as `helpers.CFG.N`. A chain
-counts by the value at its end: a number, a function with all of these facts, a class with its members
-and methods. Objects of other
-packages count by name, unless they are plain values or functions that are compiled into the kernel. Objects of Triton
-always count by name, since a pack serves one release of Triton.
+counts by the value at its end: a number, a function with all of these facts, a class with its members and methods.
+Objects of other packages count by name, unless they are plain values, containers of these, or functions that are
+compiled into the kernel. Objects of Triton always count by name, since a pack serves one release of Triton.
 
 Comments and formatting count. Line numbers, files, and the releases of Python, PyTorch and Triton do not. Constants and
 options of a launch do not count, since a launch finds its variant by them.

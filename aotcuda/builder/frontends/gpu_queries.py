@@ -1,8 +1,8 @@
 """Answer the GPU queries of sources while a build imports them, for a GPU of the target, and record the queries.
 
 The answers are those of `aotcuda record --dry` for the GPU of the target: `aotcuda.stand_ins` gives both. A front end
-replaces its compiler's driver; PyTorch and CuPy are replaced here, if a source imports them. If an
-answer depends on the target, its record says so, and the build imports the sources once for each compute capability.
+replaces its compiler's driver; PyTorch and CuPy are replaced here, if a source imports them. If an answer depends on
+the target, its record says so, and the build imports the sources once for each compute capability.
 """
 
 from __future__ import annotations
