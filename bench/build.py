@@ -230,7 +230,7 @@ def _cases_without_aotcuda(folder: Path, nvcc: str) -> Cases:
 
 
 def _aims(median: dict[str, float], peaks: dict[str, int]) -> dict[str, bool]:
-    """Return the aims: cold at most a tenth slower than before; an unchanged project takes 0.3 s, an edited one 2.5 s."""
+    """Return the aims: cold a tenth slower at most; an unchanged project takes 0.3 s, an edited one 2.5 s."""
     beyond = median["fifty, again"] - median["fifty, the back end alone"]
     met = {
         "quickstart: under 5 s": median["quickstart, cold"] < 5,
