@@ -254,6 +254,20 @@ def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: 
             order(driver, stream, ready, origin(ready))
 
 
+def launch_in_order(
+    driver: Driver, pending: Iterable[object], stream: int, where: str, launch: Callable[[], int]
+) -> int:
+    """Launch kernel `where` between the two halves of `order_launch`; return the driver's code of the launch.
+
+    Errors as for `order`.
+    """
+    order_launch(driver, pending, stream, where, launched=False)
+    code = launch()
+    if not code:
+        order_launch(driver, pending, stream, where, launched=True)
+    return code
+
+
 def launches_wait() -> bool:
     """Return True if launches have to wait for their kernels.
 

@@ -284,7 +284,9 @@ static int *context_of(void *stream) {
 
 static int is_captured(void *stream) {
     const char *captured = getenv("FAKE_CUDA_CAPTURING");
-    for (int i = 0; captured && *captured && i < joined_count; i++)
+    if (!captured || !*captured) /* the capture has ended */
+        joined_count = captured_events_count = 0;
+    for (int i = 0; i < joined_count; i++)
         if (joined[i] == (uintptr_t)stream)
             return 1;
     return listed(captured, stream) >= 0;

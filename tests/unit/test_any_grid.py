@@ -75,10 +75,8 @@ def test_new_grids_and_streams_leave_nothing_behind(cuda, k, name):
     assert [call["grid"][0] for call in launches] == grids
 
 
-@pytest.mark.parametrize("name", ["an int", "tuples", "a list", "a handle", "elements", "elements and a block"])
-def test_later_launches_in_python_take_one_step(cuda, k, name, path, monkeypatch):
-    if path != "general":
-        pytest.skip("C launches")
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_later_launches_take_one_step(cuda, k, name, monkeypatch):
     for at in (1, 2):
         LAUNCHES[name](k, at)(7)
     monkeypatch.setattr(Launcher, "submit", lambda *_: pytest.fail("a launch with all checks"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 from unittest.mock import Mock
@@ -10,6 +11,8 @@ import pytest
 
 from aotcuda.errors import AotcudaError, ArgumentError, CudaError, LaunchError
 from aotcuda.runtime import driver, streams
+from aotcuda.runtime.launch import execute, fast
+from aotcuda.runtime.launch.execute import Launcher
 from support import libraries, threads
 from support.libraries import Array, State
 from support.manifests import kernel
@@ -303,6 +306,62 @@ class TestCaptures:
                 before = ordered(cuda)
                 run(array(library))
                 assert ordered(cuda)[len(before) :] == [(55, ready), ("launch", 55), (ready, 55)]
+
+
+STATES = {
+    "plain": {},
+    "data in a graph": {"capturing": f"{CUPY},{TORCH}"},
+    "all in a graph": {"capturing": f"{CUPY},{TORCH},{OWN},55"},
+    "launch in a graph": {"capturing": "55"},
+    "any other stream in a graph": {"fail": "cuStreamIsCapturing=906"},
+    "destroyed data": {"dead": OWN},
+    "destroyed": {"dead": f"{CUPY},{TORCH},55"},
+    "no launch": {"fail": "cuLaunchKernel=719"},
+}
+PAIRS = [
+    *[(library, library) for library in ON],
+    ("cupy", "torch"),
+    ("exchange", "cupy"),
+    ("numba", "cupy"),
+    ("interface", "torch"),
+    ("dlpack", "numba"),
+    ("free interface", "exchange"),
+]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_plans_order_streams_as_launches_with_all_checks_do(cuda, current, monkeypatch, state):
+    """Both call the driver alike, and raise equal errors; plans in C, too."""
+    signature = "void(float32[::1], float32[::1])"
+    package = cuda.package(kernel("planned", signature), kernel("checked", signature))
+    modules = {"planned": [*fast._module], "checked": [None]}
+    submit, submitted = Launcher.submit, []
+    monkeypatch.setattr(Launcher, "submit", lambda self, *args: (submitted.append(self.name), submit(self, *args)))
+
+    def outcome(name, stream, pair):
+        monkeypatch.setattr(execute, "PACK_AT", 1 if name == "planned" else 1 << 30)
+        monkeypatch.setattr(fast, "_module", modules[name])
+        problem = None
+        try:
+            getattr(package, name)[1, 1, stream](*map(array, pair))
+        except AotcudaError as error:
+            problem = type(error), str(error).replace("checked", "planned")
+        found = ordered(cuda)
+        cuda._calls.clear()
+        return found, problem
+
+    for pair in PAIRS * 3:  # types that are arrays by an attribute change the keys
+        outcome("planned", None, pair)
+    submitted.clear()
+    for pair, stream in itertools.product(PAIRS, (None, 0, 1, 2, 55, CUPY, OWN)):
+        found = {}
+        for name in ("planned", "checked"):
+            cuda.set(**STATES[state])
+            found[name] = outcome(name, stream, pair)
+            cuda.set(capturing="", dead="", fail="")
+            streams.is_captured(driver.get(), 0)  # streams that joined the capture leave it
+        assert found["planned"] == found["checked"], (pair, stream)
+    assert "planned" not in submitted
 
 
 def test_array_without_readable_stream_is_argument_error(cuda, current, monkeypatch):

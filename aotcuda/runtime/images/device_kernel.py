@@ -185,7 +185,7 @@ class DeviceKernel:
         )
         return result.value
 
-    def largest_cluster(self, config: ctypes.Array[ctypes.c_uint64]) -> int:
+    def largest_cluster(self, config: ctypes.Array[ctypes.c_char]) -> int:
         """Return the size of the largest cluster for a `CUlaunchConfig`; a context must be current."""
         result = ctypes.c_int()
         self._call(

@@ -9,12 +9,13 @@ specialization to the fast path, and make its function for later launches in Pyt
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 
 from .. import driver as drivers
 from .. import errors
 from . import config_key
-from .arguments.argument_layout import BLOCK, Ready
-from .launch_config import Configuration, checked
+from .arguments.argument_layout import BLOCK, encode_config
+from .launch_config import Configuration, Ready, attributes_of, checked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,12 +117,10 @@ class Launcher(ProcessLocal):
     def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
         configuration, stream = self.configuration, self.configuration.stream
         specialization = kernel_table.find(self.name, args)
-        if (
-            specialization is not None
-            and configuration.attributes is None
-            and (self._specializations is None or specialization.was_offered(configuration.shared))
+        if specialization is not None and (
+            self._specializations is None or specialization.was_offered(configuration.kind)
         ):
-            code = specialization.launch(args, stream, configuration.numbers)
+            code = specialization.launch(args, stream, configuration.numbers, configuration.attributes)
             if code == 0:
                 return
             if code is not None:
@@ -164,7 +163,7 @@ class Launcher(ProcessLocal):
                 kernel_table, self._specializations, specialization, args, self.configuration, self.where
             )
         if specialization.launches >= PACK_AT and not specialization.is_planned and overload.ready is not None:
-            kernel_table.table(self.name).plan_launch(selection, args, kernel_table.library.driver.launch)
+            kernel_table.table(self.name).plan_launch(selection, args, kernel_table.library.driver)
 
     def _settle_miss(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
         """Record in the fast path that an exact kernel has no overload for arguments, after the second launch."""
@@ -228,10 +227,6 @@ class Launcher(ProcessLocal):
             device = self._enter(kernel_table, selection)
             kernel = kernel_table.device_kernel(overload, device, (stream, *pending), self.where)
         configuration = checked(self.configuration, kernel, self.where)
-        if pending:  # after all checks, because a stream that joins a capture here returns to it only after the launch
-            from .. import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
-
-            streams.order_launch(driver, pending, stream, self.where, launched=False)
         if kernel.watch is not None:
             kernel.watch.clear(stream)
         if library.synchronous:
@@ -246,14 +241,21 @@ class Launcher(ProcessLocal):
 
             block = memoryview(slot.buffer)[BLOCK:]
             memory = scratch_memory.allocate(scratch, configuration.grid, stream, block, self.where)
-        config = configuration.for_driver(stream, cooperative=kernel.cooperative)
+        attributes = attributes_of(kernel, configuration.attributes)
+        array = None if attributes is None else attributes.array(cooperative=kernel.cooperative)
+        encode_config(slot.buffer, configuration.numbers, stream, array)
         handle = ctypes.c_void_p.from_param(kernel.kernel.value)
-        code = driver.launch(config, handle, *slot.pointers[1:])
+        config, parameters, extra = slot.pointers
+        launch = partial(driver.launch, config, handle, parameters, extra)
+        if pending:  # after all checks, because a stream that joins a capture here returns to it only after the launch
+            from .. import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+            code = streams.launch_in_order(driver, pending, stream, self.where, launch)
+        else:
+            code = launch()
         if code:
-            self._recover(code, kernel_table, kernel, selection)
+            self._recover(code, kernel_table, kernel, selection, launch)
         del memory
-        if pending:
-            streams.order_launch(driver, pending, stream, self.where, launched=True)
         code = streams.wait_unless_captured(driver, stream) if library.synchronous else 0
         if not code and kernel.watch is not None:
             code = kernel.watch.check(stream)
@@ -262,10 +264,8 @@ class Launcher(ProcessLocal):
 
             raise launch_problems.failure(self.where, code, driver, kernel, selection, configuration, args)
         is_cached = library.device >= 0 and overload.kernels.get(library.device) is kernel
-        is_plain = kernel.watch is None and scratch is None and not library.synchronous and not kernel.cooperative
-        if is_cached and is_plain and (kernel.fixed is None or configuration.attributes is None):
-            fixed = None if kernel.fixed is None else configuration.numbers[3:]
-            overload.ready = Ready(handle, kernel.unchecked_limits(), kernel.block, fixed)
+        if is_cached and kernel.watch is None and scratch is None and not library.synchronous:
+            overload.ready = Ready(kernel, handle, configuration)
 
     def _enter(self, kernel_table: KernelTable, selection: Selection) -> int:
         """Enter a context, and check that the GPU can read the arrays."""
@@ -278,15 +278,20 @@ class Launcher(ProcessLocal):
             launch_problems.check_gpu(self.where, driver, device, addresses, stream)
         return device
 
-    def _recover(self, code: int, kernel_table: KernelTable, kernel: DeviceKernel, selection: Selection) -> None:
+    def _recover(
+        self,
+        code: int,
+        kernel_table: KernelTable,
+        kernel: DeviceKernel,
+        selection: Selection,
+        launch: Callable[[], int],
+    ) -> None:
         """Launch again in a context, if a context was missing; otherwise raise the driver's error."""
-        overload, slot, values, pending, stream, _ = selection
+        overload, _, values, pending, stream, _ = selection
         driver = kernel_table.library.driver
         if code == drivers.INVALID_CONTEXT and driver.current_device() is None:
             self._images.enter(kernel_table, overload.addresses_of(values), (stream, *pending), self.where)
-            configuration = self.configuration.for_kernel(kernel)
-            config = configuration.for_driver(stream, cooperative=kernel.cooperative)
-            code = driver.launch(config, kernel.kernel, *slot.pointers[1:])
+            code = launch()
         if code:
             raise self._refusal(code, driver, kernel.device, stream, self.configuration.for_kernel(kernel), kernel)
 

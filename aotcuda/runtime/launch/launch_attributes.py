@@ -12,16 +12,15 @@ from operator import mod
 
 from ...errors import LaunchError, quoted, short_repr
 from .. import driver as drivers
+from .arguments.argument_layout import BLOCK, encode_config
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..driver import Device
     from ..images.device_kernel import DeviceKernel
+    from .arguments.argument_layout import Attributes
 
     Dimensions = tuple[int, int, int]
-    Encode = Callable[..., ctypes.Array[ctypes.c_uint64]]
 
 OPTIONS = ("stream", "shared", "cluster", "cooperative", "dependent", "priority", "carveout")
 """The options of `Kernel.configure`."""
@@ -146,17 +145,20 @@ class LaunchAttributes:
             pairs.append((_CARVEOUT, (self.carveout,)))
         return b"".join([_pack(number, *[part & _HALF for part in (*value, 0, 0)[:3]]) for number, value in pairs])
 
+    def array(self, *, cooperative: bool = False) -> Attributes:
+        """Return `encoded` in memory of its own, for `encode_config`."""
+        data = self.encoded(cooperative=cooperative)
+        return ctypes.create_string_buffer(data, len(data))
+
     def divides(self, grid: Dimensions) -> bool:
         """Return True if the clusters, if there are any, divide a grid."""
         return self.cluster is None or not any(map(mod, grid, self.cluster))
 
-    def problem(
-        self, kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int, encode: Encode
-    ) -> str | None:
+    def problem(self, kernel: DeviceKernel, numbers: tuple[int, ...]) -> str | None:
         """Return the error text for attributes that are not possible for a kernel; None if they are.
 
-        A context must be current. `encode` returns a `CUlaunchConfig` (`launch_config.encode`). The driver is asked
-        once for each kernel, block, shared memory and set of attributes.
+        `numbers` are those of a configuration. The driver is asked once for each kernel, block, shared memory and set
+        of attributes; then a context must be current.
         """
         device = kernel.device
         if self.dependent and device.capability < (9, 0):
@@ -172,23 +174,15 @@ class LaunchAttributes:
                 "key, carveout"
             )
         if self.cluster is not None:
-            problem = self._cluster_problem(kernel, self.cluster, grid, block, shared, encode)
+            problem = self._cluster_problem(kernel, self.cluster, numbers)
             if problem is not None:
                 return problem
         if self.cooperative:
-            return _cooperative_problem(kernel, grid, block, shared)
+            return _cooperative_problem(kernel, numbers)
         return None
 
-    def _cluster_problem(
-        self,
-        kernel: DeviceKernel,
-        cluster: Dimensions,
-        grid: Dimensions,
-        block: Dimensions,
-        shared: int,
-        encode: Encode,
-    ) -> str | None:
-        device, size = kernel.device, cluster[0] * cluster[1] * cluster[2]
+    def _cluster_problem(self, kernel: DeviceKernel, cluster: Dimensions, numbers: tuple[int, ...]) -> str | None:
+        device, size, grid = kernel.device, cluster[0] * cluster[1] * cluster[2], numbers[:3]
         if not device.limit("cluster"):
             return f"clusters need compute capability 9.0 or later, and it is launched on {device}"
         for axis, extent, part in zip("xyz", grid, cluster, strict=True):
@@ -201,9 +195,11 @@ class LaunchAttributes:
         def ask() -> int:
             if size > _PORTABLE_CLUSTER:
                 kernel.allow_large_clusters()
-            return kernel.largest_cluster(encode(grid, block, shared, None, self.encoded()))
+            config, attributes = ctypes.create_string_buffer(BLOCK), self.array()
+            encode_config(config, numbers, 0, attributes)
+            return kernel.largest_cluster(config)
 
-        most = kernel.remember(("cluster", block, shared, self.values()), ask)
+        most = kernel.remember(("cluster", *numbers[3:7], self.values()), ask)
         if size > most:
             return f"clusters of {size} blocks, where at most {most} of this block and shared memory fit on {device}"
         return None
@@ -218,20 +214,19 @@ def _priorities(device: Device) -> tuple[int, int]:
     return least.value, greatest.value
 
 
-def _cooperative_problem(kernel: DeviceKernel, grid: Dimensions, block: Dimensions, shared: int) -> str | None:
+def _cooperative_problem(kernel: DeviceKernel, numbers: tuple[int, ...]) -> str | None:
     device = kernel.device
     if not device.limit("cooperative"):
         return f"a cooperative launch is not possible on {device}"
-    blocks = grid[0] * grid[1] * grid[2]
-    most = most_cooperative_blocks(kernel, block, shared)
+    blocks = numbers[0] * numbers[1] * numbers[2]
+    most = most_cooperative_blocks(kernel, *numbers[6:])
     if blocks > most:
         return f"a cooperative grid must fit on the GPU at once: {blocks} blocks, where {most} of them fit on {device}"
     return None
 
 
-def most_cooperative_blocks(kernel: DeviceKernel, block: Dimensions, shared: int) -> int:
+def most_cooperative_blocks(kernel: DeviceKernel, shared: int, threads: int) -> int:
     """Return the most blocks that a cooperative grid may have; a context must be current the first time."""
-    threads = block[0] * block[1] * block[2]
     active: int = kernel.remember(("blocks", threads, shared), lambda: kernel.active_blocks(threads, shared))
     return active * kernel.device.limit("multiprocessors")
 

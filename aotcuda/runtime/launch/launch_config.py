@@ -1,8 +1,4 @@
-"""Check a launch configuration, fit it to a GPU and a kernel, and encode it for the driver.
-
-The encoded form is a `CUlaunchConfig`. With it, `cuLaunchKernelEx` takes four arguments where `cuLaunchKernel` takes
-eleven; ctypes needs time for each argument.
-"""
+"""Check a launch configuration, and fit it to a GPU and a kernel."""
 
 from __future__ import annotations
 
@@ -12,10 +8,10 @@ from .. import errors, integer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import ctypes
     from typing import Any
 
     from ..images.device_kernel import DeviceKernel
+    from .arguments.argument_layout import Attributes
     from .launch_attributes import LaunchAttributes
 
     Dimensions = tuple[int, int, int]
@@ -25,32 +21,6 @@ _new = object.__new__
 
 DEFINED_BY_KERNEL = object()
 """The block of a configuration whose kernel defines block, shared memory and clusters, as Triton's kernels do."""
-
-
-# No ctypes.Structure: from Python 3.14 on, the first one imports all of ctypes, a quarter of a first launch.
-_CONFIG_WORDS = 7
-_ATTRIBUTE_BYTES = 72  # sizeof(CUlaunchAttribute)
-_HALF = (1 << 32) - 1
-
-
-def encode(
-    grid: Dimensions, block: Dimensions, shared: int, stream: int | None, attributes: bytes
-) -> ctypes.Array[ctypes.c_uint64]:
-    """Return a `CUlaunchConfig` for `Driver.launch`; it keeps its attributes alive.
-
-    Its members, in cuda.h: the six extents and the bytes of shared memory as 32 bits each, 4 bytes of padding, the
-    stream's handle, the address of the attributes, and their number as 32 bits.
-    """
-    import ctypes  # noqa: PLC0415 (the driver's start imports it anyway)
-
-    extents = [extent & _HALF for extent in (*grid, *block)]
-    pairs = (low | high << 32 for low, high in zip(extents[::2], extents[1::2], strict=True))
-    config = (ctypes.c_uint64 * _CONFIG_WORDS)(*pairs, shared & _HALF, stream or 0)
-    if attributes:
-        array = ctypes.create_string_buffer(attributes, len(attributes))
-        config[5], config[6] = ctypes.addressof(array), len(attributes) // _ATTRIBUTE_BYTES
-        config.attributes = array  # type: ignore[attr-defined]  # keeps the array alive
-    return config
 
 
 class Configuration:
@@ -145,17 +115,12 @@ class Configuration:
         memory = f"{self.shared} bytes of dynamic shared memory"
         return f"grid {self.grid}, block {self.block}, stream {stream:#x}{attributes} and {memory}"
 
-    def for_driver(self, stream: int, *, cooperative: bool) -> object:
-        """Return the argument of `Driver.launch` for a stream; `cooperative` adds the attribute for it."""
-        import ctypes  # noqa: PLC0415 (the driver's start imports it anyway)
-
-        attributes = self.attributes
-        if attributes is None and cooperative:
-            from .launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
-
-            attributes = LaunchAttributes("")
-        encoded = attributes.encoded(cooperative=cooperative) if attributes is not None else b""
-        return ctypes.byref(encode(self.grid, self.block, self.shared, stream, encoded))
+    @property
+    def kind(self) -> object:
+        """Return what the fast path compares with no limits: attributes with their block and shared memory."""
+        if self.by_number:
+            return None, self.shared
+        return self.shared if self.attributes is None else (self.block, self.shared, self.attributes.values())
 
     def for_kernel(self, kernel: DeviceKernel) -> Configuration:
         """Return the configuration for launches of a kernel; if only the grid was given, complete it.
@@ -198,10 +163,71 @@ class Configuration:
         if problem is None and kernel.cooperative and not kernel.device.limit("cooperative"):
             problem = f"it is a cooperative kernel, which is not possible on {kernel.device}"
         if problem is None and self.attributes is not None:
-            problem = self.attributes.problem(kernel, self.grid, self.block, self.shared, encode)
+            problem = self.attributes.problem(kernel, self.numbers)
         if problem is not None:
             message = f"{where} cannot be launched: {problem}"
             raise errors.LaunchError(message)
+
+
+class Ready:
+    """A kernel whose launches within its limits need no further checks, apart from those of their attributes.
+
+    Attributes:
+        kernel: The kernel.
+        handle: The driver's handle, as `Driver.launch` takes it.
+        accepts: Returns True for `Configuration.numbers` that need no further checks.
+        fixed: The block, bytes of dynamic shared memory and threads of every launch; None where users set them.
+        attributes: The attributes of launches without attributes of their own; None for none.
+    """
+
+    __slots__ = ("accepts", "attributes", "fixed", "handle", "kernel")
+
+    def __init__(
+        self,
+        kernel: DeviceKernel,
+        handle: object,
+        configuration: Configuration,
+    ) -> None:
+        """Take a kernel, its handle, and a configuration of it that was completed and checked."""
+        most_x, most_y, most_z, block_x, block_y, block_z, most_shared, most_threads = kernel.unchecked_limits()
+        block = kernel.block
+
+        def accepts(numbers: tuple[int, ...]) -> bool:
+            x, y, z, u, v, w, shared, threads = numbers
+            return (
+                x <= most_x
+                and y <= most_y
+                and z <= most_z
+                and threads <= most_threads
+                and shared <= most_shared
+                and u <= block_x
+                and v <= block_y
+                and w <= block_z
+                and (block is None or block == (u, v, w))
+            )
+
+        self.kernel = kernel
+        self.handle = handle
+        self.accepts = accepts
+        self.fixed = None if kernel.fixed is None else configuration.numbers[3:]
+        self.attributes = attributes_of(kernel, None if kernel.fixed is None else configuration.attributes)
+
+    def complete(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """Return `numbers` with those that are fixed; where they are, a grid counts clusters."""
+        x, y, z = numbers[:3]
+        u, v, w = (self.attributes and self.attributes.cluster) or (1, 1, 1)
+        return (x * u, y * v, z * w, *(self.fixed or numbers[3:]))
+
+    def encode(self, attributes: LaunchAttributes, numbers: tuple[int, ...]) -> Attributes:
+        """Return the attributes of a launch in the driver's form.
+
+        Raises:
+            LaunchError: They are not possible.
+        """
+        problem = attributes.problem(self.kernel, numbers)
+        if problem is not None:
+            raise errors.LaunchError(problem)
+        return attributes.array(cooperative=self.kernel.cooperative)
 
 
 def _three(value: object) -> Dimensions | None:
@@ -213,6 +239,15 @@ def _three(value: object) -> Dimensions | None:
             return None
     x, y, z = (*value, 1, 1)[:3]
     return x, y, z
+
+
+def attributes_of(kernel: DeviceKernel, attributes: LaunchAttributes | None) -> LaunchAttributes | None:
+    """Return the attributes of a launch of a kernel; those of a cooperative one exist, since `array` adds to them."""
+    if attributes is not None or not kernel.cooperative:
+        return attributes
+    from .launch_attributes import LaunchAttributes  # noqa: PLC0415 (few kernels have any)
+
+    return LaunchAttributes("")
 
 
 def checked(configuration: Configuration, kernel: DeviceKernel, where: str) -> Configuration:

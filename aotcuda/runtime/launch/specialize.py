@@ -104,13 +104,7 @@ def add_to_fast_path(
         except errors.CudaError:  # the launch has succeeded, and must not raise
             return
     # Attributes are checked with their block and shared memory alone; other launches are compared with limits.
-    attributes, shared = configuration.attributes, configuration.shared
-    which: object = shared
-    if configuration.by_number:
-        which = None, shared
-    elif attributes is not None:
-        which = configuration.block, shared, attributes.values()
-    key, in_fast_path = (which, context), specialization.in_fast_path
+    key, in_fast_path = (configuration.kind, context), specialization.in_fast_path
     if key in in_fast_path:
         return
     if library.callbacks is not None and not library.callbacks.has_seen(context):
@@ -126,7 +120,7 @@ def add_to_fast_path(
             if candidates is not None:
                 limits = _limits(kernels, configuration)
                 _add(kernel_table, specializations, specialization, candidates, ordinal, limits, args, configuration)
-        elif attributes is not None:
+        elif configuration.attributes is not None:
             in_fast_path.discard(key)  # another grid may be possible
     except BaseException:  # an interrupt: the next launch adds the specialization
         in_fast_path.discard(key)
@@ -300,8 +294,7 @@ def _limits(kernels: list[DeviceKernel], configuration: Configuration) -> tuple[
     limits = map(min, zip(*[kernel.unchecked_limits() for kernel in kernels], strict=True))
     most_blocks = _MOST_BLOCKS
     if configuration.attributes is not None and configuration.attributes.cooperative:
-        block, shared = configuration.block, configuration.shared
-        most_blocks = min(most_cooperative_blocks(kernel, block, shared) for kernel in kernels)
+        most_blocks = min(most_cooperative_blocks(kernel, *configuration.numbers[6:]) for kernel in kernels)
     return *limits, most_blocks
 
 

@@ -23,54 +23,36 @@ if TYPE_CHECKING:
     from ...driver import ValidityFlag
 
     Alignment = tuple[tuple[int, ...], int, bool]
+    Attributes = ctypes.Array[ctypes.c_char]
 
 BLOCK = 64
-"""The offset of the parameter block in a slot; a `CUlaunchConfig` without attributes is before it."""
+"""The offset of the parameter block in a slot; a `CUlaunchConfig` is before it."""
 
-_CONFIG = "8IQ24x"
-"""Grid, block, shared memory and threads of a launch, and the handle of its stream: the threads are in the padding."""
+_CONFIG = "8IQQI12x"
+"""A `CUlaunchConfig`: grid, block and shared memory of a launch, its threads in the padding, the handle of its stream,
+the address of its attributes, and their number."""
+
+_pack_config = struct.Struct("<" + _CONFIG).pack_into
+_ATTRIBUTE_BYTES = 72  # sizeof(CUlaunchAttribute)
 
 _END, _BUFFER_POINTER, _BUFFER_SIZE = 0, 1, 2  # CU_LAUNCH_PARAM_*
 
 
-class Ready:
-    """A kernel whose plain launches within its limits need no further checks.
+def encode_config(buffer: Any, numbers: tuple[int, ...], stream: int, attributes: Attributes | None) -> None:
+    """Write a `CUlaunchConfig` into a buffer; the caller keeps the attributes alive.
 
-    Attributes:
-        kernel: The driver's handle, as `Driver.launch` takes it.
-        accepts: Returns True for `Configuration.numbers` that need no further checks.
-        fixed: The block, bytes of dynamic shared memory and threads of every launch; None where users set them.
+    Args:
+        buffer: At least `BLOCK` bytes.
+        numbers: As `Configuration.numbers`.
+        stream: The handle of the stream.
+        attributes: The result of `LaunchAttributes.encoded`; None for none.
     """
+    _pack_config(buffer, 0, *numbers, stream, *address_of_attributes(attributes))
 
-    __slots__ = ("accepts", "fixed", "kernel")
 
-    def __init__(
-        self,
-        kernel: object,
-        limits: tuple[int, ...],
-        block: tuple[int, int, int] | None,
-        fixed: tuple[int, ...] | None,
-    ) -> None:
-        """Take `DeviceKernel.unchecked_limits`, and the only block that launches may have, None for any."""
-        most_x, most_y, most_z, block_x, block_y, block_z, most_shared, most_threads = limits
-
-        def accepts(numbers: tuple[int, ...]) -> bool:
-            x, y, z, u, v, w, shared, threads = numbers
-            return (
-                x <= most_x
-                and y <= most_y
-                and z <= most_z
-                and threads <= most_threads
-                and shared <= most_shared
-                and u <= block_x
-                and v <= block_y
-                and w <= block_z
-                and (block is None or block == (u, v, w))
-            )
-
-        self.kernel = kernel
-        self.accepts = accepts
-        self.fixed = fixed
+def address_of_attributes(attributes: Attributes | None) -> tuple[int, int]:
+    """Return the address and the number of encoded attributes; None has none."""
+    return (0, 0) if attributes is None else (ctypes.addressof(attributes), len(attributes) // _ATTRIBUTE_BYTES)
 
 
 class Slot:
@@ -117,7 +99,8 @@ class PackedOverload:
         slots: The free slots. `take` takes one, and `slots.append` returns it.
         fast_layout: The layout for the fast path in C; None before the first use, False if C does not support it.
         kernels: The overload's `DeviceKernel` by the GPU's ordinal, if launches may use it without further checks.
-        ready: The overload's kernel on the only GPU, once a launch needed no more than the limits of that kernel.
+        ready: The overload's kernel on the only GPU as a `launch_config.Ready`, after a launch; None before, and for
+            kernels that need more at each launch.
     """
 
     __slots__ = (
@@ -172,13 +155,13 @@ class PackedOverload:
         self.slots: deque[Slot] = deque()  # an empty list would free its memory
         self.fast_layout: object = None
         self.kernels: dict[int, Any] = {}
-        self.ready: Ready | None = None
+        self.ready: Any = None
 
     def _fields(self) -> list[tuple[int, str, bool]]:
         return [field for each in self.parameters for field in parameter_kinds.kind_of(each).fields(each)]
 
     def launch_packer(self) -> Callable[..., None]:
-        """Return `pack_into` for a whole slot: grid, block, shared memory, threads and stream before the numbers."""
+        """Return `pack_into` for a whole slot: the numbers of `_CONFIG` before those of the block."""
         return _packer(self._fields(), self.size, _CONFIG)
 
     def take(self) -> Slot:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from ....errors import ArgumentError
     from ....manifest import Kernel, Parameter
-    from ...driver import ValidityFlag
+    from ...driver import Driver, ValidityFlag
     from .argument_layout import Slot
     from .keys import Coder
     from .packing import Launch
@@ -54,7 +54,7 @@ _MOST_SPECIALIZATIONS = 1 << 14
 """The most specializations for arguments of the same types: a kernel may have thousands of variants in use."""
 
 
-def _decline(_args: tuple[object, ...], _handle: int | None, _numbers: tuple[int, ...]) -> None:
+def _decline(*_launch: object) -> None:
     """Decline a launch."""
 
 
@@ -108,8 +108,6 @@ class ArgumentTypes:
             is `"torch"` for tensors that are not on a GPU and for all tensor descriptors, too; `stream` decides then.
         coders: The coders of the arguments that decide which overloads may fit.
         plain: The specialization of all overloads, for launches without coders.
-        torch_index: The index of the first tensor, if `leader` is `"torch"`; -1 if that tensor is in a tuple.
-        cupy_index: The index of the first argument that is on CuPy's current stream; -1 if there is none.
         last: The last specialization in use whose launches take one step; None for none.
     """
 
@@ -118,13 +116,11 @@ class ArgumentTypes:
         "_key",
         "_specializations",
         "coders",
-        "cupy_index",
         "last",
         "leader",
         "overloads",
         "plain",
         "readers",
-        "torch_index",
     )
 
     def __init__(
@@ -149,11 +145,9 @@ class ArgumentTypes:
         self._find = find or self._filter
         families = [[_leading_family(leaf) for leaf in _leaves((arg,))] for arg in args]
         self.leader = next((found for each in families for found in each if found in ("cupy", "torch")), None)
-        leading = next((at for at, each in enumerate(families) if self.leader in each), -1)
-        self.torch_index = leading if leading >= 0 and arrays.family(args[leading]) == "torch" else -1
-        self.cupy_index = next((at for at, each in enumerate(families) if "cupy" in each), -1)
-        if self.cupy_index >= 0 and not arrays.orders_cupy_stream():
-            self.cupy_index = -1
+        at = next((at for at, each in enumerate(families) if "cupy" in each), -1)
+        if at >= 0 and arrays.orders_cupy_stream():
+            self.readers[at] = _waiting(readers[at])
 
     def specialization(self, reads: Sequence[Any]) -> Specialization:
         """Return the specialization for the values that were read."""
@@ -253,11 +247,8 @@ class OverloadTable:
                 selection = (*selection[:5], None)  # the fast path does not support `Large`
         return selection
 
-    def plan_launch(self, selection: Selection, args: tuple[object, ...], launch: Callable[..., int]) -> None:
-        """Let later launches like a selected one take one step, if `packing` supports the overload.
-
-        `launch` is the driver's function.
-        """
+    def plan_launch(self, selection: Selection, args: tuple[object, ...], driver: Driver) -> None:
+        """Let later launches like a selected one take one step, if `packing` supports the overload."""
         overload, _, _, _, _, specialization = selection
         types = self.argument_types(args)
         if types is None or specialization is None or overload is not specialization.overloads[0] or overload.apart:
@@ -269,7 +260,9 @@ class OverloadTable:
         families = set(map(arrays.family, _leaves(args)))
         stream = packing.stream_finder(types.leader, families, one_gpu=self.one_gpu)
         steps = packing.steps(overload, args, types.readers, codes)
-        specialization.launch = packing.make_launch(overload, steps, stream, specialization.served, launch)
+        specialization.launch = packing.make_launch(
+            overload, steps, stream, self.stream, self._where, specialization.served, driver, driver.launch
+        )
         types.last = specialization
 
     def stream(self, args: tuple[object, ...], handle: int | None) -> int:
@@ -342,18 +335,9 @@ class OverloadTable:
         """Read the arguments once, and pack them for the first overload that accepts them."""
         pending: list[object] = []
         reads: list[object] = []
-        stream, readers = handle or 0, types.readers
-        if types.leader is not None:
-            try:
-                stream, current = self._streams(types, args, handle)
-            except (errors.AotcudaError, MemoryError, RecursionError):
-                raise
-            except Exception as error:
-                raise self.read_error(args, error) from error
-            if current != stream and types.cupy_index >= 0:
-                readers = _waiting(readers, types.cupy_index, current)
+        stream = handle or 0 if types.leader is None else self.stream(args, handle)
         try:
-            for read, arg in zip(readers, args):  # noqa: B905 (equal lengths; strict costs time)
+            for read, arg in zip(types.readers, args):  # noqa: B905 (equal lengths; strict costs time)
                 reads.append(arg if read is None else read(arg, pending, stream))
         except errors.UnreadableError as error:
             raise self.read_error(args, error, len(reads)) from error.__cause__
@@ -414,18 +398,6 @@ class OverloadTable:
                     from . import explain  # noqa: PLC0415 (only errors come here)
 
                     raise explain.alignment_error(self._where, None, args, (at,), view, alignment)
-
-    def _streams(self, types: ArgumentTypes, args: tuple[Any, ...], handle: int | None) -> tuple[int, int]:
-        """Return the launch's stream, and CuPy's current stream, read once for all arrays (0 without CuPy's arrays)."""
-        current = 0
-        if types.cupy_index >= 0 or types.leader == "cupy":
-            current = int(arrays.cupy_stream()().ptr)
-        if handle is not None or types.leader == "cupy":
-            return current if handle is None else handle, current
-        current_stream, at = arrays.torch_stream(), types.torch_index
-        if self.one_gpu and at >= 0 and current_stream is not None and args[at].is_cuda:
-            return int(current_stream(0)), current
-        return self.stream(args, None), current
 
     def add_compiled(self, args: tuple[object, ...], overload: PackedOverload) -> None:
         """Add an overload that was JIT-compiled for these arguments, for later launches."""
@@ -490,14 +462,14 @@ class OverloadTable:
         return types
 
 
-def _waiting(readers: Sequence[Any], at: int, current: int) -> list[Any]:
-    """Return readers of which the one of the array `at` first waits for CuPy's current stream, `current`."""
+def _waiting(read: Read) -> Read:
+    """Return a reader of an array of CuPy, or of a tuple with one, that first waits for CuPy's current stream."""
 
-    def read(array: object, pending: list[object], stream: int) -> object:
-        arrays.wait(current, pending, stream, mutual=True)
-        return readers[at](array, pending, stream)
+    def read_waiting(array: object, pending: list[object], stream: int) -> object:
+        arrays.wait(int(arrays.cupy_stream()().ptr), pending, stream, mutual=True)
+        return read(array, pending, stream)
 
-    return [*readers[:at], read, *readers[at + 1 :]]
+    return read_waiting
 
 
 def _overlap(overload: PackedOverload, reads: list[Any]) -> bool:

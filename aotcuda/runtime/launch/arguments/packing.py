@@ -13,6 +13,7 @@ import sys
 from functools import partial
 
 from . import arrays, parameter_kinds
+from .argument_layout import address_of_attributes
 from .array_view import MOST_BYTES, is_aligned, item_bytes
 
 TYPE_CHECKING = False
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ....manifest import Parameter
+    from ...driver import Driver
     from .argument_layout import Alignment, PackedOverload
     from .keys import Coder
     from .parameter_kinds import Append, Fit
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
     Pack = Callable[[Any, list[object], list[object], int], bool]
     """Take an argument, the numbers so far, the `pending` items and the launch's stream; return False to decline."""
 
-    Launch = Callable[[tuple[Any, ...], int | None, tuple[int, ...]], int | None]
-    """Take the arguments, the handle of the stream, None for the current one, and `Configuration.numbers`; return the
-    driver's code, or None to decline."""
+    Launch = Callable[..., int | None]
+    """Take the arguments, the handle of the stream, None for the current one, and `Configuration.numbers` and
+    `attributes`; return the driver's code, or None to decline."""
 
     FindStream = Callable[[int | None], int | None]
     """Take the handle of the launch's stream, None for the current stream."""
@@ -44,38 +46,52 @@ _LEAST = arrays.LEAST_ADDRESS
 
 def make_launch(
     overload: PackedOverload,
-    packs: Sequence[Pack | None],
+    all_steps: tuple[Sequence[Pack | None], Sequence[Pack | None]],
     find_stream: FindStream | None,
+    other_stream: Callable[[tuple[Any, ...], int | None], int],
+    where: str,
     served: tuple[Any, int] | None,
+    driver: Driver,
     launch: Callable[..., int],
 ) -> Launch:
     """Return the function that launches an overload.
 
     Args:
         overload: The plan's first overload.
-        packs: The results of `steps`.
+        all_steps: The results of `steps`.
         find_stream: The result of `stream_finder`.
+        other_stream: `OverloadTable.stream`.
+        where: The kernel, for errors.
         served: `Specialization.served`.
+        driver: The driver.
         launch: `Driver.launch`.
     """
     pack_into, slots, take = overload.launch_packer(), overload.slots, overload.take
+    quick_steps, general_steps = all_steps
     counts, index = served or ([0], 0)
 
-    def launch_planned(args: tuple[Any, ...], handle: int | None, numbers: tuple[int, ...]) -> int | None:
+    def launch_planned(  # noqa: PLR0912 (one more call would take a twentieth of a launch)
+        args: tuple[Any, ...], handle: int | None, numbers: tuple[int, ...], attributes: Any = None
+    ) -> int | None:
         ready = overload.ready
         if ready is None:
             return None
         if ready.fixed is not None:
-            numbers = (*numbers[:3], *ready.fixed)
+            numbers = ready.complete(numbers)
         if not ready.accepts(numbers):
             return None
+        attributes = attributes or ready.attributes
         pending: list[object] = []
+        steps, array, address, count = quick_steps, None, 0, 0
         try:
+            if attributes is not None:
+                array = ready.encode(attributes, numbers)  # `values` has its address only
+                address, count = address_of_attributes(array)
             stream = (handle or 0) if find_stream is None else find_stream(handle)
-            if stream is None:  # data is on another stream
-                return None
-            values: list[object] = [*numbers, stream]
-            for pack, arg in zip(packs, args):  # noqa: B905 (equal lengths; strict costs time)
+            if stream is None:  # data is on another stream, for which the general steps let the launch wait
+                steps, stream = general_steps, other_stream(args, handle)
+            values: list[object] = [*numbers, stream, address, count]
+            for pack, arg in zip(steps, args):  # noqa: B905 (equal lengths; strict costs time)
                 if pack is None:
                     values.append(arg)
                 elif not pack(arg, values, pending, stream):
@@ -84,13 +100,20 @@ def make_launch(
             raise
         except Exception:  # noqa: BLE001 (reading the arguments again raises an error with a reason)
             return None
-        if pending and any(isinstance(item, int) for item in pending):  # an int is a stream to wait for
+        waits = bool(pending) and any(isinstance(item, int) for item in pending)  # an int is a stream to wait for
+        if waits and driver.current_device() is None:  # there is no context for events
             return None
         slot = take()
         try:
             pack_into(slot.buffer, 0, *values)
             config, parameters, extra = slot.pointers
-            code = launch(config, ready.kernel, parameters, extra)
+            if waits:
+                from ... import streams  # noqa: PLC0415 (most arrays are on the launch's stream)
+
+                submit = partial(launch, config, ready.handle, parameters, extra)
+                code = streams.launch_in_order(driver, pending, stream, where, submit)
+            else:
+                code = launch(config, ready.handle, parameters, extra)
         except (struct.error, OverflowError):  # a number is out of its parameter's range
             return None
         finally:
@@ -106,8 +129,10 @@ def steps(
     args: tuple[Any, ...],
     readers: Sequence[Read | None],
     codes: dict[int, tuple[Coder, object]],
-) -> list[Pack | None]:
+) -> tuple[list[Pack | None], list[Pack | None]]:
     """Return the step for each argument; None for a number that is appended unchanged.
+
+    The first result has the steps of launches on the current streams of all libraries; the second has other launches'.
 
     Args:
         overload: The plan's first overload.
@@ -115,13 +140,15 @@ def steps(
         readers: The readers of arguments of these types; None for a number that needs none.
         codes: The coders of the plan's key by argument, and their codes in it.
     """
-    packs: list[Pack | None] = []
+    quick: list[Pack | None] = []
+    general: list[Pack | None] = []
     for at, (arg, read, fit) in enumerate(zip(args, readers, overload.fits, strict=True)):
         coder, code = codes.get(at, (None, None))
         checks = [item for item in overload.alignments if item[0][0] == at]
         pack = _pack(read, fit, coder, code, checks)
-        packs.append(pack and _quick(arg, overload.parameters[at], pack, coder, code))
-    return packs
+        general.append(pack)
+        quick.append(pack and _quick(arg, overload.parameters[at], pack, coder, code))
+    return quick, general
 
 
 def stream_finder(leader: str | None, families: set[str | None], *, one_gpu: bool) -> FindStream | None:
