@@ -45,6 +45,14 @@ def tuned(x, n, BLOCK: tl.constexpr):
 def both(x, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
     pass
 
+def typed(x, n, DT: tl.constexpr, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+    pass
+
+BLOCKS = [triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 128}, num_warps=8)]
+EVENS = {"EVEN": lambda args: args["n"] % 2 == 0}
+inside = triton.autotune(BLOCKS, key=["n", "DT"])(triton.heuristics(EVENS)(triton.jit(typed)))
+around = triton.heuristics(EVENS)(triton.autotune(BLOCKS, key=["n", "DT"])(triton.jit(typed)))
+
 @triton.jit
 def absent(x, n):
     pass
@@ -72,12 +80,25 @@ RECORDS = [
         {**ALIGNED, "EVEN": True, "BLOCK": 64},
         {**ALIGNED, "EVEN": True, "BLOCK": 128, "num_warps": 8},
     ),
+    *(
+        record(
+            name,
+            [X, N, {"name": "DT"}, EVEN, {"name": "BLOCK"}],
+            {**ALIGNED, "DT": "torch.float16", "EVEN": True, "BLOCK": 64},
+            {**ALIGNED, "DT": "torch.float16", "EVEN": True, "BLOCK": 128, "num_warps": 8},
+        )
+        | {"function": "typed"}
+        for name in ("inside", "around")
+    ),
 ]
 TABLE = {
     "keys": ["n"],
     "configs": [{"kwargs": {"BLOCK": 128}, "num_warps": 8, "num_stages": 3, "num_ctas": 1}],
     "gpus": {"A": {"capability": "9.0", "default": 0, "choices": []}},
 }
+BLOCKS = [{**TABLE["configs"][0], "kwargs": {"BLOCK": block}, "num_warps": block // 16} for block in (64, 128)]
+CHOICE = [[16, "torch.float16", "torch.float32"], 1]
+TYPED = {"keys": ["n", "DT"], "configs": BLOCKS, "gpus": {"A": {**TABLE["gpus"]["A"], "choices": [CHOICE]}}}
 
 
 class Dtype:
@@ -114,7 +135,8 @@ def ops(cuda, monkeypatch):
 
     monkeypatch.setattr(triton.runtime.jit.JITFunction, "_do_compile", compile_nothing)
     records = json.loads(json.dumps(RECORDS))
-    triton_in_place.write(cuda.packages, SOURCE, *records, tuning={"tuned": TABLE, "both": TABLE})
+    tuning = {"tuned": TABLE, "both": TABLE, "inside": TYPED, "around": TYPED}
+    triton_in_place.write(cuda.packages, SOURCE, *records, tuning=tuning)
     return importlib.import_module("mypkg.ops")
 
 
@@ -146,6 +168,25 @@ def test_warm_up_returns_the_packaged_variant(way, ops, cuda):
     assert isinstance(variant, triton.compiler.CompiledKernel)
     assert variant.n_regs == 16
     assert cuda.launches() == []
+
+
+@pytest.mark.parametrize("name", ["inside", "around"])
+def test_warm_ups_of_autotuners_take_the_config_that_a_launch_takes(name, ops, cuda, monkeypatch):
+    monkeypatch.setenv("AOTCUDA_TUNING", "exact")  # a config of another key warms up all configs
+    tensor = cuda.array()
+    tensor.dtype = FP32
+    kernel, found = getattr(ops, name), {}
+    for x in (tensor, FP32, MockTensor(FP32)):
+        for dt in (FP16, MockTensor(FP16)):
+            for args, named in (((x, 16, dt), {}), ((x,), {"n": 16, "DT": dt}), ((), {"DT": dt, "n": 16, "x": x})):
+                calls = {"warmup": lambda: kernel.warmup(*args, **named, grid=(1,))}  # noqa: B023 (called here)
+                calls["run"] = lambda: kernel.run(*args, **named, grid=(1,), warmup=True)  # noqa: B023 (as above)
+                for way, call in calls.items():
+                    (kernel if name == "inside" else kernel.fn).cache.clear()
+                    variants = call()
+                    variants = variants if isinstance(variants, list) else [variants]
+                    found[way, type(x).__name__, type(dt).__name__, len(args)] = [each.name for each in variants]
+    assert found == {key: [f"{name}__1"] for key in found}
 
 
 RUNS = {

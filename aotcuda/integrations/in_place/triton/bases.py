@@ -34,7 +34,7 @@ if is_installed:
     mock_tensor: Any = triton.runtime.jit.MockTensor.wrap_dtype
 else:
     triton, runtime = without_triton.package(), without_triton.RUNTIME
-    mock_tensor = without_triton.unchanged
+    mock_tensor = without_triton.MockTensor.wrap_dtype
     Autotuner, Heuristics = without_triton.Autotuner, without_triton.Heuristics
     JITFunction, CompiledKernel = without_triton.JITFunction, without_triton.CompiledKernel
 
@@ -65,6 +65,22 @@ def constexprs(function: Any) -> set[str]:
     if is_installed:
         return {parameter.name for parameter in function.params if parameter.is_constexpr}
     return {name for name, kind in function.fn.__annotations__.items() if "constexpr" in str(kind)}
+
+
+def with_tensors(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a warm-up with stand-ins for tensors, but with dtypes for constexprs, as launches have.
+
+    Triton's `warmup` puts each positional dtype into a `MockTensor`, and dtypes that are passed by name into none.
+    """
+    constants = constexprs(function)
+    positions = [*function.arg_names, *[""] * (len(args) - len(function.arg_names))]
+
+    def given(name: str, value: Any) -> Any:
+        if name not in constants:
+            return mock_tensor(value)
+        return value.dtype if type(value).__name__ == "MockTensor" else value
+
+    return tuple(map(given, positions, args)), {name: given(name, value) for name, value in named.items()}
 
 
 def options(capability: tuple[int, int], given: dict[str, Any]) -> dict[str, Any]:

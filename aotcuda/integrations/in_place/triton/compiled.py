@@ -15,7 +15,6 @@ from types import SimpleNamespace
 
 from .... import manifest as manifests
 from ....errors import AotcudaError, ImageError
-from ....runtime import module_of
 from ....runtime.images import subset
 from ....runtime.launch.arguments import arrays
 from . import bases
@@ -236,30 +235,16 @@ def find(function: Any, args: tuple[Any, ...], named: dict[str, Any], *, allows_
 
 
 def as_launched(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a warm-up as a launch has them.
-
-    Tensors, dtypes and objects that stand for tensors describe an array. Where the parameter is a constexpr, a dtype
-    stays one; Triton's `warmup` has put it into a `MockTensor`.
-    """
-    constexprs = bases.constexprs(function)
-    positions = [*function.arg_names, *[""] * (len(args) - len(function.arg_names))]
-
-    def described(name: str, value: Any) -> Any:
-        if name in constexprs:
-            return value.dtype if type(value).__name__ == "MockTensor" else value
-        return _described(value)
-
-    return tuple(map(described, positions, args)), {name: described(name, value) for name, value in named.items()}
+    """Return the arguments of a warm-up as a launch has them: what stands for a tensor describes an array."""
+    args, named = bases.with_tensors(function, args, named)
+    return tuple(map(_described, args)), {name: _described(value) for name, value in named.items()}
 
 
 def _described(value: Any) -> Any:
-    """Return an argument of a warm-up that is no constexpr, with the attributes that a launch reads."""
-    kind = type(value)
-    if kind.__name__ == "dtype" and module_of(kind) == "torch":
-        return _Array(arrays.element(value), 0)
-    if arrays.is_descriptor(kind):
+    """Return an argument of a warm-up with the attributes that a launch reads."""
+    if arrays.is_descriptor(type(value)):
         described = copy.copy(value)
-        described.base = _described(value.base)
+        described.base = _described(bases.mock_tensor(value.base))
         return described
     if callable(getattr(value, "data_ptr", None)) and hasattr(value, "dtype"):
         return _Array(arrays.element(value.dtype), value.data_ptr())

@@ -146,11 +146,10 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
 
     def warmup(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Warm up the kernel with the recorded config, or with all configs if none was recorded."""
-        wrapped = [bases.mock_tensor(arg) for arg in args]
         before = getattr(_now, "is_warming", False)
         _now.is_warming = True
         try:
-            return [self.run(*wrapped, warmup=True, **kwargs)]
+            return [self.run(*args, warmup=True, **kwargs)]
         except _NotRecordedError:
             self.nargs = None
         finally:
@@ -198,6 +197,8 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
         choices = self.cache
         if type(choices) is not Choices:
             choices = self.cache = Choices(choices)
+        if kwargs.get("warmup") and (function := _innermost(self)) is not None:
+            args, kwargs = bases.with_tensors(function, args, kwargs)  # so that the key is that of launches
         before = getattr(_now, "launch", None)
         _now.launch = self, kwargs
         try:

@@ -204,9 +204,22 @@ class Autotuner(Wrapper):
         return self.cache[cache_key]
 
 
-def unchanged(argument: Any) -> Any:
-    """Return an argument of a warm-up."""
-    return argument
+class MockTensor:
+    """A stand-in for a tensor in warm-ups, as `triton.runtime.jit.MockTensor`."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = dtype
+
+    @staticmethod
+    def wrap_dtype(argument: Any) -> Any:
+        """Return an argument of a warm-up, with a stand-in for a dtype of PyTorch."""
+        kind = type(argument)
+        return MockTensor(argument) if (kind.__module__, kind.__name__) == ("torch", "dtype") else argument
+
+    @staticmethod
+    def data_ptr() -> int:
+        """Return an aligned address."""
+        return 0
 
 
 class Heuristics(Wrapper):
