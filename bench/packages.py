@@ -16,6 +16,7 @@ On a machine with a GPU, each prints a table and writes a part of docs/results/p
     python bench/packages.py tables /tmp/packages       # compilations, timings, exceptions, bits, warm-ups
     python bench/packages.py general /tmp/packages      # GPU time of general variants beside the JIT's own code
     python bench/packages.py firsts /tmp/packages liger # first results from the start of a process
+    python bench/packages.py cold /tmp/packages         # load the packs, with general variants and without
     python bench/packages.py cached /tmp/packages liger # the exported cache with Triton itself
     python bench/packages.py launches /tmp/packages     # host time of plain, heuristic and autotuned launches
 """
@@ -134,7 +135,8 @@ def main() -> int:
     arguments.out = arguments.out.resolve()
     arguments.until = time.monotonic() + arguments.seconds
     if arguments.step == "child":
-        child(json.loads(arguments.items[0]))
+        options = json.loads(arguments.items[0])
+        (load_cold if options["way"] == "cold" else child)(options)
         return 0
     if arguments.step != "prepare" and not arguments.items:
         arguments.items = [name for name in PROGRAMS if (arguments.folder / name).is_dir()]
@@ -330,13 +332,17 @@ def _tables_of(arguments: argparse.Namespace, name: str, shapes: str) -> dict[st
 
 
 def general(arguments: argparse.Namespace) -> int:
-    """Time each launch that a general variant serves beside the code that the JIT compiles for it."""
+    """Time each launch that a general variant serves beside the code that the JIT compiles for it.
+
+    Recorded sizes are also launched with packs whose exact variants are hidden: "hidden" in the result.
+    """
     _install(arguments.folder)
+    _hide_exact(arguments.folder)
     rows = []
     with contextlib.ExitStack() as stack:
         processes = {}
         for name in arguments.items:
-            for shapes in ("recorded", "other"):
+            for shapes in ("recorded", "other", "hidden"):
                 work = stack.enter_context(tempfile.TemporaryDirectory())
                 more = {"AOTCUDA_TUNE": "first", "TRITON_CACHE_DIR": work}
                 command, environ = _child(
@@ -359,53 +365,109 @@ def general(arguments: argparse.Namespace) -> int:
             for size, error in found["errors"].items():
                 print(f"  {name}, {shapes}, {size}: {error}"[:300])
     machine.table(
-        ("kernel", "program", "size", "general, us", "JIT, us", "ratio"),
+        ("kernel", "program", "sizes", "size", "general, us", "JIT, us", "ratio"),
         [
-            (r["kernel"], r["program"], r["size"], r["general"], r["jit"], r["ratio"])
+            (r["kernel"], r["program"], r["sizes"], r["size"], r["general"], r["jit"], r["ratio"])
             for r in sorted(rows, key=lambda r: r["ratio"])
         ],
     )
-    if rows:
-        ratios = [each["ratio"] for each in rows]
-        worst: dict[str, float] = {}
-        for each in rows:
-            worst[each["kernel"]] = max(worst.get(each["kernel"], 0), each["ratio"])
-        print(f"{len(rows)} launches of {len(worst)} kernels: median {median(ratios):.3f}, worst {max(ratios):.3f}")
-        for each in rows:
-            if each["ratio"] > 1.1:
-                print(f"  {each['kernel']}: {each['chosen']}\n    the JIT's: {each['own']}")
+    for title, chosen in (
+        ("sizes that were not recorded", [row for row in rows if row["sizes"] != "hidden"]),
+        ("recorded sizes without their exact variants", [row for row in rows if row["sizes"] == "hidden"]),
+    ):
+        ratios = [row["ratio"] for row in chosen] or [0.0]
+        kernels = len({row["kernel"] for row in chosen})
+        text = f"{len(chosen)} launches of {kernels} kernels: median {median(ratios):.3f}, worst {max(ratios):.3f}"
+        print(f"{title}: {text}")
+    for each in rows:
+        if each["ratio"] > 1.1:
+            print(f"  {each['kernel']}: {each['chosen']}\n    the JIT's: {each['own']}")
     return _write(arguments, "general", rows)
 
 
+def _hide_exact(folder: Path) -> None:
+    """Write the packs to `hidden` with their general variants alone."""
+    hidden = folder / "hidden"
+    if hidden.exists():
+        return
+    shutil.copytree(folder / "installed", hidden)
+    for path in hidden.rglob("manifest.json"):
+        manifest = json.loads(path.read_text())
+        for kernel in manifest["kernels"]:
+            kernel["overloads"] = [each for each in kernel["overloads"] if each.get("general")] or kernel["overloads"]
+        path.write_text(json.dumps(manifest))
+        mark = path.with_name("in-place")
+        first, line = mark.read_text().splitlines()
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        mark.write_text(f"{first}\n{line.partition(' ')[0]} {digest}\n")
+
+
+_FIRSTS = (("jit", "JIT"), ("jit", "warm cache"), ("jit", "exported cache"), ("pack", "pack"))
+
+
 def firsts(arguments: argparse.Namespace) -> int:
-    """Measure the seconds from the start of a process to its first result, in turns."""
+    """Measure the seconds from the start of a process to its first result; the ways of a round run at the same time."""
     _install(arguments.folder)
     seconds: dict[str, dict[str, list[float]]] = {}
     for name in arguments.items:
-        with tempfile.TemporaryDirectory() as warm:
+        with tempfile.TemporaryDirectory() as warm, ThreadPoolExecutor(len(_FIRSTS)) as pool:
             _run(arguments, [], name, way="jit", shapes="one", TRITON_CACHE_DIR=warm)  # also fills the page cache
+            ways = [item for item in _FIRSTS if item[1] != "exported cache" or _place_cache(arguments.folder, name)]
             for _ in range(arguments.rounds):
                 if time.monotonic() > arguments.until:
                     break
-                for way, label in (("jit", "JIT"), ("jit", "warm cache"), ("jit", "exported cache"), ("pack", "pack")):
-                    if label == "exported cache" and not _place_cache(arguments.folder, name):
-                        continue
-                    with tempfile.TemporaryDirectory() as empty:
-                        cache = {"warm cache": warm, "exported cache": str(_CACHES / name)}.get(label, empty)
-                        more: dict[str, Any] = {"TRITON_CACHE_DIR": cache}
-                        if way == "pack":
-                            more["AOTCUDA_TUNE"] = "first"
-                        begin = time.time()
-                        found = _run(arguments, [], name, way=way, shapes="one", **more)[1]
-                        if not found["errors"]:
-                            seconds.setdefault(name, {}).setdefault(label, []).append(found["at"] - begin)
+                first = functools.partial(_first, arguments, name, warm)
+                for (_, label), found in zip(ways, pool.map(first, ways), strict=True):
+                    for key, value in found.items():
+                        seconds.setdefault(name, {}).setdefault(label + key, []).append(value)
     rows: list[tuple[object, ...]] = [
         (name, label, len(each), median(each), min(each), max(each))
         for name, by_label in seconds.items()
         for label, each in by_label.items()
     ]
-    machine.table(("program", "seconds to the first result", "n", "median", "least", "most"), rows)
+    machine.table(("program", "seconds from the start of the process", "n", "median", "least", "most"), rows)
     return _write(arguments, f"firsts_{'_'.join(arguments.items)}", seconds)
+
+
+def _first(arguments: argparse.Namespace, name: str, warm: str, item: tuple[str, str]) -> dict[str, float]:
+    """Return the seconds from the start of a process to the end of its imports and to its first result."""
+    way, label = item
+    with tempfile.TemporaryDirectory() as empty:
+        cache = {"warm cache": warm, "exported cache": str(_CACHES / name)}.get(label, empty)
+        more: dict[str, Any] = {"TRITON_CACHE_DIR": cache, **({"AOTCUDA_TUNE": "first"} if way == "pack" else {})}
+        begin = time.time()
+        found = _run(arguments, [], name, way=way, shapes="one", **more)[1]
+        return {} if found["errors"] else {"": found["at"] - begin, ", imports": found["imported"] - begin}
+
+
+def cold(arguments: argparse.Namespace) -> int:
+    """Load the packs in fresh processes, with general variants and without; add the figures of their builds."""
+    _install(arguments.folder)
+    _install(arguments.folder, "exact")
+    result: dict[str, Any] = {}
+    for round_ in range(arguments.rounds):
+        for name in arguments.items:
+            for variants, packs, build in (("general", "installed", "build"), ("exact", "installed-exact", "exact")):
+                file = arguments.folder / name / f"{build}.json"
+                if not file.is_file():
+                    continue
+                found = _run(arguments, [], name, way="cold", packs=packs)[1]
+                if not round_:
+                    result.setdefault(name, {})[variants] = {"build": json.loads(file.read_text())}
+                for key, value in found.get("cold", {}).items():
+                    result[name][variants].setdefault(key, []).append(value)
+                for error in found["errors"].values():
+                    print(f"  {name}, {variants}: {error}")
+    rows = []
+    for name, by_variants in result.items():
+        for variants, found in by_variants.items():
+            built = found["build"]
+            figures = [built["exact"], built["general"], built["bytes"] / 1e3, built["processor"], built["seconds"]]
+            loads = [1e3 * median(found.get(key, [0.0])) for key in ("import", "load", "kernels")]
+            rows.append((name, variants, *figures, *loads))
+    header = ("pack", "variants", "exact", "general", "kB", "processor, s", "build, s")
+    machine.table((*header, "import, ms", "load, ms", "all kernels, ms"), rows)
+    return _write(arguments, "cold", result)
 
 
 def cached(arguments: argparse.Namespace) -> int:
@@ -479,11 +541,11 @@ def _write(arguments: argparse.Namespace, name: str, figures: Any) -> int:
     return 0
 
 
-def _install(folder: Path) -> None:
-    """Unpack the packs."""
-    for wheel in sorted((folder / "packs").glob("*.whl")):
+def _install(folder: Path, packs: str = "packs") -> None:
+    """Unpack the packs of a folder: `exact` to `installed-exact`."""
+    for wheel in sorted((folder / packs).glob("*.whl")):
         with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(folder / "installed")
+            archive.extractall(folder / ("installed" if packs == "packs" else f"installed-{packs}"))
 
 
 def _place_cache(folder: Path, name: str) -> bool:
@@ -498,7 +560,8 @@ def _child(folder: Path, name: str, **options: Any) -> tuple[list[str], dict[str
     """Return command and environment of a process that runs a program; capital options are variables."""
     variables = {key: value for key, value in options.items() if key.isupper()}
     options = {key: value for key, value in options.items() if not key.isupper()}
-    path = [str(folder / "site"), str(folder / "installed"), os.environ.get("PYTHONPATH", "")]
+    packs = options.get("packs", "hidden" if options.get("shapes") == "hidden" else "installed")
+    path = [str(folder / "site"), str(folder / packs), os.environ.get("PYTHONPATH", "")]
     environ = {**os.environ, **_ENVIRONMENT, "PYTHONPATH": os.pathsep.join(path), **variables}
     return [
         sys.executable,
@@ -558,7 +621,9 @@ def child(options: dict[str, Any]) -> None:
         _keep_general(general_launches, size)
     if way == "dry":
         _count_variants(found)
-    sizes = {"recorded": program.recorded, "other": program.other, "one": program.recorded[-1:]}[options["shapes"]]
+    if options["shapes"] == "one":
+        _note_imports(torch, found)
+    sizes = {"other": program.other, "one": program.recorded[-1:]}.get(options["shapes"], program.recorded)
     begin = time.perf_counter()
     for n in sizes:
         size[0] = n
@@ -590,6 +655,46 @@ def _run_once(torch: Any, program: Any, n: int, found: dict[str, Any], *, keeps:
     for key, tensor in results.items() if keeps else ():
         data = tensor.detach().contiguous().cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
         found["digests"][f"{n}: {key}"] = hashlib.sha256(data).hexdigest()[:16]
+
+
+def _note_imports(torch: Any, found: dict[str, Any]) -> None:
+    """Keep the time at which a program makes its first tensor, after all imports."""
+    randn = torch.randn
+
+    def first(*args: Any, **named: Any) -> Any:
+        found["imported"], torch.randn = time.time(), randn
+        return randn(*args, **named)
+
+    torch.randn = first
+
+
+def load_cold(options: dict[str, Any]) -> None:
+    """Measure the seconds to import a pack, to load its images, and to load each of its kernels."""
+    from aotcuda import manifest
+    from aotcuda.integrations.in_place import sources
+    from aotcuda.integrations.in_place.triton import adoption
+
+    def modules() -> list[Any]:
+        packed = [each for paths in adoption.packaged_kernels().values() for every in paths.values() for each in every]
+        names = {each.folder: each.module for each in packed}
+        marks = [(module, f"{folder}/{manifest.IN_PLACE}") for folder, module in sorted(names.items())]
+        return [sources.Source(module, {}, mark).modules()[0] for module, mark in marks]
+
+    importlib.import_module(f"{_LAUNCHED}_pack")  # makes the context
+    for module in modules():
+        module.preload()
+    times = [time.perf_counter()]
+    importlib.import_module(f"{options['name']}_pack")
+    found = [module for module in modules() if not module.manifest["module"].startswith(_LAUNCHED)]
+    times.append(time.perf_counter())
+    for module in found:
+        module._images.ready().library.load_all()
+    times.append(time.perf_counter())
+    for module in found:
+        module.preload()
+    times.append(time.perf_counter())
+    seconds = {key: times[at + 1] - times[at] for at, key in enumerate(("import", "load", "kernels"))}
+    Path(options["out"]).write_text(json.dumps({"errors": {}, "cold": seconds}))
 
 
 def _is_dry() -> bool:
@@ -964,7 +1069,8 @@ def _problem(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> str
 
 
 STEPS: dict[str, Any] = {
-    each.__name__: each for each in (prepare, record, build, export, check, tables, general, firsts, cached, launches)
+    each.__name__: each
+    for each in (prepare, record, build, export, check, tables, general, firsts, cold, cached, launches)
 } | {"child": child}
 
 if __name__ == "__main__":
