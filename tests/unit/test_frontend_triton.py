@@ -21,7 +21,7 @@ from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.emit import stub
 from aotcuda.builder.frontends.protocol import CompiledKernel, LeftOut, Session
-from aotcuda.builder.frontends.triton import config, ptx
+from aotcuda.builder.frontends.triton import config, ptx, type_notation
 from aotcuda.builder.plan import plan
 from aotcuda.errors import CompileError, ConfigError, SourceError, ToolchainError
 from aotcuda.manifest import constants
@@ -414,6 +414,18 @@ def test_an_unknown_target_of_tritons_assembler_is_refused(sources: str) -> None
 
 _WITHOUT_EFFECT = re.compile(r"CC$|AMDGCN_")
 """Variables of Triton that do not change code for NVIDIA's GPUs: C compilers for launchers, settings for AMD."""
+
+
+@pytest.mark.needs("triton")
+def test_pointers_are_to_the_types_that_triton_compiles_for_gpus_of_nvidia() -> None:
+    from triton import _utils
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.nvidia.compiler import CUDABackend
+
+    options = CUDABackend(GPUTarget("cuda", 90, 32)).parse_options({"enable_fp_fusion": True})
+    types = {*_utils.type_canonicalisation_dict.values()} - {"void"}
+    compiled = {name for name in types if not name.startswith("fp8") or name in options.supported_fp8_dtypes}
+    assert {*type_notation.ELEMENTS} - {"i1"} == compiled
 
 
 def test_variables_of_triton_do_not_reach_a_build() -> None:

@@ -41,8 +41,11 @@ _NAMES = {"i1": "bool", "u1": "bool", **TRITON}
 SCALARS = {triton: FORMATS[name] for triton, name in _NAMES.items() if name in FORMATS and triton != "fp16"}
 """Triton's names of numbers that are passed by value, with their `struct` characters."""
 
+_OF_AMD = {"fp8e4b8": "*fp8e4nv", "fp8e5b16": "*fp8e5"}
+"""Triton's types that it compiles for no GPU of NVIDIA, each with the nearest one that it compiles."""
+
 ELEMENTS = {
-    **{triton: TYPE_STRINGS[name] for triton, name in _NAMES.items()},
+    **{triton: TYPE_STRINGS[name] for triton, name in _NAMES.items() if triton not in _OF_AMD},
     "fp8e4b15": "|u1",  # only Triton has this type; arrays pass it as bytes: `triton.reinterpret(x, tl.float8e4b15)`
 }
 """Triton's names of numbers that arrays hold, with NumPy's type strings."""
@@ -57,7 +60,12 @@ _UNSUPPORTED = {
     "fp16": "a number in half precision; declare the parameter as fp32",
     "bf16": "a number in half precision; declare the parameter as fp32",
     "nvTmaDesc": "a tensor map, which the host would have to make; pass a pointer and strides",
+    **{name: f"a type of AMD's GPUs; write {other}" for name, other in _OF_AMD.items()},
 }
+
+
+_MORE = ", a pointer to numbers, *fp32, tensordesc<fp16[64, 64]> for a tensor descriptor, or none for None"
+_MORE_POINTERS = ", and with k, *kfp32, for an array that the kernel only reads"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +132,8 @@ def _type(text: str) -> Type:
         prefix = "*" if pointer else ""
         message = (
             f"{keys.string(text)} is not a type; write {', '.join(prefix + item for item in names)}"
-            f"{'' if pointer else ', a pointer to numbers, *fp32, or none for None'}, and, where an argument is always "
-            "divisible by 16 or equal to 1, :16 or :1 after it"
+            f"{_MORE_POINTERS if pointer else _MORE}, and, where an argument is always divisible by 16 or equal to 1, "
+            ":16 or :1 after it"
         )
         raise ValueError(message)
     hint = int(match[3] or 0)
