@@ -29,6 +29,10 @@ LEGACY = 1
 _ATTRIBUTES = {"cupy": "ptr", "torch": "cuda_stream"}
 """The attribute of a library's streams that has the handle; reading it is faster than the protocol."""
 
+_DESTROYED, _IN_GRAPH, _CAPTURED = "destroyed", "in a graph", "captured"
+_DATA = "an argument's data is on stream "
+_AFTER = f" was launched, and {_DATA}"
+
 _NO_TIMING = 2
 _CAPTURE_IMPLICIT = 906
 _VARIABLE = "AOTCUDA_SYNCHRONIZE"
@@ -124,15 +128,24 @@ def is_same(left: int, right: int) -> bool:
     return (left or LEGACY) == (right or LEGACY)
 
 
-def is_dead(driver: Driver, stream: int) -> bool:
-    """Return True if the driver reports that a stream was destroyed. A context must be current.
+def _state(driver: Driver, stream: int) -> str:
+    """Return "destroyed", "in a graph", "captured" if its work would break a capture, or "". A context must be current.
 
     For a destroyed stream, `cuStreamIsCapturing` returns CUDA_ERROR_INVALID_CONTEXT and `cuStreamGetCtx` crashes; other
     functions would end a capture. All functions crash if the memory has another use now, or never was a stream.
     """
     status = ctypes.c_int()
-    code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) if stream > LAST_DEFAULT_STREAM else 0
-    return code == drivers.INVALID_CONTEXT
+    code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status))
+    if code == 0:
+        return _IN_GRAPH if status.value else ""
+    if code == drivers.INVALID_CONTEXT and stream > LAST_DEFAULT_STREAM:
+        return _DESTROYED
+    return _CAPTURED if code == _CAPTURE_IMPLICIT else ""
+
+
+def is_dead(driver: Driver, stream: int) -> bool:
+    """Return True if the driver reports that a stream was destroyed. A context must be current."""
+    return stream > LAST_DEFAULT_STREAM and _state(driver, stream) == _DESTROYED
 
 
 def destroyed_text(stream: int) -> str:
@@ -145,38 +158,7 @@ def destroyed_text(stream: int) -> str:
 
 def is_captured(driver: Driver, stream: int) -> bool:
     """Return True if a stream is being captured: its work does not run yet, and waiting would end the capture."""
-    status = ctypes.c_int()
-    code = driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status))
-    return code == _CAPTURE_IMPLICIT or (code == 0 and status.value != 0)
-
-
-def _is_in_graph(driver: Driver, stream: int) -> bool:
-    """Return True if work on a stream becomes part of a graph; work on the default stream breaks a capture."""
-    status = ctypes.c_int()
-    return driver.call["cuStreamIsCapturing"](stream, ctypes.byref(status)) == 0 and status.value != 0
-
-
-def order(driver: Driver, before: int, after: int, origin: str) -> None:
-    """Make work that is submitted to `after` from now on wait for the work that was submitted to `before`.
-
-    Raises:
-        ArgumentError: One stream is captured into a graph and the other cannot be, or one was destroyed. The message
-            begins with `origin`, a text that names the streams' use.
-        CudaError: The driver refuses for another reason.
-    """
-    for stream in (before, after):
-        _check_exists(driver, stream, origin)
-    if is_same(after, LEGACY) and _is_in_graph(driver, before):
-        message = (
-            f"{origin}, which is captured into a graph, and the launch is on the default stream, which cannot join the "
-            "capture; launch on the stream of the data"
-        )
-        raise errors.ArgumentError(message)
-    if is_captured(driver, after):
-        _check_in_graph(driver, before, after, origin)
-    event = Event(driver)
-    problem = f"stream {after:#x} could not be made to wait for stream {before:#x}: {origin}"
-    driver.check(event.order(before, after), problem)
+    return _state(driver, stream) in (_IN_GRAPH, _CAPTURED)
 
 
 class Event:
@@ -193,10 +175,17 @@ class Event:
         self.handle = ctypes.c_void_p()
         driver.check(driver.call["cuEventCreate"](ctypes.byref(self.handle), _NO_TIMING), "no event could be made")
 
-    def order(self, before: int, after: int) -> int:
-        """Make `after` wait for the work that was submitted to `before`; return the driver's code."""
+    def order(self, before: int, after: int, where: str) -> None:
+        """Make work that is submitted to `after` from now on wait for the work that was submitted to `before`.
+
+        Raises:
+            CudaError: The driver refuses. The message ends with `where`, which names the cause of the order.
+        """
         call = self._driver.call
-        return call["cuEventRecord"](self.handle, before) or call["cuStreamWaitEvent"](after, self.handle, 0)
+        code = call["cuEventRecord"](self.handle, before) or call["cuStreamWaitEvent"](after, self.handle, 0)
+        if code:
+            problem = f"stream {after:#x} could not be made to wait for stream {before:#x}: {where}"
+            raise self._driver.error(code, problem)
 
     def __del__(self) -> None:
         handle = getattr(self, "handle", None)  # unset after an interrupt
@@ -215,57 +204,69 @@ def unique(pending: Iterable[object]) -> list[Ready]:
     return list(by_stream.values())
 
 
-def _check_exists(driver: Driver, stream: int, origin: str) -> None:
-    if is_dead(driver, stream):
-        message = f"{origin}: {destroyed_text(stream)}"
-        raise errors.ArgumentError(message)
-
-
-def _check_in_graph(driver: Driver, stream: int, captured: int, origin: str) -> None:
-    if not _is_in_graph(driver, stream):
-        message = (
-            f"{origin}, which is not part of the graph that stream {captured:#x} is captured into, so a launch there "
-            "cannot wait for it; use arrays of that stream, or make it wait before the capture begins"
-        )
-        raise errors.ArgumentError(message)
-
-
-def order_launch(driver: Driver, pending: Iterable[object], stream: int, where: str, *, launched: bool) -> None:
-    """Make a launch of kernel `where` wait for the `pending` streams; after the launch, make streams wait for it.
-
-    Errors as for `order`.
-    """
-    others = unique(pending)
-
-    def origin(ready: int) -> str:
-        return f"{where}{' was launched, and' if launched else ':'} an argument's data is on stream {ready:#x}"
-
-    if len(others) > 1 and not launched:  # all checks come first: a wait may let the launch's stream join a capture
-        for ready in others:
-            _check_exists(driver, ready, origin(ready))
-        captured = next((each for each in (stream, *others) if is_captured(driver, each)), None)
-        for ready in others:
-            if captured is not None:
-                _check_in_graph(driver, ready, captured, origin(ready))
-    for ready in others:
-        if not launched:
-            order(driver, ready, stream, origin(ready))
-        elif ready.mutual or is_captured(driver, ready):  # a stream that joined a capture has to return to it
-            order(driver, stream, ready, origin(ready))
-
-
 def launch_in_order(
     driver: Driver, pending: Iterable[object], stream: int, where: str, launch: Callable[[], int]
 ) -> int:
-    """Launch kernel `where` between the two halves of `order_launch`; return the driver's code of the launch.
+    """Launch kernel `where` after the work of the `pending` streams, and make streams wait for it.
 
-    Errors as for `order`.
+    Return the driver's code of the launch.
+
+    Raises:
+        ArgumentError: One stream is captured into a graph and another cannot be, or one was destroyed.
+        CudaError: The driver refuses for another reason.
     """
-    order_launch(driver, pending, stream, where, launched=False)
+    others = unique(pending)
+    captured = _check_order(driver, others, stream, f"{where}: {_DATA}")
+    event = Event(driver)
+    for ready in others:
+        event.order(ready, stream, f"{where}: {_DATA}{ready:#x}")
     code = launch()
     if not code:
-        order_launch(driver, pending, stream, where, launched=True)
+        _order_back(event, [ready for ready in others if ready.mutual or ready in captured], stream, where)
     return code
+
+
+def order_after_launch(driver: Driver, pending: Iterable[object], stream: int, where: str) -> None:
+    """Make streams wait for a launch that was made outside of any capture; errors as for `launch_in_order`."""
+    others = [ready for ready in unique(pending) if ready.mutual]
+    _check_order(driver, others, stream, f"{where}{_AFTER}")
+    _order_back(Event(driver), others, stream, where)
+
+
+def _order_back(event: Event, others: list[Ready], stream: int, where: str) -> None:
+    for ready in others:
+        event.order(stream, ready, f"{where}{_AFTER}{ready:#x}")
+
+
+def _check_order(driver: Driver, others: list[Ready], stream: int, data: str) -> list[int]:
+    """Return the captured ones of the streams with the data of a launch.
+
+    All checks come before the first wait, which may let the launch's stream join a capture.
+
+    Raises:
+        ArgumentError: A stream was destroyed, or cannot be in the graph of another one. The message begins with `data`.
+    """
+    states = {each: _state(driver, each) for each in (*others, stream)}
+    candidates = (stream, *others) if len(others) > 1 else (stream,)
+    captured = next((each for each in candidates if states[each]), None)
+    for ready in others:
+        state, problem = states[ready], ""
+        if _DESTROYED in (state, states[stream]):
+            problem = f": {destroyed_text(ready if state == _DESTROYED else stream)}"
+        elif state == _IN_GRAPH and is_same(stream, LEGACY):
+            problem = (
+                ", which is captured into a graph, and the launch is on the default stream, which cannot join the "
+                "capture; launch on the stream of the data"
+            )
+        elif captured is not None and state != _IN_GRAPH:
+            problem = (
+                f", which is not part of the graph that stream {captured:#x} is captured into, so a launch there "
+                "cannot wait for it; use arrays of that stream, or make it wait before the capture begins"
+            )
+        if problem:
+            message = f"{data}{ready:#x}{problem}"
+            raise errors.ArgumentError(message)
+    return [each for each in others if states[each]]
 
 
 def launches_wait() -> bool:

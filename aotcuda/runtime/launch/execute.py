@@ -198,7 +198,7 @@ class Launcher(ProcessLocal):
                 self.name, args, self.configuration.stream
             )
             overload.slots.append(slot)
-            streams.order_launch(driver, pending, stream, self.where, launched=True)
+            streams.order_after_launch(driver, pending, stream, self.where)
             return
         current = driver.current_device()
         if code == drivers.INVALID_CONTEXT and current is None:

@@ -258,10 +258,10 @@ class OverloadTable:
         pairs = zip(specialization.coders, specialization.key, strict=True)
         codes: dict[int, tuple[Coder, object]] = {coder.at: (coder, code) for coder, code in pairs}
         families = set(map(arrays.family, _leaves(args)))
-        stream = packing.stream_finder(types.leader, families, one_gpu=self.one_gpu)
-        steps = packing.steps(overload, args, types.readers, codes)
+        find, current = packing.find_streams(types.leader, families, one_gpu=self.one_gpu)
+        steps = packing.steps(overload, args, types.readers, codes, current)
         specialization.launch = packing.make_launch(
-            overload, steps, stream, self.stream, self._where, specialization.served, driver, driver.launch
+            overload, steps, find, self.stream, self._where, specialization.served, driver, driver.launch
         )
         types.last = specialization
 

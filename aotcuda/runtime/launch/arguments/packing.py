@@ -59,7 +59,7 @@ def make_launch(
     Args:
         overload: The plan's first overload.
         all_steps: The results of `steps`.
-        find_stream: The result of `stream_finder`.
+        find_stream: The first result of `find_streams`.
         other_stream: `OverloadTable.stream`.
         where: The kernel, for errors.
         served: `Specialization.served`.
@@ -67,7 +67,7 @@ def make_launch(
         launch: `Driver.launch`.
     """
     pack_into, slots, take = overload.launch_packer(), overload.slots, overload.take
-    quick_steps, general_steps = all_steps
+    quick_steps, waiting_steps = all_steps
     counts, index = served or ([0], 0)
 
     def launch_planned(  # noqa: PLR0912 (one more call would take a twentieth of a launch)
@@ -88,8 +88,8 @@ def make_launch(
                 array = ready.encode(attributes, numbers)  # `values` has its address only
                 address, count = address_of_attributes(array)
             stream = (handle or 0) if find_stream is None else find_stream(handle)
-            if stream is None:  # data is on another stream, for which the general steps let the launch wait
-                steps, stream = general_steps, other_stream(args, handle)
+            if stream is None:  # data is on another stream
+                steps, stream = waiting_steps, other_stream(args, handle)
             values: list[object] = [*numbers, stream, address, count]
             for pack, arg in zip(steps, args):  # noqa: B905 (equal lengths; strict costs time)
                 if pack is None:
@@ -129,48 +129,64 @@ def steps(
     args: tuple[Any, ...],
     readers: Sequence[Read | None],
     codes: dict[int, tuple[Coder, object]],
+    current: dict[str | None, Callable[[], int]],
 ) -> tuple[list[Pack | None], list[Pack | None]]:
     """Return the step for each argument; None for a number that is appended unchanged.
 
-    The first result has the steps of launches on the current streams of all libraries; the second has other launches'.
+    The first result is for launches on the current streams of all libraries; the second lets other launches wait.
 
     Args:
         overload: The plan's first overload.
         args: Arguments that it has accepted.
         readers: The readers of arguments of these types; None for a number that needs none.
         codes: The coders of the plan's key by argument, and their codes in it.
+        current: The second result of `find_streams`.
     """
     quick: list[Pack | None] = []
-    general: list[Pack | None] = []
+    waiting: list[Pack | None] = []
+    waits = {**current}
+    if not arrays.orders_cupy_stream():
+        waits.pop("cupy", None)
     for at, (arg, read, fit) in enumerate(zip(args, readers, overload.fits, strict=True)):
         coder, code = codes.get(at, (None, None))
         checks = [item for item in overload.alignments if item[0][0] == at]
-        pack = _pack(read, fit, coder, code, checks)
-        general.append(pack)
-        quick.append(pack and _quick(arg, overload.parameters[at], pack, coder, code))
-    return quick, general
+        pack = general = _pack(read, fit, coder, code, checks)
+        if general is not None:
+            family = arrays.family(arg)
+            pack = _quick(arg, overload.parameters[at], general, coder, code)
+            if family in current or family not in ("cupy", "torch"):
+                general = pack
+                if family in waits:  # the first array of the library
+                    general = _waiting(pack, waits.pop(family), mutual=family == "cupy")
+        quick.append(pack)
+        waiting.append(general)
+    return quick, waiting
 
 
-def stream_finder(leader: str | None, families: set[str | None], *, one_gpu: bool) -> FindStream | None:
+def find_streams(
+    leader: str | None, families: set[str | None], *, one_gpu: bool
+) -> tuple[FindStream | None, dict[str | None, Callable[[], int]]]:
     """Return the function that returns a launch's stream, or None if data of CuPy or PyTorch is on another stream.
+
+    The second result has the functions that return the current streams of these libraries.
 
     Args:
         leader: The library whose current stream is the launch's if none is given; None for the default stream.
         families: The families of the arguments and of the items of tuples.
         one_gpu: Whether the machine has one GPU, so that all tensors are on one stream.
     """
-    current: list[Callable[[], int]] = []
+    current: dict[str | None, Callable[[], int]] = {}
     if "cupy" in families and (leader == "cupy" or arrays.orders_cupy_stream()):
         cuda: Any = sys.modules["cupy"].cuda
-        current.append(lambda: cuda.get_current_stream().ptr)
+        current["cupy"] = lambda: cuda.get_current_stream().ptr
     if leader == "torch" or "torch" in families:
         of_gpu = arrays.torch_stream()
         if of_gpu is None or not one_gpu or "torch" not in families:
-            return lambda _handle: None
-        current.insert(0 if leader == "torch" else 1, partial(of_gpu, 0))
+            return (lambda _handle: None), current
+        current["torch"] = partial(of_gpu, 0)
     if not current:
-        return None
-    first, *others = current
+        return None, current
+    first, *others = [current[name] for name in sorted(current, key=lambda name: name != leader)]
 
     def find(handle: int | None) -> int | None:
         stream = first()
@@ -181,7 +197,17 @@ def stream_finder(leader: str | None, families: set[str | None], *, one_gpu: boo
                 return None
         return stream
 
-    return find
+    return find, current
+
+
+def _waiting(pack: Pack, current: Callable[[], int], *, mutual: bool) -> Pack:
+    """Return a step that first lets the launch wait for a library's current stream."""
+
+    def pack_waiting(arg: Any, values: list[object], pending: list[object], stream: int) -> bool:
+        arrays.wait(int(current()), pending, stream, mutual=mutual)
+        return pack(arg, values, pending, stream)
+
+    return pack_waiting
 
 
 def _pack(
@@ -212,7 +238,7 @@ def _is_aligned(read: Any, path: tuple[int, ...], alignment: int, with_strides: 
 def _quick(arg: Any, parameter: Parameter, pack: Pack, coder: Coder | None, code: Any) -> Pack:
     """Return a function that does the same as `pack`, and sooner for contiguous arrays like `arg`.
 
-    `stream_finder` has compared the libraries' current streams with the launch's.
+    It reads no current stream of a library.
     """
     family = arrays.family(arg)
     if family not in ("cupy", "torch", "interface") or (coder is not None and (coder.tests or coder.any_dimensions)):
