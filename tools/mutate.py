@@ -4,11 +4,12 @@
     python tools/mutate.py                                # the next twenty modules
     python tools/mutate.py aotcuda/arch.py                # these modules
     python tools/mutate.py --coverage /tmp/c --next 5     # with the tests of an earlier run, if there was one
+    python tools/mutate.py --jobs 8 --next 400            # all modules, eight at once
 
 A mutant is a module with one change: a comparison, a constant, a condition, an operator, a result or a statement. Ten
 mutants of each module are drawn by a seed. The unit tests run once under coverage.py, which records the lines that each
 test executes. A mutant is tested by tests that execute its line. The results are in docs/results/mutations.json, with
-a row for each module. The next modules are those that follow the last row in the order of their names.
+a row for each module. The next modules are those without a row, then those with the oldest rows.
 
 It needs the environment of the tests, and coverage.py: `python tools/test.py` makes `.venv-test`.
 """
@@ -21,13 +22,16 @@ import copy
 import importlib
 import importlib.machinery
 import json
+import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,7 +48,10 @@ MUTANTS = 10
 FILES, OF_A_FUNCTION, TESTS = 8, 3, 60
 """The most files of tests for a mutant, those with the most tests of its line; tests of a function, and in all."""
 SECONDS = 300
-"""The time after which a mutant counts as found."""
+"""The time after which a run of tests ends; mutants have less, and then count as found."""
+ENDED = "the process ended"
+ENOUGH = 0.8
+"""The part of the tests of a module that must pass without a mutant."""
 PLUGINS = ("-p", "_hypothesis_pytestplugin", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 
 SWAPPED = {
@@ -135,6 +142,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if found is None:
         data = os.environ["AOTCUDA_MUTATE"]
         found = coverage.Coverage(data, data_suffix=True, source=[str(ROOT / "aotcuda")], config_file=False)
+        found.set_option("run:relative_files", value=True)
         found.start()
         item.config.add_cleanup(lambda: (found.stop(), found.save()))
     found.switch_context(item.nodeid)
@@ -152,6 +160,7 @@ def measure(path: Path, tests: list[str]) -> None:
     # A test that fails under coverage.py is not among the tests of a mutant either.
     subprocess.run([*command, "--dist", "loadfile", *tests], cwd=ROOT, env=environment, check=False)
     together = coverage.Coverage(str(path), config_file=False)
+    together.set_option("run:relative_files", value=True)
     together.combine([str(each) for each in path.parent.glob(f"{path.name}.*")])
     together.save()
 
@@ -167,7 +176,7 @@ class Executed:
 
     def tests(self, module: str) -> dict[int, set[str]]:
         """Return the tests that execute each line of a module, and an empty text for its import."""
-        return {line: {*names} for line, names in self._data.contexts_by_lineno(str(ROOT / module)).items()}
+        return {line: {*names} for line, names in self._data.contexts_by_lineno(module).items()}
 
 
 def nearest(executed: dict[int, set[str]], lines: range) -> list[str]:
@@ -191,26 +200,27 @@ def nearest(executed: dict[int, set[str]], lines: range) -> list[str]:
 
 
 class Chosen:
-    """Run chosen tests alone, and record those that fail, as a plug-in of pytest."""
+    """Run chosen tests alone, and record those that do not pass, as a plug-in of pytest."""
 
     def __init__(self, tests: set[str]) -> None:
         self._tests = tests
         self.failed: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Leave the other tests out."""
+        """Leave the other tests out, and record those that are missing."""
+        self.failed += self._tests - {item.nodeid for item in items}
         items[:] = [item for item in items if item.nodeid in self._tests]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Record a test that fails."""
-        self.failed += [report.nodeid] if report.failed else []
+        """Record a test that fails or is skipped."""
+        self.failed += [] if report.passed else [report.nodeid]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Record a file that cannot be imported."""
-        self.failed += [report.nodeid or "collection"] if report.failed else []
+        self.failed += [] if report.passed else [report.nodeid or "collection"]
 
 
-def failures(path: Path, tree: ast.Module | None, tests: list[str], *options: str) -> list[str]:
+def failures(path: Path, tree: ast.Module | None, tests: list[str], *options: str, seconds: int = SECONDS) -> list[str]:
     """Run tests with a module replaced in a process of their own; return those that fail."""
     if not tests:
         return []
@@ -230,10 +240,10 @@ def failures(path: Path, tree: ast.Module | None, tests: list[str], *options: st
         status = pytest.main(["-q", *PLUGINS, *options, *files], plugins=[chosen])
         return "\n".join(chosen.failed) or ("" if status in (0, 1) else f"pytest ended with {status}")
 
-    return forked(work).splitlines()
+    return forked(work, seconds).splitlines()
 
 
-def forked(work: Callable[[], str]) -> str:
+def forked(work: Callable[[], str], seconds: int) -> str:
     """Run a function in a child process and return its text, or a note if the process is killed."""
     read, write = os.pipe()
     if (pid := os.fork()) == 0:
@@ -242,33 +252,37 @@ def forked(work: Callable[[], str]) -> str:
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(null, descriptor)
-        signal.alarm(SECONDS)
-        os.write(write, work().encode()[:4000])
+        signal.alarm(seconds)
+        os.write(write, work().encode())
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as file:
         text = file.read().decode(errors="replace")
     _, status = os.waitpid(pid, 0)
-    return text if os.waitstatus_to_exitcode(status) == 0 else "the process ended"
+    return text if os.waitstatus_to_exitcode(status) == 0 else ENDED
 
 
-def run(module: str, executed: dict[int, set[str]], seed: int) -> dict[str, Any]:
-    """Return the row of a module."""
-    path = ROOT / module
+def run(module: str, coverage: Path, seed: int) -> dict[str, Any] | str:
+    """Return the row of a module, or a text if too few of its tests pass here."""
+    path, executed = ROOT / module, Executed(coverage).tests(module)
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     sites = changes(tree)
     drawn = sorted(random.Random(f"{module} {seed}").sample(sites, min(MUTANTS, len(sites))))  # noqa: S311
     mutants = [(kind, *mutate(tree, at, kind)) for at, kind in drawn]
     tests = [nearest(executed, lines) for _, _, lines in mutants]
-    failing = {*failures(path, None, sorted({*(test for each in tests for test in each)}))}
+    started = time.monotonic()
+    together = {*(test for each in tests for test in each)}
+    passing = together - not_passing(path, sorted(together))
+    seconds = min(SECONDS, 10 + 2 * int(time.monotonic() - started))
+    if len(passing) < ENOUGH * len(together):
+        return f"{len(together) - len(passing)} of {len(together)} tests of {module} do not pass here: no row"
     survivors = []
     for (kind, mutant, lines), each in zip(mutants, tests, strict=True):
-        passing = [test for test in each if test not in failing]
-        found = failures(path, mutant, passing, "-x")
+        found = failures(path, mutant, chosen := [test for test in each if test in passing], "-x", seconds=seconds)
         line = text.splitlines()[lines[0] - 1].strip()
         print(f"{module}:{lines[0]}: {kind}: {found[0] if found else 'survives'}", flush=True)
-        survivors += [] if found else [{"line": lines[0], "change": kind, "code": line, "tests": len(passing)}]
+        survivors += [] if found else [{"line": lines[0], "change": kind, "code": line, "tests": len(chosen)}]
     reached = sum(map(bool, tests))
     row = {"module": module, "commit": commit(), "date": datetime.now(UTC).date().isoformat(), "seed": seed}
     return row | {
@@ -277,6 +291,17 @@ def run(module: str, executed: dict[int, set[str]], seed: int) -> dict[str, Any]
         "found": len(mutants) - len(survivors),
         "survivors": survivors,
     }
+
+
+def not_passing(path: Path, tests: list[str]) -> set[str]:
+    """Return the tests that do not pass without a mutant; if one ends the process, all of its file."""
+    failed = {*failures(path, None, tests)}
+    files = {test: test.partition("::")[0] for test in tests}
+    if ENDED in failed:
+        of_files = {file: [test for test in tests if files[test] == file] for file in {*files.values()}}
+        alone = {file: {*failures(path, None, each)} for file, each in of_files.items()}
+        failed = set[str]().union(*({file} if ENDED in found else found for file, found in alone.items()))
+    return {test for test in tests if failed & {test, files[test]}}
 
 
 def commit() -> str:
@@ -292,10 +317,9 @@ def modules() -> list[str]:
 
 
 def following(rows: list[dict[str, Any]], number: int) -> list[str]:
-    """Return so many modules that follow that of the last row."""
-    names = modules()
-    last = rows[-1]["module"] if rows else ""
-    return [*(name for name in names if name > last), *(name for name in names if name <= last)][:number]
+    """Return so many modules: first those without a row, then those with the oldest rows."""
+    days = {row["module"]: row["date"] for row in rows}
+    return sorted(modules(), key=lambda name: days.get(name, ""))[:number]
 
 
 def dumped(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -311,6 +335,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("module", nargs="*", help="modules, in place of the next ones")
     parser.add_argument("--next", type=int, default=20, help="the number of modules (%(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="the number of modules at once (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="draw other mutants")
     parser.add_argument("--coverage", type=Path, help="the data of coverage.py; written if there is no such file")
     parser.add_argument("--tests", nargs="*", default=["tests/unit"], help="the tests of `--coverage`")
@@ -322,17 +347,22 @@ def main() -> None:
         data = (arguments.coverage or Path(folder, "coverage")).resolve()
         if not data.exists():
             measure(data, arguments.tests)
-        executed = Executed(data)
         for name in ("hypothesis", "numpy"):  # one import serves all mutants
             importlib.import_module(name)
 
         rows = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else []
-        for module in arguments.module or following(rows, arguments.next):
-            row = run(module, executed.tests(module), arguments.seed)
-            rows = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else []
-            rows = [*(each for each in rows if each["module"] != module), row]
-            arguments.out.write_text("[\n" + ",\n".join(dumped(rows)) + "\n]\n", encoding="utf-8")
-            print(f"{module}: {row['found']} of {row['mutants']} found", flush=True)
+        names = arguments.module or following(rows, arguments.next)
+        existing = {*modules()}
+        with ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("fork")) as pool:
+            for done in as_completed([pool.submit(run, name, data, arguments.seed) for name in names]):
+                if isinstance(row := done.result(), str):
+                    print(row, flush=True)
+                    continue
+                rows = json.loads(arguments.out.read_text(encoding="utf-8")) if arguments.out.is_file() else []
+                kept = {each["module"]: each for each in [*rows, row] if each["module"] in existing}
+                text = ",\n".join(dumped([kept[name] for name in sorted(kept)]))
+                arguments.out.write_text(f"[\n{text}\n]\n", encoding="utf-8")
+                print(f"{row['module']}: {row['found']} of {row['mutants']} found", flush=True)
 
 
 if __name__ == "__main__":
