@@ -175,16 +175,20 @@ class Executed:
         self._data.read()
 
     def tests(self, module: str) -> dict[int, set[str]]:
-        """Return the tests that execute each line of a module, and an empty text for its import."""
-        return {line: {*names} for line, names in self._data.contexts_by_lineno(module).items()}
+        """Return the tests that execute each line of a module."""
+        return {line: {*names} - {""} for line, names in self._data.contexts_by_lineno(module).items()}
 
 
-def nearest(executed: dict[int, set[str]], lines: range) -> list[str]:
-    """Return tests that execute these lines; of a line that imports execute, tests of the whole module."""
-    of_lines = set[str]().union(*(executed.get(line, set()) for line in lines))
-    if of_lines == {""}:
-        of_lines = set[str]().union(*executed.values())
-    found = sorted(of_lines - {""})
+def lines_of_functions(tree: ast.Module) -> set[int]:
+    """Return the lines in bodies of functions; imports execute the others."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {line for node in functions for line in range(node.body[0].lineno, (node.end_lineno or 0) + 1)}
+
+
+def nearest(executed: dict[int, set[str]], lines: range, in_function: bool) -> list[str]:
+    """Return tests that execute these lines; of lines that imports execute, tests of the whole module."""
+    of_lines = executed.values() if not in_function else [executed.get(line, set()) for line in lines]
+    found = sorted(set[str]().union(*of_lines))
     files = {name for name, _ in Counter(test.partition("::")[0] for test in found).most_common(FILES)}
     functions: Counter[str] = Counter()
     chosen = []
@@ -237,10 +241,11 @@ def failures(path: Path, tree: ast.Module | None, tests: list[str], *options: st
         loader.get_code = replaced
         chosen = Chosen({*tests})
         files = sorted({test.partition("::")[0] for test in tests})
-        status = pytest.main(["-q", *PLUGINS, *options, *files], plugins=[chosen])
+        status = pytest.main(["-q", *PLUGINS, "--basetemp", folder, *options, *files], plugins=[chosen])
         return "\n".join(chosen.failed) or ("" if status in (0, 1) else f"pytest ended with {status}")
 
-    return forked(work, seconds).splitlines()
+    with tempfile.TemporaryDirectory(dir=os.environ["AOTCUDA_MUTATE"], ignore_cleanup_errors=True) as folder:
+        return forked(work, seconds).splitlines()
 
 
 def forked(work: Callable[[], str], seconds: int) -> str:
@@ -270,7 +275,8 @@ def run(module: str, coverage: Path, seed: int) -> dict[str, Any] | str:
     sites = changes(tree)
     drawn = sorted(random.Random(f"{module} {seed}").sample(sites, min(MUTANTS, len(sites))))  # noqa: S311
     mutants = [(kind, *mutate(tree, at, kind)) for at, kind in drawn]
-    tests = [nearest(executed, lines) for _, _, lines in mutants]
+    inside = lines_of_functions(tree)
+    tests = [nearest(executed, lines, lines[0] in inside) for _, _, lines in mutants]
     started = time.monotonic()
     together = {*(test for each in tests for test in each)}
     passing = together - not_passing(path, sorted(together))
@@ -347,6 +353,8 @@ def main() -> None:
         data = (arguments.coverage or Path(folder, "coverage")).resolve()
         if not data.exists():
             measure(data, arguments.tests)
+        # Runs share what the fixture `once` makes, the stand-in driver, as the processes of pytest-xdist do.
+        os.environ.update(AOTCUDA_MUTATE=folder, PYTEST_XDIST_WORKER="mutate")
         for name in ("hypothesis", "numpy"):  # one import serves all mutants
             importlib.import_module(name)
 

@@ -24,7 +24,7 @@ from support import damage, hostile, manifests
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SIZE = 2_000_000
+SIZE = 1_000_000
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def read(connection: Connection) -> object:
     """
     try:
         data = connection.recv_bytes()
-    except OSError as error:  # the pipe has ended within a message
+    except (OSError, OverflowError, MemoryError) as error:  # the pipe has ended within a message, or has a wrong size
         raise ValueError(UNREADABLE) from error
     try:
         return pickle.loads(data)
