@@ -155,10 +155,6 @@ class Kernel:
 
         return ForAll(self, self._images, n, block, stream, self._shared(shared))
 
-    def general_for_all(self, parts: tuple[Any, ...], specializations: object) -> ForAll:
-        """Return the launcher in Python for the arguments of `forall` that C has read."""
-        return self._for_all(*parts).with_specializations(specializations)
-
     def specializations(self) -> Any:
         """Return the specializations of the fast path; None without the fast path."""
         if not self._used_cache.makes_launchers:
@@ -255,8 +251,10 @@ class Kernel:
             self._serve(cache, made)
         return made  # type: ignore[no-any-return]
 
-    def general_launcher(self, configuration: Any, specializations: object) -> Launcher:
-        """Return the launcher in Python for a configuration that C has read."""
+    def general_launcher(self, configuration: Any, specializations: object, is_for_all: object = False) -> Any:
+        """Return the launcher in Python for a configuration that C has read, or for the arguments of `forall`."""
+        if is_for_all:
+            return self._for_all(*configuration).with_specializations(specializations)
         grid, block, stream, shared = _parts(configuration)
         handle = stream if stream is None or isinstance(stream, int) else config_key.handle_of(stream)
         configuration = self._configuration(grid, block, handle, shared, None)

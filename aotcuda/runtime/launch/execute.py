@@ -49,6 +49,21 @@ class ProcessLocal:
         """Return a launcher like this one that also keeps alive the stream object, whose handle this one has."""
         return LauncherWithStream(self, stream)  # type: ignore[return-value]  # it has all attributes of this launcher
 
+    def answer(self, code: int, args: tuple[object, ...], named: dict[str, object] | None = None) -> Any:
+        """Launch after the fast path has declined with code 0, or found no overload with -1; errors as for a call.
+
+        Any other code is that of a launch that failed on the fast path: raise its error, as `Launcher.fail` does.
+        """
+        if code > 0:
+            return self.fail(code, args)  # type: ignore[attr-defined]  # the fast path launches for launchers with it
+        launch: Any = self if code == 0 else self.missed
+        return launch(*args, **(named or {}))
+
+    def missed(self, *args: object, **named: object) -> Any:
+        """Launch after the fast path has found that no overload accepts the arguments."""
+        launch: Any = self
+        return launch(*args, **named)
+
     def __copy__(self) -> Self:
         return self
 
@@ -311,14 +326,6 @@ class Launcher(ProcessLocal):
     def _needs_context(self, kernel: DeviceKernel) -> bool:
         """Return True if the configuration has attributes: their first check needs a current context."""
         return self.configuration.for_kernel(kernel).attributes is not None
-
-    def missed(self, *args: object) -> None:
-        """Raise the error of a launch for which the fast path has no overload.
-
-        Raises:
-            ArgumentError: As for a call.
-        """
-        self.launch(args)
 
     def _describe(self) -> tuple[str, str]:
         """Implement ProcessLocal._describe."""

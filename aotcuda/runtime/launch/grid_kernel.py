@@ -239,19 +239,20 @@ class GridKernel(Kernel):
         launcher = self.launcher(key, DEFINED_BY_KERNEL, stream, 0)
         return self._with_fast_path(self._named_launcher(launcher, None, stream, key), launcher)  # type: ignore[no-any-return]
 
-    def general_launcher(self, configuration: Any, specializations: object) -> Any:
-        """Implement Kernel.general_launcher: the configuration is a grid."""
+    def general_launcher(self, configuration: Any, specializations: object, *results: object) -> Any:
+        """Implement Kernel.general_launcher.
+
+        The configuration is a grid, or a function that returns it; `results` has its result if it was called.
+        """
         with importing:
             from .launch_config import DEFINED_BY_KERNEL  # noqa: PLC0415 (an import makes no launcher)
 
         del specializations
+        if results:
+            return self._named_launcher(None, lambda _arguments: results[0], None, results[0])
+        if callable(configuration):
+            return self._named_launcher(None, configuration, None, configuration)
         return self._named_launcher(self.launcher(configuration, DEFINED_BY_KERNEL, None, 0), None, None, configuration)
-
-    def of_function(self, function: Callable[..., Any], *results: object) -> GridLauncher:
-        """Return the launcher in Python whose grid a function returns; `results` has its result if it was called."""
-        if not results:
-            return self._named_launcher(None, function, None, function)
-        return self._named_launcher(None, lambda _arguments: results[0], None, results[0])
 
     def _with_function(self, function: Callable[..., Any], stream: object) -> GridLauncher:
         """Return a launcher with the grid that a function returns; it is in C if the extension can order arguments."""
@@ -330,10 +331,6 @@ class GridLauncher(ProcessLocal):
             self._kernel.run(grid, full)
         else:
             self._kernel.configure(grid, stream=self._stream).run(full)  # type: ignore[arg-type]  # it checks the grid
-
-    def missed(self, *args: object, **named: object) -> Any:
-        """Launch after the fast path has found that no variant accepts the arguments."""
-        return self(*args, **named)
 
     def run(self, args: tuple[object, ...]) -> None:
         """Launch with arguments in order."""

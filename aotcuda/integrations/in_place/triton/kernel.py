@@ -163,7 +163,7 @@ class _Launcher(GridLauncher):
         return None
 
     def missed(self, *args: object, **named: object) -> Any:
-        """Implement GridLauncher.missed."""
+        """Implement ProcessLocal.missed."""
         kernel: Any = self._kernel
         return kernel.launch_by_triton(self._original_grid, args, named) if kernel.has_warned else self(*args, **named)
 

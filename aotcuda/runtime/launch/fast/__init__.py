@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..grid_binding import Named
     from ..launch_config import Configuration
 
-_VERSION = 38
+_VERSION = 39
 """The version of the interface; in an editable install the extension may be older than the Python code."""
 
 _VARIABLE = "AOTCUDA_EXTENSION"

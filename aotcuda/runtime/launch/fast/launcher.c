@@ -4,7 +4,7 @@
 PyTypeObject *launcher_type;
 SHARED(int) fast_path_disabled = 0;
 Driver driver;
-static PyObject *s_fail, *s_of_function, *s_missed, *s_general, *s_general_for_all;
+static PyObject *s_answer, *s_general_launcher; /* the two methods in Python that launches call */
 static PyObject *no_bytes;
 static PyObject *stream_readers; /* a dict: the function that reads the handle of a stream object, by the object's type */
 
@@ -207,22 +207,16 @@ static int launch(const Launcher *self, PyObject *const *args, Py_ssize_t count)
 
 /* ------------------------------------------------------------------------------------------------------------------- calls */
 
-/* Call the general launcher's method for a launch without an overload. */
-static PyObject *call_missed(PyObject *general, PyObject *args, PyObject *keywords) {
-    PyObject *missed = PyObject_GetAttr(general, s_missed), *result = missed ? PyObject_Call(missed, args, keywords) : NULL;
-    Py_XDECREF(missed);
-    return result;
-}
-
 /* Return a new reference to the launcher in Python behind this one. */
 static PyObject *general_of(Launcher *self) {
     if (self->function)
-        return PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, NULL);
+        return PyObject_CallMethodObjArgs(self->kernel, s_general_launcher, self->function, Py_None, NULL);
     self = base_of((PyObject *)self);
     PyObject *general = READ(self->general);
     if (general)
         return Py_NewRef(general);
-    general = PyObject_CallMethodObjArgs(self->kernel, self->is_for_all ? s_general_for_all : s_general, self->configuration, (PyObject *)self->specializations, NULL);
+    general = PyObject_CallMethodObjArgs(self->kernel, s_general_launcher, self->configuration, (PyObject *)self->specializations,
+                                         self->is_for_all ? Py_True : NULL, NULL);
     if (!general)
         return NULL;
     PyObject *found;
@@ -237,19 +231,11 @@ static PyObject *general_of(Launcher *self) {
     return Py_NewRef(found);
 }
 
-/* Let the general path launch, or raise the error of the driver. */
-static PyObject *call_general(Launcher *self, int code, PyObject *args, PyObject *keywords) {
-    PyObject *general = general_of(self), *result = NULL;
-    if (general && code == -BECAUSE_MISSED) {
-        result = call_missed(general, args, keywords);
-    } else if (general && code > 0) {
-        PyObject *number = PyLong_FromLong(code);
-        result = number ? PyObject_CallMethodObjArgs(general, s_fail, number, args, NULL) : NULL;
-        Py_XDECREF(number);
-    } else if (general) {
-        result = PyObject_Call(general, args, keywords);
-    }
-    Py_XDECREF(general);
+/* Let a launcher in Python launch, or raise the error of the driver; `code` is the result of launch(). */
+static PyObject *answer(PyObject *general, int code, PyObject *args, PyObject *keywords) {
+    PyObject *number = PyLong_FromLong(code > 0 ? code : code == -BECAUSE_MISSED ? -1 : 0);
+    PyObject *result = number ? PyObject_CallMethodObjArgs(general, s_answer, number, args, keywords, NULL) : NULL;
+    Py_XDECREF(number);
     return result;
 }
 
@@ -369,14 +355,12 @@ static PyObject *call_with_function(Launcher *self, PyObject *const *args, Py_ss
     } else if (code > 0) { /* the error shows all arguments in order */
         general = PyObject_GetItem(self->kernel, grid);
         tuple = general ? gather(full, total, NULL, &keywords) : NULL;
-        PyObject *number = tuple ? PyLong_FromLong(code) : NULL;
-        result = number ? PyObject_CallMethodObjArgs(general, s_fail, number, tuple, NULL) : NULL;
-        Py_XDECREF(number);
     } else {
-        general = PyObject_CallMethodObjArgs(self->kernel, s_of_function, self->function, grid, NULL);
+        general = PyObject_CallMethodObjArgs(self->kernel, s_general_launcher, self->function, Py_None, grid, NULL);
         tuple = general ? gather(args, count, names, &keywords) : NULL;
-        result = !tuple ? NULL : code == -BECAUSE_MISSED ? call_missed(general, tuple, keywords) : PyObject_Call(general, tuple, keywords);
     }
+    if (tuple)
+        result = answer(general, code, tuple, keywords);
 end:
     Py_XDECREF(meta);
     Py_XDECREF(grid);
@@ -411,7 +395,8 @@ static PyObject *launcher_vectorcall(PyObject *object, PyObject *const *args, si
     if (code < 0 && code != -BECAUSE_MISSED && !clear_error())
         return NULL;
     PyObject *keywords, *tuple = gather(args, count, named ? names : NULL, &keywords);
-    PyObject *result = tuple ? call_general(self, code, tuple, keywords) : NULL;
+    PyObject *general = tuple ? general_of(self) : NULL, *result = general ? answer(general, code, tuple, keywords) : NULL;
+    Py_XDECREF(general);
     Py_XDECREF(tuple);
     Py_XDECREF(keywords);
     return result;
@@ -712,8 +697,7 @@ static PyMethodDef launcher_methods[] = {
     {"with_function", (PyCFunction)launcher_with_function, METH_VARARGS,
      "with_function(function, kernel) -> Launcher\n\nReturn a launcher like this one whose grid a function of the arguments returns."},
     {"serve", (PyCFunction)launcher_serve, METH_O,
-     "serve(kernel)\n\nLet configured() make launchers of a kernel, whose general_launcher(configuration, specializations) returns the\n"
-     "launcher in Python."},
+     "serve(kernel)\n\nLet configured() make launchers of a kernel, whose general_launcher() returns the launcher in Python."},
     {"configured", (PyCFunction)launcher_configured, METH_O,
      "configured(configuration) -> Launcher | None\n\nReturn a launcher of the same kernel with what users wrote in the brackets;\n"
      "None if only Python reads it."},
@@ -784,11 +768,8 @@ PyMethodDef launcher_functions[] = {
 };
 
 int launcher_init(PyObject *module) {
-    if ((!s_fail && !(s_fail = PyUnicode_InternFromString("fail"))) ||
-        (!s_of_function && !(s_of_function = PyUnicode_InternFromString("of_function"))) ||
-        (!s_general_for_all && !(s_general_for_all = PyUnicode_InternFromString("general_for_all"))) ||
-        (!s_general && !(s_general = PyUnicode_InternFromString("general_launcher"))) ||
-        (!s_missed && !(s_missed = PyUnicode_InternFromString("missed"))))
+    if ((!s_answer && !(s_answer = PyUnicode_InternFromString("answer"))) ||
+        (!s_general_launcher && !(s_general_launcher = PyUnicode_InternFromString("general_launcher"))))
         return -1;
     if (!no_bytes && !(no_bytes = PyBytes_FromStringAndSize(NULL, 0)))
         return -1;

@@ -1,7 +1,7 @@
 /* The extension module, with the types and functions of the other files. */
 #include "launch.h"
 
-enum { VERSION = 38 }; /* of the interface to Python; equal to _VERSION in aotcuda/runtime/launch/fast/__init__.py */
+enum { VERSION = 39 }; /* of the interface to Python; equal to _VERSION in aotcuda/runtime/launch/fast/__init__.py */
 
 static SHARED(unsigned long long) counts[REASONS_END];
 
