@@ -33,6 +33,12 @@ VALUES = {
 }
 """Removed values of environment variables, by the variable and a text that the values contain."""
 
+SIMULATED = {
+    "python": "launch the kernels of its source, {origins}, or package that module in place",
+    "cuda-cpp": "unset NUMBA_ENABLE_CUDASIM",
+}
+"""What replaces generated modules in Numba's simulator, by the language of their sources, the `origins`."""
+
 
 def command_problem(command: str) -> str | None:
     """Return the error about a removed command; None for any other word."""

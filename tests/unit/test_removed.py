@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from aotcuda.cli import _parser, main
 from aotcuda.common import removed
+from aotcuda.errors import LaunchError
+from support.manifests import kernel
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,6 +89,23 @@ def test_removed_value_names_its_replacement(
     assert output.out == ""
     assert output.err == f"aotcuda: {row[0]}: values with {row[1]} were removed; {removed.VALUES[row]}\n"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["pkg", "pyproject.toml"]
+
+
+ORIGINS = {"python": "mypkg._kernels", "cuda-cpp": "csrc/raw.cu"}
+"""For each row of `removed.SIMULATED`, the source of a module."""
+
+
+@pytest.mark.parametrize("row", removed.SIMULATED)
+def test_generated_module_in_simulator_names_its_replacement(
+    row: str, cuda: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    module = cuda.package({**kernel("k", "void(int32)"), "origin": f"{ORIGINS[row]}:k"})
+    with pytest.raises(LaunchError) as caught:
+        module.k  # noqa: B018 (an attribute raises)
+    message = str(caught.value)
+    assert message.endswith(removed.SIMULATED[row].format(origins=ORIGINS[row]))
+    assert "\n" not in message
 
 
 def test_removed_names_do_not_exist() -> None:

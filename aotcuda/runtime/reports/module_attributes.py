@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import arch
+from ...common import removed
 from ...errors import LaunchError
 from .. import driver as drivers
 from .. import streams
@@ -91,15 +92,12 @@ def describe(images: Images) -> str:
 
 def simulator_error(module: str, origins: Collection[str]) -> LaunchError:
     """Return the error of a generated module in Numba's simulator; `origins` are its source modules and files."""
-    message = (
-        f"{module} has GPU code, which Numba's simulator cannot run, and NUMBA_ENABLE_CUDASIM is set: launch the "
-        f"kernels of its source, {', '.join(sorted(origins))}, or package that module in place"
-    )
+    names = ", ".join(sorted(origins))
+    fact = "GPU code, which Numba's simulator cannot run, and NUMBA_ENABLE_CUDASIM is set: "
+    replacement = removed.SIMULATED["python"].format(origins=names)
     if any(origin.endswith(".cu") for origin in origins):
-        message = (
-            f"{module} has GPU code of {', '.join(sorted(origins))}, which Numba's simulator cannot run; unset "
-            "NUMBA_ENABLE_CUDASIM"
-        )
+        fact, replacement = f"GPU code of {names}, which Numba's simulator cannot run; ", removed.SIMULATED["cuda-cpp"]
+    message = f"{module} has {fact}{replacement}"
     return LaunchError(message)
 
 

@@ -59,7 +59,7 @@ def _decline(*_launch: object) -> None:
 
 
 class Specialization:
-    """The launch plan for arguments of some types with some key: the overloads that may fit, best first.
+    """The overloads that may fit arguments of some types with some key, best first, and the plan of their launches.
 
     Attributes:
         overloads: The overloads.
@@ -67,7 +67,8 @@ class Specialization:
         launches: The number of checked launches. There is no lock, so launches of two threads may count as one.
         in_fast_path: The configurations and contexts for which the fast path has this specialization.
         key: The codes of the coders.
-        launch: The function of `packing` that reads, packs and launches in one step; it declines until there is one.
+        launch: The plan, a function of `packing` that reads, packs and launches in one step. It declines until there is
+            one, and the plan never changes.
         served: For an exact kernel: its counters of launches, and the index of the counter for this specialization.
     """
 
