@@ -206,12 +206,26 @@ def packages() -> Iterator[str]:
     yield f"| seconds, median (least to most) | {' | '.join(CACHES.values())} |"
     yield f"|---|{'---|' * len(CACHES)}"
     for name, by_way in _firsts().items():
-        cells = []
-        for way in CACHES:
-            seconds = by_way.get(way, [])
-            ends = f"{median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f}; {len(seconds)} runs)"
-            cells.append(ends if seconds else "")
-        yield f"| {name} | {' | '.join(cells)} |"
+        for row, key in ((name, ""), (f"{name}: its imports alone", ", imports")):
+            found = [by_way.get(way + key, []) for way in CACHES]
+            if any(found):
+                yield f"| {row} | {' | '.join(map(_seconds, found))} |"
+
+
+def _seconds(seconds: list[float]) -> str:
+    if not seconds:
+        return ""
+    return f"{median(seconds):.1f} ({min(seconds):.1f} to {max(seconds):.1f}; {len(seconds)} runs)"
+
+
+def _general(text: Callable[[list[float]], str]) -> Callable[[], str]:
+    """Return a function that returns a figure of launches with sizes that were not recorded, beside the JIT's code."""
+
+    def figure() -> str:
+        rows: Any = _result("packages")["general"]["figures"]
+        return text([row["ratio"] for row in rows if row["sizes"] != "hidden"])
+
+    return figure
 
 
 def _firsts() -> dict[str, dict[str, list[float]]]:
@@ -299,6 +313,9 @@ FIGURES: dict[str, Callable[[], str]] = {
     "gpu_suite": _gpu_suite,
     **{f"size_{tool.replace('-', '_').replace('.', '_')}": _size(tool) for tool in SIZES},
     "triton_compared": _compared,
+    "general_launches": _general(lambda ratios: f"{len(ratios)}"),
+    "general_median": _general(lambda ratios: f"{median(ratios):.2f}"),
+    "general_worst": _general(lambda ratios: f"{max(ratios):.2f}"),
 }
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
