@@ -250,19 +250,8 @@ def _problems(value: Any, spec: Any, where: str) -> Iterator[str]:
     if isinstance(spec, type):
         if type(value) is not spec:
             yield f"{where} is not {_NAMES.get(spec) or f'of the class {spec.__name__}'}"
-    elif isinstance(spec, list):
-        yield from _list_problems(value, spec[0], where)
-    elif isinstance(spec, _Keys):
-        yield from _object_problems(value, spec, where)
-    elif isinstance(spec, _AnyOf):
-        if not any(_is_valid(value, item) for item in spec.specs):
-            yield from _problems(value, spec.specs[0], where)
-    elif isinstance(spec, _Items):
-        yield from _tuple_problems(value, spec, where)
-    elif isinstance(spec, _Mapping):
-        yield from _mapping_problems(value, spec, where)
-    elif isinstance(spec, _Instance):
-        yield from _instance_problems(value, spec, where)
+    elif (check := _CHECKS.get(type(spec))) is not None:
+        yield from check(value, spec, where)
     elif not spec.fits(value):
         yield f"{where} is not {spec.name}"
 
@@ -271,20 +260,28 @@ def _is_valid(value: object, spec: Any) -> bool:
     return next(_problems(value, spec, ""), None) is None
 
 
-def _list_problems(value: Any, spec: Any, where: str) -> Iterator[str]:
+def _union_problems(value: Any, union: _AnyOf, where: str) -> Iterator[str]:
+    if not any(_is_valid(value, spec) for spec in union.specs):
+        yield from _problems(value, union.specs[0], where)
+
+
+def _list_problems(value: Any, specs: list[Any], where: str) -> Iterator[str]:
+    (spec,) = specs
     if type(value) is not list:
         yield f"{where} is not a list"
     elif spec is not str or not all(type(item) is str for item in value):
         for at, item in enumerate(value):
-            yield from _problems(item, spec, f"{where}[{at}]")
+            if type(item) is not spec:
+                yield from _problems(item, spec, f"{where}[{at}]")
 
 
 def _tuple_problems(value: Any, spec: _Items, where: str) -> Iterator[str]:
     if type(value) is not tuple or not (spec.is_repeated or len(value) == len(spec.specs)):
         yield f"{where} is not a tuple of {'any' if spec.is_repeated else len(spec.specs)} items"
         return
-    for at, item in enumerate(value):
-        yield from _problems(item, spec.specs[0 if spec.is_repeated else at], f"{where}[{at}]")
+    for at, (item, of_item) in enumerate(zip(value, spec.specs * (len(value) if spec.is_repeated else 1), strict=True)):
+        if type(item) is not of_item:
+            yield from _problems(item, of_item, f"{where}[{at}]")
 
 
 def _mapping_problems(value: Any, spec: _Mapping, where: str) -> Iterator[str]:
@@ -325,4 +322,15 @@ def _instance_problems(value: Any, spec: _Instance, where: str) -> Iterator[str]
         yield f"{where} is not of the class {spec.kind.__name__}"
         return
     for name, item in given(value).items():
-        yield from _problems(item, spec.specs[name], f"{where}.{name}")
+        if type(item) is not spec.specs[name]:
+            yield from _problems(item, spec.specs[name], f"{where}.{name}")
+
+
+_CHECKS: Mapping[type, Callable[[Any, Any, str], Iterator[str]]] = {
+    list: _list_problems,
+    _Keys: _object_problems,
+    _AnyOf: _union_problems,
+    _Items: _tuple_problems,
+    _Mapping: _mapping_problems,
+    _Instance: _instance_problems,
+}

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
 VARIANTS, TUNING, VERSION = "aotcuda variants", "aotcuda tuning", 1
 
 
+def tuning_name(name: str) -> str:
+    """Return the name of the tuning file of a variants file."""
+    return f"{name.removesuffix('.json').removesuffix('.variants')}.tuning.json"
+
+
 def mismatch(content: Any, form: str, sources: Sequence[str]) -> str | None:
     """Return the reason that the content of a file cannot be used for a module, or None.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from aotcuda.builder.entry import backend
@@ -57,3 +60,11 @@ def test_sources_without_names_of_files_add_none(source, project):
     root, write = project
     write("src/pkg/_kernels.py", f"{source}\n")
     assert backend.sdist_files(TABLE, root) == ["csrc/table.cu", "csrc/table.h", "src/pkg/_kernels.py"]
+
+
+def test_import_of_entry_point_starts_nothing() -> None:
+    """A build whose inputs did not change needs no processes and no shards."""
+    code = "import sys, aotcuda.builder.entry.backend; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    needless = {"multiprocessing", "aotcuda.builder.compile.process", "aotcuda.builder.shards.executor"}
+    assert needless.isdisjoint(done.stdout.split())

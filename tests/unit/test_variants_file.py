@@ -9,8 +9,9 @@ import pytest
 
 from aotcuda.builder.config.parser import parse
 from aotcuda.builder.entry import backend
-from aotcuda.builder.frontends.triton import config, variants_file
+from aotcuda.builder.frontends.triton import config
 from aotcuda.builder.plan import plan
+from aotcuda.common import triton_files
 from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def test_variants_that_cannot_be_packaged_are_left_out(tmp_path: Path, variant: 
 def test_choices_of_autotuners_come_along_unless_they_are_damaged(tmp_path: Path) -> None:
     file = {"format": "aotcuda tuning", "version": 1, "source": "pkg.ops", "kernels": {}}
     make_plan(tmp_path, content())
-    tuning = tmp_path / "pkg" / variants_file.tuning_name("ops.variants.json")
+    tuning = tmp_path / "pkg" / triton_files.tuning_name("ops.variants.json")
     tuning.write_text(json.dumps(file))
     item = make_plan(tmp_path, content())
     assert (item.tuning, item.warnings) == (tuning.read_bytes(), ())

@@ -31,7 +31,7 @@ from aotcuda.common import declared
 from aotcuda.manifest import linkable, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 CLASSES: Mapping[str, type] = {
     item.__name__: item
@@ -123,23 +123,28 @@ class _Bytes:
 
 
 def _decode(data: Any, stored: _Bytes) -> Any:
-    if isinstance(data, list):
-        return [_decode(item, stored) for item in data]
-    if not isinstance(data, dict):
+    kind = type(data)
+    if kind is list:
+        return _decode_all(data, stored)
+    if kind is not dict:
         return data
-    match data:
-        case {"b": [int(start), int(end)]}:
+    if type(items := data.get("t")) is list:  # most values are tuples
+        return tuple(_decode_all(items, stored))
+    match [*data.items()]:
+        case [("b", [int(start), int(end)])]:
             return stored.part(start, end)
-        case {"t": list(items)}:
-            return tuple([_decode(item, stored) for item in items])
-        case {"a": [("sass" | "ptx") as kind, int(major), int(minor), ("" | "a" | "f") as suffix]}:
+        case [("a", [("sass" | "ptx") as kind, int(major), int(minor), ("" | "a" | "f") as suffix])]:
             return Target(kind, major, minor, suffix)
-        case {"d": list(items)}:
+        case [("d", [*items])]:
             return {_decode(key, stored): _decode(item, stored) for key, item in items}
-        case {"c": str(name), "f": dict(fields)}:
-            return CLASSES[name](**{key: _decode(item, stored) for key, item in fields.items()})
+        case [("c", str(name)), ("f", dict(fields))]:
+            return CLASSES[name](**dict(zip(fields, _decode_all(fields.values(), stored), strict=True)))
     message = f"{sorted(data)} has no meaning"
     raise ValueError(message)
+
+
+def _decode_all(items: Iterable[Any], stored: _Bytes) -> list[Any]:
+    return [_decode(item, stored) if type(item) in (dict, list) else item for item in items]
 
 
 _NAMES = {

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aotcuda import manifest, registry
-from aotcuda.builder.compile import process
-from aotcuda.builder.compile.observer import INSTALLED
 from aotcuda.builder.frontends import loading
 from aotcuda.builder.plan import toolkits
 from aotcuda.builder.project import files as project_files
+from aotcuda.builder.project.files import INSTALLED
 from aotcuda.common import project_file
 from aotcuda.common.stamp import ALL_NAMES, CACHE_KEY, TABLE, Stamp, table_digest, variable
 
@@ -135,6 +134,8 @@ def make_stamp(results: Iterable[Result], project: Project, python: Stamp, own_v
 
     `python` are the project's Python files as they were before the build, `own_variables` those that workers set.
     """
+    from aotcuda.builder.compile import process  # noqa: PLC0415 (a build from the cache starts no process)
+
     results = list(results)
     stamp = Stamp().add(result.seen for result in results).add([python])
     front_ends = {module.plan.frontend for result in results for module in result.modules}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from aotcuda import manifest
 from aotcuda.binary import targets
-from aotcuda.builder.compile.observer import INSTALLED
 from aotcuda.builder.frontends.protocol import LinkInput
 from aotcuda.builder.link import inputs, nvjitlink
 from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.plan import toolchain
+from aotcuda.builder.project.files import INSTALLED
 from aotcuda.cache import compilers
 from aotcuda.common.stamp import Stamp
 

@@ -23,14 +23,12 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import registry
 from aotcuda.builder.compile import imports
 from aotcuda.builder.link import inputs
+from aotcuda.builder.project.files import INSTALLED
 from aotcuda.common.stamp import ALL_NAMES, Stamp, answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import FrameType
-
-INSTALLED = frozenset(["site-packages", "dist-packages"])
-"""Names of the folders that hold installed packages."""
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _AOTCUDA = f"{Path(registry.__file__).resolve().parent}/"

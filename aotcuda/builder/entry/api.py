@@ -8,18 +8,16 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
 from aotcuda.builder.cache import cached_build, stamps
 from aotcuda.builder.cache import settings as build_settings
-from aotcuda.builder.compile import process
 from aotcuda.builder.compile.job import Job
 from aotcuda.builder.config import parser
 from aotcuda.builder.emit import assembly, bundle, progress
-from aotcuda.builder.plan import capacity, consistency, plan, stages, toolkits
+from aotcuda.builder.plan import capacity, consistency, plan, toolkits
 from aotcuda.builder.project import layout
-from aotcuda.builder.shards import executor
 from aotcuda.builder.write import output, temporary
 from aotcuda.cache import compilers
 from aotcuda.common import system, variables
@@ -104,12 +102,12 @@ def build(
         from_cache_only |= os.environ.get("AOTCUDA_FROM_CACHE_ONLY", "").strip() == "1"
         shard_warnings: list[str] = []
         with ExitStack() as stack:
-            if shard is None and not from_cache_only and executor.read_name():
+            name = os.environ.get("AOTCUDA_EXECUTOR", "").strip()
+            if shard is None and not from_cache_only and name:
                 if job.cache is None or not job.cache.writes:
-                    folder = temporary.make_folder()
-                    stack.callback(temporary.remove, folder)
+                    folder = stack.enter_context(temporary.folder())
                     job = replace(job, cache=build_settings.in_folder(folder / "cache", front_ends, installed, root))
-                shard_warnings = executor.fill(job, table, roots, installed, watcher)
+                shard_warnings = _compile_by_executor(name, job, table, roots, installed, watcher)
                 from_cache_only = True
             if shard is not None or from_cache_only:
                 job = _job_with_cache(job, table, python, shard, costs)
@@ -178,8 +176,17 @@ def _job_with_cache(
     return replace(job, shard=shard, from_cache_only=shard is None, costs=dict(costs), inputs=inputs)
 
 
+def _compile_by_executor(*arguments: Any) -> list[str]:
+    """Return the result of `executor.fill`."""
+    from aotcuda.builder.shards import executor  # noqa: PLC0415 (few builds have one)
+
+    return executor.fill(*arguments)
+
+
 def _run(job: Job, installed: Sequence[toolkits.Toolkit], watcher: Progress) -> list[Result]:
     """Run a job for each toolkit; the last result of a module has all its images."""
+    from aotcuda.builder.plan import stages  # noqa: PLC0415 (a build from the cache starts no process)
+
     results: list[Result] = []
     for toolkit, plans in plan.share(job.plans, installed):
         images = {built.plan.config.name: built.images for result in results for built in result.modules}
@@ -221,6 +228,8 @@ def _make_stamp(
     installed: Sequence[toolkits.Toolkit],
 ) -> Stamp:
     """Return the stamp of a build, without variables whose values in workers follow from other inputs."""
+    from aotcuda.builder.compile import process  # noqa: PLC0415 (a build from the cache starts no process)
+
     names = {item.frontend for item in plans}
     variables = process.environment(os.environ, *sorted(names), toolkit=next(iter(installed), None))
     differences = {name for name in {*variables, *os.environ} if variables.get(name) != os.environ.get(name)}

@@ -18,6 +18,7 @@ A back end passes the parsed table, the dependencies and the package folders. It
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import sysconfig
 from collections.abc import Mapping
@@ -30,12 +31,11 @@ from aotcuda import manifest, registry
 from aotcuda.builder.emit import bundle, progress, report, sbom
 from aotcuda.builder.entry import api
 from aotcuda.builder.frontends import python_source
-from aotcuda.builder.frontends.triton import variants_file
 from aotcuda.builder.link import inputs
 from aotcuda.builder.project import files as files_of_project
 from aotcuda.builder.project import run_time_requirement, wheel_content
 from aotcuda.builder.write import output, source_tree, temporary
-from aotcuda.common import foreign, project_file, uninstalled_hook
+from aotcuda.common import foreign, project_file, triton_files, uninstalled_hook
 from aotcuda.errors import BuildError, ConfigError
 from aotcuda.manifest import linkable
 
@@ -314,6 +314,10 @@ NOT_FOR_SDISTS = (".aotcuda-record.json",)
 """Files that `aotcuda record` keeps in a project."""
 
 
+_MAY_LINK = re.compile(rb"(?:%b)/*['\"{]" % "|".join(map(re.escape, linkable.KINDS)).encode())
+"""The end of a string, or of a part of an f-string, with the name of a linkable file."""
+
+
 def _linked_names(sources: Iterable[Path]) -> set[str]:
     """Return the names of files that modules and their packages may link: their strings with a linkable suffix.
 
@@ -326,7 +330,8 @@ def _linked_names(sources: Iterable[Path]) -> set[str]:
     names: set[str] = set()
     for module in modules:
         try:
-            tree = ast.parse(foreign.content(module))
+            content = foreign.content(module)
+            tree = ast.parse(content if _MAY_LINK.search(content) else b"")  # to parse all files takes seconds
         except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError):
             continue
         texts = [
@@ -344,7 +349,7 @@ def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
             path = f"{value.replace('.', '/')}.py"
             yield from ((key, path), (key, f"src/{path}"))
         if key == "variants":
-            yield key, variants_file.tuning_name(value)
+            yield key, triton_files.tuning_name(value)
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from _texts(item, name)

@@ -11,7 +11,10 @@ from aotcuda.common import project_file
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_TOOLS = frozenset(["__pycache__", "node_modules", "site-packages", "dist-packages"])
+INSTALLED = frozenset(["site-packages", "dist-packages"])
+"""Names of the folders that hold installed packages."""
+
+_TOOLS = INSTALLED | {"__pycache__", "node_modules"}
 _ENVIRONMENTS = ("pyvenv.cfg", "conda-meta", "CACHEDIR.TAG")
 """Files that a virtual environment, a Conda environment and a cache have at their top."""
 

@@ -55,19 +55,23 @@ _MANY_KERNELS = 200
 """With this many kernels for each worker, there are two jobs for each, so that slow workers can do fewer."""
 
 
-def read_name() -> str:
-    """Return the value of `AOTCUDA_EXECUTOR`; empty if there is none."""
-    return os.environ.get(VARIABLE, "").strip()
-
-
 def fill(
+    name: str,
     job: Job,
     table: Mapping[str, object],
     roots: Sequence[Path],
     installed: Sequence[Toolkit],
     watcher: Progress,
 ) -> list[str]:
-    """Have the executor compile all units of a job into its cache; return the warnings of the shards.
+    """Have an executor compile all units of a job into its cache; return the warnings of the shards.
+
+    Args:
+        name: The value of `AOTCUDA_EXECUTOR`.
+        job: The job.
+        table: The configuration.
+        roots: The folders of the project's packages.
+        installed: The installed toolkits.
+        watcher: The display of progress.
 
     Raises:
         ConfigError: `AOTCUDA_EXECUTOR` names no executor.
@@ -76,7 +80,6 @@ def fill(
     """
     root = Path(job.root)
     archive = pack_project(root, _named_paths(job))
-    name = read_name()
     if not name.startswith(_DASK) and not all(name.partition(":")[::2]):
         message = f"{VARIABLE} is {name!r}; write {_FORMS}"
         raise ConfigError(message)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.frontends.triton import config, variants_file
 from aotcuda.common import foreign
-from aotcuda.common.triton_files import TUNING, VARIANTS, VERSION
+from aotcuda.common.triton_files import TUNING, VARIANTS, VERSION, tuning_name
 from aotcuda.errors import ConfigError
 from aotcuda.tools.record import packs, pyproject, sizes, tables
 from aotcuda.tools.record.project import sources_of
@@ -288,7 +288,7 @@ def merge(path: Path, project: Project) -> Path | None:
 
 def _tuning_file(variants: Path) -> Path:
     """Return the tuning file of a variants file."""
-    return variants.with_name(variants_file.tuning_name(variants.name))
+    return variants.with_name(tuning_name(variants.name))
 
 
 def contents(

@@ -23,6 +23,7 @@ from aotcuda.builder.frontends.protocol import Recorded
 from aotcuda.builder.frontends.triton import general, type_notation, variants_file
 from aotcuda.builder.frontends.triton.variants_file import RecordedKernel, Variant
 from aotcuda.builder.frontends.variants import VariantUnit
+from aotcuda.common import triton_files
 from aotcuda.errors import CompileError, ConfigError
 
 if TYPE_CHECKING:
@@ -345,7 +346,7 @@ def _in_images(listed: Sequence[TritonUnit]) -> list[TritonUnit]:
 def recorded(module: Module, root: str) -> Recorded:
     """Implement Tables.recorded; a kernel in the table replaces the kernel in the file."""
     path = Path(os.path.normpath(Path(root, module.variants or "")))
-    tuning_file = path.with_name(variants_file.tuning_name(path.name))
+    tuning_file = path.with_name(triton_files.tuning_name(path.name))
     where = f"{module.key}.variants: {module.variants}"
     recorded_units: list[TritonUnit] = []
     warnings: list[str] = []

@@ -141,11 +141,6 @@ def read(path: Path, sources: tuple[str, ...]) -> tuple[list[RecordedKernel], st
     return [_kernel(name, kernel) for name, kernel in value["kernels"].items()], foreign.escape(value.get("triton", ""))
 
 
-def tuning_name(name: str) -> str:
-    """Return the name of the tuning file of a variants file."""
-    return f"{name.removesuffix('.json').removesuffix('.variants')}.tuning.json"
-
-
 def read_tuning(path: Path, sources: tuple[str, ...]) -> bytes:
     """Return the content of a tuning file, which the run time reads.
 
