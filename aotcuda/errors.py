@@ -99,7 +99,13 @@ class LinkError(BuildError):
 
 
 class ToolchainError(BuildError):
-    """A compiler, linker or packer is missing, or does not support a request."""
+    """A compiler, linker or packer is missing, or does not support a request.
+
+    Attributes:
+        fault: The unsupported request; a request that several front ends refuse is reported once.
+    """
+
+    fault: str = ""
 
 
 class ManifestError(AotcudaError):

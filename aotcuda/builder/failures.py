@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from aotcuda.errors import AotcudaError, SourceError
+from aotcuda.errors import AotcudaError, SourceError, ToolchainError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +45,8 @@ def join(errors: Sequence[AotcudaError]) -> AotcudaError:
         line, error = next(iter(lines_of_group.items()))
         text = line if lines else str(first)
         repetitions = len(lines_of_group) - 1
-        noun = f"module{'s' * (repetitions > 1)}" if isinstance(error, SourceError) else "of its variants and targets"
+        nouns = {SourceError: "module", ToolchainError: "front end"}
+        noun = next((f"{name}{'s' * (repetitions > 1)}" for kind, name in nouns.items() if isinstance(error, kind)), "")
+        noun = noun or "of its variants and targets"
         lines.append(f"{text}; the same error occurs for {repetitions} more {noun}" if repetitions else text)
     return first if lines == [str(first)] else type(first)("\n".join(lines))

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from aotcuda.arch import parse
+from aotcuda.builder import failures
 from aotcuda.builder.config import parser
 from aotcuda.builder.config.keys import Key
 from aotcuda.builder.config.target_list import TargetList
@@ -136,9 +137,21 @@ def test_native_is_the_gpus_of_this_machine(cuda, monkeypatch):
         ("sm_107", "numba-cuda-mlir", ": install aotcuda[mlir-wide]"),
         ("sm_101", "numba-cuda", "; sm_101 needs CUDA 12.8 to 12.9: install aotcuda[cu12]"),
         ("sm_107a", "numba-cuda", ", which no extra of aotcuda brings"),
+        ("sm_91", "numba-cuda", "; write sm_90, or install newer compilers and a newer aotcuda"),
+        ("compute_200", "triton", "; write compute_121, or install newer compilers and a newer aotcuda"),
+        ("sm_35", "cuda-cpp", "; the lowest is sm_75"),
     ],
 )
 def test_unknown_target_is_refused_with_the_toolchain_that_knows_it(target, front_end, remedy):
     with pytest.raises(toolchain.ToolchainError, match=r"is not known to the CUDA 13\.0 toolchain") as caught:
         toolchain.check_target(parse(target), "tool.aotcuda.arch", front_end)
     assert str(caught.value).endswith(remedy)
+
+
+def test_target_that_several_front_ends_refuse_is_reported_once():
+    tools = {"Triton 3.6.0": ["sm_80", "sm_90"], "tileiras 13.3": ["sm_90", "sm_100"]}
+    refused = [toolchain.unknown_target("sm_91", "tool.aotcuda.arch", tool, names) for tool, names in tools.items()]
+    assert str(failures.join(refused)) == (
+        "tool.aotcuda.arch: sm_91 is not known to Triton 3.6.0, which builds for sm_80, sm_90; write sm_90, or install "
+        "newer compilers and a newer aotcuda; the same error occurs for 1 more front end"
+    )

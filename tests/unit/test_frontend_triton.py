@@ -407,7 +407,7 @@ def test_an_unknown_target_of_tritons_assembler_is_refused(sources: str) -> None
     with pytest.raises(ToolchainError) as caught:
         front.prepare(replace(session, targets=[target_of("sm_130a")]))
     assert re.match(
-        r"AOTCUDA_ARCH: sm_130 is not known to Triton \d.*, which builds for sm_\d+, .*sm_100, .*; remove it, or",
+        r"AOTCUDA_ARCH: sm_130 is not known to Triton \d.*, which builds for sm_\d+, .*sm_100, .*; write sm_\d+, or ",
         str(caught.value),
     )
 

@@ -98,15 +98,26 @@ NOTATION = {
     "deep": 'm.k.p is no type of Numba; for one of a module write "m.k:p"',
     "absent": "No module named 'nowhere'; write \"package.module:name\" of a NumPy dtype or a Numba type",
     "missing": "has no attribute 'pq'; write \"package.module:name\" of a NumPy dtype or a Numba type",
+    "partikel": "'partikel' is not a Numba type; did you mean particle?",
+    "misspelt": "has no attribute 'partikel'; did you mean particle?",
 }
-NAMED = {"dotted": "m.p", "deep": "m.k.p", "absent": "nowhere:p", "missing": "string:pq"}
+NAMED = {
+    "dotted": "m.p",
+    "deep": "m.k.p",
+    "absent": "nowhere:p",
+    "missing": "string:pq",
+    "misspelt": "records:partikel",
+}
 
 
 @pytest.mark.parametrize("text", NOTATION)
-def test_wrong_types_get_a_remedy(text: str) -> None:
+def test_wrong_types_get_a_remedy(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     notation: Any = pytest.importorskip("aotcuda.builder.frontends.numba_cuda.types").notation
+    records = types.ModuleType("records")
+    vars(records)["particle"] = particle = np.dtype([("mass", np.float32)])
+    monkeypatch.setitem(sys.modules, "records", records)
     with pytest.raises(ValueError, match=re.escape(NOTATION[text])) as error:
-        notation.parse(f"void({text}, int32)", {"other": np.float32}, NAMED)
+        notation.parse(f"void({text}, int32)", {"other": np.float32, "particle": particle}, NAMED)
     assert "\n" not in str(error.value)
 
 

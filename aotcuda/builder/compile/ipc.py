@@ -54,10 +54,13 @@ class Sender:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._pid = os.getpid()
+        self._last: Step | None = None
 
     def __call__(self, *, step: str, done: int, total: int, slowest: str = "") -> None:
-        """Report a step, and the slowest one so far."""
-        self.send(Step(step, done, total, slowest))
+        """Report a step, and the slowest one so far; a report that equals the last one is not sent."""
+        if (message := Step(step, done, total, slowest)) != self._last:
+            self._last = message
+            self.send(message)
 
     def send(self, message: Step | Failed | Finished) -> None:
         """Send a message; end the process if it is a copy that a source has forked, because one process builds."""

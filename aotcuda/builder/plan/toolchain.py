@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from cuda import pathfinder
 from cuda.bindings import nvjitlink, nvrtc
 
-from aotcuda import registry
+from aotcuda import arch, gpus, registry
 from aotcuda.builder.plan import toolkits
 from aotcuda.common import gpu_facts
 from aotcuda.errors import ToolchainError
-from aotcuda.gpus import FIRST_WITH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -113,12 +112,20 @@ def supported_capabilities() -> tuple[tuple[int, int], ...]:
     return tuple(sorted((number // 10, number % 10) for number in numbers))
 
 
-def unknown_target(name: str, key: str, tool: str, targets: Iterable[str]) -> ToolchainError:
-    """Return the error for a target, named at `key`, that a front end's own compiler does not support."""
-    names = ", ".join(targets)
-    return ToolchainError(
-        f"{key}: {name} is not known to {tool}, which builds for {names}; remove it, or install a newer one"
+def unknown_target(name: str, key: str, tool: str, targets: Iterable[str], remedy: str = "") -> ToolchainError:
+    """Return the error for a target, named at `key`, that a compiler does not support; several compilers count once."""
+    names = list(targets)
+    target = arch.parse(name)
+    if not remedy and target.capability not in gpus.BY_NUMBER:  # no GPU has it, or only a newer aotcuda knows it
+        lower = [known for known in names if arch.parse(known).capability < target.capability]
+        newer = ", or install newer compilers and a newer aotcuda"
+        remedy = f"write {lower[-1]}{newer}" if lower else f"the lowest is {names[0]}"
+    error = ToolchainError(
+        f"{key}: {name} is not known to {tool}, which builds for {', '.join(names)}; "
+        f"{remedy or 'remove it, or install a newer one'}"
     )
+    error.fault = f"{key}: {name}"
+    return error
 
 
 def check_target(target: Target, key: str, frontend: str = registry.DEFAULT) -> None:
@@ -129,23 +136,21 @@ def check_target(target: Target, key: str, frontend: str = registry.DEFAULT) -> 
             supports it.
     """
     numbers = supported_capabilities()
-    lowest = FIRST_WITH[target.suffix]
+    lowest = gpus.FIRST_WITH[target.suffix]
     if target.capability in numbers and target.capability >= lowest:
         return
     toolkit = loaded()
     if toolkit is not None and toolkit.links(target):
         return
-    version = gpu_facts.dotted(toolkit_version())
     kind = str(target).partition("_")[0]
-    names = ", ".join(f"{kind}_{major}{minor}{target.suffix}" for major, minor in numbers if (major, minor) >= lowest)
-    message = f"{key}: {target} is not known to the CUDA {version} toolchain, which builds for {names}"
+    names = [f"{kind}_{major}{minor}{target.suffix}" for major, minor in numbers if (major, minor) >= lowest]
+    remedy = ""
     if releases := gpu_facts.builders(target):
-        message += f"; {target} needs {releases}"
         extra = next((name for name, pair in registry.TOOLKITS.items() if toolkits.code_target(target, *pair)), None)
         front_end = registry.find(frontend)
-        message += (
+        remedy = f"{target} needs {releases}" + (
             f": install {front_end.requirement_for_extra(extra)}"
             if extra and front_end
             else ", which no extra of aotcuda brings"
         )
-    raise ToolchainError(message)
+    raise unknown_target(str(target), key, f"the CUDA {gpu_facts.dotted(toolkit_version())} toolchain", names, remedy)

@@ -114,12 +114,12 @@ class Notation:
         Raises:
             ValueError: The text is not a signature; the message has the reason.
         """
-        # A module may have dtypes for its own use that Numba does not support; only dtypes in a signature matter.
+        # A module may have dtypes for its own use that Numba does not support, and a thousand kernels.
         named = [name for part in (text, *names.values()) for name in rules.names_in_type(part)]
         types_by_name = {
-            name: self._type(value, name)
-            for name, value in namespace.items()
-            if isinstance(value, self.types.Type) or (isinstance(value, np.dtype) and name in named)
+            name: self._type(namespace[name], name)
+            for name in named
+            if isinstance(namespace.get(name), self.types.Type | np.dtype)
         }
         for name in named:
             if name in self._named:
@@ -167,7 +167,10 @@ class Notation:
             message = f"{where}, {text!r}: {error}"
             raise ValueError(message) from error
         except (ImportError, AttributeError) as error:
-            message = f'{where}, {text!r}: {error}; write "package.module:name" of a NumPy dtype or a Numba type'
+            owner = getattr(error, "obj", None)
+            near = self._names_of_types(vars(owner)) if isinstance(owner, ModuleType) else ()
+            otherwise = 'write "package.module:name" of a NumPy dtype or a Numba type'
+            message = f"{where}, {text!r}: {error}; {suggest.did_you_mean(error.name or '', near, otherwise)}"
             raise ValueError(message) from error
         except Exception as error:
             message = f"{where}, {text!r}: {_reason(error, text)}"
@@ -176,6 +179,10 @@ class Notation:
             message = f"{where}: {text!r} is not a type but {type(value).__name__}; write one, as in float32[::1]"
             raise ValueError(message)  # noqa: TRY004 (all problems of signatures are ValueErrors)
         return value
+
+    def _names_of_types(self, namespace: Mapping[str, object]) -> list[str]:
+        """Return the names of Numba's types and of NumPy's dtypes, such as records."""
+        return [name for name, value in namespace.items() if isinstance(value, self.types.Type | np.dtype)]
 
     def _type(self, value: Any, name: str) -> Any:
         """Return Numba's type for a dtype, and other values unchanged."""
@@ -201,6 +208,7 @@ class Notation:
             return eval(text, {}, allowed)  # noqa: S307 (as Numba does; the text is the project's)
         except NameError as error:
             types = [name for name, value in allowed.items() if isinstance(value, self.types.Type | type)]
+            types += self._names_of_types(namespace)
             name = error.name or ""
             if match := _CALLED.search(text):
                 raise ValueError(_reason(error, match[0])) from error
