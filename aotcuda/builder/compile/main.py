@@ -7,6 +7,7 @@ modules goes to standard error.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import sys
@@ -171,7 +172,7 @@ def _start_compiler(job: Job, cache: CompileCache, tell: Callable[..., None]) ->
     for target in () if registered is not None and registered.assembles else targets:
         toolchain.check_target(target, job.arch_key, job.frontend)
     session = Session(root=job.root, cache=cache, targets=targets, arch_key=job.arch_key, warm=not job.from_cache_only)
-    with _one_thread():
+    with _one_thread(), _without_collection():
         front = loading.compiler(job.frontend, key, jit=jit)
         tell(step="starting the compiler", done=0, total=0)
         versions = loading.prepare(front, session, job.frontend, key, jit=jit)
@@ -238,6 +239,20 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         del os.environ[name]  # the library read the variable when it was loaded
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Exempt the objects that the block makes from garbage collection, in the block and after it.
+
+    A compiler makes hundreds of thousands of objects that stay. Searching them takes an eighth of the time of imports.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _front_end_key(job: Job) -> str:
