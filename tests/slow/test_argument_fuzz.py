@@ -1,15 +1,10 @@
-"""Both paths of a launch do the same with any arguments.
-
-With the options of sanitizers in CFLAGS, and their libraries in LD_PRELOAD, the extension is tested under them.
-"""
+"""Both paths of a launch do the same with any arguments."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -22,7 +17,6 @@ from support.libraries import Array, Raises, State
 from support.manifests import kernel
 
 LINE = ("array", "<f4", 1, "C", False, "numba")
-SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g")
 
 
 @pytest.fixture
@@ -68,28 +62,6 @@ def test_the_paths_agree(fuzz, extent):
     assert fuzz.tuples > 1000
     assert fuzz.launches["extension"]["extension"] > 20
     assert fuzz.errors > 50
-
-
-@pytest.mark.matrix  # the sanitizers run with every test of CI that has them in CFLAGS; this starts one that has
-def test_the_paths_agree_under_sanitizers(request, extent):
-    libraries = [
-        subprocess.run(["gcc", f"-print-file-name={name}"], check=True, capture_output=True, text=True).stdout.strip()
-        for name in ("libasan.so", "libubsan.so")
-    ]
-    environment = {
-        **os.environ,
-        "CFLAGS": " ".join(SANITIZERS),
-        "LD_PRELOAD": ":".join(libraries),
-        "PYTHONMALLOC": "malloc",  # so that each object is one allocation
-        "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # Python frees little memory at exit
-        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-    }
-    whole = [] if extent.folder is None else [f"--whole={extent.folder}"]
-    command = [sys.executable, "-m", "pytest", "-q", *whole, f"{__file__}::{test_the_paths_agree.__name__}"]
-    done = subprocess.run(
-        command, cwd=request.config.rootpath, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 INTS = [(Value(expression),) for expression in argument_fuzz.VALUES["int"] + argument_fuzz.VALUES["bool"]]

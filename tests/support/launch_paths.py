@@ -29,11 +29,8 @@ needs_extension = pytest.mark.skipif(os.environ.get("AOTCUDA_EXTENSION") == "0",
 """Marks tests that need the installed extension, for example in other processes."""
 
 
-@pytest.fixture(scope="session")
-def extension_module(once: Callable[[str, Callable[[Path], object]], Path]) -> Any:
-    """Return the fast path in C, compiled for this Python; on Windows by tools/windows.py."""
-    if sys.platform == "win32":
-        return extension.in_use() or pytest.skip(extension.why_not())
+def compile_extension(library: Path) -> None:
+    """Compile the fast path in C for this Python, with the options in CFLAGS; skip the test if that is impossible."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     headers = Path(sysconfig.get_path("include"))
     if compiler is None or not (headers / "Python.h").is_file():
@@ -41,8 +38,16 @@ def extension_module(once: Callable[[str, Callable[[Path], object]], Path]) -> A
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-function-type", "-Wno-missing-field-initializers"]
     command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", *SOURCES]
-    command += [*os.environ.get("CFLAGS", "").split(), "-o", "_launch.so"]  # a name that every Python can import
-    library = once("extension", lambda folder: subprocess.run(command, cwd=folder, check=True)) / "_launch.so"
+    subprocess.run([*command, *os.environ.get("CFLAGS", "").split(), "-o", library], check=True)
+
+
+@pytest.fixture(scope="session")
+def extension_module(once: Callable[[str, Callable[[Path], object]], Path]) -> Any:
+    """Return the fast path in C, compiled for this Python; on Windows by tools/windows.py."""
+    if sys.platform == "win32":
+        return extension.in_use() or pytest.skip(extension.why_not())
+    # Every Python can import this file's name.
+    library = once("extension", lambda folder: compile_extension(folder / "_launch.so")) / "_launch.so"
     spec = importlib.util.spec_from_file_location(NAME, library)
     assert spec is not None
     assert spec.loader is not None
