@@ -29,8 +29,8 @@ needs_extension = pytest.mark.skipif(os.environ.get("AOTCUDA_EXTENSION") == "0",
 """Marks tests that need the installed extension, for example in other processes."""
 
 
-def compile_extension(library: Path) -> None:
-    """Compile the fast path in C for this Python, with the options in CFLAGS; skip the test if that is impossible."""
+def compile_extension(library: Path, *options: str) -> None:
+    """Compile the fast path in C for this Python, with more options and CFLAGS; skip the test if that is impossible."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     headers = Path(sysconfig.get_path("include"))
     if compiler is None or not (headers / "Python.h").is_file():
@@ -38,7 +38,7 @@ def compile_extension(library: Path) -> None:
     stable = [] if sysconfig.get_config_var("Py_GIL_DISABLED") else ["-DPy_LIMITED_API=0x030B0000"]
     strict = ["-Wall", "-Wextra", "-Werror", "-Wno-cast-function-type", "-Wno-missing-field-initializers"]
     command = [compiler, "-shared", "-fPIC", "-O1", *strict, *stable, f"-I{headers}", *SOURCES]
-    subprocess.run([*command, *os.environ.get("CFLAGS", "").split(), "-o", library], check=True)
+    subprocess.run([*command, *options, *os.environ.get("CFLAGS", "").split(), "-o", library], check=True)
 
 
 @pytest.fixture(scope="session")
