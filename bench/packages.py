@@ -197,7 +197,10 @@ def record(arguments: argparse.Namespace) -> int:
         packages = PROGRAMS[name].packages if name in PROGRAMS else _LAUNCHED
         command = [sys.executable, "-m", "aotcuda", "record", "--dry", "--gpu", "H200", "--write"]
         command += ["--packages", packages, "--"]
-        status |= _run(arguments, command, name, cwd=arguments.folder / name, way="jit", shapes="recorded")[0]
+        failed, found = _run(arguments, command, name, cwd=arguments.folder / name, way="jit", shapes="recorded")
+        for size, error in found["errors"].items():
+            print(f"{name}, {size}: {error}; what follows is not recorded")
+        status |= failed or bool(found["errors"])
     return status
 
 
