@@ -86,6 +86,13 @@ def test_units_share_processes() -> None:
     assert sum(task.steps for task in ended) == 20
 
 
+def test_slow_units_do_not_share_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unit_compiling, "_LONGEST", 0)
+    processes, ended = compile_units(20)
+    assert len(set(processes)) == 20
+    assert sum(task.steps for task in ended) == 20
+
+
 def warn(number: int) -> None:
     telemetry.add(telemetry.Telemetry(warnings=[f"of k{number}"]))
 

@@ -7,6 +7,7 @@ of one item.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
 from types import MappingProxyType
@@ -82,6 +83,9 @@ def _items(missing: Mapping[Unit, Sequence[Target]]) -> list[_Item]:
 _ROW = 16
 """The most units that one process compiles. Their results are in memory until the last one, and a crash loses them."""
 
+_LONGEST = 10.0
+"""Seconds of processor time after which a row ends, so that few slow units do not share a process to the end."""
+
 
 def _rows(items: Sequence[_Item], jobs: int) -> list[list[_Item]]:
     """Divide items into rows.
@@ -130,6 +134,7 @@ def _title(
 def _row_task(front: FrontEnd, row: Sequence[_Item], functions: Mapping[Unit, object], title: str) -> pool.Task:
     def compile_row() -> Compiled:
         compiled: Compiled = {}
+        begin = time.process_time()
         for item in row:
             task = _task(front, *item, functions)
             before = telemetry.take()
@@ -143,7 +148,8 @@ def _row_task(front: FrontEnd, row: Sequence[_Item], functions: Mapping[Unit, ob
             collected = telemetry.take()
             telemetry.add(before)
             telemetry.add(collected)
-            if collected.warnings or not front.is_fresh():  # a process shows a warning once
+            is_long = time.process_time() - begin > _LONGEST
+            if collected.warnings or is_long or not front.is_fresh():  # a process shows a warning once
                 break
         return compiled
 
