@@ -140,13 +140,13 @@ class Kernel:
         return self._make_for_all(n, block, stream, shared) if launcher is None else launcher
 
     def _make_for_all(self, n: Any, block: Any, stream: Any, shared: Any) -> ForAll:
-        self.specializations()
+        specializations = self.specializations()
         exact = config_key.exact_key((n, block, shared))
         if exact is not None:
             launcher: ForAll | None = self._used_cache.for_all(exact[0], exact[1], stream, exact[2])
             if launcher is not None:
                 return launcher
-        return self._for_all(n, block, stream, shared)
+        return self._for_all(n, block, stream, shared).with_specializations(specializations)
 
     def _for_all(self, n: Any, block: Any, stream: Any, shared: Any) -> ForAll:
         """Return the launcher in Python for a number of elements."""

@@ -93,8 +93,8 @@ class _ForAll(ForAll):
         if not any(map(_is_copied, args)):
             super()._launch(kernel_table, args)
             return
-        stream = self._stream or 0
-        with _Copies.make(self._images, kernel_table, args, stream, str(self._kernel)) as copies:
+        stream = self.stream or 0
+        with _Copies.make(self._images, kernel_table, args, stream, self.where) as copies:
             super()._launch(kernel_table, copies.args)
             copies.copy_back(stream)
 

@@ -92,6 +92,9 @@ class Launcher(ProcessLocal):
 
     __slots__ = ("_images", "_specializations", "configuration", "name", "where")
 
+    form = "[grid, block]"
+    """How users write it after the kernel's name."""
+
     def __init__(
         self, images: Images, name: str, where: str, configuration: Configuration, specializations: Any
     ) -> None:
@@ -130,21 +133,21 @@ class Launcher(ProcessLocal):
         self._images.use(self._launch, args)
 
     def _launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
-        configuration, stream = self.configuration, self.configuration.stream
+        configuration = self.configuration
         specialization = kernel_table.find(self.name, args)
         if specialization is not None and (
             self._specializations is None or specialization.was_offered(configuration.kind)
         ):
-            code = specialization.launch(args, stream, configuration.numbers, configuration.attributes)
+            code = specialization.launch(args, configuration)
             if code == 0:
                 return
             if code is not None:
                 self._handle_failure(kernel_table, code, args)
                 return
         try:
-            selection = kernel_table.select(self.name, args, stream)
+            selection = kernel_table.select(self.name, args, configuration.stream)
             if selection is None:
-                launch_with_copies(self._images, kernel_table, (self.name, self.where), stream, args, self._launch)
+                self._copy_and_launch(kernel_table, args)
                 return
             self.submit(kernel_table, selection, args)
         except errors.MissingVariantError:
@@ -152,6 +155,17 @@ class Launcher(ProcessLocal):
                 self._settle_miss(kernel_table, args)
             raise
         self.settle(kernel_table, selection, args)
+
+    def _copy_and_launch(self, kernel_table: KernelTable, args: tuple[object, ...]) -> None:
+        """Launch with copies of the host's arrays and records."""
+        from .arguments import host_arrays  # noqa: PLC0415 (few programs want it)
+
+        table, stream = kernel_table.table(self.name), self.configuration.stream
+        self._images.enter(kernel_table, (), [table.stream(args, stream)], self.where)
+        numbers = host_arrays.find_arguments_to_copy(args, table.all_overloads())
+        with host_arrays.Copies(args, numbers, kernel_table.library.driver, self.where) as copies:
+            self._launch(kernel_table, copies.args)
+            copies.copy_back(table.stream(copies.args, stream))
 
     def _count(self, counts: Any, index: int) -> None:
         """Count a launch of an exact kernel, and log the first one that was chosen by hints."""
@@ -221,7 +235,7 @@ class Launcher(ProcessLocal):
             return
         stream = kernel_table.table(self.name).stream(args, self.configuration.stream)
         configuration, kernel = self.configuration, None
-        if configuration.by_grid or code == drivers.INVALID_VALUE:  # the kernel may be the cause
+        if configuration.by_grid or configuration.elements or code == drivers.INVALID_VALUE:  # it may be the cause
             kernel = kernel_table.device_kernel(kernel_table.check(self.name, args, stream), current or 0)
             configuration = configuration.for_kernel(kernel)
         raise self._refusal(code, driver, driver.devices[current or 0], stream, configuration, kernel)
@@ -324,7 +338,9 @@ class Launcher(ProcessLocal):
         return launch_problems.refusal(self.where, code, driver, device, stream, configuration, kernel)
 
     def _needs_context(self, kernel: DeviceKernel) -> bool:
-        """Return True if the configuration has attributes: their first check needs a current context."""
+        """Return True if the driver may have to be asked about attributes or a block: the first time in a context."""
+        if self.configuration.elements:
+            return self.configuration.shared not in kernel.best_blocks
         return self.configuration.for_kernel(kernel).attributes is not None
 
     def _describe(self) -> tuple[str, str]:
@@ -355,7 +371,7 @@ class Launcher(ProcessLocal):
         from .arguments import explain  # noqa: PLC0415 (only errors come here)
 
         record = self._images.kernels.get(self.name)
-        raise explain.keyword_error(self.where, f"{self.name}[grid, block]", record, named)
+        raise explain.keyword_error(self.where, f"{self.name}{self.form}", record, named)
 
     def __repr__(self) -> str:
         stream = f", stream {self.stream:#x}" if self.stream is not None else ""
@@ -416,32 +432,3 @@ class LauncherWithStream(ProcessLocal):
 
     def __repr__(self) -> str:
         return repr(self.__call__)
-
-
-def launch_with_copies(
-    images: Images,
-    kernel_table: KernelTable,
-    kernel: tuple[str, str],
-    stream: int | None,
-    args: tuple[object, ...],
-    launch: Callable[[KernelTable, tuple[object, ...]], object],
-) -> None:
-    """Launch with copies of the host's arrays and records.
-
-    Args:
-        images: The images of the module.
-        kernel_table: Its kernel table.
-        kernel: The kernel's name, and that name after the module's.
-        stream: The handle of the launch's stream; None for the current one.
-        args: The arguments.
-        launch: A function that launches with the copies, by the kernel table.
-    """
-    from .arguments import host_arrays  # noqa: PLC0415 (few programs want it)
-
-    name, where = kernel
-    table = kernel_table.table(name)
-    images.enter(kernel_table, (), [table.stream(args, stream)], where)
-    numbers = host_arrays.find_arguments_to_copy(args, table.all_overloads())
-    with host_arrays.Copies(args, numbers, kernel_table.library.driver, where) as copies:
-        launch(kernel_table, copies.args)
-        copies.copy_back(table.stream(copies.args, stream))

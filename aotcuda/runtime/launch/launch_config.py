@@ -29,12 +29,12 @@ class Configuration:
     Attributes:
         stream: The handle of the stream, 0 for the default stream; None for the current stream of each launch.
         attributes: Further launch attributes; None for none.
-        by_number: True if block and grid are computed from a number of elements at each launch.
+        elements: The number of elements from which `for_kernel` computes block and grid; 0 where they are known.
         by_grid: True if only the grid was given; `for_kernel` adds the numbers that the kernel defines.
         numbers: Grid and block in x, y and z, bytes of dynamic shared memory, and threads of a block.
     """
 
-    __slots__ = ("attributes", "by_grid", "by_number", "numbers", "stream")
+    __slots__ = ("attributes", "by_grid", "elements", "numbers", "stream")
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Configuration:
             ArgumentError: `stream` is not a possible handle.
         """
         grid = dimensions(grid, "grid", where)
-        self.by_number = False
+        self.elements = 0
         self.by_grid = block is DEFINED_BY_KERNEL
         block = (1, 1, 1) if self.by_grid else dimensions(block, "block", where)
         check_threads(block, where)
@@ -106,7 +106,7 @@ class Configuration:
             return None
         made: Configuration = _new(cls)
         made.numbers, made.stream = (x, y, z, u, v, w, shared, threads), stream
-        made.attributes, made.by_grid, made.by_number = None, False, False
+        made.attributes, made.by_grid, made.elements = None, False, 0
         return made
 
     def describe(self, stream: int) -> str:
@@ -118,16 +118,19 @@ class Configuration:
     @property
     def kind(self) -> object:
         """Return what the fast path compares with no limits: attributes with their block and shared memory."""
-        if self.by_number:
+        if self.elements:
             return None, self.shared
         return self.shared if self.attributes is None else (self.block, self.shared, self.attributes.values())
 
     def for_kernel(self, kernel: DeviceKernel) -> Configuration:
-        """Return the configuration for launches of a kernel; if only the grid was given, complete it.
+        """Return the configuration for launches of a kernel; if only the grid or elements were given, complete it.
 
         Where the kernel has clusters, the given grid counts clusters, as in Triton.
         """
         fixed = kernel.fixed
+        if self.elements:
+            block = kernel.best_block(self.shared)
+            return Configuration(-(-self.elements // block), block, self.stream, self.shared, "")
         if fixed is None:
             return self
         cluster = tuple(fixed.get("cluster", ()))
@@ -212,8 +215,14 @@ class Ready:
         self.fixed = None if kernel.fixed is None else configuration.numbers[3:]
         self.attributes = attributes_of(kernel, None if kernel.fixed is None else configuration.attributes)
 
-    def complete(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
-        """Return `numbers` with those that are fixed; where they are, a grid counts clusters."""
+    def complete(self, configuration: Configuration) -> tuple[int, ...] | None:
+        """Return the numbers of `configuration.for_kernel`; None if the driver has to be asked for them."""
+        numbers = configuration.numbers
+        if configuration.elements:
+            block = self.kernel.best_blocks.get(numbers[6])
+            return (
+                None if block is None else (-(-configuration.elements // block), 1, 1, block, 1, 1, numbers[6], block)
+            )
         x, y, z = numbers[:3]
         u, v, w = (self.attributes and self.attributes.cluster) or (1, 1, 1)
         return (x * u, y * v, z * w, *(self.fixed or numbers[3:]))

@@ -151,7 +151,7 @@ def _device_kernels(
                 checked(configuration, kernel, where)
             elif configuration.shared <= kernel.device.limit("shared_optin") - kernel.static_shared:
                 kernel.allow_for(configuration.shared)
-            if configuration.by_number:
+            if configuration.elements:
                 kernel.best_block(configuration.shared)  # the context of the launch is current
             fixed = kernel.fixed
             is_cooperative = kernel.cooperative or (
@@ -220,7 +220,7 @@ def _add(
     use_driver(library.driver)
     attributes: bytes | None = None
     only = (0, 0, 0, 0)
-    if configuration is not None and configuration.by_number:
+    if configuration is not None and configuration.elements:
         attributes, only = b"", (0, 0, 0, configuration.shared)
     elif configuration is not None and configuration.attributes is not None:
         attributes, only = configuration.attributes.encoded(), (*configuration.block, configuration.shared)
@@ -282,7 +282,7 @@ def _describe_kernel(kernel: DeviceKernel, configuration: Configuration) -> tupl
     fixed, the threads of a block, shared memory and attributes.
     """
     fixed, block = kernel.fixed, kernel.block or (0, 0, 0)
-    best = kernel.best_block(configuration.shared) if configuration.by_number else 0
+    best = kernel.best_block(configuration.shared) if configuration.elements else 0
     if fixed is None:
         return kernel.kernel.value, block, best
     attributes = LaunchAttributes("", dependent=True).encoded() if fixed.get("dependent") else b""

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     Pack = Callable[[Any, list[object], list[object], int], bool]
     """Take an argument, the numbers so far, the `pending` items and the launch's stream; return False to decline."""
 
-    Launch = Callable[..., int | None]
-    """Take the arguments, the handle of the stream, None for the current one, and `Configuration.numbers` and
-    `attributes`; return the driver's code, or None to decline."""
+    Launch = Callable[[tuple[Any, ...], Any], int | None]
+    """Take the arguments and the `Configuration`; return the driver's code, or None to decline."""
 
     FindStream = Callable[[int | None], int | None]
     """Take the handle of the launch's stream, None for the current stream."""
@@ -71,16 +70,17 @@ def make_launch(
     counts, index = served or ([0], 0)
 
     def launch_planned(  # noqa: PLR0912 (one more call would take a twentieth of a launch)
-        args: tuple[Any, ...], handle: int | None, numbers: tuple[int, ...], attributes: Any = None
+        args: tuple[Any, ...], configuration: Any
     ) -> int | None:
         ready = overload.ready
         if ready is None:
             return None
-        if ready.fixed is not None:
-            numbers = ready.complete(numbers)
-        if not ready.accepts(numbers):
+        numbers, handle = configuration.numbers, configuration.stream
+        if configuration.elements or ready.fixed is not None:
+            numbers = ready.complete(configuration)
+        if numbers is None or not ready.accepts(numbers):
             return None
-        attributes = attributes or ready.attributes
+        attributes = configuration.attributes or ready.attributes
         pending: list[object] = []
         steps, array, address, count = quick_steps, None, 0, 0
         try:
