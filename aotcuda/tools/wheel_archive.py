@@ -11,6 +11,7 @@ import csv
 import hashlib
 import io
 import re
+import unicodedata
 import zipfile
 from dataclasses import dataclass
 from email.parser import HeaderParser
@@ -134,12 +135,14 @@ def _check_name(name: str, path: Path) -> None:
 
 
 def _check_case(names: Iterable[str], path: Path) -> None:
-    """Refuse files and folders whose names differ in case alone: some file systems ignore case."""
+    """Refuse files and folders whose names are equal for file systems that ignore case and Unicode's forms."""
     found: dict[str, str] = {}
     for name in names:
         for known in (name, *(name[: match.start()] for match in re.finditer("/", name))):
-            if (other := found.setdefault(known.casefold(), known)) != known:
-                _refuse(path, f"has {escape(other)} and {escape(known)}, whose names differ in case alone")
+            key = unicodedata.normalize("NFD", unicodedata.normalize("NFD", known).casefold())
+            if (other := found.setdefault(key, known)) != known:
+                problem = f"has {escape(other)} and {escape(known)}, whose names differ in case or in Unicode's form alone"
+                _refuse(path, problem)
 
 
 def _content(wheel: binary_files.Wheel, name: str) -> bytes:
