@@ -86,6 +86,11 @@ def _status(name: str) -> dict[str, Any]:
         return {"pack": name, "problem": f"the process that imports its packages failed: {reason}", "kernels": []}
 
 
+def is_served(facts: dict[str, Any]) -> bool:
+    """Return True if this environment gets all kernels of a pack."""
+    return not facts["problem"] and all(kernel["reason"] is None for kernel in facts["kernels"])
+
+
 def render(facts: dict[str, Any]) -> Iterator[str]:
     """Yield the lines on a pack: for each package the number of served kernels, and reasons for the others."""
     if facts["problem"]:

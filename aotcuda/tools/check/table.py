@@ -29,7 +29,13 @@ _NOTE = (
 
 
 def render(report: Report) -> str:
-    """Return the text without a final line break."""
+    """Return the text without a final line break; with `--require`, only the facts against it and the answer."""
+    if report.required:
+        lines = [f"{item.item}: {item.why}" for item in report.unmet]
+        lines += [f"{module.name}: left out: {item}" for module in report.modules for item in module.left_out]
+        lines += [line for pack in report.packs if not packs.is_served(pack) for line in packs.render(pack)]
+        lines += [] if report.problem() else [report.answer()]
+        return "\n".join(map(escape, lines))
     single = len(report.modules[0].cells) == 1
     groups: dict[object, list[ModuleReport]] = {}
     for module in report.modules:
