@@ -123,7 +123,7 @@ def _write_tables(project: Project, contents: Mapping[str, Content], trees: Tree
     required = source_files.requirements(project, trees, sources)
     lines = [*_add_build_system(editor, project, front_ends, required), *_add_dependency(editor, project)]
     pyproject.add_targets(editor)
-    new = [kernel for kernel in kernels if not tables.has_entry(kernel, project)]
+    new = [kernel for kernel in kernels if not tables.has_entry(kernel.source, kernel.path, project)]
     generated = {source: name for source in sources if (name := _generated_name(source, contents, trees))}
     # The tables of Triton need recorded values, so `aotcuda record` writes them.
     additions = tables.additions([kernel for kernel in new if kernel.frontend != "triton"], project, generated)
@@ -147,7 +147,7 @@ def _write_tables(project: Project, contents: Mapping[str, Content], trees: Tree
 
 def _add_build_system(editor: Editor, project: Project, front_ends: set[str], required: list[str]) -> list[str]:
     """Add the build requirements and the hook of hatchling, and return the remaining steps."""
-    compilers = [registry.requirement(name) for name in sorted(front_ends)]
+    compilers = _compilers(front_ends)
     system = editor.get(("build-system",))
     if system is None:
         requirement, back_end = _SETUPTOOLS if _uses_setuptools(project) else _HATCHLING
@@ -168,6 +168,13 @@ def _add_build_system(editor: Editor, project: Project, front_ends: set[str], re
         return []
     advice = "let it run `aotcuda build`, or build with hatchling or setuptools"
     return [f"to do: {back_end} has no hook of aotcuda; {advice}"]
+
+
+def _compilers(front_ends: set[str]) -> list[str]:
+    """Return one requirement for the compilers of front ends; the extras of Numba and Triton build CUDA C++, too."""
+    others = front_ends - {"cuda-cpp"}
+    extras = [registry.requirement(name).partition("[")[2].rstrip("]") for name in sorted(others or front_ends)]
+    return [f"aotcuda[{','.join(extras)}]"] if extras else []
 
 
 def _add_hook(editor: Editor, folder: str) -> list[str]:

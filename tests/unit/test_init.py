@@ -9,6 +9,7 @@ import pytest
 
 from aotcuda import cli
 from aotcuda.registry import DEFAULT_TARGETS
+from aotcuda.tools import init
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -280,6 +281,19 @@ def test_triton_kernels_get_the_extra_and_a_hint_to_record(tmp_path: Path, capsy
     assert cli.main(["init", str(tmp_path)]) == 0
     assert load(path)["build-system"]["requires"] == ["hatchling", "aotcuda[triton]"]
     assert "1 kernel has no signature yet:\n  src/pkg/gpu.py:10: tuned\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("front_ends", "expected"),
+    [
+        ({"cuda-cpp", "numba-cuda", "triton"}, ["aotcuda[cu13,triton]"]),
+        ({"cuda-cpp", "numba-cuda-mlir"}, ["aotcuda[mlir-cu13]"]),
+        ({"cuda-cpp"}, ["aotcuda[cpp-cu13]"]),
+        (set(), []),
+    ],
+)
+def test_one_requirement_has_the_compilers_of_all_front_ends(front_ends, expected):
+    assert init._compilers(front_ends) == expected
 
 
 @pytest.mark.needs("tomlkit")

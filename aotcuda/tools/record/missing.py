@@ -84,7 +84,7 @@ def find(
     in_tables: list[RecordedKernel] = []
     in_files: list[RecordedKernel] = []
     for kernel in kernels:
-        is_in_file = kernel.has_variants and not tables.has_entry(kernel, project)
+        is_in_file = kernel.has_variants and not tables.has_entry(kernel.source, kernel.path, project)
         (in_files if is_in_file else in_tables).append(kernel)
     in_tables = [
         variant_files.select_version(kernel, keys, {}) if kernel.has_variants else kernel for kernel in in_tables

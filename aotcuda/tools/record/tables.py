@@ -148,12 +148,9 @@ def _is_in_project(record: Record) -> bool:
     return not record.file.startswith("/") and "site-packages" not in record.file
 
 
-def has_entry(kernel: RecordedKernel, project: Project) -> bool:
-    """Return True if a table of pyproject.toml names a kernel."""
-    return any(
-        kernel.source in sources_of(module) and _entries(module, kernel.source, kernel.path)
-        for module in project.modules.values()
-    )
+def has_entry(source: str, path: str, project: Project) -> bool:
+    """Return True if a table of pyproject.toml names the kernel at a path of a source."""
+    return any(source in sources_of(module) and _entries(module, source, path) for module in project.modules.values())
 
 
 def _is_generated(source: str, project: Project) -> bool:
