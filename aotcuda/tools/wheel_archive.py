@@ -141,8 +141,8 @@ def _check_case(names: Iterable[str], path: Path) -> None:
         for known in (name, *(name[: match.start()] for match in re.finditer("/", name))):
             key = unicodedata.normalize("NFD", unicodedata.normalize("NFD", known).casefold())
             if (other := found.setdefault(key, known)) != known:
-                problem = f"has {escape(other)} and {escape(known)}, whose names differ in case or in Unicode's form alone"
-                _refuse(path, problem)
+                both = f"{escape(other)} and {escape(known)}"
+                _refuse(path, f"has {both}, whose names differ in case or in Unicode's form alone")
 
 
 def _content(wheel: binary_files.Wheel, name: str) -> bytes:
