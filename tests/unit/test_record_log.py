@@ -57,7 +57,7 @@ def recorded(folder: Path, code: str, before: str = "") -> tuple[collect.Launche
     text = f"import sys; sys.path.insert(0, {str(INJECT)!r})\nF = {FACTS!r}\n{before}{START}{code}"
     command = [sys.executable, "-W", "error", "-c", text]
     done = subprocess.run(command, env=environ, check=False, capture_output=True, text=True)
-    return collect.read(folder, Path("/")), done.stdout + done.stderr
+    return collect.read([folder], Path("/")), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("end", ENDS)
@@ -74,7 +74,7 @@ def test_launches_are_counted_for_each_gpu(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.jsonl")
     with path.open("a") as file:
         file.write('{"slot": 1, "kind": "ker')  # the process was killed here
-    assert collect.read(tmp_path, Path("/")).records == run.records
+    assert collect.read([tmp_path], Path("/")).records == run.records
 
 
 def test_a_process_that_clears_its_environment_first_is_recorded(
@@ -97,7 +97,7 @@ def test_a_process_that_clears_its_environment_first_is_recorded(
 def test_paths_through_a_link_are_relative_to_the_project(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "project")
     recorded(tmp_path, f"log.entry({{**F, 'file': {str(tmp_path / 'link/tests/m.py')!r}}}, dict).count(0, str)")
-    assert collect.read(tmp_path, tmp_path / "project").records[0].file == "tests/m.py"
+    assert collect.read([tmp_path], tmp_path / "project").records[0].file == "tests/m.py"
 
 
 def test_a_process_that_cannot_write_runs_on(tmp_path: Path) -> None:

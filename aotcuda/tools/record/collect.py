@@ -6,13 +6,15 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aotcuda.tools.record.records import Choice, Record, merge, merged_choices
 from aotcuda.tools.record.sizes import Integers, merged
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+_T = TypeVar("_T")
 
 _FACTS = (
     "frontend", "kind", "module", "function", "signature", "options", "line", "path", "behind", "refused",
@@ -63,6 +65,7 @@ class Launches:
         results: The first reads of results of launches that were not executed: the call and `file:line`.
         failures: Launches that could not be recorded, with tracebacks.
         failed_imports: The imports that ended processes: the message, the missing module or None, and the Python.
+        refused: The first launches whose arguments Numba refused: `file:line`, and the fact.
         files: Files of the user that the command wrote after it had timed configs without executing launches.
     """
 
@@ -75,49 +78,35 @@ class Launches:
     results: tuple[tuple[str, str], ...]
     failures: tuple[tuple[str, str], ...]
     failed_imports: tuple[tuple[str, str | None, str], ...] = ()
+    refused: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
-def read(folder: Path, root: Path) -> Launches:
-    """Read all files in the folder; paths below `root` become relative to it."""
-    facts = [item for path in sorted(folder.glob("*.jsonl")) for item in _file(path)]
+def read(folders: Sequence[Path], root: Path) -> Launches:
+    """Read all files in the folders, one for each run of the command; paths below `root` become relative to it."""
+    facts = [item for folder in folders for path in sorted(folder.glob("*.jsonl")) for item in _file(path)]
 
     def select(kind: str) -> list[dict[str, Any]]:
         return [item for item in facts if item["kind"] == kind]
+
+    def each(items: Iterable[_T]) -> tuple[_T, ...]:
+        return tuple(dict.fromkeys(items))
 
     return Launches(
         records=tuple(merge(_record(item, root) for item in facts if item["kind"] in ("kernel", "device"))),
         choices=tuple(merged_choices(_choice(item) for item in select("choice"))),
         integers=tuple(merged(map(_integers, select("integers")))),
-        cuda_cpp=tuple(_cuda_cpp(item, root) for item in select("cuda-cpp")),
-        started=(folder / "started").exists(),
+        cuda_cpp=each(_cuda_cpp(item, root) for item in select("cuda-cpp")),
+        started=all((folder / "started").exists() for folder in folders),
         installed={
             name: distribution for item in select("installed") for name, distribution in item["packages"].items()
         },
         results=tuple((item["call"], _relative(item["site"], root)) for item in select("result")),
-        failures=tuple((item["fact"], item["traceback"]) for item in select("failure")),
-        failed_imports=tuple((item["error"], item["name"], item["python"]) for item in select("import")),
-        files=tuple(dict.fromkeys(item["path"] for item in select("file"))),
+        failures=each((item["fact"], item["traceback"]) for item in select("failure")),
+        failed_imports=each((item["error"], item["name"], item["python"]) for item in select("import")),
+        refused=each(f"{_relative(item['site'], root)}: {item['fact']}" for item in select("refused")),
+        files=each(item["path"] for item in select("file")),
     )
-
-
-def joined(several: Sequence[Launches]) -> Launches:
-    """Return the launches of one command or of several."""
-    first, *others = several
-    for other in others:
-        first = Launches(
-            records=tuple(merge([*first.records, *other.records])),
-            choices=tuple(merged_choices([*first.choices, *other.choices])),
-            integers=tuple(merged([*first.integers, *other.integers])),
-            cuda_cpp=tuple(dict.fromkeys([*first.cuda_cpp, *other.cuda_cpp])),
-            started=first.started and other.started,
-            installed=first.installed | other.installed,
-            results=(*first.results, *other.results),
-            failures=tuple(dict.fromkeys([*first.failures, *other.failures])),
-            failed_imports=tuple(dict.fromkeys([*first.failed_imports, *other.failed_imports])),
-            files=tuple(dict.fromkeys([*first.files, *other.files])),
-        )
-    return first
 
 
 def _file(path: Path) -> list[dict[str, Any]]:

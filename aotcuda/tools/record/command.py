@@ -99,7 +99,9 @@ def run(
     elif accumulates:
         total = records.load(path)
     report.print_summary(launches, project, runs)
-    _print_results(launches, total, project)
+    report.print_first_result(launches)
+    if total.records and (names := not_launched.find(total.records, project)):
+        report.say(not_launched.describe(names, dry=modes[0].dry))
     report.print_files(launches)
     cuda_additions, cuda_left_out = cuda_cpp.plan(launches.cuda_cpp, project)
     for line in cuda_left_out:
@@ -121,8 +123,7 @@ def run(
         report.print_failed_import(launches, project)
     if modes[0].dry and status:
         is_recorded = bool(launches.cuda_cpp) or any(record.launches for record in launches.records)
-        if is_recorded or not report.print_failed_import(launches, project):
-            report.print_failure(status, is_recorded=is_recorded)
+        report.print_failure(launches, project, status, is_recorded=is_recorded)
         status = 0 if is_recorded else status
     return status or int(has_problems or not is_complete)
 
@@ -133,15 +134,16 @@ def _run(command: Sequence[str], modes: Sequence[dry_runs.Mode], project: Projec
     Raises:
         OSError: The command cannot be run.
     """
-    statuses, launches = [], []
-    for mode in modes:
-        for line in mode.messages:
-            report.say(line)
-        # A process that the command left behind may write into the folder while it is removed.
-        with tempfile.TemporaryDirectory(prefix="aotcuda-record-", ignore_cleanup_errors=True) as folder:
-            statuses.append(process.run(command, Path(folder), mode, project.types, _roots(project)))
-            launches.append(collect.read(Path(folder), project.root))
-    return next(filter(None, statuses), 0), collect.joined(launches)
+    statuses, folders = [], []
+    # A process that the command left behind may write into the folder while it is removed.
+    with tempfile.TemporaryDirectory(prefix="aotcuda-record-", ignore_cleanup_errors=True) as parent:
+        for number, mode in enumerate(modes):
+            for line in mode.messages:
+                report.say(line)
+            folders.append(Path(parent, str(number)))
+            folders[-1].mkdir()
+            statuses.append(process.run(command, folders[-1], mode, project.types, _roots(project)))
+        return next(filter(None, statuses), 0), collect.read(folders, project.root)
 
 
 def merge(files: Sequence[Path], *, out: Path | None = None, packages: Sequence[str] = ()) -> None:
@@ -169,13 +171,6 @@ def merge(files: Sequence[Path], *, out: Path | None = None, packages: Sequence[
         total = _add(path, newest, project, out)
         report.say(f"{file}: merged into {path}")
         _write(total, newest, replace(Project.read(project.root), packages=project.packages))
-
-
-def _print_results(launches: Launches, total: Recorded, project: Project) -> None:
-    """Print where a dry run read a result, and the kernels that may depend on it."""
-    report.print_first_result(launches)
-    if launches.results and (names := not_launched.find(total.records, project)):
-        report.say(not_launched.describe(names))
 
 
 def _roots(project: Project) -> list[Path]:

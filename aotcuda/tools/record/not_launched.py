@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aotcuda.tools.record import source_files, source_kernels
+from aotcuda.tools.record import source_files, source_kernels, tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,20 +17,20 @@ _MOST_NAMES = 8
 
 
 def find(records: Iterable[Record], project: Project) -> list[str]:
-    """Return the dotted names of kernels that have no launch among the records, in the order of their lines."""
+    """Return the dotted names of kernels without a table or a launch among the records, in the order of their lines."""
     launched = {(record.module, record.function) for record in records if record.launches}
     return [
         f"{module}.{function.path}"
         for module, content in source_kernels.find(source_files.parse(project)[0], []).items()
         for function in content.kernels
-        if (module, function.path) not in launched
+        if (module, function.path) not in launched and not tables.has_entry(module, function.path, project)
     ]
 
 
-def describe(names: list[str]) -> str:
-    """Return a line that names kernels which a dry run did not launch, with the ways to record them."""
+def describe(names: list[str], *, dry: bool) -> str:
+    """Return a line that names kernels which no run launched, with the ways to record them."""
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return (
-        f"not launched in any run: {', '.join(names[:_MOST_NAMES])}{more}; if their launches depend on results, record "
-        "them on a machine with a GPU, or write their tables by hand; programs that prefer CuPy get a stand-in for it"
-    )
+    remedy = "record a program that launches them, or write their tables by hand"
+    if dry:
+        remedy += "; launches that depend on results need a GPU; programs that prefer CuPy get a stand-in for it"
+    return f"not launched in any run, and in no table: {', '.join(names[:_MOST_NAMES])}{more}; {remedy}"

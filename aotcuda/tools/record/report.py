@@ -107,10 +107,14 @@ def print_gpus(names: Sequence[str], launches: Launches) -> None:
         )
 
 
-def print_failure(status: int, *, is_recorded: bool) -> None:
-    """Print the exit status of a command whose launches were not executed."""
-    launches = "its launches until then are recorded" if is_recorded else "it launched nothing"
-    say(f"the command ended with exit status {status}, as programs may that need results; {launches}")
+def print_failure(launches: Launches, project: Project, status: int, *, is_recorded: bool) -> None:
+    """Print the reason for which a command failed whose launches were not executed."""
+    for line in launches.refused[:1]:
+        say(line)
+    if not is_recorded and (launches.refused or print_failed_import(launches, project)):
+        return
+    until_then = "its launches until then are recorded" if is_recorded else "it launched nothing"
+    say(f"the command ended with exit status {status}, as programs may that need results; {until_then}")
 
 
 def missing_signatures(additions: Iterable[Addition]) -> list[str]:

@@ -99,6 +99,28 @@ def ignore_reads() -> Iterator[None]:
         _now.ignores_reads = before
 
 
+@contextlib.contextmanager
+def report_refusals(kernel: str, values: tuple[Any, ...]) -> Iterator[None]:
+    """Record the first launch whose arguments Numba refuses, in the block."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.startswith("numba"):
+            fact = (
+                f"Numba refuses this launch of {kernel} with {', '.join(map(_describe, values))}: "
+                f"{type(error).__name__}: {str(error).partition(chr(10))[0]}; pass types that Numba knows, and arrays "
+                "with fields by numba.cuda.to_device"
+            )
+            log.write_first({"kind": "refused", "fact": fact, "site": functions.site()})
+        raise
+
+
+def _describe(value: Any) -> str:
+    dtype = getattr(value, "dtype", None)
+    name = f"{type(value).__module__.partition('.')[0]}.{type(value).__qualname__}".removeprefix("builtins.")
+    return name if dtype is None else f"{name} of {dtype}"
+
+
 def _bytes(described: dict[str, Any]) -> int:
     size = int(described["typestr"][2:])
     shape, strides = described["shape"], described.get("strides")

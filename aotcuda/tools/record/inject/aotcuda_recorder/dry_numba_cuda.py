@@ -33,7 +33,8 @@ def _wrap_call(call: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(call)
     def wrapper(self: Any, args: Any, *configuration: Any) -> None:
         if not _copy_array(self.py_func, args):  # programs read arrays that Numba's kernels copied
-            call(self, args, *configuration)
+            with dry.report_refusals(self.py_func.__name__, args):
+                call(self, args, *configuration)
 
     return wrapper
 

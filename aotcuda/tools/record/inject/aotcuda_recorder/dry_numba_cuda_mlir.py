@@ -33,9 +33,10 @@ def _wrap_call(call: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(call)
     def wrapper(self: Any, *args: Any) -> Any:
-        if _copy_array(self._dispatcher.py_func, args):
+        function = self._dispatcher.py_func
+        if _copy_array(function, args):
             return None
-        with dry.ignore_reads():  # arrays of the host are copied back
+        with dry.report_refusals(function.__name__, args), dry.ignore_reads():  # arrays of the host are copied back
             result = call(self, *args)
         with log.guard("the arrays of a launch cannot be read"):
             dry.mark_arrays_written(args)
