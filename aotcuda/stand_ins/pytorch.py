@@ -470,9 +470,9 @@ def _replace_factories(torch: Any, tensors: _Tensors) -> None:
         self.device = torch.device("cpu") if self.on_gpu else self.device
 
     def __torch_function__(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = call_function(self, func, types, args, kwargs)
-        is_made_here = self.on_gpu and func in device._device_constructors() and "device" not in (kwargs or {})
-        return tensors.mark(result) if is_made_here else result
+        is_factory = func in device._device_constructors() and (kwargs or {}).get("device") is None
+        result = call_function(self, func, types, args, kwargs)  # it adds the device to the arguments
+        return tensors.mark(result) if self.on_gpu and is_factory else result
 
     context.__init__, context.__torch_function__ = __init__, __torch_function__
 

@@ -36,6 +36,9 @@ made = {
 }
 with torch.device("cuda"):
     made["context"] = torch.arange(3)
+    made["dtype in context"] = torch.empty(4, dtype=torch.float32)
+    made["None in context"] = torch.zeros(4, device=None)
+    made["parameter in context"] = torch.nn.Parameter(torch.ones(4, dtype=torch.float16))
     made["data in context"] = torch.tensor([1])
 for name, tensor in made.items():
     assert tensor.is_cuda and tensor.device == torch.device("cuda:0") and tensor.get_device() == 0, name
