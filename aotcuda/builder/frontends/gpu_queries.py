@@ -1,7 +1,7 @@
 """Answer the GPU queries of sources while a build imports them, for a GPU of the target, and record the queries.
 
 The answers are those of `aotcuda record --dry` for the GPU of the target: `aotcuda.stand_ins` gives both. A front end
-replaces its compiler's driver; PyTorch and CuPy are replaced here, if a source imports them. If an answer depends on
+replaces its compiler's driver; libraries that a source imports are replaced here. If an answer depends on
 the target, its record says so, and the build imports the sources once for each compute capability.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import stand_ins
 from aotcuda.builder.frontends.protocol import GpuQuery
 from aotcuda.gpus import FIRST_CURRENT, describe
-from aotcuda.stand_ins import cupy
+from aotcuda.stand_ins import cuda_core, cupy, pytorch
 from aotcuda.stand_ins.gpu import Gpu
 
 if TYPE_CHECKING:
@@ -127,11 +127,22 @@ def is_caller(file: str) -> None:
     _OWN_FILES.append(file)
 
 
+def _choose_gpu(module: ModuleType) -> None:
+    module.__dict__["cuda"]._Chosen.gpu = gpu  # noqa: SLF001 (the stand-in for CuPy)
+
+
+_INSTALL: dict[str, Callable[[ModuleType], None]] = {
+    "cuda.core": lambda module: cuda_core.install(module, gpu),
+    "torch": lambda module: pytorch.install_once(module, gpu),
+}
+"""Functions that replace what libraries query, for the rest of the process."""
+
+
 @contextmanager
 def _with_libraries() -> Iterator[None]:
-    """Replace what PyTorch and CuPy query, for the rest of the process, as soon as the block imports them."""
-    if "torch" in sys.modules:
-        _replace(sys.modules["torch"])
+    """Replace what PyTorch, CuPy and cuda.core query as soon as the block imports them."""
+    for name in _INSTALL.keys() & sys.modules.keys():
+        _INSTALL[name](sys.modules[name])
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:
@@ -140,18 +151,8 @@ def _with_libraries() -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def _replace(torch: ModuleType) -> None:
-    from aotcuda.stand_ins import pytorch  # noqa: PLC0415 (most builds import no PyTorch)
-
-    pytorch.install_once(torch, gpu)
-
-
-def _choose_gpu(module: ModuleType) -> None:
-    module.__dict__["cuda"]._Chosen.gpu = gpu  # noqa: SLF001 (the stand-in for CuPy)
-
-
 class _Finder:
-    """Find PyTorch, and the stand-in for CuPy, and let them answer for the target as soon as they are imported."""
+    """Find libraries, and the stand-in for CuPy, and let them answer for the target as soon as they are imported."""
 
     def __init__(self) -> None:
         self._is_busy = False
@@ -165,11 +166,11 @@ class _Finder:
             return cupy.find(name)
         if name == "cupy":
             return _calling(cupy.find(name), _choose_gpu)
-        if name != "torch" or self._is_busy:
+        if name not in _INSTALL or self._is_busy:
             return None
         self._is_busy = True
         try:
-            return _calling(importlib.util.find_spec(name), _replace)
+            return _calling(importlib.util.find_spec(name), _INSTALL[name])
         finally:
             self._is_busy = False
 
@@ -177,11 +178,11 @@ class _Finder:
 def _calling(spec: ModuleSpec | None, function: Callable[[ModuleType], None]) -> ModuleSpec | None:
     """Return a spec whose import calls a function with the module at its end."""
     if spec is not None and spec.loader is not None:
-        execute = spec.loader.exec_module
+        execute, name = spec.loader.exec_module, spec.name
 
         def execute_and_call(module: ModuleType) -> None:
             execute(module)
-            function(module)
+            function(sys.modules.get(name, module))
 
         spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]  # only this loader
     return spec

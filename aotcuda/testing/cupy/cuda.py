@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 _handles = itertools.count(256, 256)
 
 
+_SPELLINGS = {
+    "IsMultiGpuBoard": "MultiGpuBoard",
+    "MaxThreadsPerMultiProcessor": "MaxThreadsPerMultiprocessor",
+    "MultiProcessorCount": "MultiprocessorCount",
+}
+"""Attributes that CUDA's run time spells in another way than the driver."""
+
+
 class _Chosen:
     """The GPU that programs see.
 
@@ -80,10 +88,9 @@ class Device:
 
     @property
     def attributes(self) -> dict[str, int]:
-        values = _gpu().attributes.items()
-        return _answered(
-            "Device().attributes", {"".join(map(str.capitalize, name.split("_"))): value for name, value in values}
-        )
+        values = {"".join(map(str.capitalize, name.split("_"))): value for name, value in _gpu().attributes.items()}
+        values |= {name: values[other] for name, other in _SPELLINGS.items()}
+        return _answered("Device().attributes", values)
 
     def use(self) -> Device:
         return self

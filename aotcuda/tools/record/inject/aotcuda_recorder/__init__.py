@@ -44,7 +44,7 @@ _RECORDERS = {
 """Modules to patch, and the modules of this package that record their launches."""
 
 _DRY = {
-    "cuda.core": "dry_cuda_core",
+    "cuda.core": "dry_libraries",
     "cupy": "dry_libraries",
     "numba.cuda.cudadrv.driver": "dry_libraries",
     "numba.cuda.cudadrv.nvvm": "dry_libraries",

@@ -1,9 +1,9 @@
-"""Let libraries answer for the target, by the stand-ins of aotcuda: Numba's drivers, PyTorch, NVML and CuPy."""
+"""Let Numba's drivers, PyTorch, NVML, CuPy and cuda.core answer for the target, by the stand-ins of aotcuda."""
 
 from __future__ import annotations
 
 import aotcuda_recorder
-from aotcuda_recorder import cuda_cpp, dry, functions
+from aotcuda_recorder import cuda_cpp, dry, functions, log
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ _MISSING = "`aotcuda record --dry` has no {name}; run the program on a GPU"
 
 
 def patch(module: ModuleType) -> None:
-    """Patch `cudadrv.driver` or `cudadrv.nvvm`, PyTorch, a module for NVML, or `aotcuda.testing.cupy`."""
+    """Patch `cudadrv.driver` or `cudadrv.nvvm`, PyTorch, a module for NVML, `aotcuda.testing.cupy`, or cuda.core."""
     names: Any = module.__dict__
     target = dry.require_target()
     if module.__name__.endswith("cudadrv.nvvm"):
@@ -24,6 +24,11 @@ def patch(module: ModuleType) -> None:
         numba.install(module, target, numba.Device(target), _MISSING, dry)
     elif module.__name__ == "torch":
         aotcuda_recorder.stand_in("pytorch").install(module, target, dry)
+    elif "ObjectCode" in names:  # cuda.core has another name inside
+        cuda_core = aotcuda_recorder.stand_in("cuda_core")
+        cuda_core.Hooks.launch = staticmethod(_launch_source)
+        cuda_core.Hooks.site = staticmethod(functions.site)
+        cuda_core.install(module, target)
     elif "nvmlLib" in names:
         names["nvmlLib"] = aotcuda_recorder.stand_in("nvml").Library(target)
     elif "_Hooks" in names:  # a program's own stand-in for CuPy has none
@@ -39,3 +44,12 @@ def _launch(name: str, grid: Any, block: Any, args: Any) -> None:
     kernel = dry.kernels.get(name)
     if kernel is not None:
         kernel.launch(tuple(args), grid, block)
+
+
+def _launch_source(source: Any, name: str, config: Any, args: tuple[Any, ...]) -> None:
+    if source is None:  # code of another compiler or language
+        with log.guard("the arrays of a launch cannot be read"):
+            dry.mark_arrays_written(args)
+        return
+    cooperative = bool(getattr(config, "cooperative_launch", False))
+    cuda_cpp.record(source.text, name, args, options=source.options, made=source.made, cooperative=cooperative)

@@ -1,21 +1,44 @@
-"""Stand in for cuda.core, and record the kernels in CUDA C++ that a program compiles and launches by it."""
+"""Stand in for cuda.core: one GPU, on which nothing runs, and source texts that are not compiled."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import Any, NamedTuple
 
-from aotcuda_recorder import cuda_cpp, dry, functions, log
+from . import gpu as gpus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+
+    from .gpu import Gpu
 
 _handles = itertools.count(256, 256)
 
 
-def patch(module: ModuleType) -> None:
-    """Patch `cuda.core`."""
+class Hooks:
+    """The GPU that programs see, and what a recorder adds.
+
+    Attributes:
+        gpu: The GPU.
+        launch: The function that is called with the source or None, the kernel's name, the launch configuration and the
+            arguments of each launch.
+        site: The function that returns `file:line` of the program.
+    """
+
+    gpu: Gpu
+    launch: Callable[[Any, str, Any, tuple[Any, ...]], None] = staticmethod(lambda *_: None)
+    site: Callable[[], str] = staticmethod(str)
+
+
+def install(module: ModuleType, gpu: Gpu) -> None:
+    """Replace the classes of `cuda.core` that need a driver, for the whole process."""
+    Hooks.gpu = gpu
+    properties = sys.modules[module.__dict__["Device"].__module__].__dict__.get("DeviceProperties")
+    if properties is not None:
+        _Properties.names = frozenset(dir(properties))
     module.__dict__.update(
         Buffer=Buffer,
         Device=Device,
@@ -36,7 +59,7 @@ class Program:
     def __init__(self, code: Any, code_type: str = "c++", options: Any = None) -> None:
         text = code.decode() if isinstance(code, bytes) else str(code)
         is_cpp = str(code_type).lower() == "c++"
-        self._source = Source(text, _words(options), functions.site()) if is_cpp else None
+        self._source = Source(text, _words(options), Hooks.site()) if is_cpp else None
         self.handle = self.backend = None
 
     def compile(self, target_type: str, name_expressions: Any = (), **_: Any) -> ObjectCode:
@@ -106,15 +129,9 @@ class _Numbers:
 
 
 def launch(stream: Any, config: Any, kernel: Any, *args: Any) -> None:
-    """Record a launch without executing it."""
+    """Report a launch without executing it."""
     del stream
-    source = getattr(kernel, "source", None)
-    if source is None:  # code of another compiler or language
-        with log.guard("the arrays of a launch cannot be read"):
-            dry.mark_arrays_written(args)
-        return
-    cooperative = bool(getattr(config, "cooperative_launch", False))
-    cuda_cpp.record(source.text, kernel.name, args, options=source.options, made=source.made, cooperative=cooperative)
+    Hooks.launch(getattr(kernel, "source", None), getattr(kernel, "name", ""), config, args)
 
 
 class Stream:
@@ -182,18 +199,43 @@ class Buffer:
     close = lambda *_, **__: None  # noqa: E731
 
 
+class _Capability(NamedTuple):
+    major: int
+    minor: int
+
+
+def _answered(name: str, answer: Any, *, depends_on_target: bool = True) -> Any:
+    return Hooks.gpu.answered(f"cuda.core.Device().{name}", answer, depends_on_target=depends_on_target)
+
+
 class Device:
-    """A device with the properties of the target."""
+    """The GPU."""
+
+    pci_bus_id = "0000:01:00.0"
+    uuid = gpus.UUID.removeprefix("GPU-")
 
     def __init__(self, device_id: Any = None) -> None:
-        target = dry.require_target()
-        self.device_id = int(device_id or 0)
-        self.compute_capability = target.capability
-        self.arch = "".join(map(str, target.capability))
-        self.name = target.name
-        self.uuid = "00000000-0000-0000-0000-000000000000"
+        self.device_id = int(getattr(device_id, "device_id", device_id) or 0)
         self.default_stream = Stream()
         self.properties = _Properties()
+        Hooks.gpu.answered("cuda.core.Device()", self.device_id, presence=True)
+
+    @classmethod
+    def get_all_devices(cls) -> tuple[Device, ...]:
+        """Return the only device."""
+        return (cls(),)
+
+    @property
+    def compute_capability(self) -> _Capability:
+        return _answered("compute_capability", _Capability(*Hooks.gpu.capability))  # type: ignore[no-any-return]
+
+    @property
+    def arch(self) -> str:
+        return _answered("arch", "".join(map(str, Hooks.gpu.capability)))  # type: ignore[no-any-return]
+
+    @property
+    def name(self) -> str:
+        return _answered("name", Hooks.gpu.name)  # type: ignore[no-any-return]
 
     def allocate(self, size: int, **_: Any) -> Buffer:
         """Return a block of host memory."""
@@ -211,5 +253,11 @@ class Device:
 
 
 class _Properties:
+    names: frozenset[str] = frozenset()
+
     def __getattr__(self, name: str) -> int:
-        return dry.require_target().attribute(name.upper())
+        if name not in self.names:
+            raise AttributeError(name)
+        gpu = Hooks.gpu
+        value = gpu.attribute(name.upper())
+        return _answered(name, value, depends_on_target=gpu.differs(name.upper()))  # type: ignore[no-any-return]
