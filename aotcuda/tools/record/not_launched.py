@@ -21,7 +21,7 @@ def find(records: Iterable[Record], project: Project) -> list[str]:
     launched = {(record.module, record.function) for record in records if record.launches}
     return [
         f"{module}.{function.path}"
-        for module, content in source_kernels.find(source_files.parse(project)[0], []).items()
+        for module, content in source_kernels.find(source_files.parse(project, b"jit")[0], []).items()
         for function in content.kernels
         if (module, function.path) not in launched and not tables.has_entry(module, function.path, project)
     ]

@@ -14,6 +14,7 @@ from aotcuda.common import foreign, project_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from aotcuda.tools.record.project import Project
 
@@ -31,8 +32,17 @@ Trees = dict[str, tuple[str, ast.Module]]
 """The file and the syntax tree of each module, by the module's name."""
 
 
-def parse(project: Project) -> tuple[Trees, list[str]]:
-    """Return the modules of a project that can be parsed, and a line for each other file that could have kernels."""
+_parsed: dict[Path, tuple[bytes, ast.Module]] = {}
+"""The content and the syntax tree of each file that was parsed, since several steps of a command read a project."""
+
+
+def parse(project: Project, word: bytes = b"") -> tuple[Trees, list[str]]:
+    """Return the modules of a project that can be parsed, and a line for each other file that could have kernels.
+
+    Args:
+        project: The project.
+        word: Leave out files without this word.
+    """
     trees: Trees = {}
     unreadable = []
     for module, path in project.python_files():
@@ -40,9 +50,13 @@ def parse(project: Project) -> tuple[Trees, list[str]]:
         content = b"jit"
         try:
             content = foreign.content(path)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the user sees these warnings when the file is imported
-                trees[module] = file, ast.parse(content)
+            if word not in content:
+                continue
+            if _parsed.get(path, (None,))[0] != content:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # the user sees these warnings when the file is imported
+                    _parsed[path] = content, ast.parse(content)
+            trees[module] = file, _parsed[path][1]
         except (foreign.UnreadableError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
             if b"jit" in content:
                 unreadable.append(f"{file}{describe_error(error)}")
