@@ -11,8 +11,6 @@ from aotcuda.common import gpu_facts
 from aotcuda.errors import TargetError
 from aotcuda.gpus import BY_NUMBER, CAPABILITIES
 
-"""Words that users may omit. `Quadro` is not one of them, since an RTX 6000 may be Quadro, Ada or Blackwell."""
-
 _WORDS = re.compile(r"[a-z]+|[0-9]+")
 
 _MOST_AHEAD = 100

@@ -178,14 +178,4 @@ def _packed(image: PackedImage) -> dict[str, object]:
 
 
 def _image(image: SymbolImage) -> dict[str, object]:
-    return {
-        "arch": image.arch,
-        "kind": image.kind,
-        "bytes": image.size,
-        "registers": image.registers,
-        "shared": image.shared,
-        "dynamic": image.dynamic,
-        "local": image.local,
-        "constant": image.constant,
-        "spills": image.spills,
-    }
+    return {"bytes" if name == "size" else name: value for name, value in vars(image).items()}

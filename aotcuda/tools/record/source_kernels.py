@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from aotcuda.tools.record.source_files import Trees
 
 _JIT = {"numba.cuda.jit": "numba-cuda", "numba_cuda_mlir.cuda.jit": "numba-cuda-mlir", "triton.jit": "triton"}
-RECORDED_FRONT_ENDS = frozenset({"triton"})
-"""Front ends whose tables need recorded values, so `aotcuda record` writes them and `aotcuda init` does not."""
-
 _IN_PLACE = {
     "aotcuda.numba": "numba",
     "aotcuda.numba_cuda_mlir": "numba_cuda_mlir",
