@@ -6,7 +6,7 @@ SHARED(int) fast_path_disabled = 0;
 Driver driver;
 static PyObject *s_answer, *s_general_launcher; /* the two methods in Python that launches call */
 static PyObject *no_bytes;
-static PyObject *stream_readers; /* a dict: the function that reads the handle of a stream object, by the object's type */
+static SHARED(PyObject *) stream_readers; /* a dict: the function that reads the handle of a stream object, by the object's type */
 
 enum { AFTER = 1 << 16 }; /* added to the driver's code if the launch was made, and a stream does not wait for it */
 
@@ -513,7 +513,7 @@ static int read_stream(Launcher *made, PyObject *stream) {
     if (PyLong_CheckExact(stream)) {
         handle = Py_NewRef(stream);
     } else if (!PyUnicode_Check(stream)) {
-        PyObject *reader = stream_readers ? PyDict_GetItemWithError(stream_readers, (PyObject *)Py_TYPE(stream)) : NULL;
+        PyObject *readers = READ(stream_readers), *reader = readers ? PyDict_GetItemWithError(readers, (PyObject *)Py_TYPE(stream)) : NULL;
         Py_XINCREF(reader);
         handle = reader ? PyObject_CallFunctionObjArgs(reader, stream, NULL) : NULL;
         Py_XDECREF(reader);
@@ -748,15 +748,19 @@ static PyObject *use_driver(PyObject *module, PyObject *args) {
     _Static_assert(sizeof functions == sizeof driver, "use_driver() takes each function of Driver");
     for (int i = 0; i < 12; i++)
         functions[i] = (void *)(uintptr_t)f[i];
+    Py_BEGIN_CRITICAL_SECTION(module);
     if (memcmp(functions, &driver, sizeof driver)) /* no write if equal, because other threads may be launching */
         memcpy(&driver, functions, sizeof driver);
+    Py_END_CRITICAL_SECTION();
     Py_RETURN_NONE;
 }
 
 static PyObject *set_stream_readers(PyObject *module, PyObject *readers) {
     (void)module;
-    if (!stream_readers)
-        stream_readers = Py_NewRef(readers);
+    Py_BEGIN_CRITICAL_SECTION(module);
+    if (!READ(stream_readers))
+        WRITE(stream_readers, Py_NewRef(readers));
+    Py_END_CRITICAL_SECTION();
     Py_RETURN_NONE;
 }
 

@@ -135,7 +135,9 @@ static PyObject *set_cupy(PyObject *module, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OOO!OOOp", &array, &pointer, &PyUnicode_Type, &contiguous, &in_c, &on_gpu, &source.object,
                           &source.orders_others))
         return NULL;
+    Py_BEGIN_CRITICAL_SECTION(module);
     set_cupy_classes(array, pointer, contiguous);
+    Py_END_CRITICAL_SECTION();
     if (PyCapsule_IsValid(in_c, "intptr_t (void)")) { /* Cython's name for the type */
         source.object = in_c;
         source.function = (intptr_t (*)(void))PyCapsule_GetPointer(in_c, "intptr_t (void)");
