@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aotcuda.builder.compile.job import BuiltModule
 from aotcuda.builder.frontends.protocol import LinkInput
@@ -27,33 +27,6 @@ if TYPE_CHECKING:
 
     Compile = Callable[[ModulePlan, LinkInput, Sequence[Target]], Mapping[Target, bytes]]
     """A function that compiles CUDA C++ for targets: to LTOIR for `sm_*`, to PTX for `compute_*`."""
-
-
-class Packager(Protocol):
-    """Turn the compiled code of a module into the worker's result."""
-
-    def function_targets(self, plan: ModulePlan) -> tuple[Target, ...]:
-        """Return the targets for which the exported functions of a module are merged."""
-
-    def tools(self) -> dict[str, str]:
-        """Return the versions of the tools that only this packager uses."""
-
-    def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes] | None:
-        """Return the function with which child processes pack an image of a module; None if they pack none.
-
-        Args:
-            module: The name of the module.
-            versions: The CUDA versions of the images of this build.
-        """
-
-    def images(self, parts: Parts) -> tuple[Image, ...]:
-        """Return the images of a module, in the order in which they are packed."""
-
-    def finish(self, parts: Parts, packed: Sequence[bytes], compile_source: Compile) -> BuiltModule:
-        """Return the worker's result for a module and its `packed` images."""
-
-    def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:
-        """Return the link inputs by which other modules of the project call the functions of a module."""
 
 
 class JitPackager:
@@ -119,7 +92,7 @@ class WheelPackager:
         return partial(nvfatbin.pack, module, nvfatbin.options([*versions, *others]))
 
     def images(self, parts: Parts) -> tuple[Image, ...]:
-        """Return the images of this build and of builds with other toolkits."""
+        """Return the images of this build and of builds with other toolkits, in the order in which they are packed."""
         others = self._job.images.get(parts.name, ())
         names = parts.plan.images
         images = (*parts.images, *others)
@@ -162,6 +135,10 @@ class WheelPackager:
         return inputs.packaged(
             parts.name, built.function_fatbin, parts.c_header(), built.function_links, built.callbacks
         )
+
+
+Packager = JitPackager | WheelPackager
+"""Each class turns the compiled code of a module into the worker's result."""
 
 
 def make(job: Job) -> Packager:

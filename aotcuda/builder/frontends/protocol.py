@@ -482,7 +482,7 @@ class Tables(Protocol):
         """
 
     def widened(self, kernel: Any, signature: str) -> Entry:
-        """Return the table entry of a kernel for other types, for the JIT fallback.
+        """Return the table entry of a kernel for other types, for the JIT fallback, if the registration has `widens`.
 
         Args:
             kernel: The kernel's entry in the table.

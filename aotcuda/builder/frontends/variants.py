@@ -1,4 +1,4 @@
-"""Read the tables of kernels with variants: the code that the front ends of Triton and cuTile share.
+"""Read and compile kernels with variants: the code that the front ends of Triton and cuTile share.
 
 The JIT compilers of Triton and cuTile compile a kernel for the arguments of its launches: their types, the values of
 constants, and the divisibility of addresses and integers. A build does not see launches. Its front ends make a unit for
@@ -7,7 +7,6 @@ each signature and set of constants in the table, and complete each unit to one 
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from aotcuda.builder.config import rules
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.config.settings import setting
-from aotcuda.builder.config.shapes import Choice, ListOf, Text
+from aotcuda.builder.config.shapes import Text
 from aotcuda.builder.frontends.protocol import LeftOut
 from aotcuda.builder.frontends.python_source import PythonUnit
 from aotcuda.errors import CompileError, ConfigError
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from aotcuda.arch import Target
-    from aotcuda.builder.config.keys import Key
     from aotcuda.builder.config.model import Module
     from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput
 
@@ -34,9 +32,6 @@ T = TypeVar("T")
 
 Constant = int | float | bool | str
 """The value of a constant, as TOML can write it."""
-
-Constants = tuple[tuple[str, tuple[Constant, ...]], ...]
-"""The names of constants, each with the values that the build compiles variants for."""
 
 
 class Nan(float):
@@ -74,34 +69,6 @@ def plain_number(value: float) -> int | float:
 PARAMETER_NAME = Text("the name of a parameter", r"^[^\W\d]\w*$", rules.python_name)
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantShape:
-    """The value of a constant, or a list of values: numbers, and the strings that `accepts_string` accepts.
-
-    Attributes:
-        expected: See Shape.
-        accepts_string: A function that returns a true value for a valid string; None if strings are invalid.
-    """
-
-    expected: str
-    accepts_string: Callable[[str], object] | None = None
-
-    def read(self, value: object, key: Key) -> tuple[Constant, ...]:
-        """Implement Shape.read."""
-        values = value if isinstance(value, list | tuple) and value else [value]
-        if not all(isinstance(item, int | float) or self._is_valid_string(item) for item in values):
-            raise key.mismatch(self.expected, value)
-        return tuple(map(stable, values))
-
-    def _is_valid_string(self, value: object) -> bool:
-        return self.accepts_string is not None and isinstance(value, str) and bool(self.accepts_string(value))
-
-    def schema(self) -> dict[str, Any]:
-        """Implement Shape.schema."""
-        item = {"type": ["number", *(["string"] if self.accepts_string else []), "boolean"]}
-        return {"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]}
-
-
 def path_setting(decorator: str, example: str) -> Mapping[str, Any]:
     """Return the settings of the key `python`: the path of a kernel in the source modules."""
     return setting(
@@ -111,29 +78,6 @@ def path_setting(decorator: str, example: str) -> Mapping[str, Any]:
         default="the kernel's name",
         from_name=True,
     )
-
-
-def signatures_setting(
-    parse: Callable[[str], object], meaning: str, example: str, *, default: str = ""
-) -> Mapping[str, Any]:
-    """Return the settings of the key `signatures`; `parse` reads one signature."""
-    return setting(
-        ListOf(
-            item=Text("the types of the arguments, in one string", r"", parse),
-            expected="a signature or a list of signatures",
-            shortest=1,
-            single=True,
-        ),
-        meaning,
-        example,
-        alias="signature",
-        default=default,
-    )
-
-
-def specialise_setting(meaning: str) -> Mapping[str, Any]:
-    """Return the settings of the key `specialise`."""
-    return setting(Choice(("auto", "exact")), meaning, '"exact"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,21 +94,6 @@ class VariantUnit(PythonUnit):
 def source_modules(module: Module) -> tuple[str, ...]:
     """Return the source modules of a module; all of them are Python modules."""
     return cast("tuple[str, ...]", module.source)
-
-
-def combinations(constants: Constants) -> list[tuple[tuple[str, Constant], ...]]:
-    """Return all combinations of one value for each constant.
-
-    The constants are sorted by name, because the JIT fallback reads a sorted table and must number variants alike.
-    """
-    by_name = sorted(constants)
-    names = [name for name, _ in by_name]
-    return [tuple(zip(names, values, strict=True)) for values in itertools.product(*[values for _, values in by_name])]
-
-
-def single_valued(constants: Constants) -> frozenset[str]:
-    """Return the names of the constants that have only one value. A launch may omit them."""
-    return frozenset(name for name, values in constants if len(values) == 1)
 
 
 def check_unsupported(module: Module, options: tuple[str, ...], kernels: str, exception: str = "") -> None:

@@ -13,7 +13,7 @@ from aotcuda.builder.config.settings import Record, setting
 from aotcuda.builder.config.shapes import Flag, ListOf, TableOf, Text
 from aotcuda.builder.frontends.protocol import Unit
 from aotcuda.common import scalar_types
-from aotcuda.errors import CompileError, ConfigError
+from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -273,9 +273,3 @@ def _expressions(kernel: Kernel) -> list[tuple[str, str]]:
     if kernel.instances:
         return [(name, f"{kernel.key}.instances[{number}]") for number, name in enumerate(kernel.instances)]
     return [(kernel.function, kernel.key)]
-
-
-def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened; it always raises, because a kernel has only the types that it declares."""
-    message = f"{kernel.key}: a kernel in CUDA C++ accepts the types that it declares, and not {signature}"
-    raise CompileError(message)

@@ -10,23 +10,22 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda.arch import Target
 from aotcuda.builder.config import keys, rules
 from aotcuda.builder.config.model import Entry
 from aotcuda.builder.config.settings import Record, setting
-from aotcuda.builder.config.shapes import ListOf, TableOf
+from aotcuda.builder.config.shapes import Choice, ListOf, TableOf, Text
 from aotcuda.builder.frontends import variants
-from aotcuda.builder.frontends.variants import VariantUnit
+from aotcuda.builder.frontends.variants import Constant, VariantUnit
 from aotcuda.common import scalar_types
-from aotcuda.errors import CompileError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from aotcuda.builder.config.keys import Key
     from aotcuda.builder.config.model import Module
-    from aotcuda.builder.frontends.variants import Constant, Constants
 
 DIVISOR = 16
 """The divisor of cuTile's specialisation: bytes for addresses and strides, elements for extents."""
@@ -130,24 +129,55 @@ def _type(text: str) -> Type:
     return result
 
 
+Constants = tuple[tuple[str, tuple[Constant, ...]], ...]
+"""The names of constants, each with the values that the build compiles variants for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ConstantShape:
+    """The values of a constant: one, or a list."""
+
+    expected: str = "a number, true or false, or a list of these"
+
+    def read(self, value: object, key: Key) -> tuple[Constant, ...]:
+        """Implement Shape.read."""
+        values = value if isinstance(value, list | tuple) and value else [value]
+        if not all(isinstance(item, int | float) for item in values):
+            raise key.mismatch(self.expected, value)
+        return tuple(map(variants.stable, values))
+
+    def schema(self) -> dict[str, Any]:
+        """Implement Shape.schema."""
+        item = {"type": ["number", "boolean"]}
+        return {"anyOf": [item, {"type": "array", "items": item, "minItems": 1}]}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel(Entry):
     """A kernel that the module offers for launching."""
 
     python: str = field(metadata=variants.path_setting("@ct.kernel", '"vector_add"'))
     signatures: tuple[tuple[Type, ...], ...] = field(
-        metadata=variants.signatures_setting(
-            parse_signature,
+        metadata=setting(
+            ListOf(
+                item=Text("the types of the arguments, in one string", r"", parse_signature),
+                expected="a signature or a list of signatures",
+                shortest=1,
+                single=True,
+            ),
             "Types of the parameters that are not `ct.Constant`, in order: one signature or a list. `:16` says that an "
             "array's address and strides are divisible by 16 bytes, `:16:16` also its extents by 16, `:any` neither.",
             '"float32[:, ::1], float32[::1], int32"',
+            alias="signature",
         )
     )
     specialise: str = field(
         default="auto",
-        metadata=variants.specialise_setting(
+        metadata=setting(
+            Choice(("auto", "exact")),
             "`auto` makes three variants of an array without these: contiguous arrays as with `:16:16`, with `:16`, "
-            "and with `:any`. `exact` compiles the signatures as they are."
+            "and with `:any`. `exact` compiles the signatures as they are.",
+            '"exact"',
         ),
     )
     constants: Constants = field(
@@ -155,7 +185,7 @@ class Kernel(Entry):
         metadata=setting(
             TableOf(
                 name=variants.PARAMETER_NAME,
-                value=variants.ConstantShape("a number, true or false, or a list of these"),
+                value=_ConstantShape(),
                 expected="a table of constants",
             ),
             "Values of `ct.Constant` parameters; with lists, a variant for each combination.",
@@ -236,14 +266,11 @@ def units(module: Module) -> list[CutileUnit]:
     return [unit for kernel in cast("tuple[Kernel, ...]", module.kernels) for unit in _kernel_units(module, kernel)]
 
 
-def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened; it is never called, because cuTile's kernels have only the table's signatures."""
-    message = f"{kernel.key}: cuTile's kernels are compiled for the table's signatures alone, and not for {signature}"
-    raise CompileError(message)
-
-
 def _kernel_units(module: Module, kernel: Kernel) -> list[CutileUnit]:
-    sets = variants.combinations(kernel.constants)
+    # Sorted by name, because the JIT fallback reads a sorted table and must number variants alike.
+    by_name = sorted(kernel.constants)
+    names = [name for name, _ in by_name]
+    sets = [tuple(zip(names, of_set, strict=True)) for of_set in itertools.product(*[values for _, values in by_name])]
     source, colon, path = kernel.python.rpartition(":")
     sources = (source,) if colon else modules(module)
     return [
@@ -261,7 +288,7 @@ def _kernel_units(module: Module, kernel: Kernel) -> list[CutileUnit]:
             sources=sources,
             specialise=kernel.specialise,
             signature=_signature_text(types, constants),
-            chosen=variants.single_valued(kernel.constants),
+            chosen=frozenset(name for name, values in by_name if len(values) == 1),
             types=types,
             constants=constants,
             overlap=kernel.overlap,

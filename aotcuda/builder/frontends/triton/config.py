@@ -24,7 +24,7 @@ from aotcuda.builder.frontends.triton import general, type_notation, variants_fi
 from aotcuda.builder.frontends.triton.variants_file import RecordedKernel, Variant
 from aotcuda.builder.frontends.variants import VariantUnit
 from aotcuda.common import triton_files
-from aotcuda.errors import CompileError, ConfigError
+from aotcuda.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -491,15 +491,6 @@ _RECORD_AGAIN = "Record it again: aotcuda record --write -- COMMAND"
 def is_in_place(module: Module) -> bool:
     """Return True if a module is its own source, or belongs to a pack."""
     return module.pack or modules(module) == (module.name,)
-
-
-def widened(kernel: Kernel, signature: str) -> Kernel:
-    """Implement Tables.widened; Triton's kernels are compiled for the table's signatures alone."""
-    message = (
-        f"{kernel.key}: Triton's kernels are compiled for the signatures and constants in the table alone, and not for "
-        f"{signature}"
-    )
-    raise CompileError(message)
 
 
 def _signature_text(types: Sequence[Type], unit: TritonUnit) -> str:
