@@ -36,6 +36,9 @@ def test_files_and_modules_of_the_table_are_in_the_sdist(project):
     [
         "add = cuda.declare_device('add', 'int32(int32)', link=str(HERE / 'native' / 'add.cu'))",
         "PATH = os.path.join(os.path.dirname(__file__), 'native', 'add.cu')",
+        "PATH = f'{HERE}/native/add.cu'",
+        "PATH = f'native/add.cu{QUERY}'",
+        'PATH = "native/" "add.cu"',
     ],
 )
 def test_linked_files_of_sources_are_found_by_name(source, project):
