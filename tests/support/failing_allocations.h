@@ -24,8 +24,13 @@ SHARED_HERE const Site *site_at(long number) { return number < __stop_sites - __
 
 #define PyMem_Malloc(...) FAILS(0, NULL, PyMem_Malloc(__VA_ARGS__))
 #define PyMem_Calloc(...) FAILS(0, NULL, PyMem_Calloc(__VA_ARGS__))
+#ifdef Py_BuildValue /* before 3.13 */
 #undef Py_BuildValue
-#define Py_BuildValue(...) NO_OBJECT(_Py_BuildValue_SizeT(__VA_ARGS__))
+#define BUILD_VALUE _Py_BuildValue_SizeT
+#else
+#define BUILD_VALUE Py_BuildValue
+#endif
+#define Py_BuildValue(...) NO_OBJECT(BUILD_VALUE(__VA_ARGS__))
 #define PyBytes_FromStringAndSize(...) NO_OBJECT(PyBytes_FromStringAndSize(__VA_ARGS__))
 #define PyCapsule_New(...) NO_OBJECT(PyCapsule_New(__VA_ARGS__))
 #define PyDict_Keys(...) NO_OBJECT(PyDict_Keys(__VA_ARGS__))
