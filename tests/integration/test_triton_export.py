@@ -251,7 +251,7 @@ def test_doctor_names_what_differs(project: Path, tmp_path: Path, monkeypatch: p
     [
         (["--at", "relative"], "--at relative: Triton stores absolute paths"),
         (["--out", "pyproject.toml"], "pyproject.toml is no folder"),
-        (["absent"], "absent/pyproject.toml has no [tool.aotcuda] table"),
+        (["absent"], "absent/pyproject.toml does not exist; name a folder with a pyproject.toml"),
     ],
 )
 def test_problems_are_one_line_and_write_nothing(

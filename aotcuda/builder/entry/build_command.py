@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aotcuda.builder.emit import build_report, report
 from aotcuda.builder.entry import api
@@ -57,7 +57,7 @@ def build_project(
     """
     is_file = os.path.isfile(project)  # noqa: PTH113 (pathlib raises where a name is too long)
     path = project if is_file else project / project_file.FILE_NAME
-    table = _table(path)
+    table = read_table(path)
     option_files = {"--sbom": bill, "--depfile": depfile, "--stamp": stamp, "--report": report_file}
     output_conflicts.check_options(option_files, path)
     hint = uninstalled_hook.project_fault(str(path.parent))
@@ -118,8 +118,12 @@ def _costs(path: Path) -> dict[str, float]:
         raise ConfigError(message) from None
 
 
-def _table(path: Path) -> Mapping[str, object]:
-    """Read `[tool.aotcuda]` from a pyproject.toml."""
+def read_table(path: Path) -> Mapping[str, Any]:
+    """Read `[tool.aotcuda]` from a pyproject.toml.
+
+    Raises:
+        ConfigError: There is no such file or table, or it cannot be read.
+    """
     try:
         read = project_file.read(path)
     except foreign.UnreadableError as error:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aotcuda.arch import Target
 from aotcuda.builder.config import parser
+from aotcuda.builder.entry import build_command
 from aotcuda.builder.plan import capacity, plan
 from aotcuda.builder.project import layout
-from aotcuda.common import foreign, project_file
+from aotcuda.common import project_file
 from aotcuda.errors import AotcudaError, BuildError, ConfigError
 from aotcuda.tools.export import folder, launchers
 from aotcuda.tools.export.job import Job, Result
@@ -48,7 +49,7 @@ def run(project: Path, out: Path, *, at: str | None = None, gpu: str | None = No
     """
     path = project if project.is_file() else project / project_file.FILE_NAME
     root = path.parent.resolve()
-    config = parser.parse(_table(path), environ=os.environ)
+    config = parser.parse(build_command.read_table(path), environ=os.environ)
     plans = [item for item in plan.make(config, root) if item.frontend == "triton" and item.units]
     if not plans:
         message = f"{path}: no module has variants of Triton's kernels; record them: aotcuda record --write -- COMMAND"
@@ -70,19 +71,6 @@ def run(project: Path, out: Path, *, at: str | None = None, gpu: str | None = No
         out.mkdir(parents=True, exist_ok=True)
         export["entries"] = folder.add_entries(cache, out, place)
     yield from _report(out, place, export, results)
-
-
-def _table(path: Path) -> dict[str, Any]:
-    try:
-        read = project_file.read(path)
-    except foreign.UnreadableError as error:
-        message = f"{path} {error}"
-        raise ConfigError(message) from None
-    table = project_file.table(read[1], "tool").get("aotcuda") if read is not None else None
-    if not isinstance(table, dict):
-        message = f"{path} has no [tool.aotcuda] table; name the folder of a project that has one"
-        raise ConfigError(message)
-    return table
 
 
 def _place(out: Path, at: str | None) -> str:
