@@ -242,7 +242,7 @@ def failures(path: Path, tree: ast.Module | None, tests: list[str], *options: st
         chosen = Chosen({*tests})
         files = sorted({test.partition("::")[0] for test in tests})
         status = pytest.main(["-q", *PLUGINS, "--basetemp", folder, *options, *files], plugins=[chosen])
-        return "\n".join(chosen.failed) or ("" if status in (0, 1) else f"pytest ended with {status}")
+        return "\n".join(chosen.failed) or ("" if status in (0, 1) else ENDED)
 
     with tempfile.TemporaryDirectory(dir=os.environ["AOTCUDA_MUTATE"], ignore_cleanup_errors=True) as folder:
         return forked(work, seconds).splitlines()
