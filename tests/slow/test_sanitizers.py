@@ -39,7 +39,9 @@ def test_sanitizers_find_no_fault_in_the_extension(tests, tmp_path, extent, monk
         for name in ("libasan.so", "libubsan.so")
     ]
     environment = {
-        **os.environ,
+        **{
+            name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")
+        },  # a session of its own
         "LD_PRELOAD": ":".join(libraries),
         "PYTHONMALLOC": "malloc",  # so that each object is one allocation
         "PYTHONPATH": str(tmp_path),
