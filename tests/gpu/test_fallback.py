@@ -38,10 +38,11 @@ EXPECTED = [5.0 * i for i in range(100)]
 
 @pytest.fixture
 def run(front_end, run_clean, tmp_path):
-    """Run a script as `run_clean` does, with the compiler and a cache of the test's own."""
+    """Run a script as `run_clean` does, on one GPU, with the compiler and a cache of the test's own."""
     if find_spec(front_end.replace("-", "_")) is None:
         pytest.skip(f"{front_end} is not installed")
-    return lambda script, wheel="quickstart": run_clean(script, wheel, AOTCUDA_CACHE_DIR=str(tmp_path / "cache"))
+    variables = {"AOTCUDA_CACHE_DIR": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": "0"}
+    return lambda script, wheel="quickstart": run_clean(script, wheel, **variables)
 
 
 @pytest.mark.parametrize("typecode", ["i", "q"])
