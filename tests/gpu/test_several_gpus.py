@@ -95,7 +95,7 @@ def test_launches_on_two_gpus_in_turn_keep_their_arguments(square, library, gene
     for x, out, gpu in launched:
         with library.on(gpu):
             np.testing.assert_array_equal(library.get(out), x * x)
-    # Both GPUs are counted together: the second launch gives the fast path the kernel of its GPU, the third the other's.
+    # Both GPUs count together: the second launch gives the fast path its GPU's kernel, the third that of the other GPU.
     assert len(general) == execute.SPECIALIZE_AT + 1
 
 
