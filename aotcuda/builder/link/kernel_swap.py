@@ -48,7 +48,7 @@ def _split(text: str) -> tuple[str, list[tuple[str, str, str]]]:
     matches = list(_FUNCTION.finditer(text))
     ends = [later.start() for later in matches[1:]] + [len(text)]
     parts = [(match[1], match[2], text[match.start() : end]) for match, end in zip(matches, ends, strict=True)]
-    return text[: matches[0].start()] if matches else text, parts
+    return text[: matches[0].start()], parts
 
 
 def _variables(head: str) -> list[str]:

@@ -70,7 +70,8 @@ def add_entries(cache: Path, out: Path, at: str) -> dict[str, dict[str, str]]:
             if not kept and (_is_group(path.name) or not place.exists()):
                 target.mkdir(parents=True, exist_ok=True)
                 write(place, data)
-            entries[source.name][path.name] = manifest.digest(place.read_bytes())
+            if place.exists():  # an entry stored with TRITON_STORE_BINARY_ONLY has fewer files
+                entries[source.name][path.name] = manifest.digest(place.read_bytes())
     return entries
 
 
