@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aotcuda.builder.compile import kernel_groups
-from aotcuda.builder.compile.job import Job, Result
+from aotcuda.builder.compile.job import Job, Product, Result, Shared, Sources
 from aotcuda.builder.config import parser
 from aotcuda.builder.plan import plan, stages
 from aotcuda.builder.shards import shards
@@ -169,8 +169,8 @@ class Workers:
             modules=(),
             sources=tuple({"path": f"/{name}.py", "sha256": name} for name in names),
             warnings=(),
-            seen=Stamp({("file", name): name for name in names}) if job.product == "jit" else None,
-            linkable={name: f"functions of {name}" for name in names if name in job.wanted},  # type: ignore[misc]
+            seen=Stamp({("file", name): name for name in names}) if job.product.kind == "jit" else None,
+            linkable={name: f"functions of {name}" for name in names if name in job.others.wanted},  # type: ignore[misc]
         )
 
 
@@ -182,12 +182,12 @@ def run(monkeypatch: pytest.MonkeyPatch):
         return stages.run(
             Job(
                 root="/",
-                import_roots=(),
                 arch_key="",
                 plans=plans,
                 names=plan.exported_names(plans),
                 jobs=1,
-                product=product,
+                sources=Sources(),
+                product=Product(kind=product),
             )
         )
 
@@ -201,8 +201,8 @@ def test_stage_receives_only_the_functions_that_it_links(run) -> None:
     workers = Workers()
     run(workers, **CHAIN)
     assert [job.frontend for job in workers.jobs] == [OLD, NEW, OLD]
-    assert [dict(job.linkable) for job in workers.jobs] == [{}, {"c": "functions of c"}, {"b": "functions of b"}]
-    assert {job.wanted for job in workers.jobs} == {("b", "c")}
+    assert [dict(job.others.linkable) for job in workers.jobs] == [{}, {"c": "functions of c"}, {"b": "functions of b"}]
+    assert {job.others.wanted for job in workers.jobs} == {("b", "c")}
 
 
 def test_sources_of_linked_modules_belong_to_a_result(run) -> None:
@@ -229,9 +229,9 @@ def test_errors_of_both_front_ends_are_raised_together(run) -> None:
 def test_folder_whose_name_is_not_utf8_is_refused(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stages.process, "run", Workers())
     plans = project(a=("", []))
-    job = Job(root="/", import_roots=(), arch_key="", plans=plans, names={}, jobs=1)
+    job = Job(root="/", arch_key="", plans=plans, names={}, jobs=1, sources=Sources(), product=Product())
     path = "/na\udcefve/ü"
-    changed_job = replace(job, root=path) if key == "root" else replace(job, import_roots=("/", path))
+    changed_job = replace(job, root=path) if key == "root" else replace(job, sources=Sources(import_roots=("/", path)))
     with pytest.raises(BuildError, match=r"^/na\\xefve/ü has a name that is not UTF-8, .*; rename the folder$"):
         stages.run(changed_job)
     assert stages.run(replace(job, root="/ü/\\xef"))
@@ -250,14 +250,17 @@ def job(kernels: dict[str, int], costs: dict[str, float] | None = None) -> Job:
         },
     }
     plans = plan.make(parser.parse(table, environ={}))
-    return Job(root="/", import_roots=(), arch_key="", plans=plans, names={}, jobs=1, costs=costs or {})
+    shared = Shared(costs=costs or {})
+    return Job(
+        root="/", arch_key="", plans=plans, names={}, jobs=1, sources=Sources(), product=Product(), shared=shared
+    )
 
 
 def test_a_job_is_shared_by_a_shard_and_by_a_build_from_the_cache() -> None:
-    alone = job({"a": 1})
-    assert (alone.product, alone.carry, alone.known_faults, alone.incomplete) == ("wheel", False, "warn", "warn")
-    jobs = (alone, replace(alone, shard=(1, 2)), replace(alone, from_cache_only=True))
-    assert [each.is_shared for each in jobs] == [False, True, True]
+    alone = replace(job({"a": 1}), shared=None)
+    assert alone.product == Product(kind="wheel", carry=False, known_faults="warn", incomplete="warn")
+    jobs = (alone, replace(alone, shared=Shared(shard=(1, 2))), replace(alone, shared=Shared()))
+    assert [(each.shard, each.from_cache_only) for each in jobs] == [(None, False), ((1, 2), False), (None, True)]
     result = Result(toolchain={}, modules=(), sources=(), warnings=())
     assert (result.reused, result.made, result.part) == (0, 0, (0, 0))
 
@@ -265,7 +268,7 @@ def test_a_job_is_shared_by_a_shard_and_by_a_build_from_the_cache() -> None:
 def shard_parts(build: Job, count: int, *, in_groups: bool = True) -> list[set[str]]:
     functions = {unit: SimpleNamespace(python=shard_parts) for item in build.plans for unit in item.units}
     parts = [
-        shards.choose_units(replace(build, shard=(index, count)), functions, in_groups=in_groups)
+        shards.choose_units(build.plans, functions, replace(build.shared, shard=(index, count)), in_groups=in_groups)
         for index in range(1, count + 1)
     ]
     return [{unit.symbol for unit in part} for part in parts]

@@ -65,7 +65,8 @@ class UnitCache:
         self._job = job
         self._cache = cache
         self._unseen = unseen
-        self._inputs: Inputs = {**job.inputs, _VERSIONS: cache.name("versions")}
+        of_job = job.shared.inputs if job.shared is not None else {}
+        self._inputs: Inputs = {**of_job, _VERSIONS: cache.name("versions")}
         for stamp in stamps:
             self._inputs |= _portable(stamp, job.root)
         self._stamp = cache.name("units", sorted(self._inputs.items())) if not unseen else ""

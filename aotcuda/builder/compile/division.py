@@ -91,7 +91,7 @@ def _include_dirs(job: Job, item: ModulePlan) -> list[str]:
 def _read_linked(job: Job, item: ModulePlan) -> tuple[tuple[LinkInput, ...], list[Symbols]]:
     """Return a module's items of `link`, and their symbols."""
     files = [listed for listed in item.config.link if listed.module is None or job.shard is None]
-    items = inputs.read(files, Path(job.root), job.linkable).inputs
+    items = inputs.read(files, Path(job.root), job.others.linkable).inputs
     tasks = [
         pool.Task(f"{item.config.name}: names of {linked.name}", partial(_read_symbols, linked, item, job))
         for linked in items

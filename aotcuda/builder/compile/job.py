@@ -24,69 +24,123 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """The files and variables that a worker imports and observes.
+
+    Attributes:
+        import_roots: Folders that the project's packages are imported from, first match first.
+        extensions: Files of extension modules that are not in the import roots, by their names.
+        prelude: A module that is imported before the sources.
+        own: Prefixes of the paths of the project's files, whose reads are observed.
+        watched: Absolute globs of other files that the build depends on.
+        watched_variables: Names and patterns of environment variables that the build depends on.
+    """
+
+    import_roots: tuple[str, ...] = ()
+    extensions: Mapping[str, str] = field(default_factory=dict)
+    prelude: str | None = None
+    own: tuple[str, ...] = ()
+    watched: tuple[str, ...] = ()
+    watched_variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """The result of a job, and the faults that it allows.
+
+    Attributes:
+        kind: The files of a `"wheel"`, or one bare image for the `"jit"` fallback on this machine.
+        carry: Return the linked files, to be packaged for a JIT build.
+        known_faults: `warn` or `error`, for code that the compiler is known to compile wrongly.
+        incomplete: `warn` or `error`, for kernels that a target cannot have.
+    """
+
+    kind: Literal["wheel", "jit"] = "wheel"
+    carry: bool = False
+    known_faults: str = "warn"
+    incomplete: str = "warn"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """The results that other workers of a build have made, or need.
+
+    Attributes:
+        linkable: Modules of the same wheel that have been built already and are linked now, as link items.
+        wanted: The modules that others of the wheel link.
+        images: Images of the job's modules that another toolkit has made, to be packed with these.
+        imports: The results of workers that imported the sources for other compute capabilities.
+    """
+
+    linkable: Mapping[str, Linked] = field(default_factory=dict)
+    wanted: tuple[str, ...] = ()
+    images: Mapping[str, tuple[Image, ...]] = field(default_factory=dict)
+    imports: tuple[OtherImport, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """The part of a machine in a build that several machines share.
+
+    Attributes:
+        shard: Compile and store one shard of the units alone: its number, from 1, and the number of shards. None for
+            the build that uses the units of all shards.
+        costs: Recorded seconds of units, by module and symbol, to divide them among shards.
+        inputs: Inputs that must be equal in shards and in the build that uses their results, besides the files that
+            sources read.
+    """
+
+    shard: tuple[int, int] | None = None
+    costs: Mapping[str, float] = field(default_factory=dict)
+    inputs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportFor:
+    """A job for one compute capability, for sources that query the target.
+
+    Attributes:
+        targets: The targets of the capability.
+        part: The modules with symbols of a shard's units; None for all units.
+    """
+
+    targets: tuple[Target, ...]
+    part: frozenset[tuple[str, str]] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One build, or one of its stages: a worker builds modules of one front end.
 
     Attributes:
         root: The project's folder; the worker runs there.
-        import_roots: Folders that the project's packages are imported from, first match first.
         arch_key: The key or variable that names the targets.
         plans: What to build.
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
-        product: The result: the files of a `"wheel"`, or one bare image for the `"jit"` fallback on this machine.
-        own: Prefixes of the paths of the project's files, whose reads are observed.
-        watched: Absolute globs of other files that the build depends on.
-        watched_variables: Names and patterns of environment variables that the build depends on.
-        carry: Return the linked files, to be packaged for a JIT build.
-        prelude: A module that is imported before the sources.
-        known_faults: `warn` or `error`, for code that the compiler is known to compile wrongly.
-        incomplete: `warn` or `error`, for kernels that a target cannot have.
-        linkable: Modules of the same wheel that have been built already and are linked now, as link items.
-        wanted: The modules that others of the wheel link.
-        extensions: Files of extension modules that are not in the import roots, by their names.
+        sources: What the worker imports and observes.
+        product: What it makes.
         toolkit: The toolkit of the compilers; None for the compilers that the bindings find.
-        images: Images of its modules that another toolkit has made, to be packed with these.
         cache: The settings of the build cache; None if there is none.
+        others: What other workers of the build have made, or need.
         image: Build one image of a module alone: the module, and the number of the image.
-        shard: Compile and store one shard of the units alone: its number, from 1, and the number of shards.
-        from_cache_only: Use the units that shards have stored in the cache, or fail.
-        part: The modules with symbols of a shard's units; None before they are known.
-        costs: Recorded seconds of units, by module and symbol, to divide them among shards.
-        import_for: Import the sources for these targets of one compute capability alone, compile, and link nothing.
-        other_imports: The results of workers that imported the sources for other compute capabilities.
-        inputs: Inputs that must be equal in shards and in the build that uses their results, besides the files that
-            sources read.
+        import_for: Import the sources for one compute capability alone, compile, and link nothing.
+        shared: The part of this machine in a build that several machines share; None for a build of this machine alone.
     """
 
     root: str
-    import_roots: tuple[str, ...]
     arch_key: str
     plans: tuple[ModulePlan, ...]
     names: dict[str, tuple[str, ...]]
     jobs: int
-    product: Literal["wheel", "jit"] = "wheel"
-    own: tuple[str, ...] = ()
-    watched: tuple[str, ...] = ()
-    watched_variables: tuple[str, ...] = ()
-    carry: bool = False
-    prelude: str | None = None
-    known_faults: str = "warn"
-    incomplete: str = "warn"
-    linkable: Mapping[str, Linked] = field(default_factory=dict)
-    wanted: tuple[str, ...] = ()
-    extensions: Mapping[str, str] = field(default_factory=dict)
+    sources: Sources
+    product: Product
     toolkit: Toolkit | None = None
-    images: Mapping[str, tuple[Image, ...]] = field(default_factory=dict)
     cache: Settings | None = None
+    others: Others = Others()
     image: tuple[str, int] | None = None
-    shard: tuple[int, int] | None = None
-    from_cache_only: bool = False
-    part: frozenset[tuple[str, str]] | None = None
-    costs: Mapping[str, float] = field(default_factory=dict)
-    import_for: tuple[Target, ...] = ()
-    other_imports: tuple[OtherImport, ...] = ()
-    inputs: Mapping[str, str | None] = field(default_factory=dict)
+    import_for: ImportFor | None = None
+    shared: Shared | None = None
 
     @property
     def frontend(self) -> str:
@@ -94,9 +148,14 @@ class Job:
         return self.plans[0].frontend
 
     @property
-    def is_shared(self) -> bool:
-        """Return True if several machines share the build."""
-        return self.shard is not None or self.from_cache_only
+    def shard(self) -> tuple[int, int] | None:
+        """Return `Shared.shard`; None for a build that is not shared."""
+        return self.shared.shard if self.shared is not None else None
+
+    @property
+    def from_cache_only(self) -> bool:
+        """Return True if the job uses the units that shards have stored in the cache, or fails."""
+        return self.shared is not None and self.shared.shard is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,15 +173,9 @@ class OtherImport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedsImports:
-    """The answer of a worker whose sources query the target, so they are imported for each compute capability.
+    """The answer of a worker whose sources query the target: a job for each other compute capability."""
 
-    Attributes:
-        targets: The targets of each other capability.
-        part: See `Job.part`.
-    """
-
-    targets: tuple[tuple[Target, ...], ...]
-    part: frozenset[tuple[str, str]] | None
+    imports: tuple[ImportFor, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from aotcuda import registry
 from aotcuda.builder.cache.compile_cache import CompileCache
 from aotcuda.builder.compile import division, imports, packaging, source_loading, telemetry
 from aotcuda.builder.compile.ipc import Failed, Finished
-from aotcuda.builder.compile.job import Job, NeedsImports, OtherImport, Result
+from aotcuda.builder.compile.job import ImportFor, Job, NeedsImports, OtherImport, Result
 from aotcuda.builder.compile.pipeline import Pipeline
 from aotcuda.builder.emit import packs, report
 from aotcuda.builder.frontends import loading
@@ -80,13 +80,13 @@ def _with_telemetry(result: Answer, job: Job) -> Answer:
     """Return `result` with the collected warnings and times; a JIT build prints its warnings instead."""
     if isinstance(result, NeedsImports):
         return result
-    if job.product == "jit":
+    if job.product.kind == "jit":
         _print_warnings()
     collected = telemetry.take()
     if isinstance(result, OtherImport):
         return replace(result, warnings=tuple(collected.warnings), steps=tuple(collected.steps))
-    texts = [*collected.warnings, *(text for other in job.other_imports for text in other.warnings)]
-    steps = [*collected.steps, *(step for other in job.other_imports for step in other.steps)]
+    texts = [*collected.warnings, *(text for other in job.others.imports for text in other.warnings)]
+    steps = [*collected.steps, *(step for other in job.others.imports for step in other.steps)]
     warnings = dict.fromkeys([*result.warnings, *report.count_repeated(texts)])
     return replace(result, warnings=tuple(warnings), steps=tuple(steps))
 
@@ -110,28 +110,28 @@ def build(job: Job, tell: Callable[..., None]) -> Answer:
     front, versions = _start_compiler(job, cache, tell)
     folder = job.plans[0].config.pack_from  # the same for all modules of a stage
     installed = str(Path(job.root, folder)) if folder else ""
-    imports.prepare_imports(job.import_roots, job.names, job.extensions, installed)
+    imports.prepare_imports(job.sources.import_roots, job.names, job.sources.extensions, installed)
     packager = packaging.make(job)
-    if job.import_for:
-        return source_loading.load_for_target(front, cache, job, tell)
+    if job.import_for is not None:
+        return source_loading.load_for_target(front, cache, job, job.import_for, tell)
     pipeline, loaded, part = _load_sources(job, front, packager, cache, tell)
     others = source_loading.targets_by_capability(job)[1:]
-    if others and not job.other_imports and any(query.depends_on_target for query in loaded.queries):
-        return NeedsImports(targets=tuple(map(tuple, others)), part=part)
+    if others and not job.others.imports and any(query.depends_on_target for query in loaded.queries):
+        return NeedsImports(imports=tuple(ImportFor(targets=tuple(targets), part=part) for targets in others))
     if job.shard is not None:
         counts = pipeline.run_shard()
         return _with_cache(Result(warnings=(*loaded.warnings, *pipeline.warnings), part=counts), cache)
-    sources = imports.project_files(job.import_roots, {*job.extensions.values()})
+    sources = imports.project_files(job.sources.import_roots, {*job.sources.extensions.values()})
     modules = pipeline.run()
     modules = [replace(module, pack=packs.origin(module.plan.config)) for module in modules]
     toolchain.check_loaded()
-    if job.carry:
+    if job.product.carry:
         prelude = source_loading.prelude_files(loaded.job, loaded.prelude_modules)
         carried = tuple((name, str(path)) for name, path in prelude)
         modules = [replace(module, carried=(*module.carried, *carried)) for module in modules]
         sources = tuple(source for source in sources if source["path"] not in {str(path) for _, path in prelude})
     warnings = []
-    if job.product != "jit":
+    if job.product.kind != "jit":
         warnings += source_loading.unused_packaging(loaded.job, sources)
         warnings += source_loading.direct_imports(loaded.job, sources)
     queries = [*loaded.queries, *(query for other in pipeline.other_imports for query in other.queries)]
@@ -162,7 +162,7 @@ def _with_cache(result: Result, cache: CompileCache) -> Result:
 def _start_compiler(job: Job, cache: CompileCache, tell: Callable[..., None]) -> tuple[FrontEnd, dict[str, str]]:
     """Load the toolkit and start the compiler; return the front end and the versions of its components."""
     toolchain.load(job.toolkit)
-    key, jit = _front_end_key(job), job.product == "jit"
+    key, jit = _front_end_key(job), job.product.kind == "jit"
     try:
         toolchain.check_libraries(packs=not jit)
     except ImportError as error:
@@ -197,7 +197,7 @@ def _load_sources(
 def _all_sources(pipeline: Pipeline, imported: Sequence[Source], job: Job) -> tuple[Source, ...]:
     """Return the project's files that were imported or linked, each once; `imported` are those of this process."""
     by_others = (source for other in pipeline.other_imports for source in other.sources)
-    by_functions = _imported_by_functions(pipeline.seen, job.import_roots)
+    by_functions = _imported_by_functions(pipeline.seen, job.sources.import_roots)
     every = (*by_others, *by_functions, *imported, *pipeline.inputs.linked_files())
     return tuple({source["path"]: source for source in every}.values())
 

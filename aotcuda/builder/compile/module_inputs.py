@@ -46,7 +46,8 @@ class ModuleInputs:
         self.surveyed: dict[str, dict[LinkInput, Symbols]] = {}
         self._header_folders: dict[str, list[str]] = {}
         self.linked: dict[str, Linked] = {
-            plan.config.name: inputs.read(_read_items(plan, job), Path(job.root), job.linkable) for plan in job.plans
+            plan.config.name: inputs.read(_read_items(plan, job), Path(job.root), job.others.linkable)
+            for plan in job.plans
         }
         self._first_stamp = self._current_stamp()
 
@@ -69,7 +70,7 @@ class ModuleInputs:
             for path in (*headers.files, *headers.links, *headers.missing):
                 stamp.add_question("file", os.path.normpath(path))
             for item in _read_items(plan, self.job):
-                if item.module is not None and item.module not in self.job.linkable:
+                if item.module is not None and item.module not in self.job.others.linkable:
                     module = targets.find_module(item.module)
                     # The manifest has digests of the code.
                     stamp.add_question("file", str(Path(str(module.path), manifest.FILE_NAME)))

@@ -88,12 +88,12 @@ class WheelPackager:
     def packer(self, module: str, versions: Iterable[tuple[int, int]]) -> Callable[[Target, bytes], bytes]:
         """Return a function that packs an image into a fatbin."""
         # The fatbins are for the drivers of all images, including images that builds with other toolkits made.
-        others = (image.cuda for image in self._job.images.get(module, ()))
+        others = (image.cuda for image in self._job.others.images.get(module, ()))
         return partial(nvfatbin.pack, module, nvfatbin.options([*versions, *others]))
 
     def images(self, parts: Parts) -> tuple[Image, ...]:
         """Return the images of this build and of builds with other toolkits, in the order in which they are packed."""
-        others = self._job.images.get(parts.name, ())
+        others = self._job.others.images.get(parts.name, ())
         names = parts.plan.images
         images = (*parts.images, *others)
         if names and (other := next((image for image in others if image.name not in names), None)):
@@ -127,7 +127,7 @@ class WheelPackager:
             left_out=parts.left_out,
             general_left_out=parts.general_left_out,
             function_links=tuple(_function_links(parts, compile_source)),
-            carried=tuple((name, str(path)) for name, path in (parts.files if self._job.carry else ())),
+            carried=tuple((name, str(path)) for name, path in (parts.files if self._job.product.carry else ())),
         )
 
     def linkable(self, parts: Parts, built: BuiltModule, compile_source: Compile) -> Linked:  # noqa: ARG002
@@ -143,7 +143,7 @@ Packager = JitPackager | WheelPackager
 
 def make(job: Job) -> Packager:
     """Return the packager of a job."""
-    return JitPackager() if job.product == "jit" else WheelPackager(job)
+    return JitPackager() if job.product.kind == "jit" else WheelPackager(job)
 
 
 def _function_links(parts: Parts, compile_source: Compile) -> Iterator[tuple[str, bytes]]:

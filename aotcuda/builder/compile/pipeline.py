@@ -63,7 +63,7 @@ class Pipeline:
         self.front = front
         self.functions = functions
         self.tell = tell
-        self.other_imports = job.other_imports
+        self.other_imports = job.others.imports
         self.cache = cache
         self.units: UnitCache | None = None
         self.own_targets = source_loading.targets_by_capability(job)
@@ -91,7 +91,7 @@ class Pipeline:
         modules = []
         for parts, packed in flows.run_flows(map(self._module, self.job.plans), self.job.jobs, self._done):
             modules.append(self.packager.finish(parts, packed, self._sources_compiled))
-            if parts.name in self.job.wanted:
+            if parts.name in self.job.others.wanted:
                 self.linkable[parts.name] = self.packager.linkable(parts, modules[-1], self._sources_compiled)
         return modules
 
@@ -101,7 +101,7 @@ class Pipeline:
         Returns:
             The module and symbol of each unit that this shard compiles; None if this process is not a shard.
         """
-        if not self.job.is_shared:
+        if (shared := self.job.shared) is None:
             return None
         of_sources = Stamp()
         for plan in self.job.plans:
@@ -111,9 +111,9 @@ class Pipeline:
         self.units = self.linking.units = UnitCache(
             self.job, self.cache, [seen, of_sources], self.inputs.undetermined()
         )
-        if self.job.shard is None:
+        if shared.shard is None:
             return None
-        chosen = choose_units(self.job, self.functions, in_groups=not self.linking.assembles)
+        chosen = choose_units(self.job.plans, self.functions, shared, in_groups=not self.linking.assembles)
         part = frozenset((unit.module, unit.identifier) for unit in chosen)
         plans = [plan.only_with(part) for plan in self.job.plans]
         self.job = replace(self.job, plans=tuple(plan for plan in plans if plan.units))
@@ -173,7 +173,7 @@ class Pipeline:
         compiled, lacking = yield from self._compile(plan)
         plan, removed = self._remove_kernels(plan, lacking)
         built = ((unit, code) for (unit, _), code in compiled.items())
-        self.warnings += code_warnings.known_faults(built, self.job.known_faults)
+        self.warnings += code_warnings.known_faults(built, self.job.product.known_faults)
         for target in plan.targets if plan.kernels else ():
             code = plan.code_targets[target]
             of_target = [(unit, compiled[unit, code]) for unit in plan.kernels if (unit, code) in compiled]
@@ -194,7 +194,7 @@ class Pipeline:
         self, plan: ModulePlan, kernels: Mapping[tuple[Unit, Target], LeftOut]
     ) -> tuple[ModulePlan, left_out.Removed]:
         """Return a plan without the kernels that targets cannot have, and these kernels."""
-        plan, removed = left_out.remove_kernels(plan, kernels, self.job.incomplete)
+        plan, removed = left_out.remove_kernels(plan, kernels, self.job.product.incomplete)
         self.warnings += removed.warnings
         return plan, removed
 

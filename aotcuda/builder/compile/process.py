@@ -62,9 +62,9 @@ def run(job: Job, watcher: Progress | None = None) -> Result:
     """
     result = _run_worker(job, watcher)
     if isinstance(result, NeedsImports):
-        jobs = [replace(job, import_for=targets, part=result.part) for targets in result.targets]
+        jobs = [replace(job, import_for=each) for each in result.imports]
         others = tuple(cast("OtherImport", _run_worker(other, watcher)) for other in jobs)
-        result = _run_worker(replace(job, other_imports=others), watcher)
+        result = _run_worker(replace(job, others=replace(job.others, imports=others)), watcher)
     return cast("Result", result)
 
 
@@ -104,8 +104,8 @@ def _start_worker(job: Job) -> Iterator[tuple[subprocess.Popen[bytes], Connectio
     """Start a worker and send it its job; end the worker and all processes below it when the block ends."""
     _fill_standard_streams()
     receiver, sender = Pipe(duplex=False)
-    requirement = registry.requirement(job.frontend, jit=job.product == "jit")
-    variables = JIT_VARIABLES if job.product == "jit" else {}
+    requirement = registry.requirement(job.frontend, jit=job.product.kind == "jit")
+    variables = JIT_VARIABLES if job.product.kind == "jit" else {}
     settings = json.dumps([[path for path in sys.path if path], sys.dont_write_bytecode])
     with receiver:
         try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from aotcuda.builder.cache.compile_cache import CompileCache
-    from aotcuda.builder.compile.job import Job
+    from aotcuda.builder.compile.job import ImportFor, Job
     from aotcuda.builder.compile.unit_compiling import Compiled
     from aotcuda.builder.frontends.protocol import FrontEnd, GpuQuery, Unit
     from aotcuda.common.stamp import Stamp
@@ -68,15 +68,16 @@ def load_sources(job: Job, front: FrontEnd, target: Target, tell: Callable[..., 
     importing: Callable[[Target], AbstractContextManager[Iterable[GpuQuery]]] = getattr(
         front, "importing", lambda _: nullcontext(())
     )
-    observing = observer.observing(job.own, job.watched, job.watched_variables)
+    sources = job.sources
+    observing = observer.observing(sources.own, sources.watched, sources.watched_variables)
     functions: dict[Unit, object] = {}
     before, prelude_modules = frozenset(sys.modules), frozenset[str]()
     warnings: list[str] = []
     with failures.gather() as attempt, observing as seen, importing(target) as queries:
         with attempt():
-            if job.prelude:
-                tell(step=f"importing {job.prelude}", done=0, total=0)
-                _import_prelude(job, job.prelude)
+            if sources.prelude:
+                tell(step=f"importing {sources.prelude}", done=0, total=0)
+                _import_prelude(job, sources.prelude)
                 prelude_modules = frozenset(sys.modules) - before
             warnings = _load(job, front, tell, attempt, functions)
         yield Loaded(_with_units(job, functions), functions, attempt, queries, seen, prelude_modules, tuple(warnings))
@@ -138,7 +139,7 @@ def _variant_count(count: int) -> str:
 def _import_prelude(job: Job, name: str) -> None:
     key = "tool.aotcuda.prelude"
     file = getattr(python_source.import_for(key, name, job.root), "__file__", None) or ""
-    if job.carry and not imports.is_of_project(file, job.import_roots):
+    if job.product.carry and not imports.is_of_project(file, job.sources.import_roots):
         message = (
             f"{key}: {name} ({file}) is not a file of the project, and the JIT fallback needs it where the wheel is "
             'installed; copy it into the project, or set fallback = "error"'
@@ -187,7 +188,7 @@ def prelude_files(job: Job, prelude_modules: Iterable[str]) -> list[tuple[str, P
     Returns:
         For each file its path relative to the folder from which it is imported, and its absolute path.
     """
-    if job.prelude is None:
+    if job.sources.prelude is None:
         return []
     modules = [
         *job.names,
@@ -195,12 +196,12 @@ def prelude_files(job: Job, prelude_modules: Iterable[str]) -> list[tuple[str, P
     ]
     packages = {name.partition(".")[0] for name in modules}
     names = [name for name in prelude_modules if name.partition(".")[0] not in packages]
-    files = imports.files_of(names, job.import_roots)
-    folders = sorted(map(Path, imports.with_resolved(job.import_roots)), key=lambda path: -len(path.parts))
+    files = imports.files_of(names, job.sources.import_roots)
+    folders = sorted(map(Path, imports.with_resolved(job.sources.import_roots)), key=lambda path: -len(path.parts))
     return [
         (next(path.relative_to(folder) for folder in folders if path.is_relative_to(folder)).as_posix(), path)
         for path in map(Path, sorted(files))
-        if imports.is_of_project(str(path), job.import_roots)
+        if imports.is_of_project(str(path), job.sources.import_roots)
     ]
 
 
@@ -229,13 +230,15 @@ def targets_by_capability(job: Job) -> list[list[Target]]:
     return [sorted(targets[capability], key=Target.sort_key) for capability in sorted(targets)]
 
 
-def load_for_target(front: FrontEnd, cache: CompileCache, job: Job, tell: Callable[..., None]) -> OtherImport:
-    """Import the sources for the job's targets of one compute capability, and compile them.
+def load_for_target(
+    front: FrontEnd, cache: CompileCache, job: Job, wanted: ImportFor, tell: Callable[..., None]
+) -> OtherImport:
+    """Import the sources for the `wanted` targets of one compute capability, and compile them.
 
     Raises:
         AotcudaError: Something cannot be loaded or compiled.
     """
-    targets = job.import_for
+    targets = wanted.targets
     tell(step=f"importing the sources for {targets[0]}", done=0, total=0)
     with load_sources(job, front, targets[0], lambda **_: None) as loaded:
         pass
@@ -246,8 +249,8 @@ def load_for_target(front: FrontEnd, cache: CompileCache, job: Job, tell: Callab
         done += task.steps
         tell(step=task.title, done=done, total=max(done, len(loaded.functions)))
 
-    plans = [item.only_with(job.part) if job.part is not None else item for item in loaded.job.plans]
-    units = UnitCache(job, cache, [loaded.seen]) if job.is_shared else None
+    plans = [item.only_with(wanted.part) if wanted.part is not None else item for item in loaded.job.plans]
+    units = UnitCache(job, cache, [loaded.seen]) if job.shared is not None else None
     cached = units.find(unit_compiling.targets_by_unit(plans, targets)) if units is not None else {}
     compiled_flows = [
         unit_compiling.compile_units(loaded.job, front, item, loaded.functions, targets, cached) for item in plans
@@ -262,5 +265,5 @@ def load_for_target(front: FrontEnd, cache: CompileCache, job: Job, tell: Callab
         compiled=compiled,
         queries=tuple(loaded.queries),
         seen=loaded.seen,
-        sources=imports.project_files(job.import_roots, {*job.extensions.values()}),
+        sources=imports.project_files(job.sources.import_roots, {*job.sources.extensions.values()}),
     )

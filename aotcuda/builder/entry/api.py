@@ -6,14 +6,14 @@ import os
 import sys
 import time
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from aotcuda.arch import Target
 from aotcuda.builder.cache import cached_build, stamps
 from aotcuda.builder.cache import settings as build_settings
-from aotcuda.builder.compile.job import Job
+from aotcuda.builder.compile.job import Job, Others, Product, Shared, Sources
 from aotcuda.builder.config import parser
 from aotcuda.builder.emit import assembly, bundle, progress
 from aotcuda.builder.plan import capacity, consistency, plan, toolkits
@@ -73,8 +73,59 @@ def build(
     if (problem := system.why_not("builds")) is not None:
         raise BuildError(problem)
     variables.check()
+    inputs = _read(table, root.resolve(), import_roots, extensions, editable=editable)
+    cache = build_settings.find(inputs.front_ends, inputs.installed, inputs.project.root)
+    entry = _open_entry(inputs, cache)
+    built = entry.find(inputs.plans, inputs.roots, inputs.assemble) if entry is not None and shard is None else None
+    if built is None:
+        python = inputs.project.files(inputs.roots, inputs.plans)
+        from_cache_only |= os.environ.get("AOTCUDA_FROM_CACHE_ONLY", "").strip() == "1"
+        shared = Shared(shard=shard, costs=dict(costs)) if shard is not None or from_cache_only else None
+        results, shard_warnings = _compile(_job(inputs, cache, processes), shared, inputs, python, watcher)
+        if shard is not None:
+            return assembly.shard_output(shard, results, seconds=time.monotonic() - start)
+        built = _assemble(results, inputs, python, entry)
+        built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *shard_warnings])))
+    if inputs.settings.runtime == "bundled" and not editable:
+        built = bundle.add_run_time(built, inputs.settings, inputs.project.package_root)
+    summary = replace(built.summary, seconds=time.monotonic() - start)
+    return replace(built, summary=summary, depends=built.depends if with_dependencies else ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The modules of a build, with its folders and toolkits."""
+
+    table: Mapping[str, object]
+    settings: Config
+    plans: tuple[ModulePlan, ...]
+    project: stamps.Project
+    roots: Sequence[Path]
+    extensions: Mapping[str, Path]
+    installed: Sequence[toolkits.Toolkit]
+    editable: bool
+
+    @property
+    def front_ends(self) -> list[str]:
+        """Return the front end of each module."""
+        return [item.frontend for item in self.plans]
+
+    def assemble(self, results: Sequence[Result], stamp: Stamp) -> Output:
+        """Return the files of the modules."""
+        parts = (self.settings, self.table, self.plans, self.project, results)
+        return assembly.assemble(*parts, installed=self.installed, stamp=stamp, editable=self.editable)
+
+
+def _read(
+    table: Mapping[str, object],
+    root: Path,
+    import_roots: Sequence[Path],
+    extensions: Mapping[str, Path],
+    *,
+    editable: bool,
+) -> _Inputs:
+    """Read and check the configuration and the layout of the project."""
     settings = parser.parse(table, environ=os.environ)
-    root = root.resolve()
     plans = plan.make(settings, root)
     roots = layout.import_roots(root, import_roots)
     output.sweep([module.name for module in settings.modules], roots)
@@ -82,89 +133,76 @@ def build(
     package_root = layout.package_root(settings.modules[0].name, roots)
     names = tuple(plan.exported_names(plans))
     project = stamps.Project(root=root, package_root=package_root, names=names, tops=stamps.top_packages(settings))
-    installed = toolkits.installed()
-    front_ends = [item.frontend for item in plans]
-    cache = build_settings.find(front_ends, installed, root)
-    folders = [str(package_root), *map(str, roots), *build_settings.search_folders()]
-    inputs = [table, settings, folders, compilers.distributions(), editable, sorted(extensions)]
-    entry = cached_build.open_entry(cache, project, inputs)
-
-    def assemble(results: Sequence[Result], stamp: Stamp) -> Output:
-        return assembly.assemble(
-            settings, table, plans, project, results, installed=installed, stamp=stamp, editable=editable
-        )
-
-    built = entry.find(plans, roots, assemble) if entry is not None and shard is None else None
-    if built is None:
-        python = project.files(roots, plans)
-        job = _job(settings, plans, project, roots, extensions, cache, carry=not editable)
-        job = replace(job, jobs=processes) if processes else job
-        from_cache_only |= os.environ.get("AOTCUDA_FROM_CACHE_ONLY", "").strip() == "1"
-        shard_warnings: list[str] = []
-        with ExitStack() as stack:
-            name = os.environ.get("AOTCUDA_EXECUTOR", "").strip()
-            if shard is None and not from_cache_only and name:
-                if job.cache is None or not job.cache.writes:
-                    folder = stack.enter_context(temporary.folder())
-                    job = replace(job, cache=build_settings.in_folder(folder / "cache", front_ends, installed, root))
-                shard_warnings = _compile_by_executor(name, job, table, roots, installed, watcher)
-                from_cache_only = True
-            if shard is not None or from_cache_only:
-                job = _job_with_cache(job, table, python, shard, costs)
-            results = _run(job, installed, watcher)
-        if shard is not None:
-            return assembly.shard_output(shard, results, seconds=time.monotonic() - start)
-        stamp = _make_stamp(results, project, python, plans, installed)
-        built = assemble(results, stamp)
-        _check_unchanged(results)
-        built = entry.store(built, stamp, results) if entry is not None else built
-        built = replace(built, warnings=tuple(dict.fromkeys([*built.warnings, *shard_warnings])))
-    if settings.runtime == "bundled" and not editable:
-        built = bundle.add_run_time(built, settings, package_root)
-    summary = replace(built.summary, seconds=time.monotonic() - start)
-    return replace(built, summary=summary, depends=built.depends if with_dependencies else ())
+    return _Inputs(table, settings, plans, project, roots, extensions, toolkits.installed(), editable)
 
 
-def _job(
-    settings: Config,
-    plans: tuple[ModulePlan, ...],
-    project: stamps.Project,
-    roots: Sequence[Path],
-    extensions: Mapping[str, Path],
-    cache: Settings | None,
-    *,
-    carry: bool,
-) -> Job:
+def _open_entry(inputs: _Inputs, cache: Settings | None) -> cached_build.CachedBuild | None:
+    """Return the entry of whole builds of the project in the build cache; None if there is no cache."""
+    roots = [str(inputs.project.package_root), *map(str, inputs.roots), *build_settings.search_folders()]
+    named = [
+        inputs.table,
+        inputs.settings,
+        roots,
+        compilers.distributions(),
+        inputs.editable,
+        sorted(inputs.extensions),
+    ]
+    return cached_build.open_entry(cache, inputs.project, named)
+
+
+def _job(inputs: _Inputs, cache: Settings | None, processes: int) -> Job:
     """Return the job of all plans, for workers of any front end and toolkit."""
+    settings, project = inputs.settings, inputs.project
     return Job(
         root=str(project.root),
-        import_roots=tuple(map(str, roots)),
         arch_key=settings.arch_key,
-        plans=tuple(item for item in plans if item.units),
-        names=plan.exported_names(plans),
-        jobs=capacity.processes(),
-        carry=carry and settings.fallback == "jit",
-        own=project.prefixes,
-        watched=stamps.patterns(settings.watch, project.root),
-        watched_variables=settings.watch_env,
-        prelude=settings.prelude,
-        known_faults=settings.known_faults,
-        incomplete=settings.incomplete,
-        extensions={name: str(path.resolve()) for name, path in extensions.items()},
+        plans=tuple(item for item in inputs.plans if item.units),
+        names=plan.exported_names(inputs.plans),
+        jobs=processes or capacity.processes(),
+        sources=Sources(
+            import_roots=tuple(map(str, inputs.roots)),
+            extensions={name: str(path.resolve()) for name, path in inputs.extensions.items()},
+            prelude=settings.prelude,
+            own=project.prefixes,
+            watched=stamps.patterns(settings.watch, project.root),
+            watched_variables=settings.watch_env,
+        ),
+        product=Product(
+            carry=not inputs.editable and settings.fallback == "jit",
+            known_faults=settings.known_faults,
+            incomplete=settings.incomplete,
+        ),
         cache=cache,
     )
 
 
-def _job_with_cache(
-    job: Job, table: Mapping[str, object], python: Stamp, shard: tuple[int, int] | None, costs: Mapping[str, float]
-) -> Job:
-    """Return the job of a shard, or of the build that takes the shards' results from the cache.
+def _compile(
+    job: Job, shared: Shared | None, inputs: _Inputs, python: Stamp, watcher: Progress
+) -> tuple[list[Result], list[str]]:
+    """Do a job here, or let an executor compile it; return the results, and the warnings of the executor's shards."""
+    warnings: list[str] = []
+    name = os.environ.get("AOTCUDA_EXECUTOR", "").strip()
+    with ExitStack() as stack:
+        if shared is None and name:
+            if job.cache is None or not job.cache.writes:
+                folder = stack.enter_context(temporary.folder()) / "cache"
+                cache = build_settings.in_folder(folder, inputs.front_ends, inputs.installed, inputs.project.root)
+                job = replace(job, cache=cache)
+            warnings = _compile_by_executor(name, job, inputs.table, inputs.roots, inputs.installed, watcher)
+            shared = Shared()
+        if shared is not None:
+            job = replace(job, shared=_with_inputs(shared, job, inputs.table, python))
+        return _run(job, inputs.installed, watcher), warnings
+
+
+def _with_inputs(shared: Shared, job: Job, table: Mapping[str, object], python: Stamp) -> Shared:
+    """Return the part of a machine in a shared build, with its inputs.
 
     Raises:
         BuildError: There is no cache.
     """
     if job.cache is None:
-        option = "--shard" if shard is not None else "--from-cache-only"
+        option = "--shard" if shared.shard is not None else "--from-cache-only"
         message = (
             f"{option} needs the build cache, and there is none; set {build_settings.WHERE} to a folder that all "
             "shards share"
@@ -173,7 +211,7 @@ def _job_with_cache(
     files = {path: digest for (question, path), digest in python.reads.items() if question == "file"}
     inputs = {os.path.relpath(path, job.root): digest for path, digest in sorted(files.items())}
     inputs["[tool.aotcuda]"] = table_digest(table)
-    return replace(job, shard=shard, from_cache_only=shard is None, costs=dict(costs), inputs=inputs)
+    return replace(shared, inputs=inputs)
 
 
 def _compile_by_executor(*arguments: Any) -> list[str]:
@@ -183,6 +221,20 @@ def _compile_by_executor(*arguments: Any) -> list[str]:
     return executor.fill(*arguments)
 
 
+def _assemble(
+    results: Sequence[Result], inputs: _Inputs, python: Stamp, entry: cached_build.CachedBuild | None
+) -> Output:
+    """Return the files of the modules, and store them in the build cache.
+
+    Raises:
+        BuildError: A file has changed during the build.
+    """
+    stamp = _make_stamp(results, inputs, python)
+    built = inputs.assemble(results, stamp)
+    _check_unchanged(results)
+    return entry.store(built, stamp, results) if entry is not None else built
+
+
 def _run(job: Job, installed: Sequence[toolkits.Toolkit], watcher: Progress) -> list[Result]:
     """Run a job for each toolkit; the last result of a module has all its images."""
     from aotcuda.builder.plan import stages  # noqa: PLC0415 (a build from the cache starts no process)
@@ -190,7 +242,7 @@ def _run(job: Job, installed: Sequence[toolkits.Toolkit], watcher: Progress) -> 
     results: list[Result] = []
     for toolkit, plans in plan.share(job.plans, installed):
         images = {built.plan.config.name: built.images for result in results for built in result.modules}
-        results += stages.run(replace(job, plans=plans, toolkit=toolkit, images=images), watcher=watcher)
+        results += stages.run(replace(job, plans=plans, toolkit=toolkit, others=Others(images=images)), watcher=watcher)
     for parts in assembly.parts_by_module(results).values():
         consistency.check(_describe_import(built) for _, built in parts if built.kernels or built.functions)
     return results
@@ -220,17 +272,11 @@ def _describe_import(built: BuiltModule) -> consistency.Import:
     return consistency.Import(first, frozenset(item.units), compiled)
 
 
-def _make_stamp(
-    results: Sequence[Result],
-    project: stamps.Project,
-    python: Stamp,
-    plans: Sequence[ModulePlan],
-    installed: Sequence[toolkits.Toolkit],
-) -> Stamp:
+def _make_stamp(results: Sequence[Result], inputs: _Inputs, python: Stamp) -> Stamp:
     """Return the stamp of a build, without variables whose values in workers follow from other inputs."""
     from aotcuda.builder.compile import process  # noqa: PLC0415 (a build from the cache starts no process)
 
-    names = {item.frontend for item in plans}
-    variables = process.environment(os.environ, *sorted(names), toolkit=next(iter(installed), None))
+    toolkit = next(iter(inputs.installed), None)
+    variables = process.environment(os.environ, *sorted({*inputs.front_ends}), toolkit=toolkit)
     differences = {name for name in {*variables, *os.environ} if variables.get(name) != os.environ.get(name)}
-    return stamps.with_versions(stamps.make_stamp(results, project, python, differences))
+    return stamps.with_versions(stamps.make_stamp(results, inputs.project, python, differences))

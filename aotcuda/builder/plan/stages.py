@@ -64,11 +64,12 @@ def run(job: Job, watcher: Progress | None = None) -> list[Result]:
     Raises:
         AotcudaError: A module has an error; errors of several stages are raised together.
     """
-    for folder in (job.root, *job.import_roots):
+    for folder in (job.root, *job.sources.import_roots):
         _check_encoding(folder)
     results: dict[str, Result] = {}
     stage_results: list[Result] = []
-    wanted = tuple(sorted({*job.wanted} | {name for plan in job.plans for name in linked_names(plan, job.plans)}))
+    linked = {name for plan in job.plans for name in linked_names(plan, job.plans)}
+    wanted = tuple(sorted({*job.others.wanted} | linked))
     with failures.gather() as attempt:
         for stage in split(job.plans):
             # Modules that link a failed module cannot be built, and would report nothing new.
@@ -76,11 +77,12 @@ def run(job: Job, watcher: Progress | None = None) -> list[Result]:
             if not plans:
                 continue
             linked_results = {name: results[name] for plan in plans for name in sorted(linked_names(plan, job.plans))}
-            linkable = dict(job.linkable)
+            linkable = dict(job.others.linkable)
             for earlier in linked_results.values():
                 linkable |= earlier.linkable
+            others = replace(job.others, linkable=linkable, wanted=wanted)
             with attempt():
-                result = process.run(replace(job, plans=plans, linkable=linkable, wanted=wanted), watcher)
+                result = process.run(replace(job, plans=plans, others=others), watcher)
                 stage_results.append(_join(result, list(linked_results.values())))
                 results |= dict.fromkeys((plan.config.name for plan in plans), stage_results[-1])
     return stage_results

@@ -14,7 +14,7 @@ from aotcuda import arch, manifest
 from aotcuda.binary import files as files_of_wheels
 from aotcuda.binary import targets
 from aotcuda.builder.cache import stamps
-from aotcuda.builder.compile.job import Job
+from aotcuda.builder.compile.job import Job, Others, Product, Sources
 from aotcuda.builder.config import parser
 from aotcuda.builder.plan import capacity, plan, stages
 from aotcuda.common import foreign
@@ -59,7 +59,7 @@ def job(
     wanted: tuple[str, ...] = (),
     cache: Settings | None = None,
 ) -> Job:
-    """Return the job of a JIT build, which links the results `linked_results`; other arguments as in `Job`."""
+    """Return the job of a JIT build, which links the results `linked_results`; for others see `Job`."""
     root, package_root = project.root, project.package_root
     # The prelude of a wheel's package imports files that the wheel carries in `root`.
     needs_root = settings.prelude is not None or not root.is_relative_to(package_root)
@@ -67,21 +67,23 @@ def job(
     ((_, plans),) = plan.share(plan.make(settings, root), (toolkit,) if toolkit is not None else ())
     return Job(
         root=str(root),
-        import_roots=tuple(map(str, roots)),
         arch_key="this machine's GPU",
         plans=plans,
         toolkit=toolkit,
         names=dict(names),
         jobs=capacity.processes(),
-        product="jit",
-        own=project.prefixes,
-        watched=watched,
-        watched_variables=settings.watch_env,
-        prelude=settings.prelude,
-        known_faults=settings.known_faults,
-        incomplete=settings.incomplete,
-        linkable={name: item for result in linked_results for name, item in result.linkable.items()},
-        wanted=wanted,
+        sources=Sources(
+            import_roots=tuple(map(str, roots)),
+            prelude=settings.prelude,
+            own=project.prefixes,
+            watched=watched,
+            watched_variables=settings.watch_env,
+        ),
+        product=Product(kind="jit", known_faults=settings.known_faults, incomplete=settings.incomplete),
+        others=Others(
+            linkable={name: item for result in linked_results for name, item in result.linkable.items()},
+            wanted=wanted,
+        ),
         cache=cache,
     )
 

@@ -133,12 +133,12 @@ def _named_paths(job: Job) -> list[Path]:
         BuildError: One is outside of the project, so it is not sent.
     """
     root = Path(job.root)
-    paths = [*map(Path, job.extensions.values())]
+    paths = [*map(Path, job.sources.extensions.values())]
     for item in job.plans:
         paths += [root / link.path for link in item.config.link if link.path is not None]
         paths += [root / folder for folder in item.config.options.include_dirs]
-    packages = [Path(folder, name.partition(".")[0]) for folder in job.import_roots for name in job.names]
-    for path in [*map(Path, job.import_roots), *packages, *paths]:
+    packages = [Path(folder, name.partition(".")[0]) for folder in job.sources.import_roots for name in job.names]
+    for path in [*map(Path, job.sources.import_roots), *packages, *paths]:
         if path.exists() and not path.resolve().is_relative_to(root):
             message = f"{VARIABLE}: {path} is outside of the project and is not sent to workers; unset the variable"
             raise BuildError(message)
@@ -160,7 +160,7 @@ def _request(
         if settings.changes_entries(name)
         or name == "AOTCUDA_ARCH"
         or name in compiler_variables.kept
-        or any(fnmatchcase(name, pattern) for pattern in job.watched_variables)
+        or any(fnmatchcase(name, pattern) for pattern in job.sources.watched_variables)
     }
     return {
         "table": table,

@@ -10,25 +10,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from aotcuda.arch import Target
-    from aotcuda.builder.compile.job import Job
+    from aotcuda.builder.compile.job import Shared
     from aotcuda.builder.frontends.protocol import Unit
     from aotcuda.builder.plan.plan import ModulePlan
 
 
-def choose_units(job: Job, functions: Mapping[Unit, object], *, in_groups: bool) -> frozenset[Unit]:
+def choose_units(
+    plans: Sequence[ModulePlan], functions: Mapping[Unit, object], shared: Shared, *, in_groups: bool
+) -> frozenset[Unit]:
     """Return the units that a shard compiles.
 
     Small modules are not divided, so a shard can link them. Kernels that become machine code together and the units of
     a batch stay together. The most expensive part comes first; each part goes to the shard with the least work. Every
     shard computes the same division.
     """
-    index, count = job.shard or (1, 1)
+    index, count = shared.shard or (1, 1)
     costs = {
-        unit: _cost(job, unit, functions[unit], plan.compiled_for(unit)) for plan in job.plans for unit in plan.units
+        unit: _cost(shared, unit, functions[unit], plan.compiled_for(unit)) for plan in plans for unit in plan.units
     }
     largest = sum(costs.values()) / count / 4
     parts: list[tuple[float, list[Unit]]] = []
-    for plan in job.plans:
+    for plan in plans:
         is_small = sum(costs[unit] for unit in plan.units) <= largest
         of_plan = [list(plan.units)] if is_small else _parts(plan, in_groups=in_groups)
         parts += [(sum(costs[unit] for unit in part), part) for part in of_plan]
@@ -55,9 +57,9 @@ def _parts(plan: ModulePlan, *, in_groups: bool) -> list[list[Unit]]:
     return list(parts.values())
 
 
-def _cost(job: Job, unit: Unit, loaded: Any, targets: Sequence[Target]) -> float:
+def _cost(shared: Shared, unit: Unit, loaded: Any, targets: Sequence[Target]) -> float:
     """Return the recorded seconds of a unit, or an estimate by the length of its code."""
-    recorded = job.costs.get(f"{unit.module}.{unit.identifier}")
+    recorded = shared.costs.get(f"{unit.module}.{unit.identifier}")
     if recorded is not None:
         return recorded
     for name in ("python", "function", "fn"):  # attributes of loaded objects and of Triton's functions
