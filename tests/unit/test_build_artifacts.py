@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import replace
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from aotcuda.builder.compile import code_warnings
 from aotcuda.builder.config import parser
 from aotcuda.builder.config.model import Options
 from aotcuda.builder.emit import assembly, wheel_files
-from aotcuda.builder.frontends.protocol import Unit
+from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Launch, ParameterBlock, Unit
 from aotcuda.builder.link.images import Image, KernelCode, make_image
 from aotcuda.builder.plan import consistency, plan
 from aotcuda.errors import CompileError, LinkError
@@ -38,7 +39,7 @@ def check(layout: tuple[tuple[int, int], ...], parameter_bytes: int, *, one_by_o
     (module_plan,) = plan.make(parser.parse(tomllib.loads(TABLE), environ={}))
     target = arch.parse("sm_75")
     kernel = make_image(target, images.numba_cubin("sm_75"), (13, 0)).kernels["axpy"]
-    description = SimpleNamespace(layout=layout, parameter_bytes=parameter_bytes, one_by_one=one_by_one)
+    description = ParameterBlock(layout=layout, size=parameter_bytes, one_by_one=one_by_one)
     wheel_files._check_layout(module_plan.units[0], description, kernel, target)
     return kernel
 
@@ -125,7 +126,7 @@ KERNEL, FUNCTION, OTHER = (
 
 
 def compiled_unit(threads: int = 128) -> Any:
-    return SimpleNamespace(signature="void(int64)", launch_bounds=(threads,))
+    return SimpleNamespace(signature="void(int64)", launch=Launch(launch_bounds=(threads,)))
 
 
 def import_for(target: str, *units: tuple[Unit, str, Any]) -> consistency.Import:
@@ -154,6 +155,13 @@ def test_units_must_agree_with_the_first_import() -> None:
         "kernels.f: pkg._k:f has another launch bounds when it is imported for sm_75 ((128,)) than for sm_110 "
         "((256,)), and a module has one for all GPUs; make them the same"
     )
+
+
+def test_compared_properties_are_attributes_of_compiled_units() -> None:
+    kernel = CompiledKernel(code=(), signature="", parameters=(), parameter_block=ParameterBlock(size=0, layout=()))
+    function = CompiledFunction(ir=b"", signature="", result="", parameters=())
+    for name in consistency._SHARED:
+        attrgetter(name)(function if name == "result" else kernel)
 
 
 def test_units_that_only_one_import_has_are_refused() -> None:

@@ -14,7 +14,7 @@ from aotcuda.arch import parse
 from aotcuda.builder.cache import hashing, serialization
 from aotcuda.builder.cache.hashing import NamelessError
 from aotcuda.builder.cache.serialization import ForeignValueError
-from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput
+from aotcuda.builder.frontends.protocol import CompiledKernel, Definition, Launch, LinkInput, ParameterBlock
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
@@ -24,14 +24,11 @@ VALUES = st.recursive(
 
 KERNEL = CompiledKernel(
     code=(LinkInput(kind="ltoir", name="k", data=b"\x00code", pieces=(("a", b"1"),)),),
-    needed=(),
     signature="void(int32)",
     parameters=({"kind": "scalar", "name": "x", "offset": 0},),  # type: ignore[typeddict-item]
-    parameter_bytes=4,
-    layout=((0, 4),),
-    cooperative=False,
-    launch_bounds=(),
-    carveout=None,
+    parameter_block=ParameterBlock(size=4, layout=((0, 4),)),
+    launch=Launch(launch_bounds=(128,)),
+    definition=Definition(doc="A kernel."),
 )
 
 

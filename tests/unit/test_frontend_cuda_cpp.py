@@ -283,7 +283,7 @@ def test_kernel_for_one_block_has_it(settle, monkeypatch, attribute, block, boun
     monkeypatch.setitem(globals(), "TARGET", Target("sass", 9, 0, ""))  # the first with the attribute
     front, ((unit, files),) = settle("kernels.k = {}", f"__global__ void {attribute} k(float *x) {{}}")
     kernel = front.compile_unit(unit, files, [TARGET])[TARGET]
-    assert (kernel.block, kernel.launch_bounds) == (block, bounds)
+    assert (kernel.launch.block, kernel.launch.launch_bounds) == (block, bounds)
 
 
 def test_variadic_function_keeps_its_dots(settle):
@@ -304,8 +304,8 @@ def test_parameters_have_the_offsets_of_the_ptx(settle):
         ("arg3", 32),
         ("e", 40),
     ]
-    assert kernel.layout == ((0, 1), (8, 8), (16, 16), (32, 2), (40, 8))
-    assert (kernel.parameter_bytes, kernel.one_by_one) == (48, False)
+    assert kernel.parameter_block.layout == ((0, 1), (8, 8), (16, 16), (32, 2), (40, 8))
+    assert (kernel.parameter_block.size, kernel.parameter_block.one_by_one) == (48, False)
     assert kernel.signature == "void(char, double, float4, short, const float * as pointer)"
 
 

@@ -194,20 +194,20 @@ def test_assumptions_of_the_compiler_are_checked_by_launches(build: Any) -> None
 @pytest.mark.parametrize(("overlap", "wanted"), [((), ((0, 1),)), (("x", "out"), ())])
 def test_launches_check_overlap_unless_the_table_allows_it(build: Any, overlap: Any, wanted: Any) -> None:
     variants = build({"signature": ADD, "constants": {"TILE": 64}, "overlap": [*overlap]})
-    assert {variant.apart for variant in variants} == {wanted}
+    assert {variant.launch.apart for variant in variants} == {wanted}
 
 
 def test_an_array_with_64_bit_indices_has_64_bit_sizes(build: Any) -> None:
     (variant,) = build({"python": "large", "signature": "float32[:], int64", "specialise": "exact"})
     assert [size["format"] for size in variant.parameters[0]["sizes"]] == ["q", "q"]
-    assert variant.layout == ((0, 8), (8, 8), (16, 8), (24, 8))
+    assert variant.parameter_block.layout == ((0, 8), (8, 8), (16, 8), (24, 8))
     assert variant.parameters[0]["sizes"][1]["least"] == 0
 
 
 def test_default_of_a_constant_comes_from_the_source(build: Any) -> None:
     (variant,) = build({"python": "defaulted", "signature": "float32[::1]", "specialise": "exact"})
     assert variant.parameters[1]["value"] == 64
-    assert variant.arguments == ({"name": "x"}, {"name": "TILE", "default": 64})
+    assert variant.definition.arguments == ({"name": "x"}, {"name": "TILE", "default": 64})
 
 
 FLOATS = [0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1.5]

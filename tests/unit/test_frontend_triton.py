@@ -332,7 +332,7 @@ def test_launches_may_omit_defaults_and_what_all_variants_share(
         {"python": "both.fn", "signature": "*fp32:16, i32:16", "constexprs": item, "num-warps": 8} for item in kernel
     ]
     variant, *_ = variants_of(sources, tables)
-    defaults = {each["name"]: each["default"] for each in variant.arguments if "default" in each}
+    defaults = {each["name"]: each["default"] for each in variant.definition.arguments if "default" in each}
     assert {name: value for name, value in defaults.items() if name.isupper()} == wanted
     assert (defaults["num_warps"], defaults["num_stages"], defaults["maxnreg"]) == (8, 3, None)
 
@@ -358,7 +358,7 @@ def test_kernels_that_the_assembler_refuses_are_left_out(sources: str) -> None:
 def test_a_stub_has_each_name_once(sources: str) -> None:
     variant, *_ = variants_of(sources, NUM_STAGES)
     overload = {"signature": variant.signature, "parameters": list(variant.parameters)}
-    record = {"name": "staged", "arguments": list(variant.arguments), "overloads": [overload]}
+    record = {"name": "staged", "arguments": list(variant.definition.arguments), "overloads": [overload]}
     text = stub.render({"by_grid": True, "kernels": [record], "functions": []}, "# mark")  # type: ignore[typeddict-item]
     ast.parse(text)
     assert len(re.findall(r"\bnum_stages: ", text)) == 1

@@ -18,11 +18,14 @@ from aotcuda.builder.frontends.protocol import (
     Callbacks,
     CompiledFunction,
     CompiledKernel,
+    Definition,
     External,
     Fault,
     GpuQuery,
     Ir,
+    Launch,
     LinkInput,
+    ParameterBlock,
     Unit,
 )
 from aotcuda.builder.link.images import Image, KernelCode
@@ -37,6 +40,7 @@ CLASSES: Mapping[str, type] = {
     item.__name__: item
     for item in (
         *(Assembled, Callbacks, CompiledFunction, CompiledKernel, External, Fault, Ir, LinkInput, Symbols),
+        *(Definition, Launch, ParameterBlock),
         *(BuiltModule, CompletedPlan, GpuQuery, Image, KernelCode, LinkedItem, Options, Result, Unit),
     )
 }

@@ -130,7 +130,9 @@ def _mark_cooperative(
             symbols = grid_sync.in_cubin(image.data, image.target.major)
         synchronizing |= {(image.name, symbol) for symbol in symbols}
     return tuple(
-        replace(kernel, cooperative=kernel.cooperative or (unit.image, unit.symbol) in synchronizing)
+        replace(kernel, launch=replace(kernel.launch, cooperative=True))
+        if (unit.image, unit.symbol) in synchronizing
+        else kernel
         for unit, kernel in zip(plan.kernels, kernels, strict=True)
     )
 
@@ -151,7 +153,7 @@ def _with_launches(plan: ModulePlan, unit: Unit, compiled: Compiled) -> Compiled
     built: CompiledKernel = compiled[unit, plan.compiled_for(unit)[0]]
     has = {*plan.compiled_for(unit)}
     codes = [(str(target), plan.code_targets[target]) for target in plan.targets]
-    launches = [(arch, compiled[unit, code].launch) for arch, code in codes if code in has]
+    launches = [(arch, compiled[unit, code].launch.fixed) for arch, code in codes if code in has]
     values = [pair for target in plan.compiled_for(unit) for pair in compiled[unit, target].values]
     return replace(
         built,

@@ -35,7 +35,7 @@ def files(
                 data = built[f"{name.replace('.', '/')}{manifest.FOLDER_SUFFIX}/{manifest.FILE_NAME}"]
                 digests[name] = manifest.digest(data)
                 kernels = [] if module.plan.config.pack else module.kernels  # a pack leaves its sources as they are
-                for source in (name, *(kernel.defined.partition(":")[0] for kernel in kernels)):
+                for source in (name, *(kernel.definition.defined.partition(":")[0] for kernel in kernels)):
                     defined.setdefault(source, set()).add(name)
         sources |= {Path(item["path"]) for item in result.sources}
     if not digests:

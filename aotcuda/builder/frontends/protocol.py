@@ -203,84 +203,117 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompiledKernel:
-    """A kernel for one signature and one compute capability.
+class ParameterBlock:
+    """A kernel's parameter block, which the build compares with the linked image.
 
     Attributes:
-        code: LTOIR; PTX of a debug build; or `Ir`, which `FrontEnd.generate` compiles to one of these.
-        needed: The link inputs that the code needs.
-        signature: The signature as the front end resolved it.
-        parameters: The Python arguments, with their places in the parameter block.
-        parameter_bytes: Size of the parameter block.
-        layout: `(offset, size)` of each machine-level parameter; the build compares it with the linked image.
+        size: Its bytes.
+        layout: `(offset, size)` of each machine-level parameter.
+        one_by_one: True if the offsets of parameters differ between GPUs, since C++ aligns one parameter by more than
+            the parameter block. `layout` then has the right order and sizes alone.
+        reserved: With `one_by_one`, the places of parameters that are not arguments.
+    """
+
+    size: int
+    layout: tuple[tuple[int, int], ...]
+    one_by_one: bool = False
+    reserved: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """The requirements and preferences of a kernel for its launches.
+
+    Attributes:
         cooperative: True if launches must be cooperative.
         launch_bounds: Maximum threads a block, minimum blocks a multiprocessor, maximum blocks a cluster; may be empty.
         block: The only block that launches may have, in x, y and z; empty if launches choose it.
         carveout: Preferred share of shared memory in percent, -1 for the driver's default, None for no preference.
-        callbacks: The callbacks of linked items.
-        externals: The functions that link inputs have to define.
-        exceptions: For a debug build: the meaning of each error code that the kernel may store, as
-            `(code, exception's name, arguments as text, function, file, line)`.
+        fixed: Block, shared memory and cluster of launches on this capability; None if users set them.
+        apart: Pairs of argument numbers. Launches refuse arrays of such a pair that overlap.
+    """
+
+    cooperative: bool = False
+    launch_bounds: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    carveout: int | None = None
+    fixed: FixedLaunch | None = None
+    apart: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """The facts that all signatures of a kernel share; the manifest has them once.
+
+    Attributes:
         defined: The place of its Python function, with the function's first line: `mypkg.solver:add:12`.
         doc: The docstring of its source, without indentation; may be empty.
         lazy: True if its decorator names no signatures, so the compiler's JIT compiles for the exact argument types.
-        launch: Block, shared memory and cluster of launches on this capability; None if users set them.
-        launches: The launch of each of the images' targets; the build writes it.
+        arguments: The names of keyword arguments, in order; None if arguments are positional only.
         heuristics: The arguments that the source computes at each launch, in the order of their computation.
         exact: True if launches choose its variants by Triton's rules.
         adopts: True if numbers adopt the types of the parameters of an exact kernel.
         fixed: Names of integer constants that are packaged for some values alone, although users may vary them.
         digest: For a pack: a digest of its Python function; may be empty.
-        arguments: The names of keyword arguments, in order; None if arguments are positional only.
-        one_by_one: True if the offsets of parameters differ between GPUs, since C++ aligns one parameter by more than
-            the parameter block. `layout` then has the right order and sizes alone.
-        reserved: With `one_by_one`, the places of parameters that are not arguments.
-        has_functions: True if its code contains the exported functions of its module, so these are not linked again.
-        self_contained: True if its code is LTOIR that refers to nothing outside, and defines no other public name than
-            the kernel. The build may then compile it apart from the other kernels of its module.
-        constants: The names and sizes of its constant arrays; an image has each name once.
-        values: The values that its source reads and that the compiler made constants: pairs of a path and a description
-            as in `aotcuda.common.value_descriptions`. Modules in place compare them with the values of a run.
-        apart: Pairs of argument numbers. Launches refuse arrays of such a pair that overlap.
-        seen: The reads of project functions that the compiler ran; the build writes it.
-        generated: The entry of the compile cache for it.
-        faults: Its code that the compiler is known to compile wrongly.
     """
 
-    code: tuple[LinkInput | Ir, ...]
-    needed: tuple[LinkInput, ...]
-    signature: str
-    parameters: tuple[Parameter, ...]
-    parameter_bytes: int
-    layout: tuple[tuple[int, int], ...]
-    cooperative: bool
-    launch_bounds: tuple[int, ...]
-    carveout: int | None
-    block: tuple[int, ...] = ()
-    callbacks: tuple[Callbacks, ...] = ()
-    externals: tuple[External, ...] = ()
-    exceptions: tuple[tuple[int, str, str, str, str, int], ...] | None = None
     defined: str = ""
     doc: str = ""
     lazy: bool = False
-    launch: FixedLaunch | None = None
-    launches: tuple[tuple[str, FixedLaunch], ...] = ()
     arguments: tuple[Argument, ...] | None = None
     heuristics: tuple[str, ...] = ()
     exact: bool = False
     adopts: bool = False
     fixed: tuple[str, ...] = ()
     digest: str = ""
-    one_by_one: bool = False
-    reserved: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompiledKernel:
+    """A kernel for one signature and one compute capability.
+
+    Attributes:
+        code: LTOIR; PTX of a debug build; or `Ir`, which `FrontEnd.generate` compiles to one of these.
+        signature: The signature as the front end resolved it.
+        parameters: The Python arguments, with their places in the parameter block.
+        parameter_block: The parameter block.
+        launch: What launches must or should have.
+        definition: What the manifest says once of a kernel with several signatures.
+        needed: The link inputs that the code needs.
+        callbacks: The callbacks of linked items.
+        externals: The functions that link inputs have to define.
+        has_functions: True if its code contains the exported functions of its module, so these are not linked again.
+        self_contained: True if its code is LTOIR that refers to nothing outside, and defines no other public name than
+            the kernel. The build may then compile it apart from the other kernels of its module.
+        constants: The names and sizes of its constant arrays; an image has each name once.
+        values: The values that its source reads and that the compiler made constants: pairs of a path and a description
+            as in `aotcuda.common.value_descriptions`. Modules in place compare them with the values of a run.
+        exceptions: For a debug build: the meaning of each error code that the kernel may store, as
+            `(code, exception's name, arguments as text, function, file, line)`.
+        faults: Its code that the compiler is known to compile wrongly.
+        generated: The entry of the compile cache for it.
+        launches: `launch.fixed` of each of the images' targets; the build writes it.
+        seen: The reads of project functions that the compiler ran; the build writes it.
+    """
+
+    code: tuple[LinkInput | Ir, ...]
+    signature: str
+    parameters: tuple[Parameter, ...]
+    parameter_block: ParameterBlock
+    launch: Launch = Launch()
+    definition: Definition = Definition()
+    needed: tuple[LinkInput, ...] = ()
+    callbacks: tuple[Callbacks, ...] = ()
+    externals: tuple[External, ...] = ()
     has_functions: bool = False
     self_contained: bool = False
     constants: tuple[tuple[str, int], ...] = ()
     values: tuple[tuple[str, list[Any]], ...] = ()
-    apart: tuple[tuple[int, int], ...] = ()
-    seen: Stamp | None = None
-    generated: Generated | None = None
+    exceptions: tuple[tuple[int, str, str, str, str, int], ...] | None = None
     faults: tuple[Fault, ...] = ()
+    generated: Generated | None = None
+    launches: tuple[tuple[str, FixedLaunch], ...] = ()
+    seen: Stamp | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

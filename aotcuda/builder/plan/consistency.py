@@ -5,6 +5,7 @@ Sources that query the GPU are imported once for each target, and every toolkit 
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda.errors import CompileError
@@ -18,12 +19,11 @@ if TYPE_CHECKING:
 _SHARED = {
     "signature": "signature",
     "parameters": "parameters",
-    "layout": "parameters",
-    "cooperative": "cooperative launch",
-    "launch_bounds": "launch bounds",
-    "block": "required block",
-    "carveout": "shared-memory carveout",
-    "prototype": "prototype",
+    "parameter_block.layout": "parameters",
+    "launch.cooperative": "cooperative launch",
+    "launch.launch_bounds": "launch bounds",
+    "launch.block": "required block",
+    "launch.carveout": "shared-memory carveout",
     "result": "result",
 }
 """Attributes of a compiled unit that a manifest has once for all targets, with their names in messages."""
@@ -65,7 +65,10 @@ def check(imports: Iterable[Import]) -> None:
 
 def _check(unit: Unit, expected: tuple[Target, Any], result: tuple[Target, Any]) -> None:
     for name, noun in _SHARED.items():
-        value, other = (getattr(compiled, name, None) for _, compiled in (expected, result))
+        value, other = (
+            reduce(lambda part, one: getattr(part, one, None), name.split("."), compiled)
+            for _, compiled in (expected, result)
+        )
         if value != other:
             message = (
                 f"{unit.key}: {unit.origin} has another {noun} when it is imported for {result[0]} ({other}) than for "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cuda.bindings import nvrtc as bindings
 
-from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput
+from aotcuda.builder.frontends.protocol import CompiledKernel, LinkInput, ParameterBlock
 from aotcuda.builder.link import nvrtc
 from aotcuda.errors import SourceError
 from elementwise_frontend.tables import TYPES
@@ -95,14 +95,9 @@ def _kernel(unit, loaded, target):
     )
     return CompiledKernel(
         code=(LinkInput(kind="ptx" if unit.options.debug else "ltoir", name=unit.symbol, data=code),),
-        needed=(),
         signature=_signature(unit, loaded),
         parameters=tuple(parameters),
-        parameter_bytes=offset + 8,
-        layout=(*places, (offset, 8)),
-        cooperative=False,
-        launch_bounds=(),
-        carveout=None,
+        parameter_block=ParameterBlock(size=offset + 8, layout=(*places, (offset, 8))),
     )
 
 

@@ -15,7 +15,14 @@ from cuda.bindings import nvrtc as bindings
 from aotcuda.builder.compile import flows, pool
 from aotcuda.builder.emit.c_header import c_types
 from aotcuda.builder.frontends.cuda_cpp import declarations, parameters
-from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Division, LinkInput
+from aotcuda.builder.frontends.protocol import (
+    CompiledFunction,
+    CompiledKernel,
+    Division,
+    Launch,
+    LinkInput,
+    ParameterBlock,
+)
 from aotcuda.builder.link import inputs, nvrtc, preconditions, symbols, translation_units
 from aotcuda.builder.link.included_headers import Headers
 from aotcuda.builder.link.symbols import Symbols
@@ -231,16 +238,16 @@ class CudaCppFrontEnd:
             code = tuple(replace(item, unfused=(unit.symbol,)) for item in code)
         return CompiledKernel(
             code=code,
-            needed=(),
             signature=arguments.signature,
             parameters=arguments.parameters,
-            parameter_bytes=declaration.parameter_bytes,
-            layout=tuple((item.offset, item.size) for item in declaration.parameters),
-            cooperative=unit.cooperative,
-            launch_bounds=declaration.launch_bounds,
-            block=declaration.block,
-            carveout=None,
-            one_by_one=declaration.alignment > _ALIGNMENT,
+            parameter_block=ParameterBlock(
+                size=declaration.parameter_bytes,
+                layout=tuple((item.offset, item.size) for item in declaration.parameters),
+                one_by_one=declaration.alignment > _ALIGNMENT,
+            ),
+            launch=Launch(
+                cooperative=unit.cooperative, launch_bounds=declaration.launch_bounds, block=declaration.block
+            ),
             has_functions=True,
         )
 

@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any
 from aotcuda.builder.frontends import error_table, python_source, variants
 from aotcuda.builder.frontends.cutile import config
 from aotcuda.builder.frontends.numba import private_parts
-from aotcuda.builder.frontends.protocol import Assembled, Assembler, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.protocol import (
+    Assembled,
+    Assembler,
+    CompiledKernel,
+    Definition,
+    Launch,
+    LinkInput,
+    ParameterBlock,
+)
 from aotcuda.builder.frontends.variants import plain_number
 from aotcuda.builder.plan import toolchain
 from aotcuda.builder.write import temporary
@@ -154,19 +162,15 @@ class CutileFrontEnd:
         parameters, layout = _parameters(unit, loaded)
         return CompiledKernel(
             code=(LinkInput(kind="cubin", name=unit.symbol, data=b"-O%d\n%b" % (level, bytecode)),),
-            needed=(),
             signature=unit.signature,
             parameters=tuple(parameters),
-            parameter_bytes=max((offset + size for offset, size in layout), default=0),
-            layout=tuple(layout),
-            cooperative=False,
-            launch_bounds=(),
-            carveout=None,
-            doc=inspect.getdoc(_function(loaded)) or "",
-            launch=_LAUNCH,
-            arguments=tuple(_arguments(loaded)),
-            apart=tuple(_separate_arrays(unit, parameters)),
-            one_by_one=True,  # the driver may add tensor maps to the block
+            parameter_block=ParameterBlock(
+                size=max((offset + size for offset, size in layout), default=0),
+                layout=tuple(layout),
+                one_by_one=True,  # the driver may add tensor maps to the block
+            ),
+            launch=Launch(fixed=_LAUNCH, apart=tuple(_separate_arrays(unit, parameters))),
+            definition=Definition(doc=inspect.getdoc(_function(loaded)) or "", arguments=tuple(_arguments(loaded))),
         )
 
     def assembler(self, target: Target) -> Assembler:

@@ -30,7 +30,15 @@ from aotcuda.builder.frontends.numba import (
 )
 from aotcuda.builder.frontends.numba.read_values import read_values
 from aotcuda.builder.frontends.numba.user_lines import add_context, add_places
-from aotcuda.builder.frontends.protocol import CompiledFunction, CompiledKernel, Generated, Ir
+from aotcuda.builder.frontends.protocol import (
+    CompiledFunction,
+    CompiledKernel,
+    Definition,
+    Generated,
+    Ir,
+    Launch,
+    ParameterBlock,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -213,18 +221,16 @@ class NumbaFrontEnd(ABC):
             lowered = self._lower_kernel(unit, python, jit, args, targets, name)
         template = CompiledKernel(
             code=(),
-            needed=(),
             signature=signature,
             parameters=tuple(layout.parameters),
-            parameter_bytes=layout.size,
-            layout=tuple(layout.fields),
-            cooperative=lowered.is_cooperative,
-            launch_bounds=jit.launch_bounds,
-            carveout=jit.carveout,
+            parameter_block=ParameterBlock(size=layout.size, layout=tuple(layout.fields)),
+            launch=Launch(cooperative=lowered.is_cooperative, launch_bounds=jit.launch_bounds, carveout=jit.carveout),
+            definition=Definition(
+                doc=inspect.getdoc(python) or "",
+                defined=f"{python_source.home(python)}:{python.__qualname__}:{python.__code__.co_firstlineno}",
+                lazy=bool(getattr(loaded.value, "_can_compile", True)),  # Numba clears it for eager signatures
+            ),
             exceptions=lowered.exceptions,
-            doc=inspect.getdoc(python) or "",
-            defined=f"{python_source.home(python)}:{python.__qualname__}:{python.__code__.co_firstlineno}",
-            lazy=bool(getattr(loaded.value, "_can_compile", True)),  # Numba clears it for eager signatures
             faults=lowered.faults,
             values=tuple(read_values(python, self.root).items()),
         )

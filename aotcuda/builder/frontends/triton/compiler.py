@@ -15,7 +15,15 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from aotcuda.builder.frontends import python_source, variants
-from aotcuda.builder.frontends.protocol import Assembled, Assembler, CompiledKernel, LinkInput
+from aotcuda.builder.frontends.protocol import (
+    Assembled,
+    Assembler,
+    CompiledKernel,
+    Definition,
+    Launch,
+    LinkInput,
+    ParameterBlock,
+)
 from aotcuda.builder.frontends.triton import (
     compilation,
     compile_errors,
@@ -149,24 +157,27 @@ class TritonFrontEnd:
         fields = ptx.fields(text)
         return CompiledKernel(
             code=(LinkInput(kind="ptx", name=unit.symbol, data=ptx.rename(text, unit.symbol).encode()),),
-            needed=(),
             signature=unit.signature,
             parameters=tuple(launches.parameters(unit, loaded.function, compiled.metadata, fields)),
-            parameter_bytes=fields[-1].offset + fields[-1].size if fields else 0,
-            layout=tuple((field.offset, field.size) for field in fields),
-            cooperative=unit.launch_cooperative_grid,
-            launch_bounds=(),
-            carveout=None,
-            launch=launches.fixed_launch(unit, compiled.metadata, target, fields),
-            arguments=tuple(launches.arguments(unit, loaded)),
-            defined=source_function.definition(loaded.function),
-            heuristics=tuple(loaded.computed),
-            exact=True,
-            adopts=not unit.in_place,
-            fixed=unit.fixed,
-            digest=loaded.digest,
-            one_by_one=unit.has_descriptors,  # the GPU's code aligns tensor maps
-            reserved=tuple(field.offset for field in fields[-launches.SCRATCH :]) if unit.has_descriptors else (),
+            parameter_block=ParameterBlock(
+                size=fields[-1].offset + fields[-1].size if fields else 0,
+                layout=tuple((field.offset, field.size) for field in fields),
+                one_by_one=unit.has_descriptors,  # the GPU's code aligns tensor maps
+                reserved=tuple(field.offset for field in fields[-launches.SCRATCH :]) if unit.has_descriptors else (),
+            ),
+            launch=Launch(
+                cooperative=unit.launch_cooperative_grid,
+                fixed=launches.fixed_launch(unit, compiled.metadata, target, fields),
+            ),
+            definition=Definition(
+                defined=source_function.definition(loaded.function),
+                arguments=tuple(launches.arguments(unit, loaded)),
+                heuristics=tuple(loaded.computed),
+                exact=True,
+                adopts=not unit.in_place,
+                fixed=unit.fixed,
+                digest=loaded.digest,
+            ),
             generated=compiled.generated,
         )
 
