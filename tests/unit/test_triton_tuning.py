@@ -5,12 +5,13 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections import OrderedDict, UserDict
 
 import pytest
 
 from aotcuda import cli
 from aotcuda.errors import ConfigError, FallbackWarning
-from aotcuda.integrations.in_place.triton import tuning
+from aotcuda.integrations.in_place.triton import functions, tuning
 from aotcuda.runtime.jit import compile as jit_compile
 from support import triton_in_place
 from support.triton_in_place import record
@@ -65,6 +66,13 @@ def own(x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
 def single(x, n, BLOCK: tl.constexpr):
     pass
 """
+
+
+@triton.jit
+def copied(x, n, block: triton.language.constexpr):
+    pass
+
+
 BLOCKS = (32, 64, 128, 256)
 ARGUMENTS = [{"name": "x"}, {"name": "n", "hints": "none"}, {"name": "BLOCK"}]
 VARIANTS = [{"x": "*fp32:16", "n": "i32", "BLOCK": block} for block in BLOCKS]
@@ -141,6 +149,46 @@ def test_cache_of_the_autotuner_takes_precedence_over_tables(cuda):
     assert type(ops.own.fn).__mro__[1] is ops.Cached
     assert isinstance(ops.own.fn, triton.runtime.autotuner.Autotuner)
     assert (5,) not in ops.plain.cache
+
+
+class Database:
+    """A cache that is no mapping: it can be asked for keys that are tuples, and nothing else."""
+
+    def __init__(self):
+        self.rows = {}
+
+    def __contains__(self, key):
+        return (*key,) in self.rows
+
+    def __getitem__(self, key):
+        return self.rows[(*key,)]
+
+    def __setitem__(self, key, config):
+        self.rows[(*key,)] = config
+
+
+@pytest.mark.parametrize("kind", [OrderedDict, UserDict, Database])
+def test_a_cache_of_another_class_stays_and_is_used(kind, cuda):
+    ops, cache = package(cuda, table(other=H200)), kind()
+    ops.plain.cache = cache
+    for _ in range(2):
+        ops.plain[(1,)](cuda.array(), 1024)
+    assert ops.plain.cache is cache
+    assert cache[1024,] in ops.CONFIGS
+    assert blocks(cuda) == [*BLOCKS, 32, 32]  # all were timed once
+
+
+@pytest.mark.parametrize("kind", [OrderedDict, UserDict, Database])
+def test_adoption_keeps_a_cache_of_another_class(kind):
+    class Own(triton.runtime.autotuner.Autotuner):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.cache = kind()
+
+    tuner = Own(copied, copied.arg_names, [triton.Config({"BLOCK": 32})], ["n"], None, None)
+    functions.adopt_existing(tuner)
+    assert isinstance(tuner, functions.Autotuner)
+    assert type(tuner.cache) is kind
 
 
 def test_a_nearest_config_obeys_pruning(cuda):

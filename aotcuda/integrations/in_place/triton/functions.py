@@ -194,9 +194,7 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Launch the kernel with the config for the arguments, by Triton's own method."""
-        choices = self.cache
-        if type(choices) is not Choices:
-            choices = self.cache = Choices(choices)
+        choices = _use_choices(self)
         if kwargs.get("warmup") and (function := _innermost(self)) is not None:
             args, kwargs = bases.with_tensors(function, args, kwargs)  # so that the key is that of launches
         before = getattr(_now, "launch", None)
@@ -205,7 +203,7 @@ class Autotuner(bases.Autotuner):  # type: ignore[misc]  # Triton has no types
             result = super().run(*args, **kwargs)
         finally:
             _now.launch = before
-        if choices.timed:
+        if choices is not None and choices.timed:
             choices.store_timings(self)
         return result
 
@@ -354,7 +352,18 @@ def adopt_autotuners() -> None:
 def _adopt_autotuner(tuner: Any) -> None:
     if not isinstance(tuner, Autotuner) and _is_complete("Autotuner", tuner):
         tuner.__class__ = _subclass(type(tuner))
-        tuner.cache = Choices(tuner.cache)
+        _use_choices(tuner)
+
+
+def _use_choices(tuner: Any) -> Choices | None:
+    """Let the `cache` of an autotuner be a `Choices`, and return it; None if a package has a cache of its own class.
+
+    Such a cache may be a database and no mapping, so it is left alone, and the autotuner times its configs.
+    """
+    cache = tuner.cache
+    if type(cache) is dict:
+        cache = tuner.cache = Choices(cache)
+    return cache if type(cache) is Choices else None
 
 
 def _subclass(original: type) -> type:
