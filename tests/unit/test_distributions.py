@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 
 import pytest
 
 from aotcuda.common import distributions
 
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 RECORDS = {
     "single": ["single/__init__.py,,", "single/part.py,sha256=abc,5"],
     "half-a": ["space/a.py,,", "space/both/__init__.py,,"],
@@ -18,7 +20,7 @@ RECORDS = {
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """Install the distributions into a folder that is alone on the path."""
+    """Install the distributions into a folder; only the standard library is beside it on the path."""
     for name, record in RECORDS.items():
         folder = tmp_path / f"{name.replace('-', '_')}-1.0.dist-info"
         folder.mkdir()
@@ -29,7 +31,8 @@ def installed(tmp_path, monkeypatch):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
     caches = (distributions._of_packages, distributions.packages_to_import)
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    library = [path for path in sys.path if path.startswith(STANDARD_LIBRARY) and "-packages" not in path]
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *library])
     [each.cache_clear() for each in caches]
     yield tmp_path
     [each.cache_clear() for each in caches]
