@@ -69,7 +69,8 @@ def in_children(works: Mapping[Any, Callable[[], Any]]) -> dict[Any, Any]:
 def text(front: Any, unit: Any, loaded: Any, targets: list[Target]) -> dict[str, Any]:
     kernel = front.compile_unit(unit, loaded, targets[:1])[targets[0]]
     *_, code = json.loads(kernel.code[0].data)
-    parameters = {"parameters": kernel.parameters, "bytes": kernel.parameter_bytes, "fields": kernel.layout}
+    block = kernel.parameter_block
+    parameters = {"parameters": kernel.parameters, "bytes": block.size, "fields": block.layout}
     return {"text": code, "symbol": unit.symbol, **parameters}
 
 

@@ -17,7 +17,7 @@ def result(sources: list[Path]) -> Any:
     """Return a worker's result: the module `pkg.solver`, which contains its own kernel."""
     module = SimpleNamespace(
         plan=SimpleNamespace(in_place=True, config=SimpleNamespace(name="pkg.solver", pack=False)),
-        kernels=[SimpleNamespace(defined="pkg.solver:add:4")],
+        kernels=[SimpleNamespace(definition=SimpleNamespace(defined="pkg.solver:add:4"))],
     )
     return SimpleNamespace(modules=[module], sources=[{"path": str(path)} for path in sources])
 

@@ -25,8 +25,18 @@ def unit(name: str, kind: Any = "kernel") -> Unit:
 K, F = unit("k"), unit("f", "function")
 
 
+def compiled(values: dict[str, object]) -> SimpleNamespace:
+    """Return the result of a unit with some attributes: `{"launch.block": 1}` is the attribute `block` of `launch`."""
+    result = SimpleNamespace()
+    for path, value in values.items():
+        group, _, name = path.rpartition(".")
+        owner = result.__dict__.setdefault(group, SimpleNamespace()) if group else result
+        setattr(owner, name, value)
+    return result
+
+
 def imported(target: Any, *units: Unit, **values: object) -> Import:
-    return Import(target, frozenset(units), {(each, target): SimpleNamespace(**values) for each in units})
+    return Import(target, frozenset(units), {(each, target): compiled(values) for each in units})
 
 
 @pytest.mark.parametrize(
@@ -34,12 +44,11 @@ def imported(target: Any, *units: Unit, **values: object) -> Import:
     [
         ("signature", "signature"),
         ("parameters", "parameters"),
-        ("layout", "parameters"),
-        ("cooperative", "cooperative launch"),
-        ("launch_bounds", "launch bounds"),
-        ("block", "required block"),
-        ("carveout", "shared-memory carveout"),
-        ("prototype", "prototype"),
+        ("parameter_block.layout", "parameters"),
+        ("launch.cooperative", "cooperative launch"),
+        ("launch.launch_bounds", "launch bounds"),
+        ("launch.block", "required block"),
+        ("launch.carveout", "shared-memory carveout"),
         ("result", "result"),
     ],
 )
@@ -67,8 +76,8 @@ def test_units_are_compared_by_kind_and_with_the_first_import() -> None:
 
 
 def test_unit_of_several_targets_counts_as_compiled_for_the_first() -> None:
-    results = {(K, FIRST): SimpleNamespace(block=1), (K, SECOND): SimpleNamespace(block=2)}
+    results = {(K, FIRST): compiled({"launch.block": 1}), (K, SECOND): compiled({"launch.block": 2})}
     both = Import(FIRST, frozenset([K]), results)
-    consistency.check([both, both, imported(SECOND, K, block=1)])
+    consistency.check([both, both, imported(SECOND, K, **{"launch.block": 1})])
     with pytest.raises(CompileError, match=r"sm_90 \(2\) than for sm_75 \(1\)"):
-        consistency.check([both, imported(SECOND, K, block=2)])
+        consistency.check([both, imported(SECOND, K, **{"launch.block": 2})])

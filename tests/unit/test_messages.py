@@ -203,7 +203,8 @@ def test_missing_libraries_end_a_build_before_it_compiles(name: str, product: st
 
     monkeypatch.setattr(f"{bindings}.{name}", fail)
     plan = types.SimpleNamespace(frontend_key="m.frontend", config=types.SimpleNamespace(name="m.k"), targets=())
-    job = types.SimpleNamespace(toolkit=None, product=product, frontend="numba-cuda", plans=[plan])
+    made = types.SimpleNamespace(kind=product)
+    job = types.SimpleNamespace(toolkit=None, product=made, frontend="numba-cuda", plans=[plan])
     with pytest.raises(AotcudaError, match=r"is not installed: no libnvfatbin.so.13 found\); .*pip install") as error:
         worker._start_compiler(job, None, lambda **_: None)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
