@@ -37,7 +37,7 @@ SIMULATED = {
     "python": "launch the kernels of its source, {origins}, or package that module in place",
     "cuda-cpp": "unset NUMBA_ENABLE_CUDASIM",
 }
-"""What replaces generated modules in Numba's simulator, by the language of their sources, the `origins`."""
+"""The remedies for generated modules in Numba's simulator, by the language of their sources, the `origins`."""
 
 
 def command_problem(command: str) -> str | None:

@@ -63,7 +63,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """The results that other workers of a build have made, or need.
+    """The results of other workers of a build, and the modules that other workers need.
 
     Attributes:
         linkable: Modules of the same wheel that have been built already and are linked now, as link items.
@@ -115,14 +115,14 @@ class Job:
     Attributes:
         root: The project's folder; the worker runs there.
         arch_key: The key or variable that names the targets.
-        plans: What to build.
+        plans: The modules to build.
         names: For every module that the wheel gains, the names that it will have.
         jobs: How many children may run at a time.
-        sources: What the worker imports and observes.
-        product: What it makes.
+        sources: The files and variables that the worker imports and observes.
+        product: The result, and the faults that it may have.
         toolkit: The toolkit of the compilers; None for the compilers that the bindings find.
         cache: The settings of the build cache; None if there is none.
-        others: What other workers of the build have made, or need.
+        others: The results of other workers, and the modules that other workers need.
         image: Build one image of a module alone: the module, and the number of the image.
         import_for: Import the sources for one compute capability alone, compile, and link nothing.
         shared: The part of this machine in a build that several machines share; None for a build of this machine alone.

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aotcuda.arch import Target
 from aotcuda.builder.cache import cached_build, stamps
@@ -184,11 +184,13 @@ def _compile(
     name = os.environ.get("AOTCUDA_EXECUTOR", "").strip()
     with ExitStack() as stack:
         if shared is None and name:
+            from aotcuda.builder.shards import executor  # noqa: PLC0415 (few builds have one)
+
             if job.cache is None or not job.cache.writes:
                 folder = stack.enter_context(temporary.folder()) / "cache"
                 cache = build_settings.in_folder(folder, inputs.front_ends, inputs.installed, inputs.project.root)
                 job = replace(job, cache=cache)
-            warnings = _compile_by_executor(name, job, inputs.table, inputs.roots, inputs.installed, watcher)
+            warnings = executor.fill(name, job, inputs.table, inputs.roots, inputs.installed, watcher)
             shared = Shared()
         if shared is not None:
             job = replace(job, shared=_with_inputs(shared, job, inputs.table, python))
@@ -212,13 +214,6 @@ def _with_inputs(shared: Shared, job: Job, table: Mapping[str, object], python: 
     inputs = {os.path.relpath(path, job.root): digest for path, digest in sorted(files.items())}
     inputs["[tool.aotcuda]"] = table_digest(table)
     return replace(shared, inputs=inputs)
-
-
-def _compile_by_executor(*arguments: Any) -> list[str]:
-    """Return the result of `executor.fill`."""
-    from aotcuda.builder.shards import executor  # noqa: PLC0415 (few builds have one)
-
-    return executor.fill(*arguments)
 
 
 def _assemble(

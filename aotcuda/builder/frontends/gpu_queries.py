@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aotcuda import stand_ins
 from aotcuda.builder.frontends.protocol import GpuQuery
 from aotcuda.gpus import FIRST_CURRENT, describe
-from aotcuda.stand_ins import cuda_core, cupy, pytorch
+from aotcuda.stand_ins import cupy
 from aotcuda.stand_ins.gpu import Gpu
 
 if TYPE_CHECKING:
@@ -131,11 +131,20 @@ def _choose_gpu(module: ModuleType) -> None:
     module.__dict__["cuda"]._Chosen.gpu = gpu  # noqa: SLF001 (the stand-in for CuPy)
 
 
-_INSTALL: dict[str, Callable[[ModuleType], None]] = {
-    "cuda.core": lambda module: cuda_core.install(module, gpu),
-    "torch": lambda module: pytorch.install_once(module, gpu),
-}
-"""Functions that replace what libraries query, for the rest of the process."""
+def _replace_pytorch(module: ModuleType) -> None:
+    from aotcuda.stand_ins import pytorch  # noqa: PLC0415 (most sources import no PyTorch)
+
+    pytorch.install_once(module, gpu)
+
+
+def _replace_cuda_core(module: ModuleType) -> None:
+    from aotcuda.stand_ins import cuda_core  # noqa: PLC0415 (most sources import no cuda.core)
+
+    cuda_core.install(module, gpu)
+
+
+_INSTALL: dict[str, Callable[[ModuleType], None]] = {"cuda.core": _replace_cuda_core, "torch": _replace_pytorch}
+"""Functions that replace the queries of libraries, for the rest of the process."""
 
 
 @contextmanager

@@ -277,8 +277,8 @@ class CompiledKernel:
         signature: The signature as the front end resolved it.
         parameters: The Python arguments, with their places in the parameter block.
         parameter_block: The parameter block.
-        launch: What launches must or should have.
-        definition: What the manifest says once of a kernel with several signatures.
+        launch: The requirements and preferences of launches.
+        definition: The facts that a manifest has once for all signatures of a kernel.
         needed: The link inputs that the code needs.
         callbacks: The callbacks of linked items.
         externals: The functions that link inputs have to define.

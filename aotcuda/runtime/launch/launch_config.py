@@ -117,7 +117,7 @@ class Configuration:
 
     @property
     def kind(self) -> object:
-        """Return what the fast path compares with no limits: attributes with their block and shared memory."""
+        """Return the parts that the fast path does not compare with limits; attributes count with their block."""
         if self.elements:
             return None, self.shared
         return self.shared if self.attributes is None else (self.block, self.shared, self.attributes.values())
