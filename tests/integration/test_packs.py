@@ -78,7 +78,14 @@ BODIES = {
     "good": "tl.store(x, 1.0)",
     "refused": "tl.static_assert(N == 0)",  # Triton compiles no variant
     "hidden": "tl.store(x, UNKNOWN)",
+    "crashing": "tl.store(x, crash())",
 }
+CRASH = """
+@triton.constexpr_function
+def crash():
+    import ctypes  # Triton refuses globals from elsewhere
+    return ctypes.string_at(0)
+"""
 PACKED = """
 [tool.aotcuda.modules."my_pack.{0}"]
 source = "foreign.{0}"
@@ -88,7 +95,7 @@ pack = true
 """
 
 
-SOURCES = {f"foreign/{name}.py": KERNEL.format(body=body) for name, body in BODIES.items()} | {
+SOURCES = {f"foreign/{name}.py": KERNEL.format(body=body) + CRASH for name, body in BODIES.items()} | {
     "foreign/broken.py": "raise ImportError('needs libcuda.so.1')\n",
     "foreign/odd.py": KERNEL.format(body="tl.store(x, TABLE.N)") + "TABLE = object()\n",
 }
@@ -117,7 +124,7 @@ def test_modules_that_cannot_be_built_are_left_out_of_a_pack(tmp_path: Path) -> 
     done, counts = built_pack(tmp_path, SOURCES)
     lines = [line for line in done.err.splitlines() if "left out" in line]
     assert len(lines) == len(counts) - 1
-    for words in ("needs libcuda.so.1", "static_assert|AssertionError|N == 0", "UNKNOWN"):
+    for words in ("needs libcuda.so.1", "static_assert|AssertionError|N == 0", "UNKNOWN", r"crashed \(SIGSEGV"):
         assert any(re.search(words, line) for line in lines), (words, lines)
     assert counts == {name: int(name == "good") for name in counts}
 

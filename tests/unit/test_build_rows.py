@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from aotcuda.arch import parse
-from aotcuda.builder.compile import flows, pool, telemetry, unit_compiling
+from aotcuda.builder.compile import captured, flows, pool, telemetry, unit_compiling
 from aotcuda.errors import BuildError, CompileError
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Unit:
     batch: None = None
     module: str = "pkg"
     alike: bool = True
+    recorded: bool = False
+    optional: bool = False
 
     @property
     def name(self) -> str:
@@ -61,9 +64,11 @@ class Front:
         return self.fresh
 
 
-def compile_units(number: int, work: Callable[[int], object] = id) -> tuple[list[int], list[pool.Task]]:
+def compile_units(
+    number: int, work: Callable[[int], object] = id, **attributes: bool
+) -> tuple[list[Any], list[pool.Task]]:
     """Compile units; return the process of each unit, and the tasks in the order in which they end."""
-    units = [*map(Unit, range(number))]
+    units = [Unit(at, **attributes) for at in range(number)]
     item = SimpleNamespace(units=units, compiled_for=lambda _: TARGETS)
     job = SimpleNamespace(jobs=2, plans=[item])
     ended: list[pool.Task] = []
@@ -122,6 +127,44 @@ def test_errors_are_those_of_a_process_for_each_unit() -> None:
     assert len(telemetry.take().warnings) == 3
 
 
-def test_crash_of_a_compiler_names_its_unit() -> None:
-    with pytest.raises(BuildError, match=r"^kernels.k2: k2 for sm_75, sm_90: the compiler was killed"):
-        compile_units(16, lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == 2 else None)
+def crash_with(signal_number: int, text: str = "") -> Callable[[int], object]:
+    """Return a function that ends its process for the third unit."""
+
+    def work(number: int) -> None:
+        if number == 2:
+            faulthandler.disable()  # the test runner's
+            with captured.capturing():
+                os.write(2, text.encode())
+                os.kill(os.getpid(), signal_number)
+
+    return work
+
+
+@pytest.mark.parametrize(
+    ("signal_number", "text", "attribute", "message"),
+    [
+        (signal.SIGKILL, "", "recorded", "was killed"),
+        (signal.SIGABRT, "LLVM ERROR: out of memory\n", "recorded", "had no more memory"),
+        (
+            signal.SIGABRT,
+            "terminate called after 'std::bad_alloc'\n",
+            "optional",
+            "had no more",
+        ),
+        (signal.SIGABRT, "Assertion failed\n", "alike", "crashed"),
+        (signal.SIGSEGV, "", "alike", "crashed"),
+    ],
+)
+def test_crash_of_a_compiler_names_its_unit(signal_number: int, text: str, attribute: str, message: str) -> None:
+    with pytest.raises(BuildError, match=f"^kernels.k2: k2 for sm_75, sm_90: the compiler {message}"):
+        compile_units(16, crash_with(signal_number, text), **{attribute: True})
+
+
+@pytest.mark.parametrize("attribute", ["recorded", "optional"])
+@pytest.mark.parametrize("signal_number", [signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE])
+def test_targets_lack_variants_that_crash_the_compiler(attribute: str, signal_number: int) -> None:
+    results, _ = compile_units(16, crash_with(signal_number, "Assertion failed\n"), **{attribute: True})
+    (left_out,) = [result for result in results if not isinstance(result, int)]
+    assert results.index(left_out) == 2
+    assert left_out.reason.startswith(f"the compiler crashed ({signal_number.name}: Assertion failed)")
+    assert str(left_out.error) == f"kernels.k2: k2 for sm_75, sm_90: {left_out.reason}"

@@ -38,6 +38,18 @@ def test_log_has_a_line_every_five_seconds() -> None:
     )
 
 
+def test_a_long_signature_does_not_fill_a_log() -> None:
+    log, clock = io.StringIO(), Clock()
+    lines = progress.Lines(log, clock)
+    title = f"mypkg.ops.norm({'i32, ' * 200}) for sm_90a"
+    clock.now += 6
+    lines.show(title, 1, 40, f"{title} 2.5 s")
+    assert len(log.getvalue()) < 300
+    assert log.getvalue().count("mypkg.ops.norm(i32, ") == 2
+    assert "i32, ) for sm_90a, slowest: " in log.getvalue()
+    assert "i32, ) for sm_90a 2.5 s, 6 s\n" in log.getvalue()
+
+
 @pytest.mark.parametrize(
     ("stream", "environ", "expected"),
     [

@@ -190,7 +190,7 @@ class _FlowState(Generic[T]):
         task = self.tasks[place]
         self._unfinished -= 1
         if isinstance(outcome, AotcudaError) and task.fallback is not None:
-            outcome = (task.fallback(),)
+            outcome = task.fallback(outcome)
         if isinstance(outcome, tuple):
             self._results[place] = outcome[0]
             return replace(task, steps=task.count_steps(*outcome)) if task.count_steps is not None else task

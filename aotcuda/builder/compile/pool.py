@@ -7,6 +7,7 @@ result, and a compiler that crashes takes its own child down and no more.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import traceback
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
+_OUT_OF_MEMORY = re.compile(r"out of memory|bad_alloc|cannot allocate memory", re.IGNORECASE)
+"""What compilers write before they abort without memory."""
+
+
+class CrashError(BuildError):
+    """The compiler has crashed, for another reason than a lack of memory."""
+
+
 _TICK = 0.2
 """Seconds between two checks of children whose pipe is silent; a process that a child started may hold it open."""
 
@@ -36,7 +45,7 @@ class Task:
         run: The work.
         key: The configuration key that errors begin with.
         steps: The number of steps, as progress counts them.
-        fallback: A function that makes the result if the task fails or its process dies.
+        fallback: A function that returns the outcome if the task fails or its process dies, from the error.
         count_steps: A function that returns the number of steps for a result, if `steps` is not known before.
         work: The kernels and functions that it serves, with their targets.
         times_steps: True if `run` itself collects the seconds of its steps; otherwise the task is one step.
@@ -46,7 +55,7 @@ class Task:
     run: Callable[[], Any]
     key: str = ""
     steps: int = 1
-    fallback: Callable[[], Any] | None = None
+    fallback: Callable[[AotcudaError], tuple[Any] | AotcudaError] | None = None
     count_steps: Callable[[Any], int] | None = None
     times_steps: bool = False
     work: telemetry.Work = ()
@@ -200,7 +209,12 @@ def _death_error(task: Task, status: int, text: str) -> BuildError:
         )
     if status < 0:
         cause = process_tree.signal_name(-status) + (f": {escape(text)}" if text else "")
-        return BuildError(
+        if _OUT_OF_MEMORY.search(text):
+            return BuildError(
+                f"{task.where}: the compiler had no more memory ({cause}); free some, or let fewer cores build "
+                "(taskset -c 0)"
+            )
+        return CrashError(
             f"{task.where}: the compiler crashed ({cause}); this is a defect of the compiler or linker. "
             "Simplify that function, or report it with its source"
         )

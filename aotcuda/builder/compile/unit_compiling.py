@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aotcuda.builder.compile import flows, observer, pool, telemetry
+from aotcuda.builder.frontends.protocol import LeftOut
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from aotcuda.builder.compile.job import Job
     from aotcuda.builder.frontends.protocol import FrontEnd, Unit
     from aotcuda.builder.plan.plan import ModulePlan
+    from aotcuda.errors import AotcudaError
 
     Compiled = dict[tuple[Unit, Target], Any]
 
@@ -55,7 +57,7 @@ def compile_units(
         items = _items(missing())
         tasks = _tasks(front, _rows(items, job.jobs) if in_rows else [[item] for item in items], functions)
         if in_rows:  # what fails, or is not reached, is compiled one by one, so that all errors are found
-            tasks = [replace(task, fallback=dict, count_steps=_units_of) for task in tasks]
+            tasks = [replace(task, fallback=lambda _: ({},), count_steps=_units_of) for task in tasks]
         in_rows = False
         results: Compiled = {}
         for result in (yield flows.Round(flows.COMPILE, tasks)):
@@ -176,7 +178,21 @@ def _task(
             compiled = compile_all()
         return {key: replace(built, seen=seen) for key, built in compiled.items()} if seen else compiled
 
+    def leave_out(error: AotcudaError) -> tuple[Compiled] | AotcudaError:
+        """Let targets lack variants that crash the compiler, as those that it refuses."""
+        if not isinstance(error, pool.CrashError) or not all(unit.recorded or unit.optional for unit in units):
+            return error
+        left_out = LeftOut(error=error, reason=str(error).removeprefix(f"{task.where}: "))
+        return ({(unit, target): left_out for unit in units for target in targets},)
+
     first = units[0]
     title = first.title if len(units) == 1 else f"{first.batch}, {len(units)} kernels,"
     work = tuple((unit.module, unit.identifier, str(target)) for unit in units for target in targets)
-    return pool.Task(f"{title} for {', '.join(map(str, targets))}", compile_and_observe, key=first.key, work=work)
+    task = pool.Task(
+        f"{title} for {', '.join(map(str, targets))}",
+        compile_and_observe,
+        key=first.key,
+        fallback=leave_out,
+        work=work,
+    )
+    return task

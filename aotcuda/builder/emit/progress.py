@@ -174,4 +174,13 @@ def line(stream: TextIO | None) -> Progress:
 
 def _text(step: str, done: int, total: int, remaining: str = "", slowest: str = "") -> str:
     counter = f"[{done}/{total}] " if total else ""
-    return f"aotcuda {counter}" + ", ".join(filter(None, [remaining, step, slowest and f"slowest: {slowest}"]))
+    parts = [remaining, _short(step), slowest and f"slowest: {_short(slowest)}"]
+    return f"aotcuda {counter}" + ", ".join(filter(None, parts))
+
+
+def _short(title: str) -> str:
+    """Return the start and the end of a long title, which are the kernel and its target; signatures are between."""
+    return title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 33]}...{title[-30:]}"
+
+
+_LONGEST_TITLE = 120
