@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aotcuda.builder.emit.progress import Progress
 from aotcuda.manifest import shared
 from integration import forked
 from support import front_ends
@@ -142,6 +144,33 @@ class Done:
     def message(self) -> str:
         """Return the first line that aotcuda wrote, without its prefix."""
         return next((line for line in self.err.splitlines() if line.startswith("aotcuda: ")), self.err)[9:]
+
+
+class Steps(Progress):
+    """A display of progress that collects the steps."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[str, int, int]] = []
+
+    def show(self, step: str, done: int, total: int, slowest: str = "") -> None:
+        del slowest
+        self.shown.append((step, done, total))
+
+    def check(self, *, ends: bool = False) -> None:
+        """Check that each worker knows its total at its first step, and counts up to it.
+
+        Args:
+            ends: The last step is shown, as in builds that use no cache.
+        """
+        counted = [(done, total) for _, done, total in self.shown if total]
+        starts = [number for number, (done, _) in enumerate(counted) if not done]
+        assert starts
+        for start, end in itertools.pairwise([*starts, len(counted)]):
+            done, totals = zip(*counted[start:end], strict=True)
+            assert len({*totals}) == 1
+            assert list(done) == sorted(done)
+            assert done[-1] <= totals[0]
+            assert done[-1] == totals[0] or not ends
 
 
 SHOWN = {"AOTCUDA_PROGRESS": "", "AOTCUDA_BUILD_CACHE": "0"}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from aotcuda.builder.emit.progress import Progress
 from aotcuda.builder.entry import api
 from aotcuda.errors import AotcudaError
 from integration import projects
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aotcuda.builder.emit.built import Output
+    from aotcuda.builder.emit.progress import Progress
 
 KERNELS = [f"k{number}" for number in range(5)]
 SOURCE = """\
@@ -72,17 +72,6 @@ functions = { pkg_doubled = { python = "doubled", signature = "float32(float32)"
 """ + "".join(f'{name} = "void(float32[::1])"\n' for name in KERNELS)
 
 
-class Steps(Progress):
-    """A display of progress that collects the steps."""
-
-    def __init__(self) -> None:
-        self.shown: list[tuple[str, int, int]] = []
-
-    def show(self, step: str, done: int, total: int, slowest: str = "") -> None:
-        del slowest
-        self.shown.append((step, done, total))
-
-
 def build(
     root: Path,
     cache: Path | str,
@@ -115,16 +104,21 @@ def filled_cache(project: Path) -> Path:
     """Return a build cache with the results of both shards."""
     cache = project.parent / "cache"
     for index in (1, 2):
-        build(project, cache, shard=(index, 2))
+        steps = projects.Steps()
+        build(project, cache, shard=(index, 2), watcher=steps)
+        steps.check()
     return cache
 
 
 def test_merged_shards_have_the_files_of_one_build(project: Path, filled_cache: Path, tmp_path: Path) -> None:
-    steps = Steps()
+    steps = projects.Steps()
     expected = build(project, "0", watcher=steps)
     assert {title for title, done, total in steps.shown if total and not done} == {"compiling"}
+    steps.check(ends=True)
     copy = shutil.copytree(project, tmp_path.resolve() / "elsewhere")
-    merged = build(copy, shutil.copytree(filled_cache, tmp_path / "cache"), from_cache_only=True)
+    steps = projects.Steps()
+    merged = build(copy, shutil.copytree(filled_cache, tmp_path / "cache"), from_cache_only=True, watcher=steps)
+    steps.check()
     assert results(merged) == results(expected)
     assert not [step.title for step in merged.summary.steps if step.work and not step.cached]
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import struct
+import tomllib
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
+from aotcuda.builder.entry import api
 from aotcuda.errors import ArgumentError, FallbackWarning
 from integration import projects
 
@@ -114,3 +116,15 @@ def test_variants_of_several_images_are_launched(cuda, tmp_path: Path) -> None:
     launched = [f"fill__{value}_0" for value in (0, 17, 15, 16)]
     assert [call["kernel"] for call in cuda.launches()] == launched * 3
     assert kernels.fill.served == (12, 0, 0)
+
+
+def test_total_of_progress_is_known_before_the_first_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = ", ".join(f'{{ signature = "*fp32:16", constexprs.V = {value} }}' for value in range(18))
+    module = f'frontend = "triton"\nkernels.fill = [{tables}]'
+    project = projects.write(tmp_path / "project", MANY, aotcuda='arch = ["sm_80", "sm_90"]', module=module)
+    table = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["aotcuda"]
+    monkeypatch.setenv("AOTCUDA_BUILD_CACHE", "0")
+    steps = projects.Steps()
+    api.build(table, project, watcher=steps)
+    steps.check(ends=True)
+    assert {total for *_, total in steps.shown} == {0, 2 * 18 * 2}  # compiled and assembled, for two targets

@@ -141,7 +141,7 @@ def _joint_task(tasks: Sequence[tuple[Target, pool.Task]]) -> pool.Task:
 
     (_, first), *others = tasks
     targets = dict.fromkeys(str(target) for target, _ in others)
-    return pool.Task(", ".join([first.title, *targets]), run, steps=len(tasks))
+    return pool.Task(", ".join([first.title, *targets]), run, steps=sum(task.steps for _, task in tasks))
 
 
 @dataclass(slots=True)

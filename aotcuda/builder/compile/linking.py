@@ -5,6 +5,7 @@ Results of equal inputs come from the compile cache; children make the others.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -47,7 +48,8 @@ class Linking:
     Attributes:
         units: The entries of units, if several machines share the build.
         done: The number of steps that have ended, or whose results were in the cache.
-        total: The number of all steps.
+        total: The number of all steps, known before the first one: one for each pair of unit and target that is
+            compiled, each kernel in an image, and each merge of functions. Surveys and packing have none.
         assembles: True if the front end has an assembler; otherwise `nvJitLink` links images.
     """
 
@@ -62,6 +64,11 @@ class Linking:
         self.total = 0
         self.assembles = hasattr(self.front, "assembler")
         self._all_plans = {plan.config.name: plan for plan in job.plans}
+
+    def step_count(self, plan: ModulePlan) -> int:
+        """Return the number of steps that link a module."""
+        merges = len(self.packager.function_targets(plan)) if plan.functions else 0
+        return merges + sum(len(plan.kernels_for(target)) for target in plan.targets)
 
     def link_module(self, plan: ModulePlan, compiled: Compiled) -> flows.Flow[ModuleCode]:
         """Return a module's images and merged functions. The images are linked side by side."""
@@ -91,7 +98,9 @@ class Linking:
             self._compile_groups(image, code, self._object_names(image, code))
             for image, code in zip(images, codes, strict=True)
         ]
-        return (yield from flows.side_by_side(groups))
+        objects = yield from flows.side_by_side(groups)
+        self.done += self.step_count(plan) - sum(len(group) for code in codes for group, _ in code)
+        return objects
 
     def _link(
         self, plan: ModulePlan, compiled: Compiled, merges: dict[Key, pool.Task], merged: PerTarget
@@ -122,7 +131,8 @@ class Linking:
             objects = yield from self._compile_groups(
                 plan, {key: code for key, code in group_code.items() if key[1] in targets}, group_names
             )
-            tasks = _select(merges, missing) | self._links(plan, targets, compiled, merged, objects)
+            grouped = Counter(target for group, target in group_code for _ in group)
+            tasks = _select(merges, missing) | self._links(plan, targets, compiled, merged, objects, grouped)
             if not all(kind == "image" and kernel_groups.link_inputs(target, objects) for kind, target in tasks):
                 return (yield from flows.run_round(flows.LINK, tasks))
             # Linking machine code alone is quick, so several links share a process.
@@ -142,7 +152,7 @@ class Linking:
         """Return the results that the build cache has under `names`, and make the others."""
         before = names()
         cached = self.cache.find(before, lambda key: bytes if key[0] == "functions" else self._image_type)
-        self.done += len(cached)
+        self.done += sum(len(plan.kernels_for(target)) if kind == "image" else 1 for kind, target in cached)
         for kind, target in cached:
             record_cached(plan.kernels_for(target) if kind == "image" else plan.functions, target)
         missing = [key for key in before if key not in cached]
@@ -189,7 +199,7 @@ class Linking:
         for target in self.packager.function_targets(plan) if plan.functions else ():
             irs = {unit: compiled[unit, code_target(target)].ir for unit in plan.functions}
             run = partial(self._merge, plan, irs, target)
-            tasks["functions", target] = pool.Task(_title(plan, "functions", target), run)
+            tasks["functions", target] = pool.Task(_title(plan, "functions", target), run, steps=1)
         return tasks
 
     def _merge(self, plan: ModulePlan, irs: Mapping[Unit, bytes], target: Target) -> bytes:
@@ -237,6 +247,7 @@ class Linking:
         names = {key: group_names[key] for key in group_code}
         cached = self.cache.find(names, lambda _: _CODE)
         for group, target in cached:
+            self.done += len(group)
             record_cached([kernels[symbol] for symbol in group], target)
         missing: dict[Group, GroupCode] = {}
         for (group, target), inputs in group_code.items():
@@ -246,7 +257,6 @@ class Linking:
             raise self.units.lacking_code((plan.config.name, group) for group in missing)
         shares = kernel_groups.divide_among(list(missing.values()), self.job.jobs)
         tasks = [self._object_task(plan, share) for share in shares]
-        self.total += len(tasks)
         results: Objects = {}
         for objects in (yield flows.Round(flows.OBJECTS, tasks)):
             results |= objects
@@ -277,11 +287,18 @@ class Linking:
             kernel_groups.make_objects, _place(plan), share, self._code_generator(plan), *self._link_settings(plan)
         )
         work = tuple((plan.config.name, symbol, str(target)) for group, target in share for symbol in group)
-        return pool.Task(title, run, work=work)
+        return pool.Task(title, run, steps=len(work), work=work)
 
     def _links(
-        self, plan: ModulePlan, targets: Iterable[Target], compiled: Compiled, merged: PerTarget, objects: Objects
+        self,
+        plan: ModulePlan,
+        targets: Iterable[Target],
+        compiled: Compiled,
+        merged: PerTarget,
+        objects: Objects,
+        grouped: Mapping[Target, int],
     ) -> dict[Key, pool.Task]:
+        """Return the tasks that link images; `grouped` has the numbers of steps of their groups."""
         tasks: dict[Key, pool.Task] = {}
         run: Callable[[], Any]
         for target in targets:
@@ -294,7 +311,8 @@ class Linking:
                 spills = kernel_groups.spilled_bytes(target, objects)
                 arguments = (_place(plan), inputs, target, self._code_generator(plan), self._link_settings(plan))
                 run = partial(kernel_groups.link, *arguments, spills)
-            tasks["image", target] = pool.Task(_title(plan, "image", target), run)
+            steps = len(plan.kernels_for(target)) - grouped[target]
+            tasks["image", target] = pool.Task(_title(plan, "image", target), run, steps=steps)
         return tasks
 
     def _code_generator(self, plan: ModulePlan) -> Generate:

@@ -74,12 +74,7 @@ class Pipeline:
         self.inputs = ModuleInputs(job, front, functions)
         self.linking = Linking(job, self.inputs, packager, cache)
         self.seen = Stamp()
-        self.linking.total = sum(
-            len(plan.units)
-            + (len(plan.targets) if plan.kernels else 0)
-            + (len(packager.function_targets(plan)) if plan.functions else 0)
-            for plan in job.plans
-        )
+        self.linking.total = self._step_count()
 
     def run(self) -> list[BuiltModule]:
         """Build all modules.
@@ -118,7 +113,7 @@ class Pipeline:
         plans = [plan.only_with(part) for plan in self.job.plans]
         self.job = replace(self.job, plans=tuple(plan for plan in plans if plan.units))
         self.inputs.job = self.linking.job = self.job
-        self.linking.total = len(chosen)
+        self.linking.total = self._step_count()
         return part
 
     def run_shard(self) -> tuple[int, int]:
@@ -153,6 +148,10 @@ class Pipeline:
                 work = tuple((unit.module, unit.identifier, str(target)) for key, target in self._cached if key is unit)
                 telemetry.add_cached(work, self.units.seconds.get((unit.module, unit.identifier), 0.0))
 
+    def _step_count(self) -> int:
+        links = sum(self.linking.step_count(plan) for plan in self.job.plans)
+        return unit_compiling.step_count(self.job.plans, self._own_targets()) + links
+
     def _own_targets(self) -> list[Target]:
         """Return the targets that this process compiles for."""
         return [target for targets in self.own_targets[: 1 if self.other_imports else None] for target in targets]
@@ -162,7 +161,7 @@ class Pipeline:
         linking.done += task.steps
         step = telemetry.slowest()
         slowest = f"{step.title} {step.seconds:.1f} s" if step is not None else ""
-        self.tell(step=task.title, done=linking.done, total=max(linking.total, linking.done), slowest=slowest)
+        self.tell(step=task.title, done=linking.done, total=linking.total, slowest=slowest)
 
     def _module(self, plan: ModulePlan) -> flows.Flow[tuple[Parts, list[bytes]]]:
         parts = yield from self._build_code(plan)
@@ -171,7 +170,9 @@ class Pipeline:
     def _build_code(self, plan: ModulePlan) -> flows.Flow[Parts]:
         """Compile and link a module."""
         compiled, lacking = yield from self._compile(plan)
+        steps = self.linking.step_count(plan)
         plan, removed = self._remove_kernels(plan, lacking)
+        self.linking.done += steps - self.linking.step_count(plan)
         built = ((unit, code) for (unit, _), code in compiled.items())
         self.warnings += code_warnings.known_faults(built, self.job.product.known_faults)
         for target in plan.targets if plan.kernels else ():
@@ -210,7 +211,6 @@ class Pipeline:
             )
             for image in self.packager.images(parts)
         ]
-        self.linking.total += len(tasks)
         return (yield from flows.run_in_shares(flows.PACK, tasks, self.job.jobs))
 
     def _compile(self, plan: ModulePlan) -> flows.Flow[tuple[Compiled, dict[tuple[Unit, Target], LeftOut]]]:
@@ -225,9 +225,7 @@ class Pipeline:
             if len(built) == len(units):
                 cached |= {(unit, target): kernel for unit, kernel in zip(units, built, strict=True)}
                 record_cached(units, target)
-        self.linking.done += sum(
-            all((unit, target) in cached for target in plan.compiled_for(unit)) for unit in plan.units
-        )
+        self.linking.done += len(cached)
         compiled = yield from unit_compiling.compile_units(self.job, self.front, plan, self.functions, targets, cached)
         new_results = {key: built for key, built in compiled.items() if key not in cached}
         self._store_compiled(plan, batches, new_results)

@@ -44,9 +44,9 @@ class Task:
         title: The name that progress shows.
         run: The work.
         key: The configuration key that errors begin with.
-        steps: The number of steps, as progress counts them.
+        steps: Its part of the total of progress, as `Linking.total` counts; 0 for work that is not in it.
         fallback: A function that returns the outcome if the task fails or its process dies, from the error.
-        count_steps: A function that returns the number of steps for a result, if `steps` is not known before.
+        count_steps: A function that returns `steps` for a result, if they are not known before.
         work: The kernels and functions that it serves, with their targets.
         times_steps: True if `run` itself collects the seconds of its steps; otherwise the task is one step.
     """
@@ -54,7 +54,7 @@ class Task:
     title: str
     run: Callable[[], Any]
     key: str = ""
-    steps: int = 1
+    steps: int = 0
     fallback: Callable[[AotcudaError], tuple[Any] | AotcudaError] | None = None
     count_steps: Callable[[Any], int] | None = None
     times_steps: bool = False

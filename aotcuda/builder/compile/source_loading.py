@@ -242,16 +242,16 @@ def load_for_target(
     tell(step=f"importing the sources for {targets[0]}", done=0, total=0)
     with load_sources(job, front, targets[0], lambda **_: None) as loaded:
         pass
-    done = 0
+    plans = [item.only_with(wanted.part) if wanted.part is not None else item for item in loaded.job.plans]
+    units = UnitCache(job, cache, [loaded.seen]) if job.shared is not None else None
+    cached = units.find(unit_compiling.targets_by_unit(plans, targets)) if units is not None else {}
+    done, total = len(cached), unit_compiling.step_count(plans, targets)
 
     def step(task: pool.Task) -> None:
         nonlocal done
         done += task.steps
-        tell(step=task.title, done=done, total=max(done, len(loaded.functions)))
+        tell(step=task.title, done=done, total=total)
 
-    plans = [item.only_with(wanted.part) if wanted.part is not None else item for item in loaded.job.plans]
-    units = UnitCache(job, cache, [loaded.seen]) if job.shared is not None else None
-    cached = units.find(unit_compiling.targets_by_unit(plans, targets)) if units is not None else {}
     compiled_flows = [
         unit_compiling.compile_units(loaded.job, front, item, loaded.functions, targets, cached) for item in plans
     ]

@@ -35,6 +35,11 @@ def targets_by_unit(plans: Iterable[ModulePlan], own: Sequence[Target]) -> dict[
     }
 
 
+def step_count(plans: Iterable[ModulePlan], own: Sequence[Target]) -> int:
+    """Return the number of steps that compile the units of modules for their targets in `own`: one for each pair."""
+    return sum(map(len, targets_by_unit(plans, own).values()))
+
+
 def compile_units(
     job: Job,
     front: FrontEnd,
@@ -57,7 +62,7 @@ def compile_units(
         items = _items(missing())
         tasks = _tasks(front, _rows(items, job.jobs) if in_rows else [[item] for item in items], functions)
         if in_rows:  # what fails, or is not reached, is compiled one by one, so that all errors are found
-            tasks = [replace(task, fallback=lambda _: ({},), count_steps=_units_of) for task in tasks]
+            tasks = [replace(task, fallback=lambda _: ({},), count_steps=len) for task in tasks]
         in_rows = False
         results: Compiled = {}
         for result in (yield flows.Round(flows.COMPILE, tasks)):
@@ -159,10 +164,6 @@ def _row_task(front: FrontEnd, row: Sequence[_Item], functions: Mapping[Unit, ob
     return pool.Task(title, compile_row, key=key, times_steps=True)
 
 
-def _units_of(compiled: Compiled) -> int:
-    return len({unit for unit, _ in compiled})
-
-
 def _task(
     front: FrontEnd, units: Sequence[Unit], targets: Sequence[Target], functions: Mapping[Unit, object]
 ) -> pool.Task:
@@ -192,6 +193,7 @@ def _task(
         f"{title} for {', '.join(map(str, targets))}",
         compile_and_observe,
         key=first.key,
+        steps=len(work),
         fallback=leave_out,
         work=work,
     )
