@@ -172,6 +172,42 @@ def test_required_gpus_are_checked(package, capsys, targets, changes, require, u
     assert len(out.splitlines()) == 1
 
 
+BIG = {"kernel": "big", "signature": "void(float32)", "reason": "it needs 256 KiB of shared memory"}
+
+
+@pytest.mark.parametrize(
+    ("launches", "targets", "require", "unmet"),
+    [
+        ([["sm_90"]], ["sm_80"], "H100@580", ""),
+        (
+            [["sm_90"]],
+            ["sm_80"],
+            "H100@580, A100@580",
+            "A100@580: mypkg.kernels lacks big in its image sm_80: it needs",
+        ),
+        ([["sm_90"], ["sm_80", "sm_90"]], ["sm_80"], "A100@580", ""),  # another variant serves it
+        ([], ["sm_80", "sm_90"], "H100@580", "H100@580: mypkg.kernels lacks big in its image sm_90: it needs"),
+    ],
+)
+def test_required_gpus_need_each_kernel_in_their_images(tmp_path, capsys, launches, targets, require, unmet):
+    every = ("sm_80", "sm_90")
+    axpy = manifests.kernel(
+        "axpy",
+        "void(float32)",
+        launches={arch: {"threads": 128, "shared": 0} for arch in every},
+    )
+    big = manifests.kernel("big", *["void(float32)", "void(float64)"][: len(launches)])
+    for overload, archs in zip(big["overloads"], launches, strict=True):
+        overload["launches"] = {arch: {"threads": 128, "shared": 0} for arch in archs}
+    left_out = [{**BIG, "target": target} for target in targets]
+    kernels = [axpy, big] if launches else [axpy]
+    manifests.write(tmp_path, kernels, targets=every, left_out=left_out, by_grid=True)
+    code, out, error = run(capsys, str(tmp_path), "--require", require)
+    assert (code, error[: len(unmet)]) == (int(bool(unmet)), unmet)
+    assert f"mypkg.kernels: left out: big for {targets[0]}" in out
+    assert ("has images for all GPUs of --require" in out) == (not unmet)
+
+
 def test_unmet_requirements_are_reported_in_one_line(package, capsys):
     _, _, error = run(capsys, package("sm_90"), "--require", "A100,T4,RTX 5090", "--driver", "580")
     assert error.endswith("compiles nothing. Nor are these served: T4, RTX 5090")

@@ -244,10 +244,28 @@ def _why_unmet(module: PackagedModule, gpu: Gpu, drivers: Sequence[Driver]) -> s
         return "no known driver supports this GPU"
     missing = [cell for cell in cells if not cell.has_image]
     if not missing:
-        return ""
+        return next(filter(None, (_why_incomplete(module.manifest, str(cell.image)) for cell in cells)), "")
     first, last = missing[0].driver.name, missing[-1].driver.name
     names = first if len(missing) == 1 else f"{first} to {last}"
     return f"{module.manifest['module']} has no image for it with driver {names}: {missing[0].why}"
+
+
+def _why_incomplete(manifest: Manifest, image: str) -> str:
+    """Return the reason that an image lacks a kernel, in all of its variants; an empty text if it has all kernels.
+
+    A kernel that the image has with other variants counts: autotuners have configs that some GPUs cannot launch.
+    """
+    present = {
+        kernel["name"]
+        for kernel in manifest["kernels"]
+        if any(image in overload.get("launches", (image,)) for overload in kernel["overloads"])
+    }
+    entries = [entry for entry in manifest.get("left_out", ()) if entry["kernel"] not in present]
+    if not entries:
+        return ""
+    first = next((entry for entry in entries if entry["target"] == image), entries[0])
+    names = ", ".join(dict.fromkeys(entry["kernel"] for entry in entries))
+    return f"{manifest['module']} lacks {names} in its image {image}: {first['reason']}"
 
 
 def _report(module: PackagedModule, chosen_gpus: Sequence[Gpu], chosen_drivers: Sequence[Driver]) -> ModuleReport:
