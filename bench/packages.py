@@ -347,7 +347,7 @@ def general(arguments: argparse.Namespace) -> int:
         for name in arguments.items:
             for shapes in ("recorded", "other", "hidden"):
                 work = stack.enter_context(tempfile.TemporaryDirectory())
-                more = {"AOTCUDA_TUNE": "first", "TRITON_CACHE_DIR": work}
+                more: dict[str, Any] = {"AOTCUDA_TUNE": "first", "TRITON_CACHE_DIR": work, "first": True}
                 command, environ = _child(
                     arguments.folder, name, way="general", shapes=shapes, out=f"{work}/found.json", **more
                 )
@@ -562,6 +562,8 @@ def _place_cache(folder: Path, name: str) -> bool:
 def _child(folder: Path, name: str, **options: Any) -> tuple[list[str], dict[str, str]]:
     """Return command and environment of a process that runs a program; capital options are variables."""
     variables = {key: value for key, value in options.items() if key.isupper()}
+    if "TRITON_CACHE_DIR" in variables:  # flag_gems keeps modules that it writes, and configs, in a folder of its own
+        variables["FLAGGEMS_CACHE_DIR"] = str(Path(variables["TRITON_CACHE_DIR"], "flag_gems"))
     options = {key: value for key, value in options.items() if not key.isupper()}
     packs = options.get("packs", "hidden" if options.get("shapes") == "hidden" else "installed")
     path = [str(folder / "site"), str(folder / packs), os.environ.get("PYTHONPATH", "")]

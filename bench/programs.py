@@ -219,6 +219,31 @@ class mamba:  # noqa: N801
         return {"step": step, **gradients, **_gradients(torch, "norm", norm, y, w)}
 
 
+class spconv:  # noqa: N801
+    """Two sparse convolutions, an inverse one and two pools, forward and backward; each size is a number of points."""
+
+    packages = "spconv_triton"
+    recorded, other = (4096,), (5003,)
+
+    @staticmethod
+    def run(torch: Any, n: int) -> Results:
+        from spconv_triton import pytorch as sparse
+
+        places = torch.arange(n, dtype=torch.int32, device="cuda") * 37 % 32768
+        indices = torch.stack([places * 0, places // 1024, places // 32 % 32, places % 32], 1).int()
+        net = sparse.SparseSequential(
+            sparse.SubMConv3d(16, 16, 3, bias=False, indice_key="same"),
+            sparse.SparseConv3d(16, 32, 3, stride=2, padding=1, bias=False, indice_key="down"),
+            sparse.SparseMaxPool3d(2, 2),
+        ).to("cuda", torch.float16)
+        features = torch.randn(n, 16, device="cuda", dtype=torch.float16)
+
+        def run(features: Any) -> Any:
+            return net(sparse.SparseConvTensor(features, indices, [32, 32, 32], 1)).features
+
+        return _gradients(torch, "net", run, features)
+
+
 PROGRAMS: dict[str, Any] = {
-    each.__name__: each for each in (torchao, gemlite, flash_kmeans, liger, xformers, flag_gems, mamba)
+    each.__name__: each for each in (torchao, gemlite, flash_kmeans, liger, xformers, flag_gems, mamba, spconv)
 }
