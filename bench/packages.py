@@ -4,10 +4,12 @@ The packages stay unchanged. `programs.py` has a small program for each. Without
 the GPU machine's Python, PyTorch and Triton:
 
     pip download --no-deps torchao==0.18.0 gemlite==0.6.0.post2 flash-kmeans==0.3.1 liger-kernel==0.8.5 \
-        xformers==0.0.35 flag-gems==5.0.2 mamba-ssm==2.3.2.post1 einops==0.8.2
-    python bench/packages.py prepare /tmp/packages *.whl *.tar.gz
+        xformers==0.0.35 flag-gems==5.0.2 mamba-ssm==2.3.2.post1 einops==0.8.2 spconv-triton==1.0.0
+    pip wheel --no-deps gemlite-*.tar.gz
+    python bench/packages.py prepare /tmp/packages *.whl mamba*.tar.gz
     python bench/packages.py record /tmp/packages       # dry, with three sizes
     python bench/packages.py build /tmp/packages        # a pack for each package; --exact: without general variants
+    python bench/packages.py builds /tmp/packages       # write what the builds cost, lowering and ptxas apart
     python bench/packages.py export /tmp/packages liger torchao gemlite
     python bench/packages.py check /tmp/packages        # the variants of all launches, in dry runs with the packs
 
@@ -100,6 +102,40 @@ def autotuned(a, x0, x1, x2, n, BLOCK: tl.constexpr):
     total = tl.load(x0 + i, mask=i < n) + tl.load(x1 + i, mask=i < n) + tl.load(x2 + i, mask=i < n)
     tl.store(x0 + i, a * total, mask=i < n)
 """
+_MEASURES = """
+import importlib.abc, importlib.util, os, resource, sys
+
+def cost():
+    found = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in found)
+
+def measured(function):
+    def call(*args, **named):
+        before = cost()
+        try:
+            return function(*args, **named)
+        finally:
+            with open(os.environ["COMPILER_SECONDS"], "a") as file:
+                file.write(f"{cost() - before}\\n")
+    return call
+
+class Finder(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name != "aotcuda.builder.frontends.triton.compilation":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            for each in ("compile_variant", "assemble"):
+                setattr(module, each, measured(getattr(module, each)))
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+"""A `sitecustomize` that measures the processor time of lowering and ptxas in the workers of a build."""
 _DTYPES = {
     "fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2", "fp16": "float16", "bf16": "bfloat16", "fp32": "float32",
     "fp64": "float64", "i1": "bool", **{f"i{n}": f"int{n}" for n in (8, 16, 32, 64)},
@@ -213,11 +249,16 @@ def build(arguments: argparse.Namespace) -> int:
         text = project.read_text()
         if arguments.exact:
             project.write_text(text.replace("\npack = true", "\npack = true\ngeneral = false"))
+        measures, seconds = arguments.folder / "measures" / "sitecustomize.py", root / "seconds"
+        measures.parent.mkdir(exist_ok=True)
+        measures.write_text(_MEASURES)
+        seconds.write_text("")
         environ = {
             **os.environ,
             **_ENVIRONMENT,
-            "PYTHONPATH": str(arguments.folder / "site"),
+            "PYTHONPATH": os.pathsep.join([str(measures.parent), str(arguments.folder / "site")]),
             "AOTCUDA_BUILD_CACHE": "0",
+            "COMPILER_SECONDS": str(seconds),
         }
         begin, before = time.perf_counter(), os.times()
         command = [sys.executable, "-m", "build", "-nxw", "-o", str(out), str(root)]
@@ -230,12 +271,32 @@ def build(arguments: argparse.Namespace) -> int:
         figures = {
             "seconds": time.perf_counter() - begin,
             "processor": after.children_user + after.children_system - before.children_user - before.children_system,
+            "compilers": sum(map(float, seconds.read_text().split())),
             "bytes": wheel.stat().st_size,
             **_variants(wheel),
         }
+        figures["ratio"] = figures["processor"] / figures["compilers"]
         (root / ("exact.json" if arguments.exact else "build.json")).write_text(json.dumps(figures))
         print(f"{name}: {figures}", flush=True)
     return status
+
+
+def builds(arguments: argparse.Namespace) -> int:
+    """Write the figures of builds that `build` has left, with general variants and without."""
+    found = {}
+    for name in arguments.items:
+        files = {"general": arguments.folder / name / "build.json", "exact": arguments.folder / name / "exact.json"}
+        found[name] = {variants: json.loads(file.read_text()) for variants, file in files.items() if file.is_file()}
+    keys = ("exact", "general", "bytes", "processor", "compilers", "ratio")
+    rows = [
+        (name, variants, *(figures.get(key, 0) for key in keys))
+        for name, by_variants in found.items()
+        for variants, figures in by_variants.items()
+    ]
+    machine.table(
+        ("pack", "variants", "exact", "general", "bytes", "processor, s", "lowering and ptxas, s", "ratio"), rows
+    )
+    return _write(arguments, "builds", found)
 
 
 def _variants(wheel: Path) -> dict[str, int]:
@@ -1075,7 +1136,7 @@ def _problem(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> str
 
 STEPS: dict[str, Any] = {
     each.__name__: each
-    for each in (prepare, record, build, export, check, tables, general, firsts, cold, cached, launches)
+    for each in (prepare, record, build, builds, export, check, tables, general, firsts, cold, cached, launches)
 } | {"child": child}
 
 if __name__ == "__main__":

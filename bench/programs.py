@@ -220,28 +220,48 @@ class mamba:  # noqa: N801
 
 
 class spconv:  # noqa: N801
-    """Two sparse convolutions, an inverse one and two pools, forward and backward; each size is a number of points."""
+    """The kernels of sparse convolutions and pools of a number of points, by the functions that launch them.
+
+    Layers choose points by their data, which a dry run does not have.
+    """
 
     packages = "spconv_triton"
-    recorded, other = (4096,), (5003,)
+    recorded, other = (4096, 5008), (5003, 6000)
 
     @staticmethod
     def run(torch: Any, n: int) -> Results:
-        from spconv_triton import pytorch as sparse
+        from spconv_triton.pytorch._impl import gemm, pair_kernels, pool
 
-        places = torch.arange(n, dtype=torch.int32, device="cuda") * 37 % 32768
-        indices = torch.stack([places * 0, places // 1024, places // 32 % 32, places % 32], 1).int()
-        net = sparse.SparseSequential(
-            sparse.SubMConv3d(16, 16, 3, bias=False, indice_key="same"),
-            sparse.SparseConv3d(16, 32, 3, stride=2, padding=1, bias=False, indice_key="down"),
-            sparse.SparseMaxPool3d(2, 2),
-        ).to("cuda", torch.float16)
-        features = torch.randn(n, 16, device="cuda", dtype=torch.float16)
+        places = torch.arange(n, dtype=torch.int32, device="cuda") * 7 % 32768
+        points = torch.stack([places * 0, places // 1024, places // 32 % 32, places % 32], 1).contiguous()
+        steps = torch.arange(27, dtype=torch.int32, device="cuda")
+        offsets = torch.stack([steps // 9 - 1, steps // 3 % 3 - 1, steps % 3 - 1], 1).contiguous()
+        cube = [1, 1, 1], [1, 1, 1], [1, 1, 1], [32, 32, 32], 27, False
+        places_by_offset, valid = pair_kernels.candidate_out_lin_valid(points, offsets, *cube)
+        ordered, order = torch.sort(places)
+        rows, found = pair_kernels.subm_membership(places_by_offset, ordered, order, valid)
+        forward, backward = (torch.full((27, n), -1, dtype=torch.int32, device="cuda") for _ in range(2))
+        pair_kernels.scatter_igemm_pairs(found, rows, forward, backward, True)
+        words, by_mask = torch.sort(pair_kernels.pack_mask_words(forward, 27, 1)[:, 0].int(), stable=True)
+        masks = words, by_mask.int()
 
-        def run(features: Any) -> Any:
-            return net(sparse.SparseConvTensor(features, indices, [32, 32, 32], 1)).features
-
-        return _gradients(torch, "net", run, features)
+        x, y = (torch.randn(n, width, device="cuda", dtype=torch.float16) for width in (16, 32))
+        w = torch.randn(32, 27, 16, device="cuda", dtype=torch.float16) / 20
+        bias = torch.randn(32, device="cuda", dtype=torch.float16)
+        most = pool.maxpool_forward(x, forward, n)
+        mean, count = pool.avgpool_forward(x, forward, n)
+        return {
+            "rows": pair_kernels.lower_bound_rows(places_by_offset, found, ordered),
+            "forward": gemm.conv_forward(x, w, forward, n, None, None, *masks),
+            "with bias": gemm.conv_forward(x, w, forward, n, bias),
+            "gradient": gemm.conv_backward_input(y, w, backward, n, *masks),
+            "gradient, dense": gemm.conv_backward_input(y, w, backward, n),
+            "weights": gemm.conv_backward_weight(x, y, forward, (32, 27, 16)),
+            "most": most,
+            "most, gradient": pool.maxpool_backward(x, most, x, backward),
+            "mean": mean,
+            "mean, gradient": pool.avgpool_backward(mean, backward, count),
+        }
 
 
 PROGRAMS: dict[str, Any] = {
