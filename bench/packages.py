@@ -898,6 +898,7 @@ def _mock_arguments(function: Any, overload: Any) -> tuple[list[Any], dict[str, 
     """Return arguments of a warm-up for a variant: dtypes, integers with its hints, constants."""
     import torch
     import triton.language as tl
+    from triton.tools.tensor_descriptor import TensorDescriptor
 
     def value(parameter: Any) -> Any:
         if parameter["kind"] == "constant":
@@ -911,6 +912,9 @@ def _mock_arguments(function: Any, overload: Any) -> tuple[list[Any], dict[str, 
             dtype = dtypes[parameter["type"].partition(":")[0].lstrip("*k")]
             flat = torch.zeros(64, device="cuda", dtype=torch.uint8).view(dtype)
             return flat if "divisor" in parameter else flat[1:]
+        if parameter["kind"] == "descriptor":
+            dtype = dtypes[parameter["type"].partition("<")[2].partition("[")[0]]
+            return TensorDescriptor.from_tensor(torch.zeros(parameter["block"], dtype=dtype), parameter["block"])
         if parameter["format"] in "fd?":
             return True if parameter["format"] == "?" else 0.5
         return (2**40 if parameter["format"] in "qQ" else 32) + ("divisor" not in parameter)
