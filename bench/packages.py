@@ -914,7 +914,9 @@ def _mock_arguments(function: Any, overload: Any) -> tuple[list[Any], dict[str, 
             return flat if "divisor" in parameter else flat[1:]
         if parameter["kind"] == "descriptor":
             dtype = dtypes[parameter["type"].partition("<")[2].partition("[")[0]]
-            return TensorDescriptor.from_tensor(torch.zeros(parameter["block"], dtype=dtype), parameter["block"])
+            return TensorDescriptor.from_tensor(
+                torch.zeros(parameter["block"], dtype=dtype, device="cuda"), parameter["block"]
+            )
         if parameter["format"] in "fd?":
             return True if parameter["format"] == "?" else 0.5
         return (2**40 if parameter["format"] in "qQ" else 32) + ("divisor" not in parameter)
