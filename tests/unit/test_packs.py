@@ -116,13 +116,14 @@ def _settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     empty: Any
     for holder, name, empty in (
         (jit_compile, "_warned", set()),
-        (after_import, "_functions", {}),
         (adoption, "_packed", {}),
         (pack_index, "_used", set()),
         (of_packs, "_modules", {}),
         (of_packs, "_warned", set()),
     ):
         monkeypatch.setattr(holder, name, empty)
+    for name in [*after_import._functions]:
+        monkeypatch.delitem(after_import._functions, name)
     finders = [*sys.meta_path]
     yield
     sys.meta_path[:] = finders

@@ -7,7 +7,6 @@ the target, its record says so, and the build imports the sources once for each 
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from contextlib import contextmanager
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from aotcuda import stand_ins
 from aotcuda.builder.frontends.protocol import GpuQuery
+from aotcuda.common import after_import
 from aotcuda.gpus import FIRST_CURRENT, describe
 from aotcuda.stand_ins import cupy
 from aotcuda.stand_ins.gpu import Gpu
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from importlib.machinery import ModuleSpec
+    from collections.abc import Callable, Iterable, Iterator
     from types import ModuleType
 
 MISSING = "this needs a GPU, and a build has none; do it in a function that is called later"
@@ -127,8 +126,9 @@ def is_caller(file: str) -> None:
     _OWN_FILES.append(file)
 
 
-def _choose_gpu(module: ModuleType) -> None:
-    module.__dict__["cuda"]._Chosen.gpu = gpu  # noqa: SLF001 (the stand-in for CuPy)
+def _replace_cupy(module: ModuleType) -> None:
+    if module.__spec__ is not None and str(module.__spec__.origin).startswith(_STAND_INS):
+        module.__dict__["cuda"]._Chosen.gpu = gpu  # noqa: SLF001 (the stand-in for CuPy)
 
 
 def _replace_pytorch(module: ModuleType) -> None:
@@ -143,7 +143,11 @@ def _replace_cuda_core(module: ModuleType) -> None:
     cuda_core.install(module, gpu)
 
 
-_INSTALL: dict[str, Callable[[ModuleType], None]] = {"cuda.core": _replace_cuda_core, "torch": _replace_pytorch}
+_INSTALL: dict[str, Callable[[ModuleType], None]] = {
+    "cuda.core": _replace_cuda_core,
+    "cupy": _replace_cupy,
+    "torch": _replace_pytorch,
+}
 """Functions that replace the queries of libraries, for the rest of the process."""
 
 
@@ -152,46 +156,10 @@ def _with_libraries() -> Iterator[None]:
     """Replace what PyTorch, CuPy and cuda.core query as soon as the block imports them."""
     for name in _INSTALL.keys() & sys.modules.keys():
         _INSTALL[name](sys.modules[name])
-    finder = _Finder()
-    sys.meta_path.insert(0, finder)
+    finders: list[Any] = [after_import.Finder(_INSTALL.get), cupy.Finder()]
+    sys.meta_path[:0] = finders
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
-
-
-class _Finder:
-    """Find libraries, and the stand-in for CuPy, and let them answer for the target as soon as they are imported."""
-
-    def __init__(self) -> None:
-        self._is_busy = False
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Implement MetaPathFinder.find_spec."""
-        del path, target
-        if name == "cupyx":
-            return cupy.find(name)
-        if name == "cupy":
-            return _calling(cupy.find(name), _choose_gpu)
-        if name not in _INSTALL or self._is_busy:
-            return None
-        self._is_busy = True
-        try:
-            return _calling(importlib.util.find_spec(name), _INSTALL[name])
-        finally:
-            self._is_busy = False
-
-
-def _calling(spec: ModuleSpec | None, function: Callable[[ModuleType], None]) -> ModuleSpec | None:
-    """Return a spec whose import calls a function with the module at its end."""
-    if spec is not None and spec.loader is not None:
-        execute, name = spec.loader.exec_module, spec.name
-
-        def execute_and_call(module: ModuleType) -> None:
-            execute(module)
-            function(sys.modules.get(name, module))
-
-        spec.loader.exec_module = execute_and_call  # type: ignore[method-assign]  # only this loader
-    return spec
+        for finder in finders:
+            sys.meta_path.remove(finder)

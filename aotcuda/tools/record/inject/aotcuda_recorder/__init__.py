@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from importlib.machinery import ModuleSpec
+    from collections.abc import Callable
     from types import ModuleType
     from typing import Any
 
@@ -62,14 +60,11 @@ _DRY = {
 _NVML = "pynvml"
 """The last part of the names of NVIDIA's module for NVML, and of copies in other packages."""
 
-_PACKAGE = "aotcuda_recorder.stand_ins"
-"""The name under which the modules of `aotcuda.stand_ins` are imported here."""
+_AOTCUDA = os.path.abspath(os.path.join(__file__, *[os.pardir] * 5))
+"""The folder of aotcuda."""
 
 _patches: dict[str, list[str]] = {}
 """Modules to patch, and the modules of this package that patch them, in order."""
-
-_STAND_INS = ("cupy", "cupyx")
-"""Packages that stand-ins replace if launches are not executed."""
 
 
 def start() -> None:
@@ -78,7 +73,10 @@ def start() -> None:
     if not os.path.isdir(folder):
         return
     os.close(os.open(os.path.join(folder, "started"), os.O_WRONLY | os.O_CREAT, 0o600))
-    sys.meta_path.insert(0, _Finder())
+    sys.meta_path[:0] = [
+        own_module("common", "after_import").Finder(_patch_for),
+        *([stand_in("cupy").Finder()] if environ[TARGET] else []),
+    ]
     sys.path += [root for root in environ[ROOTS].split(os.pathsep) if root and root not in sys.path]  # after all others
     sys.excepthook = _record_end(sys.excepthook)
     for table in (_DRY, _RECORDERS) if environ[TARGET] else (_RECORDERS,):
@@ -86,7 +84,7 @@ def start() -> None:
             _patches.setdefault(name, []).append(patch)
     for name in _patches:  # a .pth file of the environment may have imported Numba already
         if name in sys.modules:
-            _patch(sys.modules[name], name)
+            _patch(name, sys.modules[name])
 
 
 def _record_end(hook: Callable[..., object]) -> Callable[..., object]:
@@ -103,7 +101,12 @@ def _record_end(hook: Callable[..., object]) -> Callable[..., object]:
     return record
 
 
-def _patch(module: ModuleType, module_name: str) -> None:
+def _patch_for(name: str) -> Callable[[ModuleType], None] | None:
+    """Return the function that patches a module; None for a module that is not patched."""
+    return (lambda module: _patch(name, module)) if _patches_of(name) else None
+
+
+def _patch(module_name: str, module: ModuleType) -> None:
     import importlib  # noqa: PLC0415 (most processes launch nothing)
 
     from aotcuda_recorder import log  # noqa: PLC0415
@@ -120,63 +123,21 @@ def _patches_of(module_name: str) -> list[str]:
     return _patches.get(module_name, [])
 
 
-class _Finder:
-    """Find the modules to patch by the other finders, and stand-ins for packages that need a GPU."""
+def own_module(package: str, name: str) -> Any:
+    """Return a module of a package of aotcuda's, imported under another name: aotcuda may not be importable here."""
+    import importlib.util  # noqa: PLC0415 (processes without a record need no module)
 
-    def __init__(self) -> None:
-        self._busy = threading.local()
-        self._stand_ins = _STAND_INS if environ[TARGET] else ()
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Implement MetaPathFinder.find_spec. Numba-CUDA's own finder calls all finders, this one included."""
-        if name in self._stand_ins and (found := stand_in("cupy").find(name)) is not None:
-            if _patches_of(name):
-                _patch_after(found)
-            return found  # type: ignore[no-any-return]
-        if not _patches_of(name) or getattr(self._busy, "now", False):
-            return None
-        self._busy.now = True
-        try:
-            for finder in sys.meta_path:
-                find = getattr(finder, "find_spec", None)
-                spec: ModuleSpec | None = find(name, path, target) if find and finder is not self else None
-                if spec is not None:
-                    _patch_after(spec)
-                    return spec
-        finally:
-            self._busy.now = False
-        return None
-
-
-def aotcuda_folder(name: str) -> str:
-    """Return the folder of a package of aotcuda's, which may not be importable here."""
-    folder = os.path.abspath(__file__)
-    for _ in range(5):
-        folder = os.path.dirname(folder)
-    return os.path.join(folder, name)
+    alias = f"aotcuda_recorder.{package}"
+    if alias not in sys.modules:
+        folder = os.path.join(_AOTCUDA, package)
+        spec = importlib.util.spec_from_file_location(
+            alias, os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+        )
+        assert spec is not None  # noqa: S101 (it is a Python file)
+        sys.modules[alias] = importlib.util.module_from_spec(spec)
+    return importlib.import_module(f"{alias}.{name}")
 
 
 def stand_in(name: str) -> Any:
-    """Return a module of `aotcuda.stand_ins`, which are imported under another name."""
-    import importlib.util  # noqa: PLC0415 (most processes launch nothing)
-
-    if _PACKAGE not in sys.modules:
-        folder = aotcuda_folder("stand_ins")
-        file = os.path.join(folder, "__init__.py")
-        spec = importlib.util.spec_from_file_location(_PACKAGE, file, submodule_search_locations=[folder])
-        assert spec is not None  # noqa: S101 (it is a Python file)
-        sys.modules[_PACKAGE] = importlib.util.module_from_spec(spec)
-    return importlib.import_module(f"{_PACKAGE}.{name}")
-
-
-def _patch_after(spec: ModuleSpec) -> None:
-    loader = spec.loader
-    execute: Callable[[ModuleType], None] | None = getattr(loader, "exec_module", None)
-    if execute is None:
-        return
-
-    def exec_module(module: ModuleType) -> None:
-        execute(module)
-        _patch(sys.modules.get(spec.name, module), spec.name)  # cuda.core has another name inside
-
-    loader.exec_module = exec_module  # type: ignore[union-attr, method-assign]
+    """Return a module of `aotcuda.stand_ins`."""
+    return own_module("stand_ins", name)
